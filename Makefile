@@ -1,0 +1,43 @@
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.setup-done
+PROTOS := $(wildcard src/muster/wire/*.proto)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint fmt bench proto clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## Make .venv with everything in it (PYTHON=python3.12 picks the interpreter)
+
+$(STAMP): requirements.lock pyproject.toml hatch_build.py scripts/setup.sh $(PROTOS)
+	@PYTHON="$(PYTHON)" scripts/setup.sh
+	@touch $@
+
+demo: setup ## Run the demonstration
+	@$(BIN)/python demo/run.py
+
+test: setup ## Run the tests
+	@$(BIN)/pytest
+
+lint: setup ## Check format, lint, types and import layers
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+fmt: setup ## Format the code and mend what ruff can
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+bench: setup ## Run the benchmarks, or one of them: make bench B=b1
+	@$(BIN)/python -m benchmarks $(B)
+
+proto: setup ## Regenerate the agent protocol's modules from its proto files
+	@$(BIN)/python hatch_build.py
+
+clean: ## Remove all that the other targets made, .venv included
+	rm -rf $(VENV) build dist benchmarks/results .hypothesis .*_cache
+	rm -f $(foreach suffix,py pyi,src/muster/wire/*_pb2.$(suffix) src/muster/wire/*_pb2_grpc.$(suffix))
+	find src tests benchmarks demo -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

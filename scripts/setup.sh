@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Makes .venv: the locked dependencies and muster itself, editable. Repeating it is cheap and safe.
+# PYTHON names the interpreter to use (default python3).
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+python=${PYTHON:-python3}
+uv_version=0.13.8
+venv_python=.venv/bin/python
+
+die() {
+    printf 'setup: %s\n' "$@" >&2
+    exit 1
+}
+
+# Installs Debian packages, or says which ones are missing and for what.
+need_packages() {
+    local reason=$1
+    shift
+    if ! command -v apt-get >/dev/null; then
+        die "$reason." "Install it with your system's package manager (on Debian: $*), then run make again."
+    elif [ "$(id -u)" -ne 0 ]; then
+        die "$reason." "Install it as root, then run make again: apt-get install $*"
+    fi
+    echo "setup: $reason; installing $*"
+    apt-get update -q || echo 'setup: apt-get update failed; trying with the lists at hand' >&2
+    DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$@" ||
+        die "apt-get could not install $*; install them by hand, then run make again."
+}
+
+check_python() {
+    if ! command -v "$python" >/dev/null; then
+        [ -z "${PYTHON:-}" ] || die "PYTHON=$python: there is no such command."
+        need_packages 'python3 is missing' python3 python3-venv
+    fi
+    "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
+        die "Muster needs Python 3.11 or newer; $python is $("$python" -V 2>&1)." \
+            'Name a newer one: make setup PYTHON=python3.12'
+}
+
+make_venv() {
+    check_python
+    # Debian ships ensurepip, without which a venv has no pip, in a package of its own.
+    "$python" -c 'import ensurepip, venv' 2>/dev/null ||
+        need_packages "$python has no venv module" \
+            "$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')"
+    "$python" -m venv --clear .venv
+}
+
+# An environment whose interpreter is gone, or is not the one asked for, is made anew.
+venv_is_usable() {
+    "$venv_python" -m pip --version >/dev/null 2>&1 || return 1
+    [ -z "${PYTHON:-}" ] || [ "$("$venv_python" -V)" = "$("$PYTHON" -V)" ]
+}
+
+venv_is_usable || make_venv
+[ "$(.venv/bin/uv --version 2>/dev/null | cut -d' ' -f2)" = "$uv_version" ] ||
+    "$venv_python" -m pip install --quiet --disable-pip-version-check "uv==$uv_version"
+
+uv_install=(.venv/bin/uv pip install --quiet --python "$venv_python")
+"${uv_install[@]}" --require-hashes -r requirements.lock
+# Reinstalled even if it looks up to date: the build generates code from the proto files.
+"${uv_install[@]}" --no-deps --no-build-isolation --reinstall-package muster-scheduler -e .

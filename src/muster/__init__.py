@@ -1,0 +1,1 @@
+"""Muster, a scheduler and control plane for GPU clusters."""

@@ -1,0 +1,50 @@
+"""Time as the rest of Muster sees it: one injected axis that never steps back.
+
+Timeouts must not fire because somebody set the machine's clock, and history must show the time of
+day. Both are served by one axis: seconds since the epoch, anchored to the wall clock when the
+process starts and advanced by the monotonic clock from there (DESIGN section 2, rule 4).
+"""
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Where time comes from."""
+
+    def now(self) -> float:
+        """Seconds since the epoch; never less than an earlier answer."""
+
+
+class SteadyClock:
+    """The machine's time: the wall clock at construction, the monotonic clock since."""
+
+    def __init__(self) -> None:
+        self._offset_s = time.time() - time.monotonic()
+
+    def now(self) -> float:
+        return self._offset_s + time.monotonic()
+
+
+class VirtualClock:
+    """Time that moves only when told to: for tests and simulation."""
+
+    def __init__(self, start_s: float = 1_700_000_000.0) -> None:
+        self._now_s = start_s
+
+    def now(self) -> float:
+        return self._now_s
+
+    def advance(self, seconds: float) -> None:
+        """Move time forward.
+
+        Raises:
+            ValueError: ``seconds`` is negative; time never steps back.
+        """
+        if seconds < 0:
+            raise ValueError(f"time cannot go back by {-seconds} s")
+        self._now_s += seconds
+
+    def advance_to(self, moment_s: float) -> None:
+        """Move time to ``moment_s``, or leave it where it is if that moment has passed."""
+        self._now_s = max(self._now_s, moment_s)

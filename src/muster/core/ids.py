@@ -1,0 +1,71 @@
+"""Identifiers: time-ordered, so that rows arrive at the end of an index, and typable by a person.
+
+An identifier is a kind, a dash and 16 characters of Crockford's base 32 (no i, l, o, u): nine of
+milliseconds since the epoch, seven of randomness that counts up within a millisecond. Ordering by
+text is ordering by time of creation. A person may type any prefix that is unique, with or without
+the kind.
+"""
+
+import random
+from typing import NewType
+
+from muster.core.clock import Clock
+
+SessionId = NewType("SessionId", str)
+KernelId = NewType("KernelId", str)
+JobId = NewType("JobId", str)
+AgentId = NewType("AgentId", str)
+
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_RANDOM_BITS = 35
+_RANDOM_LIMIT = 1 << _RANDOM_BITS
+_PAIRS = [a + b for a in _ALPHABET for b in _ALPHABET]
+
+KINDS = {"job": "job", "session": "ses", "kernel": "krn", "agent": "agt"}
+
+
+class IdFactory:
+    """Makes identifiers from an injected clock and source of randomness."""
+
+    def __init__(self, clock: Clock, rng: random.Random) -> None:
+        self._clock = clock
+        self._rng = rng
+        self._value = 0  # invariant: never decreases, so later identifiers sort later
+
+    def _next(self) -> str:
+        fresh = int(self._clock.now() * 1000) << _RANDOM_BITS
+        if fresh > self._value:
+            # Half of the range is kept for counting up within the same millisecond.
+            self._value = fresh | self._rng.randrange(_RANDOM_LIMIT // 2)
+        else:
+            self._value += 1
+        value = self._value
+        pairs = []
+        for _ in range(8):
+            value, low = divmod(value, 1024)
+            pairs.append(_PAIRS[low])
+        return "".join(reversed(pairs))
+
+    def job(self) -> JobId:
+        return JobId("job-" + self._next())
+
+    def session(self) -> SessionId:
+        return SessionId("ses-" + self._next())
+
+    def kernel(self) -> KernelId:
+        return KernelId("krn-" + self._next())
+
+    def agent(self) -> AgentId:
+        return AgentId("agt-" + self._next())
+
+
+def prefix_range(kind: str, typed: str) -> tuple[str, str]:
+    """The half-open range of identifiers of ``kind`` (a key of KINDS) that ``typed`` may mean.
+
+    Case does not matter, and the kind may be left out: ``job-06f3``, ``06F3`` and ``06f3`` mean
+    the same. A range rather than a LIKE pattern, so that the primary key answers it.
+    """
+    stem = KINDS[kind] + "-"
+    body = typed.lower().removeprefix(stem)
+    low = stem + body
+    return low, low + "~"

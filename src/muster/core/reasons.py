@@ -1,0 +1,285 @@
+"""The catalogue of reasons: why something does not start, why it ended (DESIGN section 2, rule 6).
+
+A reason is a code with its numbers. Hot paths make and compare them; a sentence is formed only when
+somebody looks.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from muster.core.resources import format_amount
+
+
+class ReasonKind(StrEnum):
+    """Who can do something about it."""
+
+    WAITING = "waiting"  # nothing to do: time cures it
+    LIMIT = "limit"  # your quota
+    REQUEST = "request"  # fix the spec
+    OPERATOR = "operator"  # fix the cluster
+
+
+class ReasonCode(StrEnum):
+    # Why it waits
+    NO_ROOM = "NO_ROOM"
+    GANG_NO_ROOM = "GANG_NO_ROOM"
+    BEHIND_STARVING = "BEHIND_STARVING"
+    BEHIND_SHAPE = "BEHIND_SHAPE"
+    RETRY_BACKOFF = "RETRY_BACKOFF"
+    NOT_YET_CANDIDATE = "NOT_YET_CANDIDATE"
+    AGENT_UNREACHABLE = "AGENT_UNREACHABLE"
+    CLEANING_UP = "CLEANING_UP"
+    LOST_RACE = "LOST_RACE"
+    NO_AGENTS = "NO_AGENTS"
+    NO_ALIVE_AGENTS = "NO_ALIVE_AGENTS"
+    NEVER_FITS = "NEVER_FITS"
+    GANG_NEVER_FITS = "GANG_NEVER_FITS"
+    # What a single agent lacks
+    LACKS_FREE = "LACKS_FREE"
+    LACKS_CAPACITY = "LACKS_CAPACITY"
+    NO_SINGLE_DEVICE = "NO_SINGLE_DEVICE"
+    AGENT_NOT_ALIVE = "AGENT_NOT_ALIVE"
+    # Why an attempt ended
+    EXITED = "EXITED"
+    SIGNALED = "SIGNALED"
+    OUT_OF_MEMORY = "OUT_OF_MEMORY"
+    COMMAND_NOT_FOUND = "COMMAND_NOT_FOUND"
+    COMMAND_NOT_EXECUTABLE = "COMMAND_NOT_EXECUTABLE"
+    TIMEOUT = "TIMEOUT"
+    LEASE_EXPIRED = "LEASE_EXPIRED"
+    AGENT_LOST = "AGENT_LOST"
+    AGENT_REBOOTED = "AGENT_REBOOTED"
+    SUPERVISOR_LOST = "SUPERVISOR_LOST"
+    KERNEL_VANISHED = "KERNEL_VANISHED"
+    NEVER_STARTED = "NEVER_STARTED"
+    STOPPED = "STOPPED"
+    # Why a try of a phase failed
+    WORKDIR_MISSING = "WORKDIR_MISSING"
+    BAD_FILE_PATH = "BAD_FILE_PATH"
+    DISK_FULL = "DISK_FULL"
+    NO_PROCESSES = "NO_PROCESSES"
+    NO_PORTS = "NO_PORTS"
+    CREATE_FAILED = "CREATE_FAILED"
+    # Why somebody stopped it
+    CANCELLED = "CANCELLED"
+    COMPLETED = "COMPLETED"
+    KERNEL_ENDED = "KERNEL_ENDED"
+    GANG_SIBLING_FAILED = "GANG_SIBLING_FAILED"
+    JOB_FAILED = "JOB_FAILED"
+    JOB_ENDED = "JOB_ENDED"
+    TASKS_FAILED = "TASKS_FAILED"
+    TASK_LOST = "TASK_LOST"
+    TASKS_TOLERATED = "TASKS_TOLERATED"
+    SCHEDULING_TIMEOUT = "SCHEDULING_TIMEOUT"
+    RESCHEDULE_LIMIT = "RESCHEDULE_LIMIT"
+    PHASE_EXPIRED = "PHASE_EXPIRED"
+    PHASE_GAVE_UP = "PHASE_GAVE_UP"
+    HANDLER_ERROR = "HANDLER_ERROR"
+    # What became of an agent
+    AGENT_JOINED = "AGENT_JOINED"
+    AGENT_SILENT = "AGENT_SILENT"
+    AGENT_RETURNED = "AGENT_RETURNED"
+    AGENT_REMOVED = "AGENT_REMOVED"
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """``template`` is filled with the reason's numbers; ``remedy`` says what to do, if anything."""
+
+    kind: ReasonKind
+    template: str
+    remedy: str = ""
+
+
+_W, _L, _R, _O = (
+    ReasonKind.WAITING,
+    ReasonKind.LIMIT,
+    ReasonKind.REQUEST,
+    ReasonKind.OPERATOR,
+)
+
+CATALOGUE: Mapping[ReasonCode, Definition] = {
+    ReasonCode.NO_ROOM: Definition(
+        _W,
+        "none of {agents} agents in group {group} has {request} free now",
+        "Nothing: it starts when running work ends.",
+    ),
+    ReasonCode.GANG_NO_ROOM: Definition(
+        _W,
+        "{placed} of {kernels} kernels fit in group {group} now; a gang starts whole or not at all",
+        "Nothing: it starts when enough running work ends.",
+    ),
+    ReasonCode.BEHIND_STARVING: Definition(
+        _W,
+        "group {group} keeps its room for {session}, which has waited {waited_s} s",
+        "Nothing: it starts after that one.",
+    ),
+    ReasonCode.BEHIND_SHAPE: Definition(
+        _W,
+        "held ready on agent {agent}; it starts when a kernel of the same shape ends there",
+        "Nothing: it is next in line.",
+    ),
+    ReasonCode.RETRY_BACKOFF: Definition(_W, "the next try is in {seconds} s"),
+    ReasonCode.NOT_YET_CANDIDATE: Definition(
+        _W, "{waiting} tasks of the job are still to come; {candidates} are in the queue"
+    ),
+    ReasonCode.AGENT_UNREACHABLE: Definition(
+        _W,
+        "agent {agent} has been silent for {silent_s} s; its kernels count as running until their "
+        "lease ends",
+        "Start the agent again, or wait for the lease.",
+    ),
+    ReasonCode.CLEANING_UP: Definition(
+        _W, "the processes of the last attempt are not yet confirmed gone on agent {agent}"
+    ),
+    ReasonCode.LOST_RACE: Definition(_W, "the room it was given was taken meanwhile"),
+    ReasonCode.NO_AGENTS: Definition(
+        _O,
+        "group {group} has no agents",
+        "Start one: `muster agent --group {group}`, or name another group.",
+    ),
+    ReasonCode.NO_ALIVE_AGENTS: Definition(
+        _O,
+        "none of {agents} agents in group {group} is alive",
+        "Look at `muster agents`, and start them again.",
+    ),
+    ReasonCode.NEVER_FITS: Definition(
+        _R,
+        "none of {agents} agents in group {group} is large enough for {request}, even when empty",
+        "Ask for less per kernel, or add a larger agent to the group.",
+    ),
+    ReasonCode.GANG_NEVER_FITS: Definition(
+        _R,
+        "{placed} of {kernels} kernels would fit in group {group} even if it were empty",
+        "Ask for fewer or smaller kernels, or add agents to the group.",
+    ),
+    ReasonCode.LACKS_FREE: Definition(
+        _W, "{resource}: {requested} asked, {free} of {capacity} free"
+    ),
+    ReasonCode.LACKS_CAPACITY: Definition(
+        _R, "{resource}: {requested} asked, the agent has {capacity}"
+    ),
+    ReasonCode.NO_SINGLE_DEVICE: Definition(
+        _W, "gpu: {requested} of one device asked, the freest device has {free}"
+    ),
+    ReasonCode.AGENT_NOT_ALIVE: Definition(_O, "the agent is {status}"),
+    ReasonCode.EXITED: Definition(_R, "exited with code {exit_code}"),
+    ReasonCode.SIGNALED: Definition(_R, "ended by signal {signal}"),
+    ReasonCode.OUT_OF_MEMORY: Definition(
+        _R, "killed for using more memory than it asked for", "Ask for more memory."
+    ),
+    ReasonCode.COMMAND_NOT_FOUND: Definition(
+        _R, "command not found: {detail}", "Check the command and PATH on the agent."
+    ),
+    ReasonCode.COMMAND_NOT_EXECUTABLE: Definition(
+        _R, "command cannot be executed: {detail}", "Check its permissions and format."
+    ),
+    ReasonCode.TIMEOUT: Definition(
+        _R, "ran longer than its timeout of {timeout_s} s", "Raise `timeout`, or do less."
+    ),
+    ReasonCode.LEASE_EXPIRED: Definition(
+        _O, "stopped by its agent, which had not heard from the controller for {lease_s} s"
+    ),
+    ReasonCode.AGENT_LOST: Definition(
+        _O, "agent {agent} was silent until the kernel's lease ran out"
+    ),
+    ReasonCode.AGENT_REBOOTED: Definition(_O, "the machine of agent {agent} rebooted"),
+    ReasonCode.SUPERVISOR_LOST: Definition(
+        _O, "the process that held the kernel on agent {agent} died"
+    ),
+    ReasonCode.KERNEL_VANISHED: Definition(_O, "agent {agent} no longer knows the kernel"),
+    ReasonCode.NEVER_STARTED: Definition(_W, "taken back before it started"),
+    ReasonCode.STOPPED: Definition(_W, "stopped on request: {detail}"),
+    ReasonCode.WORKDIR_MISSING: Definition(
+        _R, "no such working directory on agent {agent}: {detail}", "Create it, or change workdir."
+    ),
+    ReasonCode.BAD_FILE_PATH: Definition(_R, "a file's path leaves the directory: {detail}"),
+    ReasonCode.DISK_FULL: Definition(_O, "the disk of agent {agent} is full: {detail}"),
+    ReasonCode.NO_PROCESSES: Definition(_O, "agent {agent} cannot start another process: {detail}"),
+    ReasonCode.NO_PORTS: Definition(_O, "agent {agent} has no free port: {detail}"),
+    ReasonCode.CREATE_FAILED: Definition(_O, "agent {agent} could not start it: {detail}"),
+    ReasonCode.CANCELLED: Definition(_W, "cancelled by {by}"),
+    ReasonCode.COMPLETED: Definition(_W, "all kernels ended well"),
+    ReasonCode.KERNEL_ENDED: Definition(_R, "kernel {index} ended: {how}"),
+    ReasonCode.GANG_SIBLING_FAILED: Definition(
+        _R, "stopped because task {index} of its gang failed"
+    ),
+    ReasonCode.JOB_FAILED: Definition(_R, "stopped because the job failed"),
+    ReasonCode.JOB_ENDED: Definition(_W, "stopped because the job ended ({state})"),
+    ReasonCode.TASKS_FAILED: Definition(
+        _R, "{failed} tasks failed, {tolerated} are tolerated; the first was task {index}: {how}"
+    ),
+    ReasonCode.TASK_LOST: Definition(
+        _O, "task {index} lost its machine more often than its budget of {limit} allows"
+    ),
+    ReasonCode.TASKS_TOLERATED: Definition(_W, "{failed} failed tasks, {tolerated} are tolerated"),
+    ReasonCode.SCHEDULING_TIMEOUT: Definition(
+        _R,
+        "not started within its scheduling timeout of {timeout_s} s",
+        "Look at the reasons before it in `muster history`.",
+    ),
+    ReasonCode.RESCHEDULE_LIMIT: Definition(
+        _O,
+        "could not be started on {tried} placements; the last: {how}",
+        "Look at `muster history` and at those agents.",
+    ),
+    ReasonCode.PHASE_EXPIRED: Definition(_O, "{phase} took longer than {timeout_s} s"),
+    ReasonCode.PHASE_GAVE_UP: Definition(_O, "{phase} failed {tries} times: {how}"),
+    ReasonCode.HANDLER_ERROR: Definition(
+        _O, "{handler} raised {error}", "This is a defect of Muster; please report it."
+    ),
+    ReasonCode.AGENT_JOINED: Definition(_W, "joined group {group} with {capacity}"),
+    ReasonCode.AGENT_SILENT: Definition(_O, "silent for {silent_s} s"),
+    ReasonCode.AGENT_RETURNED: Definition(_W, "speaks again"),
+    ReasonCode.AGENT_REMOVED: Definition(_W, "removed by {by}"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """A code and its numbers; equal reasons merge in history."""
+
+    code: ReasonCode
+    numbers: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def kind(self) -> ReasonKind:
+        return CATALOGUE[self.code].kind
+
+    def sentence(self) -> str:
+        return CATALOGUE[self.code].template.format_map(_Shown(self.numbers))
+
+    def remedy(self) -> str:
+        return CATALOGUE[self.code].remedy.format_map(_Shown(self.numbers))
+
+    def to_json(self) -> str:
+        """The numbers as JSON; the code has a column of its own."""
+        return json.dumps(dict(self.numbers)) if self.numbers else "{}"
+
+    @staticmethod
+    def from_json(code: str, numbers: str) -> "Reason":
+        return Reason(ReasonCode(code), tuple(json.loads(numbers).items()))
+
+
+def reason(code: ReasonCode, **numbers: Any) -> Reason:
+    """A reason with its numbers by name, in the order that the template reads best."""
+    return Reason(code, tuple(numbers.items()))
+
+
+def lacks(code: ReasonCode, resource: str, **amounts: int) -> Reason:
+    """A reason about one resource of one agent, with amounts in the unit a person expects."""
+    shown = {name: format_amount(resource, amount) for name, amount in amounts.items()}
+    return reason(code, resource=resource, **shown)
+
+
+class _Shown(dict[str, Any]):
+    """Numbers for a template; one that is missing shows as a question mark, never as an error."""
+
+    def __init__(self, numbers: tuple[tuple[str, Any], ...]) -> None:
+        super().__init__(numbers)
+
+    def __missing__(self, key: str) -> str:
+        return "?"

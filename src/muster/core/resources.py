@@ -1,0 +1,173 @@
+"""Amounts of a machine: what an agent has, what a kernel asks for.
+
+Canonical units are integers, so that a ledger adds up exactly: thousandths of a processor, bytes,
+thousandths of a GPU, thousandths of any named extra resource.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+_BINARY = {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
+_DECIMAL = {"k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
+_BYTES_UNITS = _BINARY | _DECIMAL
+_AMOUNT = re.compile(r"\s*(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[A-Za-z]*)\s*")
+_LIMIT = 2**62  # amounts are kept in 64-bit columns, with room for a sum
+
+EXTRA_NAME = re.compile(r"[a-z][a-z0-9_.\-/]{0,62}")
+GPU_WHOLE = 1000
+
+
+def _split(text: str, what: str) -> tuple[float, str]:
+    match = _AMOUNT.fullmatch(text)
+    if match is None:
+        raise ValueError(f"expected {what}")
+    return float(match["number"]), match["unit"]
+
+
+def _bounded(amount: float, what: str) -> int:
+    if not 0 <= amount < _LIMIT:
+        raise ValueError(f"expected {what}, not less than 0 and not absurdly large")
+    return round(amount)
+
+
+def parse_milli(value: str | int | float, what: str = "a number such as 4, 0.5 or 500m") -> int:
+    """Thousandths of ``value``: 4 → 4000, "500m" → 500, 0.5 → 500.
+
+    Raises:
+        ValueError: not an amount, negative, or finer than a thousandth.
+    """
+    if isinstance(value, bool):
+        raise ValueError(f"expected {what}")
+    if isinstance(value, str):
+        number, unit = _split(value, what)
+        if unit not in ("", "m"):
+            raise ValueError(f"expected {what}")
+        milli = number if unit == "m" else number * 1000
+    else:
+        milli = value * 1000
+    whole = _bounded(milli, what)
+    if abs(whole - milli) > 1e-6:
+        raise ValueError(f"expected {what}, in steps of a thousandth")
+    return whole
+
+
+def parse_bytes(value: str | int | float, what: str = "a size such as 16GiB, 512M or 0") -> int:
+    """Bytes in ``value``: "16GiB" and "16Gi" are 16·2³⁰, "16GB" and "16G" are 16·10⁹.
+
+    Raises:
+        ValueError: not a size, or negative.
+    """
+    if isinstance(value, bool):
+        raise ValueError(f"expected {what}")
+    if isinstance(value, str):
+        number, unit = _split(value, what)
+        scale = _BYTES_UNITS.get(unit.removesuffix("B") if unit != "B" else "")
+        if scale is None:
+            raise ValueError(f"expected {what}")
+        return _bounded(number * scale, what)
+    return _bounded(value, what)
+
+
+def parse_gpu(value: str | int | float) -> int:
+    """Thousandths of a GPU: whole devices, or one fraction of one device (DESIGN section 4).
+
+    Raises:
+        ValueError: not an amount, negative, or a fraction of several devices.
+    """
+    what = "a whole number of GPUs, or a fraction of one such as 0.5"
+    milli = parse_milli(value, what)
+    if milli > GPU_WHOLE and milli % GPU_WHOLE:
+        raise ValueError(f"expected {what}; fractions of several devices cannot be placed")
+    return milli
+
+
+def format_milli(milli: int) -> str:
+    """4000 → "4", 500 → "0.5"."""
+    return f"{milli / 1000:g}"
+
+
+def format_bytes(amount: int) -> str:
+    """17179869184 → "16GiB"; what is not a round number keeps one decimal."""
+    size = float(amount)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if size < 1024 or unit == "TiB":
+            return f"{size:.0f}{unit}" if size == int(size) else f"{size:.1f}{unit}"
+        size /= 1024
+    raise AssertionError("unreachable")
+
+
+@dataclass(frozen=True)
+class Resources:
+    """A vector of amounts; equal vectors are one *shape*.
+
+    ``gpu_milli`` is a multiple of 1000 (whole devices) or below 1000 (one fraction of one device).
+    ``extra`` holds named resources in thousandths, sorted by name, without zeros.
+    """
+
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+    disk_bytes: int = 0
+    gpu_milli: int = 0
+    extra: tuple[tuple[str, int], ...] = ()
+
+    @staticmethod
+    def with_extra(
+        cpu_milli: int,
+        memory_bytes: int,
+        disk_bytes: int,
+        gpu_milli: int,
+        extra: Mapping[str, int],
+    ) -> "Resources":
+        kept = tuple(sorted((name, amount) for name, amount in extra.items() if amount))
+        return Resources(cpu_milli, memory_bytes, disk_bytes, gpu_milli, kept)
+
+    @property
+    def gpu_devices(self) -> int:
+        """How many devices a kernel with this request sees."""
+        return -(-self.gpu_milli // GPU_WHOLE)
+
+    @cached_property
+    def shape(self) -> str:
+        """A short text that equal requests share: the key of an agent's backlog."""
+        extra = ",".join(f"{name}={amount}" for name, amount in self.extra)
+        return f"{self.cpu_milli}/{self.memory_bytes}/{self.disk_bytes}/{self.gpu_milli}/{extra}"
+
+    def as_dict(self) -> dict[str, int]:
+        """Every non-zero amount by the name that a person knows it by."""
+        named = {
+            "cpu": self.cpu_milli,
+            "memory": self.memory_bytes,
+            "disk": self.disk_bytes,
+            "gpu": self.gpu_milli,
+        }
+        return {name: amount for name, amount in (named | dict(self.extra)).items() if amount}
+
+    def describe(self) -> str:
+        """ "2 cpu, 16GiB memory, 1 gpu"; "nothing" when empty."""
+        parts = [f"{format_amount(name, amount)} {name}" for name, amount in self.as_dict().items()]
+        return ", ".join(parts) or "nothing"
+
+
+def format_amount(name: str, amount: int) -> str:
+    """An amount of the named resource in the unit that a person expects."""
+    return format_bytes(amount) if name in ("memory", "disk") else format_milli(amount)
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One GPU of an agent; capacity 1.0 each (DESIGN section 4)."""
+
+    index: int
+    model: str
+    uuid: str = ""
+    memory_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceShare:
+    """A kernel's hold on one device; ``milli`` is 1000 for the whole of it."""
+
+    index: int
+    milli: int

@@ -1,0 +1,107 @@
+"""Amounts, durations, names and paths as people write them."""
+
+import re
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+
+from muster.core.resources import EXTRA_NAME, Resources, parse_bytes, parse_gpu, parse_milli
+
+_DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)([dhms]|ms))+")
+_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[dhms])")
+_SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+_YEAR_S = 366 * 86400.0
+
+
+def parse_duration(value: Any) -> Any:
+    """Seconds in ``value``: 90, "90s", "1m30s", "2h", "250ms"; None stays None.
+
+    Raises:
+        ValueError: not a duration.
+    """
+    if value is None:
+        return None
+    seconds: float | None = None
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        seconds = float(value)
+    elif isinstance(value, str) and _DURATION.fullmatch(text := value.replace(" ", "")):
+        seconds = sum(float(n) * _SECONDS[unit] for n, unit in _DURATION_PART.findall(text))
+    if seconds is None or not 0 <= seconds <= _YEAR_S:
+        raise ValueError("expected a duration such as 90, 90s, 1h30m or 250ms, at most a year")
+    return seconds
+
+
+Duration = Annotated[float, BeforeValidator(parse_duration)]
+"""Seconds; written as a number or as text with units."""
+
+PositiveDuration = Annotated[Duration, Field(gt=0)]
+
+Name = Annotated[
+    str,
+    StringConstraints(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$"),
+]
+"""1 to 63 letters, digits, dots, dashes or underscores, a letter or digit at both ends."""
+
+_ENV_NAME = r"^[A-Za-z_][A-Za-z0-9_]{0,254}$"
+
+
+def _no_nul(value: Any) -> Any:
+    if isinstance(value, str) and "\0" in value:
+        raise ValueError("expected text without NUL characters")
+    if isinstance(value, bool):
+        raise ValueError("expected text; write it in quotes")
+    return str(value) if isinstance(value, int | float) else value
+
+
+Text = Annotated[str, BeforeValidator(_no_nul), StringConstraints(max_length=131072)]
+"""Text that a process can be given; numbers are taken as their text."""
+
+EnvName = Annotated[str, StringConstraints(pattern=_ENV_NAME)]
+Environment = Annotated[dict[EnvName, Text], Field(max_length=1000)]
+
+
+def relative_path(path: str) -> str:
+    """Refuse a path that could leave the directory that it is relative to.
+
+    Raises:
+        ValueError: absolute, empty, or with a ``..`` part.
+    """
+    parts = path.split("/")
+    if not path or path.startswith("/") or ".." in parts or "\0" in path or len(path) > 1024:
+        raise ValueError(
+            f"expected a path inside the working directory, without '..' and not absolute, "
+            f"not {path!r}"
+        )
+    return path
+
+
+class Spec(BaseModel):
+    """Base of what people write: unknown keys are refused, values never change afterwards."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def _extra(value: Any) -> Any:
+    if not isinstance(value, dict):
+        raise ValueError("expected names with amounts, such as {licence: 1}")
+    for name in value:
+        if not isinstance(name, str) or not EXTRA_NAME.fullmatch(name):
+            raise ValueError(f"expected names of lower-case letters, digits, _ . - /, not {name!r}")
+    return {name: parse_milli(amount) for name, amount in value.items()}
+
+
+class ResourcesSpec(Spec):
+    """What each kernel asks for; also its limits, where the agent can set limits.
+
+    ``cpu`` in processors ("4", 0.5, "500m"), ``memory`` and ``disk`` in bytes ("16GiB"), ``gpu``
+    in whole devices or one fraction of one device, ``extra`` any resources that agents declare.
+    """
+
+    cpu: Annotated[int, BeforeValidator(parse_milli)] = 1000
+    memory: Annotated[int, BeforeValidator(parse_bytes)] = 0
+    disk: Annotated[int, BeforeValidator(parse_bytes)] = 0
+    gpu: Annotated[int, BeforeValidator(parse_gpu)] = 0
+    extra: Annotated[dict[str, int], BeforeValidator(_extra), Field(max_length=32)] = {}
+
+    def resources(self) -> Resources:
+        return Resources.with_extra(self.cpu, self.memory, self.disk, self.gpu, self.extra)

@@ -1,0 +1,118 @@
+"""A session as people write it: one to many kernels that start together or not at all."""
+
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+
+from muster.core.specs.amounts import (
+    Duration,
+    Environment,
+    Name,
+    PositiveDuration,
+    ResourcesSpec,
+    Spec,
+    Text,
+    relative_path,
+)
+
+MAX_GANG = 10_000
+MAX_FILES_BYTES = 256 * 1024
+
+
+class SessionType(StrEnum):
+    INTERACTIVE = "interactive"
+    BATCH = "batch"
+    INFERENCE = "inference"
+
+
+def _command(value: Any) -> Any:
+    """Text is for the shell; a list is run as it stands."""
+    if isinstance(value, str):
+        if not value.strip():
+            raise ValueError("expected a command, such as [python, train.py] or 'make all'")
+        return ["/bin/sh", "-c", value]
+    return value
+
+
+Command = Annotated[
+    list[Text],
+    BeforeValidator(_command),
+    Field(min_length=1, max_length=10_000),
+]
+
+
+class Process(Spec):
+    """What a kernel runs; shared by sessions and jobs.
+
+    ``workdir`` is an absolute directory on the agents (shared by them, or one machine), inside the
+    group's ``workspaces``; without it each kernel gets a scratch directory of its own, in which
+    ``files`` (text by relative path) are written first. ``ports`` are reserved on the agent and
+    passed as MUSTER_PORTS. ``grace`` is the time between SIGTERM and SIGKILL.
+    """
+
+    command: Command
+    env: Environment = Field(default_factory=dict)
+    workdir: Text | None = None
+    files: dict[Text, Text] = Field(default_factory=dict)
+    resources: ResourcesSpec = ResourcesSpec()
+    ports: Annotated[int, Field(ge=0, le=64)] = 0
+    grace: Annotated[Duration, Field(le=3600)] = 10.0
+
+    @field_validator("command")
+    @classmethod
+    def _some_command(cls, command: list[str]) -> list[str]:
+        if not command[0]:
+            raise ValueError("expected the name of a program first")
+        return command
+
+    @field_validator("workdir")
+    @classmethod
+    def _absolute(cls, workdir: str | None) -> str | None:
+        if workdir is None:
+            return None
+        if not workdir.startswith("/") or ".." in workdir.split("/"):
+            raise ValueError("expected an absolute path without '..', or nothing for a scratch one")
+        return workdir
+
+    @field_validator("files")
+    @classmethod
+    def _inside(cls, files: dict[str, str]) -> dict[str, str]:
+        for path in files:
+            relative_path(path)
+        if sum(len(text.encode()) for text in files.values()) > MAX_FILES_BYTES:
+            raise ValueError(f"expected at most {MAX_FILES_BYTES // 1024} KiB of text in all")
+        return files
+
+    @model_validator(mode="after")
+    def _files_need_scratch(self) -> "Process":
+        if self.files and self.workdir is not None:
+            raise ValueError(
+                "files are written to the scratch directory: leave out either files or workdir"
+            )
+        return self
+
+
+class KernelSpec(Process):
+    """One kernel of a session, or ``replicas`` alike."""
+
+    replicas: Annotated[int, Field(ge=1, le=MAX_GANG)] = 1
+
+
+class SessionSpec(Spec):
+    """A session handed in by itself, without a job over it: it is not retried when it ends."""
+
+    kind: Literal["session"] = "session"
+    name: Name | None = None
+    type: SessionType = SessionType.BATCH
+    group: Name = "default"
+    kernels: Annotated[list[KernelSpec], Field(min_length=1, max_length=MAX_GANG)]
+    priority: Annotated[int, Field(ge=0, le=100)] = 50
+    timeout: PositiveDuration | None = None
+    scheduling_timeout: PositiveDuration | None = None
+
+    @model_validator(mode="after")
+    def _size(self) -> "SessionSpec":
+        if sum(kernel.replicas for kernel in self.kernels) > MAX_GANG:
+            raise ValueError(f"expected at most {MAX_GANG} kernels in a session")
+        return self

@@ -1,0 +1,30 @@
+"""States of an agent. Unreachable is not failed (DESIGN section 2, rule 9)."""
+
+from enum import StrEnum
+
+from muster.core.states.table import StateTable
+
+
+class AgentStatus(StrEnum):
+    ALIVE = "ALIVE"
+    UNREACHABLE = "UNREACHABLE"  # silent; its kernels are unknown and still charged
+    LOST = "LOST"  # silent past the kernel lease; its kernels have stopped
+    REMOVED = "REMOVED"
+
+
+_A = AgentStatus
+
+AGENT_TABLE: StateTable[AgentStatus] = StateTable(
+    "agent",
+    initial=_A.ALIVE,
+    terminal=frozenset({_A.REMOVED}),
+    allowed={
+        (_A.ALIVE, _A.UNREACHABLE): "silent",
+        (_A.UNREACHABLE, _A.ALIVE): "speaks again",
+        (_A.UNREACHABLE, _A.LOST): "kernel lease ran out",
+        (_A.LOST, _A.ALIVE): "speaks again",
+        (_A.ALIVE, _A.REMOVED): "removed",
+        (_A.UNREACHABLE, _A.REMOVED): "removed",
+        (_A.LOST, _A.REMOVED): "removed",
+    },
+)

@@ -1,0 +1,39 @@
+"""States of a session (reference sokovan-status-transitions, "Session State Transitions")."""
+
+from enum import StrEnum
+
+from muster.core.states.table import StateTable
+
+
+class SessionStatus(StrEnum):
+    PENDING = "PENDING"
+    SCHEDULED = "SCHEDULED"
+    PREPARING = "PREPARING"
+    PREPARED = "PREPARED"
+    CREATING = "CREATING"
+    RUNNING = "RUNNING"
+    TERMINATING = "TERMINATING"
+    TERMINATED = "TERMINATED"
+    CANCELLED = "CANCELLED"
+
+
+_S = SessionStatus
+_PLACED = (_S.SCHEDULED, _S.PREPARING, _S.PREPARED, _S.CREATING)
+
+SESSION_TABLE: StateTable[SessionStatus] = StateTable(
+    "session",
+    initial=_S.PENDING,
+    terminal=frozenset({_S.TERMINATED, _S.CANCELLED}),
+    allowed={
+        (_S.PENDING, _S.SCHEDULED): "placed",
+        (_S.PENDING, _S.CANCELLED): "cancel, expired or gave up",
+        (_S.SCHEDULED, _S.PREPARING): "prepare",
+        (_S.SCHEDULED, _S.PREPARED): "nothing to prepare",
+        (_S.PREPARING, _S.PREPARED): "all kernels prepared",
+        (_S.PREPARED, _S.CREATING): "start",
+        (_S.CREATING, _S.RUNNING): "all kernels running",
+        **{(start, _S.PENDING): "re-schedule" for start in _PLACED},
+        **{(start, _S.TERMINATING): "terminate" for start in (*_PLACED, _S.RUNNING)},
+        (_S.TERMINATING, _S.TERMINATED): "all kernels gone",
+    },
+)

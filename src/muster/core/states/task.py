@@ -1,0 +1,68 @@
+"""States of a task, with their numbers (reference iris-task-states, "State Table").
+
+``FAILED`` and ``WORKER_FAILED`` end an *attempt* always, the *task* only when the budget is spent;
+a task row that holds them is terminal (the retry goes straight back to PENDING in one transaction).
+"""
+
+from enum import StrEnum
+
+from muster.core.states.table import StateTable
+
+
+class TaskState(StrEnum):
+    UNSPECIFIED = "UNSPECIFIED"
+    PENDING = "PENDING"
+    BUILDING = "BUILDING"
+    RUNNING = "RUNNING"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    KILLED = "KILLED"
+    WORKER_FAILED = "WORKER_FAILED"
+    UNSCHEDULABLE = "UNSCHEDULABLE"
+    ASSIGNED = "ASSIGNED"
+
+    @property
+    def number(self) -> int:
+        """The value on the wire of the reference."""
+        return NUMBERS[self]
+
+
+NUMBERS = {state: number for number, state in enumerate(TaskState)}
+
+COLOURS = {
+    TaskState.UNSPECIFIED: "#57606a",
+    TaskState.PENDING: "#9a6700",
+    TaskState.ASSIGNED: "#bc4c00",
+    TaskState.BUILDING: "#8250df",
+    TaskState.RUNNING: "#0969da",
+    TaskState.SUCCEEDED: "#1a7f37",
+    TaskState.FAILED: "#cf222e",
+    TaskState.KILLED: "#57606a",
+    TaskState.WORKER_FAILED: "#8250df",
+    TaskState.UNSCHEDULABLE: "#cf222e",
+}
+
+_T = TaskState
+ACTIVE = frozenset({_T.ASSIGNED, _T.BUILDING, _T.RUNNING})
+
+TASK_TABLE: StateTable[TaskState] = StateTable(
+    "task",
+    initial=_T.PENDING,
+    terminal=frozenset(
+        {_T.UNSPECIFIED, _T.SUCCEEDED, _T.FAILED, _T.KILLED, _T.WORKER_FAILED, _T.UNSCHEDULABLE}
+    ),
+    allowed={
+        (_T.PENDING, _T.ASSIGNED): "dispatch to agent",
+        (_T.ASSIGNED, _T.BUILDING): "agent builds",
+        (_T.ASSIGNED, _T.RUNNING): "agent started it",
+        (_T.BUILDING, _T.RUNNING): "build completed",
+        **{(start, _T.PENDING): "retry" for start in ACTIVE},
+        **{(start, _T.SUCCEEDED): "exit code 0" for start in ACTIVE},
+        **{(start, _T.FAILED): "failed, budget exhausted" for start in ACTIVE},
+        **{(start, _T.WORKER_FAILED): "agent lost or gang failed" for start in ACTIVE},
+        (_T.PENDING, _T.FAILED): "failed, budget exhausted",
+        (_T.PENDING, _T.WORKER_FAILED): "gang failed",
+        **{(start, _T.KILLED): "cancel, cascade or timeout" for start in (_T.PENDING, *ACTIVE)},
+        **{(start, _T.UNSCHEDULABLE): "scheduling timeout" for start in (_T.PENDING, _T.ASSIGNED)},
+    },
+)

@@ -1,0 +1,100 @@
+"""Opening the database: the engine, its pragmas, its migrations."""
+
+import sqlite3
+from pathlib import Path
+
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
+from sqlalchemy.engine import make_url
+
+from muster.core.errors import MusterError
+
+HEAD = "0001"
+"""The newest migration. A test compares it with the versions folder."""
+
+_MIGRATIONS = Path(__file__).parent / "migrations"
+
+
+class DatabaseUnusable(MusterError):
+    """The database cannot be opened; the text says why and what to do."""
+
+
+def sqlite_url(path: Path) -> str:
+    return f"sqlite:///{path}"
+
+
+def open_engine(url: str) -> Engine:
+    """An engine for ``url``, migrated to this version's tables.
+
+    SQLite runs in WAL mode with ``synchronous=FULL``: a commit that was answered survives the loss
+    of power (DESIGN section 10).
+
+    Raises:
+        DatabaseUnusable: not reachable, not a database, or of a newer version.
+    """
+    engine = create_engine(url, connect_args=_connect_args(url))
+    if engine.dialect.name == "sqlite":
+        _tune_sqlite(engine)
+    shown = make_url(url).render_as_string(hide_password=True)
+    try:
+        with engine.connect() as connection:
+            found = _version(connection)
+            if found != HEAD:
+                _migrate(connection, found, shown)
+    except DatabaseUnusable:
+        engine.dispose()
+        raise
+    except Exception as error:
+        engine.dispose()
+        cause = getattr(error, "orig", None) or error
+        raise DatabaseUnusable(f"the database {shown} cannot be used: {cause}") from error
+    return engine
+
+
+def _connect_args(url: str) -> dict[str, object]:
+    if make_url(url).get_backend_name() == "sqlite":
+        # One thread writes at a time (the leader); readers of the API come from a pool of threads.
+        return {"check_same_thread": False, "timeout": 10.0}
+    return {}
+
+
+def _tune_sqlite(engine: Engine) -> None:
+    @event.listens_for(engine, "connect")
+    def _connect(connection: sqlite3.Connection, _record: object) -> None:
+        connection.isolation_level = None  # SQLAlchemy says BEGIN, below
+        cursor = connection.cursor()
+        cursor.execute("PRAGMA journal_mode=WAL")
+        cursor.execute("PRAGMA synchronous=FULL")
+        cursor.execute("PRAGMA cache_size=-16384")
+        cursor.execute("PRAGMA wal_autocheckpoint=4000")
+        cursor.close()
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        readonly = connection.get_execution_options().get("readonly", False)
+        connection.exec_driver_sql("BEGIN" if readonly else "BEGIN IMMEDIATE")
+
+
+def _version(connection: Connection) -> str | None:
+    """The migration that the database is at; None for an empty one."""
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    return connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one_or_none()
+
+
+def _migrate(connection: Connection, found: str | None, shown: str) -> None:
+    # Imported late: a database that is up to date does not pay for it.
+    from alembic import command
+    from alembic.config import Config
+    from alembic.script import ScriptDirectory
+
+    config = Config()
+    config.set_main_option("script_location", str(_MIGRATIONS))
+    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+    if found is not None and found not in known:
+        raise DatabaseUnusable(
+            f"the database {shown} was written by a newer version of Muster (migration {found}, "
+            f"this one knows {HEAD}): install that version again, or use another data directory"
+        )
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
+    connection.commit()

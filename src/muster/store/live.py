@@ -1,0 +1,74 @@
+"""The mirror: all that has not ended, in memory, and the sums that passes need.
+
+The leader alone writes, so the mirror is exact: a unit of work changes it and SQL together. When a
+commit fails the mirror is thrown away and read again; nothing else may repair it.
+"""
+
+from collections.abc import Iterator
+
+from muster.core.errors import NotFound
+from muster.core.ids import AgentId, JobId, KernelId, SessionId
+from muster.core.owner import Owner
+from muster.core.specs import ScalingGroup
+from muster.store.records import Agent, Allocation, Job, Kernel, Session
+
+LedgerKey = tuple[KernelId, int]
+
+
+class Live:
+    """Records by id. Iteration order is order of creation."""
+
+    def __init__(self) -> None:
+        self.groups: dict[str, ScalingGroup] = {}
+        self.agents: dict[AgentId, Agent] = {}
+        self.jobs: dict[JobId, Job] = {}
+        self.sessions: dict[SessionId, Session] = {}
+        self.kernels: dict[KernelId, Kernel] = {}
+        self.job_names: dict[tuple[Owner, str], Job] = {}
+        # The ledger; an agent's rows in order of their making.
+        self.ledger: dict[LedgerKey, Allocation] = {}
+        self.held_by: dict[AgentId, dict[LedgerKey, Allocation]] = {}
+
+    def group(self, name: str) -> ScalingGroup:
+        """A group by name.
+
+        Raises:
+            NotFound: no such group; the message names those there are.
+        """
+        try:
+            return self.groups[name]
+        except KeyError:
+            known = ", ".join(sorted(self.groups)) or "none yet"
+            raise NotFound(f"there is no group {name!r}; groups are: {known}") from None
+
+    def agents_in(self, group: str) -> Iterator[Agent]:
+        return (agent for agent in self.agents.values() if agent.group == group)
+
+    def add_session(self, session: Session) -> None:
+        self.sessions[session.id] = session
+        for kernel in session.kernels:
+            self.kernels[kernel.id] = kernel
+
+    def drop_session(self, session: Session) -> None:
+        del self.sessions[session.id]
+        for kernel in session.kernels:
+            del self.kernels[kernel.id]
+
+    def add_job(self, job: Job) -> None:
+        self.jobs[job.id] = job
+        self.job_names[job.owner, job.name] = job
+
+    def drop_job(self, job: Job) -> None:
+        del self.jobs[job.id]
+        del self.job_names[job.owner, job.name]
+
+    def hold(self, row: Allocation) -> None:
+        key = (row.kernel_id, row.generation)
+        self.ledger[key] = row
+        self.held_by.setdefault(row.agent_id, {})[key] = row
+
+    def release(self, key: LedgerKey) -> Allocation | None:
+        row = self.ledger.pop(key, None)
+        if row is not None:
+            del self.held_by[row.agent_id][key]
+        return row

@@ -1,0 +1,245 @@
+"""Reading the mirror from SQL: on becoming leader, and after a commit that failed."""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, Table, select
+
+from muster.core.ids import AgentId, JobId, KernelId, SessionId
+from muster.core.owner import Owner
+from muster.core.resources import Resources
+from muster.core.specs import JobSpec, ScalingGroup, SessionSpec, SessionType
+from muster.core.specs.session import Process
+from muster.core.states import (
+    AGENT_TABLE,
+    JOB_TABLE,
+    SESSION_TABLE,
+    TASK_TABLE,
+    AgentStatus,
+    JobState,
+    KernelStatus,
+    SessionStatus,
+    TaskState,
+)
+from muster.store import schema
+from muster.store.live import Live
+from muster.store.records import Agent, Allocation, Job, Kernel, Session, Task
+from muster.store.rows import (
+    load_devices,
+    load_reason,
+    load_resources,
+    load_shares,
+)
+
+CHUNK = 500  # bound parameters a statement
+
+
+def load_live(connection: Connection) -> Live:
+    """Everything that has not ended, and what holds resources."""
+    live = Live()
+    for row in connection.execute(select(schema.groups)):
+        live.groups[row.name] = ScalingGroup.model_validate_json(row.spec)
+    agents = schema.agents
+    for row in connection.execute(
+        select(agents).where(agents.c.status.not_in(sorted(AGENT_TABLE.terminal)))
+    ):
+        agent = _agent(row)
+        live.agents[agent.id] = agent
+    _load_jobs(connection, live)
+    _load_sessions(connection, live)
+    for row in connection.execute(select(schema.allocations).order_by(schema.allocations.c.since)):
+        live.hold(_allocation(row))
+    return live
+
+
+def _load_jobs(connection: Connection, live: Live) -> None:
+    jobs, tasks = schema.jobs, schema.tasks
+    for row in connection.execute(
+        select(jobs).where(jobs.c.state.in_(sorted(JOB_TABLE.live))).order_by(jobs.c.id)
+    ):
+        live.add_job(load_job(row))
+    for row in connection.execute(
+        select(tasks)
+        .where(tasks.c.state.in_(sorted(TASK_TABLE.live)))
+        .order_by(tasks.c.job_id, tasks.c.idx)
+    ):
+        job = live.jobs.get(JobId(row.job_id))
+        if job is not None:
+            job.tasks[row.idx] = _task(row, job)
+
+
+def _load_sessions(connection: Connection, live: Live) -> None:
+    sessions, kernels = schema.sessions, schema.kernels
+    found = connection.execute(
+        select(sessions)
+        .where(sessions.c.status.in_(sorted(SESSION_TABLE.live)))
+        .order_by(sessions.c.id)
+    ).all()
+    # A job may have ended while its last sessions are still being stopped.
+    ended = sorted({row.job_id for row in found if row.job_id} - set(live.jobs))
+    jobs: dict[str, Job] = {str(key): job for key, job in live.jobs.items()}
+    for row in _in_chunks(connection, schema.jobs, schema.jobs.c.id, ended):
+        jobs[row.id] = load_job(row)
+    by_session: dict[str, list[Row[Any]]] = {row.id: [] for row in found}
+    for row in _in_chunks(connection, kernels, kernels.c.session_id, list(by_session)):
+        by_session[row.session_id].append(row)
+    for row in found:
+        session = _session(row, jobs.get(row.job_id))
+        processes = session_processes(session)
+        session.kernels = [
+            _kernel(kernel, session, *processes[kernel.idx])
+            for kernel in sorted(by_session[row.id], key=lambda kernel: kernel.idx)
+        ]
+        live.add_session(session)
+
+
+def _in_chunks(
+    connection: Connection, table: Table, column: ColumnElement[str], values: Sequence[str]
+) -> Iterator[Row[Any]]:
+    for start in range(0, len(values), CHUNK):
+        yield from connection.execute(
+            select(table).where(column.in_(values[start : start + CHUNK]))
+        )
+
+
+def session_processes(session: Session) -> list[tuple[Process, Resources]]:
+    """What each kernel of a session runs and asks for; equal kernels share the objects."""
+    if session.spec is None:
+        job = session.job
+        assert job is not None, "a session has a job or a spec of its own"
+        count = job.tasks_total if job.spec.coscheduled else 1
+        return [(job.spec, job.resources)] * count
+    processes: list[tuple[Process, Resources]] = []
+    for kernel in session.spec.kernels:
+        processes += [(kernel, kernel.resources.resources())] * kernel.replicas
+    return processes
+
+
+def _owner(row: Row[Any]) -> Owner:
+    return Owner(row.domain, row.project, row.user)
+
+
+def _agent(row: Row[Any]) -> Agent:
+    return Agent(
+        id=AgentId(row.id),
+        name=row.name,
+        group=row.group,
+        status=AgentStatus(row.status),
+        status_changed_at=row.status_changed_at,
+        credential_hash=row.credential_hash,
+        boot_id=row.boot_id,
+        version=row.version,
+        host=row.host,
+        capacity=load_resources(row.capacity),
+        devices=load_devices(row.devices),
+        attributes=json.loads(row.attributes),
+        joined_at=row.joined_at,
+        seen_at=row.seen_at,
+        reason=load_reason(row.reason, row.reason_numbers),
+    )
+
+
+def load_job(row: Row[Any]) -> Job:
+    spec = JobSpec.model_validate_json(row.spec)
+    return Job(
+        id=JobId(row.id),
+        name=row.name,
+        owner=_owner(row),
+        group=row.group,
+        spec=spec,
+        resources=spec.resources.resources(),
+        status=JobState(row.state),
+        status_changed_at=row.state_changed_at,
+        tasks_total=row.tasks_total,
+        next_task=row.next_task,
+        counts={TaskState(state): count for state, count in json.loads(row.counts).items()},
+        submitted_at=row.submitted_at,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        reason=load_reason(row.reason, row.reason_numbers),
+    )
+
+
+def _task(row: Row[Any], job: Job) -> Task:
+    return Task(
+        job=job,
+        index=row.idx,
+        status=TaskState(row.state),
+        status_changed_at=row.state_changed_at,
+        attempt=row.attempt,
+        failure_count=row.failure_count,
+        preemption_count=row.preemption_count,
+        session_id=row.session_id and SessionId(row.session_id),
+        kernel_id=row.kernel_id and KernelId(row.kernel_id),
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        exit_code=row.exit_code,
+        reason=load_reason(row.reason, row.reason_numbers),
+    )
+
+
+def _session(row: Row[Any], job: Job | None) -> Session:
+    return Session(
+        id=SessionId(row.id),
+        job=job,
+        name=row.name,
+        type=SessionType(row.type),
+        owner=_owner(row),
+        group=row.group,
+        priority=row.priority,
+        spec=SessionSpec.model_validate_json(row.spec) if row.spec else None,
+        status=SessionStatus(row.status),
+        status_changed_at=row.status_changed_at,
+        created_at=row.created_at,
+        queued_at=row.queued_at,
+        tries=row.tries,
+        retry_at=row.retry_at,
+        reschedules=row.reschedules,
+        failed_agents=tuple(AgentId(agent) for agent in json.loads(row.failed_agents)),
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        reason=load_reason(row.reason, row.reason_numbers),
+    )
+
+
+def _kernel(row: Row[Any], session: Session, process: Process, resources: Resources) -> Kernel:
+    return Kernel(
+        id=KernelId(row.id),
+        session=session,
+        index=row.idx,
+        process=process,
+        resources=resources,
+        status=KernelStatus(row.status),
+        status_changed_at=row.status_changed_at,
+        task_index=row.task_index,
+        attempt=row.attempt,
+        generation=row.generation,
+        agent_id=row.agent_id and AgentId(row.agent_id),
+        shares=load_shares(row.devices),
+        ports=tuple(json.loads(row.ports or "[]")),
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+        exit_code=row.exit_code,
+        signal=row.signal,
+        reason=load_reason(row.reason, row.reason_numbers),
+    )
+
+
+def _allocation(row: Row[Any]) -> Allocation:
+    return Allocation(
+        kernel_id=KernelId(row.kernel_id),
+        generation=row.generation,
+        agent_id=AgentId(row.agent_id),
+        charged=bool(row.charged),
+        resources=Resources.with_extra(
+            row.cpu_milli,
+            row.memory_bytes,
+            row.disk_bytes,
+            row.gpu_milli,
+            json.loads(row.extra),
+        ),
+        shares=load_shares(row.devices),
+        boot_id=row.boot_id,
+        since=row.since,
+    )

@@ -1,0 +1,173 @@
+"""What is alive, in memory: the mirror's records. Only a unit of work changes them.
+
+A record lives here from its creation until the commit after its end; from then on it is read from
+SQL. The objects refer to each other, so that a pass needs no look-ups.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from muster.core.ids import AgentId, JobId, KernelId, SessionId
+from muster.core.owner import Owner
+from muster.core.reasons import Reason
+from muster.core.resources import Device, DeviceShare, Resources
+from muster.core.specs import JobSpec, SessionSpec, SessionType
+from muster.core.specs.session import Process
+from muster.core.states import AgentStatus, JobState, KernelStatus, SessionStatus, TaskState
+
+
+@dataclass(slots=True, eq=False)
+class Agent:
+    """A machine. ``seen_at`` moves with each message and is stored with other changes only."""
+
+    id: AgentId
+    name: str
+    group: str
+    status: AgentStatus
+    status_changed_at: float
+    credential_hash: str
+    boot_id: str
+    version: str
+    host: str
+    capacity: Resources
+    devices: tuple[Device, ...]
+    attributes: dict[str, str]
+    joined_at: float
+    seen_at: float
+    reason: Reason | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """Batch work. ``counts`` holds the number of task rows by state; the tasks from ``next_task``
+    on have no rows yet and are PENDING. ``tasks`` are the live rows."""
+
+    id: JobId
+    name: str
+    owner: Owner
+    group: str
+    spec: JobSpec
+    resources: Resources
+    status: JobState
+    status_changed_at: float
+    tasks_total: int
+    next_task: int
+    counts: dict[TaskState, int]
+    submitted_at: float
+    started_at: float | None = None
+    finished_at: float | None = None
+    reason: Reason | None = None
+    tasks: "dict[int, Task]" = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class Task:
+    """One replica of a job; ``attempt`` counts from 1, 0 before the first."""
+
+    job: Job
+    index: int
+    status: TaskState
+    status_changed_at: float
+    attempt: int = 0
+    failure_count: int = 0
+    preemption_count: int = 0
+    session_id: SessionId | None = None
+    kernel_id: KernelId | None = None
+    started_at: float | None = None
+    finished_at: float | None = None
+    exit_code: int | None = None
+    reason: Reason | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """What is placed. ``queued_at`` is when it (again) became PENDING; ``tries`` belong to the
+    phase it is in; ``retry_at`` is the earliest moment of the next try."""
+
+    id: SessionId
+    job: Job | None
+    name: str | None
+    type: SessionType
+    owner: Owner
+    group: str
+    priority: int
+    spec: SessionSpec | None
+    status: SessionStatus
+    status_changed_at: float
+    created_at: float
+    queued_at: float
+    kernels: "Sequence[Kernel]" = ()
+    tries: int = 0
+    retry_at: float = 0.0
+    reschedules: int = 0
+    failed_agents: tuple[AgentId, ...] = ()
+    started_at: float | None = None
+    finished_at: float | None = None
+    reason: Reason | None = None
+    last_skip: "Skip | None" = None
+
+    @property
+    def timeout_s(self) -> float | None:
+        owner = self.spec or (self.job and self.job.spec)
+        return owner.timeout if owner else None
+
+    @property
+    def scheduling_timeout_s(self) -> float | None:
+        owner = self.spec or (self.job and self.job.spec)
+        return owner.scheduling_timeout if owner else None
+
+
+@dataclass(slots=True, eq=False)
+class Skip:
+    """The last refusal of a session, to merge the next equal one with: its history row."""
+
+    reasons: tuple[Reason, ...]
+    count: int
+    first_at: float
+    last_at: float
+    seq: int
+
+
+@dataclass(slots=True, eq=False)
+class Kernel:
+    """One process tree on one agent. ``failure`` is the last failed try of the phase it is in;
+    ``stop_sent_at`` when it was last told to stop."""
+
+    id: KernelId
+    session: Session
+    index: int
+    process: Process
+    resources: Resources
+    status: KernelStatus
+    status_changed_at: float
+    task_index: int | None = None
+    attempt: int = 0
+    generation: int = 0
+    agent_id: AgentId | None = None
+    shares: tuple[DeviceShare, ...] = ()
+    ports: tuple[int, ...] = ()
+    started_at: float | None = None
+    ended_at: float | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    reason: Reason | None = None
+    failure: Reason | None = None
+    stop_sent_at: float | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Allocation:
+    """A row of the ledger: what a kernel's generation holds on an agent (DESIGN rule 5).
+
+    ``charged`` is false in an agent's backlog. ``boot_id`` is the agent's when it was made: a new
+    one proves the kernel gone.
+    """
+
+    kernel_id: KernelId
+    generation: int
+    agent_id: AgentId
+    charged: bool
+    resources: Resources
+    shares: tuple[DeviceShare, ...]
+    boot_id: str
+    since: float

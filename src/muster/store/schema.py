@@ -1,0 +1,238 @@
+"""The tables. Amounts are integers (thousandths, bytes), times seconds since the epoch.
+
+Identifiers are time-ordered text, so tables keyed by them grow at the end. Live rows are found by
+partial indexes: what has ended costs nothing at start-up.
+"""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+)
+
+from muster.core.states import JOB_TABLE, KERNEL_TABLE, SESSION_TABLE, TASK_TABLE
+
+metadata = MetaData()
+
+
+def _reason() -> tuple[Column[str], Column[str]]:
+    """A reason's code and its numbers as JSON; both null where there is none."""
+    return Column("reason", String, nullable=True), Column("reason_numbers", Text, nullable=True)
+
+
+def _owner() -> tuple[Column[str], Column[str], Column[str]]:
+    return (
+        Column("domain", String, nullable=False),
+        Column("project", String, nullable=False),
+        Column("user", String, nullable=False),
+    )
+
+
+cluster = Table(
+    "cluster",
+    metadata,
+    Column("key", String, primary_key=True),
+    Column("value", Text, nullable=False),
+)
+
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("hash", String, primary_key=True),
+    Column("kind", String, nullable=False),  # user | join
+    Column("name", String, nullable=False),
+    *_owner(),
+    Column("role", String, nullable=False),
+    Column("created_at", Float, nullable=False),
+)
+
+groups = Table(
+    "scaling_groups",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("spec", Text, nullable=False),
+)
+
+agents = Table(
+    "agents",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("name", String, nullable=False, unique=True),
+    Column("group", String, nullable=False),
+    Column("status", String, nullable=False),
+    Column("status_changed_at", Float, nullable=False),
+    Column("credential_hash", String, nullable=False),
+    Column("boot_id", String, nullable=False),
+    Column("version", String, nullable=False),
+    Column("host", String, nullable=False),
+    Column("capacity", Text, nullable=False),  # JSON, as Resources
+    Column("devices", Text, nullable=False),  # JSON, a list of Device
+    Column("attributes", Text, nullable=False),  # JSON
+    Column("joined_at", Float, nullable=False),
+    Column("seen_at", Float, nullable=False),
+    *_reason(),
+)
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("name", String, nullable=False),
+    *_owner(),
+    Column("group", String, nullable=False),
+    Column("spec", Text, nullable=False),  # JSON, as JobSpec
+    Column("state", String, nullable=False),
+    Column("state_changed_at", Float, nullable=False),
+    Column("tasks_total", BigInteger, nullable=False),
+    Column("next_task", BigInteger, nullable=False),  # tasks below it have rows
+    Column("counts", Text, nullable=False),  # JSON: rows of tasks by state
+    Column("submitted_at", Float, nullable=False),
+    Column("started_at", Float, nullable=True),
+    Column("finished_at", Float, nullable=True),
+    *_reason(),
+    sqlite_with_rowid=False,
+)
+Index(
+    "jobs_live",
+    jobs.c.id,
+    sqlite_where=jobs.c.state.in_(sorted(JOB_TABLE.live)),
+    postgresql_where=jobs.c.state.in_(sorted(JOB_TABLE.live)),
+)
+Index("jobs_by_name", jobs.c.name)
+
+tasks = Table(
+    "tasks",
+    metadata,
+    Column("job_id", String, primary_key=True),
+    Column("idx", BigInteger, primary_key=True, autoincrement=False),
+    Column("state", String, nullable=False),
+    Column("state_changed_at", Float, nullable=False),
+    Column("attempt", Integer, nullable=False),  # 0 before the first
+    Column("failure_count", Integer, nullable=False),
+    Column("preemption_count", Integer, nullable=False),
+    Column("session_id", String, nullable=True),
+    Column("kernel_id", String, nullable=True),
+    Column("started_at", Float, nullable=True),
+    Column("finished_at", Float, nullable=True),
+    Column("exit_code", Integer, nullable=True),
+    *_reason(),
+    sqlite_with_rowid=False,
+)
+Index(
+    "tasks_live",
+    tasks.c.job_id,
+    tasks.c.idx,
+    sqlite_where=tasks.c.state.in_(sorted(TASK_TABLE.live)),
+    postgresql_where=tasks.c.state.in_(sorted(TASK_TABLE.live)),
+)
+
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("job_id", String, nullable=True),
+    Column("name", String, nullable=True),
+    Column("type", String, nullable=False),
+    *_owner(),
+    Column("group", String, nullable=False),
+    Column("priority", Integer, nullable=False),
+    Column("spec", Text, nullable=True),  # JSON, as SessionSpec; null when it is a job's
+    Column("status", String, nullable=False),
+    Column("status_changed_at", Float, nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("queued_at", Float, nullable=False),
+    Column("tries", Integer, nullable=False),
+    Column("retry_at", Float, nullable=False),
+    Column("reschedules", Integer, nullable=False),
+    Column("failed_agents", Text, nullable=False),  # JSON, a list of agent ids
+    Column("started_at", Float, nullable=True),
+    Column("finished_at", Float, nullable=True),
+    *_reason(),
+    sqlite_with_rowid=False,
+)
+Index(
+    "sessions_live",
+    sessions.c.id,
+    sqlite_where=sessions.c.status.in_(sorted(SESSION_TABLE.live)),
+    postgresql_where=sessions.c.status.in_(sorted(SESSION_TABLE.live)),
+)
+
+kernels = Table(
+    "kernels",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("session_id", String, nullable=False),
+    Column("idx", Integer, nullable=False),
+    Column("job_id", String, nullable=True),
+    Column("task_index", BigInteger, nullable=True),
+    Column("attempt", Integer, nullable=False),
+    Column("status", String, nullable=False),
+    Column("status_changed_at", Float, nullable=False),
+    Column("generation", Integer, nullable=False),
+    Column("agent_id", String, nullable=True),
+    Column("devices", Text, nullable=True),  # JSON, a list of [index, milli]
+    Column("ports", Text, nullable=True),  # JSON, a list
+    Column("started_at", Float, nullable=True),
+    Column("ended_at", Float, nullable=True),
+    Column("exit_code", Integer, nullable=True),
+    Column("signal", Integer, nullable=True),
+    *_reason(),
+    sqlite_with_rowid=False,
+)
+Index("kernels_by_session", kernels.c.session_id)
+Index("kernels_by_task", kernels.c.job_id, kernels.c.task_index)
+Index(
+    "kernels_live",
+    kernels.c.id,
+    sqlite_where=kernels.c.status.in_(sorted(KERNEL_TABLE.live)),
+    postgresql_where=kernels.c.status.in_(sorted(KERNEL_TABLE.live)),
+)
+
+allocations = Table(
+    "allocations",
+    metadata,
+    Column("kernel_id", String, primary_key=True),
+    Column("generation", Integer, primary_key=True, autoincrement=False),
+    Column("agent_id", String, nullable=False),
+    Column("charged", Boolean, nullable=False),  # false: in the agent's backlog
+    Column("cpu_milli", BigInteger, nullable=False),
+    Column("memory_bytes", BigInteger, nullable=False),
+    Column("disk_bytes", BigInteger, nullable=False),
+    Column("gpu_milli", BigInteger, nullable=False),
+    Column("extra", Text, nullable=False),  # JSON
+    Column("devices", Text, nullable=False),  # JSON, a list of [index, milli]
+    Column("boot_id", String, nullable=False),
+    Column("since", Float, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+history = Table(
+    "history",
+    metadata,
+    Column("seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("entity", String, nullable=False),  # session id, job id, job id/task, agent id
+    Column("phase", String, nullable=False),  # the handler, or who asked
+    Column("from_status", String, nullable=True),
+    Column("to_status", String, nullable=False),
+    Column("result", String, nullable=False),  # SchedulingResult
+    Column("reasons", Text, nullable=True),  # JSON: all that held, a list of [code, numbers]
+    Column("times", Integer, nullable=False),
+    Column("first_at", Float, nullable=False),
+    Column("last_at", Float, nullable=False),
+)
+Index("history_by_entity", history.c.entity)
+
+outbox = Table(
+    "outbox",
+    metadata,
+    Column("seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("at", Float, nullable=False),
+    Column("events", Text, nullable=False),  # JSON: what one commit changed
+)

@@ -1,0 +1,81 @@
+"""The store: one writer's connection, the mirror, and commits."""
+
+import json
+from collections.abc import Callable
+
+from sqlalchemy import Engine, delete, func, insert, select
+from sqlalchemy.exc import SQLAlchemyError
+
+from muster.store import schema
+from muster.store.live import Live
+from muster.store.load import load_live
+from muster.store.records import Allocation
+from muster.store.unit import StaleWrite, Unit
+
+OUTBOX_KEPT = 10_000  # commits; who missed more reads the state itself
+_PRUNE_EVERY = 1_000
+
+
+class CommitFailed(Exception):
+    """Nothing of the unit was written, and the mirror was read again from SQL."""
+
+
+class Store:
+    """State in SQL and its mirror. All writes of a process pass through one store."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._connection = engine.connect()
+        self.live = Live()
+        self._history_seq = 0
+        self._outbox_seq = 0
+        self.reload()
+
+    def reload(self) -> None:
+        """Throw the mirror away and read it again."""
+        self._connection.rollback()
+        with self._connection.begin():
+            self.live = load_live(self._connection)
+            newest = select(func.max(schema.history.c.seq))
+            self._history_seq = self._connection.execute(newest).scalar() or 0
+            newest = select(func.max(schema.outbox.c.seq))
+            self._outbox_seq = self._connection.execute(newest).scalar() or 0
+
+    def unit(self, now: float, on_ledger: Callable[[Allocation, bool], None]) -> Unit:
+        """A unit of work over the mirror, to be committed with ``commit``."""
+        return Unit(self.live, now, self._history_seq, on_ledger)
+
+    def commit(self, unit: Unit) -> None:
+        """Write a unit: rows, ledger, history and the outbox, in one transaction.
+
+        Raises:
+            CommitFailed: disk full, database gone, or somebody else wrote. The mirror is SQL's
+                again; whatever was derived from it must be derived anew.
+        """
+        if unit.empty:
+            return
+        try:
+            with self._connection.begin():
+                unit.write(self._connection)
+                self._write_outbox(unit)
+        except (SQLAlchemyError, StaleWrite) as error:
+            self.reload()
+            cause = getattr(error, "orig", None) or error
+            raise CommitFailed(str(cause)) from error
+        self._history_seq = unit.history_seq
+        unit.settle()
+
+    def _write_outbox(self, unit: Unit) -> None:
+        events = unit.events()
+        if not events:
+            return
+        self._outbox_seq += 1
+        row = {"seq": self._outbox_seq, "at": unit.now, "events": json.dumps(events)}
+        self._connection.execute(insert(schema.outbox), row)
+        if self._outbox_seq % _PRUNE_EVERY == 0:
+            oldest = self._outbox_seq - OUTBOX_KEPT
+            self._connection.execute(delete(schema.outbox).where(schema.outbox.c.seq < oldest))
+
+    def close(self) -> None:
+        self._connection.close()
+        self.engine.dispose()

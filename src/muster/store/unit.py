@@ -1,0 +1,357 @@
+"""A unit of work: what one wake decides, committed whole or not at all (DESIGN rules 2, 5 and 8).
+
+Statuses change here and nowhere else. Records change in the mirror at once, so that the next
+handler of the same wake sees it; SQL gets one insert or one compare-and-set a record at the end,
+however many statuses it passed on the way, and a history row for each of those.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection
+
+from muster.core.reasons import Reason
+from muster.core.resources import DeviceShare
+from muster.core.states import (
+    AGENT_TABLE,
+    JOB_TABLE,
+    KERNEL_TABLE,
+    SESSION_TABLE,
+    TASK_TABLE,
+    StateTable,
+    TaskState,
+)
+from muster.store import rows
+from muster.store.live import LedgerKey, Live
+from muster.store.records import Agent, Allocation, Job, Kernel, Session, Skip, Task
+
+Record = Agent | Job | Task | Session | Kernel
+R = TypeVar("R", Agent, Job, Task, Session, Kernel)
+NEW = ""  # in place of a stored status: the row does not exist yet
+
+
+class SchedulingResult(StrEnum):
+    """What became of a try (reference sokovan-status-transitions, "SchedulingResult")."""
+
+    SUCCESS = "SUCCESS"
+    NEED_RETRY = "NEED_RETRY"
+    EXPIRED = "EXPIRED"
+    GIVE_UP = "GIVE_UP"
+    SKIPPED = "SKIPPED"
+
+
+class StaleWrite(Exception):
+    """A row no longer had the status that the mirror knew: somebody else wrote. Nothing was
+    committed; the mirror has to be read again."""
+
+
+_TABLES: dict[type, StateTable[Any]] = {
+    Agent: AGENT_TABLE,
+    Job: JOB_TABLE,
+    Task: TASK_TABLE,
+    Session: SESSION_TABLE,
+    Kernel: KERNEL_TABLE,
+}
+_MAPPINGS: dict[type, rows.Mapping[Any]] = {
+    Agent: rows.AGENTS,
+    Job: rows.JOBS,
+    Session: rows.SESSIONS,
+    Kernel: rows.KERNELS,
+    Task: rows.TASKS,
+}
+
+
+def entity_name(record: Record) -> str:
+    """What history calls it: its id, or ``job/index`` for a task."""
+    return f"{record.job.id}/{record.index}" if isinstance(record, Task) else record.id
+
+
+class Unit:
+    """One unit of work over the mirror.
+
+    ``touched`` holds each changed record with the status that SQL has for it. ``on_ledger`` is
+    called with each change of the ledger, so that snapshots follow.
+    """
+
+    def __init__(
+        self,
+        live: Live,
+        now: float,
+        history_seq: int,
+        on_ledger: Callable[[Allocation, bool], None],
+    ) -> None:
+        self.live = live
+        self.now = now
+        self.history_seq = history_seq
+        self.touched: dict[type, dict[Any, str]] = {kind: {} for kind in _MAPPINGS}
+        self._on_ledger = on_ledger
+        self._ledger: dict[LedgerKey, tuple[bool, Allocation | None]] = {}
+        self._history: list[Sequence[Any]] = []
+        self._merged: dict[int, Sequence[Any]] = {}
+        self._statements: list[tuple[Any, dict[str, Any]]] = []
+
+    # -- records -------------------------------------------------------------------------------
+
+    def touch(self, record: Record) -> None:
+        """Note that columns other than the status change; call before or after changing them."""
+        self.touched[type(record)].setdefault(record, record.status)
+
+    def add_agent(self, agent: Agent) -> None:
+        self.live.agents[agent.id] = agent
+        self.touched[Agent][agent] = NEW
+
+    def add_job(self, job: Job) -> None:
+        self.live.add_job(job)
+        self.touched[Job][job] = NEW
+
+    def add_session(self, session: Session) -> None:
+        """A new session with its kernels."""
+        self.live.add_session(session)
+        self.touched[Session][session] = NEW
+        new_kernels = self.touched[Kernel]
+        for kernel in session.kernels:
+            new_kernels[kernel] = NEW
+
+    def add_task(self, task: Task) -> None:
+        job = task.job
+        job.tasks[task.index] = task
+        job.counts[task.status] = job.counts.get(task.status, 0) + 1
+        self.touched[Task][task] = NEW
+        self.touch(job)
+
+    # -- statuses ------------------------------------------------------------------------------
+
+    def transition(
+        self,
+        records: Iterable[R],
+        expected: Collection[str],
+        to: str,
+        *,
+        phase: str,
+        result: SchedulingResult = SchedulingResult.SUCCESS,
+        reason: Reason | None = None,
+    ) -> list[R]:
+        """Change the status of those records that have an ``expected`` one.
+
+        The rest are left alone and returned: somebody was faster.
+
+        Raises:
+            IllegalTransition: the entity's table does not allow the change.
+        """
+        stale: list[R] = []
+        for record in records:
+            before = record.status
+            if before not in expected:
+                stale.append(record)
+                continue
+            kind = type(record)
+            _TABLES[kind].check(before, to)
+            self.touched[kind].setdefault(record, before)
+            record.status = to  # type: ignore[assignment]
+            record.status_changed_at = self.now
+            if kind is Kernel:
+                continue  # a kernel's changes are told by its session's history and its own row
+            if isinstance(record, Session):
+                self._flush_skip(record)
+            elif isinstance(record, Task):
+                self._count(record, before)
+                if result is SchedulingResult.SUCCESS and reason is None:
+                    continue  # told by the session of the attempt
+            self._add_history(entity_name(record), phase, before, to, result, reason)
+        return stale
+
+    def _count(self, task: Task, before: str) -> None:
+        job = task.job
+        counts = job.counts
+        counts[TaskState(before)] -= 1
+        counts[task.status] = counts.get(task.status, 0) + 1
+        self.touch(job)
+        if task.status in TASK_TABLE.terminal:
+            job.tasks.pop(task.index, None)
+
+    # -- history -------------------------------------------------------------------------------
+
+    def note(
+        self,
+        record: Record,
+        phase: str,
+        result: SchedulingResult,
+        reason: Reason | None = None,
+        to: str | None = None,
+    ) -> None:
+        """A history row without a change of status."""
+        status = to or record.status
+        self._add_history(entity_name(record), phase, record.status, status, result, reason)
+
+    def skip(self, session: Session, phase: str, reasons: tuple[Reason, ...]) -> None:
+        """A refusal. Equal ones in a row (same codes) merge: count and last time go up."""
+        last = session.last_skip
+        if last is not None and [r.code for r in last.reasons] == [r.code for r in reasons]:
+            last.count += 1
+            last.last_at = self.now
+            last.reasons = reasons
+            return
+        self._flush_skip(session)
+        seq = self._add_history(
+            session.id, phase, session.status, session.status, SchedulingResult.SKIPPED, *reasons
+        )
+        session.last_skip = Skip(reasons, 1, self.now, self.now, seq)
+
+    def _flush_skip(self, session: Session) -> None:
+        last = session.last_skip
+        if last is not None:
+            if last.count > 1:
+                self._merged[last.seq] = (
+                    rows.dump_reasons(last.reasons),
+                    last.count,
+                    last.last_at,
+                    last.seq,
+                )
+            session.last_skip = None
+
+    def _add_history(
+        self,
+        entity: str,
+        phase: str,
+        before: str | None,
+        to: str,
+        result: SchedulingResult,
+        *reasons: Reason | None,
+    ) -> int:
+        self.history_seq += 1
+        held = tuple(reason for reason in reasons if reason is not None)
+        self._history.append(
+            (
+                self.history_seq,
+                entity,
+                phase,
+                before,
+                to,
+                result.value,
+                rows.dump_reasons(held),
+                1,
+                self.now,
+                self.now,
+            )
+        )
+        return self.history_seq
+
+    # -- the ledger ----------------------------------------------------------------------------
+
+    def hold(
+        self,
+        kernel: Kernel,
+        agent: Agent,
+        shares: tuple[DeviceShare, ...],
+        *,
+        charged: bool,
+    ) -> Allocation:
+        """A ledger row for the kernel's generation; uncharged in the agent's backlog."""
+        row = Allocation(
+            kernel.id,
+            kernel.generation,
+            agent.id,
+            charged,
+            kernel.resources,
+            shares,
+            agent.boot_id,
+            self.now,
+        )
+        self.live.hold(row)
+        self._ledger[row.kernel_id, row.generation] = (True, row)
+        if charged:
+            self._on_ledger(row, True)
+        return row
+
+    def charge(self, row: Allocation, shares: tuple[DeviceShare, ...]) -> None:
+        """A backlog row becomes a held one, or a held one changes devices."""
+        if row.charged:
+            self._on_ledger(row, False)
+        row.charged = True
+        row.shares = shares
+        self._on_ledger(row, True)
+        key = (row.kernel_id, row.generation)
+        created = self._ledger.get(key, (False, None))[0]
+        self._ledger[key] = (created, row)
+
+    def release(self, key: LedgerKey) -> Allocation | None:
+        """The agent confirmed, or the machine is proven gone. Freeing twice is harmless."""
+        row = self.live.release(key)
+        if row is not None:
+            created = self._ledger.get(key, (False, None))[0]
+            self._ledger[key] = (created, None)
+            if row.charged:
+                self._on_ledger(row, False)
+        return row
+
+    # -- commit --------------------------------------------------------------------------------
+
+    def also(self, statement: Any, parameters: dict[str, Any] | None = None) -> None:
+        """Run a statement in the same transaction: what has no record in the mirror."""
+        self._statements.append((statement, parameters or {}))
+
+    @property
+    def empty(self) -> bool:
+        return not (
+            any(self.touched.values())
+            or self._history
+            or self._merged
+            or self._ledger
+            or self._statements
+        )
+
+    def events(self) -> list[tuple[str, str, str]]:
+        """What this unit changed: (kind, id, status), for those who watch."""
+        return [
+            (kind.__name__.lower(), entity_name(record), record.status)
+            for kind, records in self.touched.items()
+            if kind is not Kernel
+            for record in records
+        ]
+
+    def write(self, connection: Connection) -> None:
+        """All of it, in the connection's transaction.
+
+        Raises:
+            StaleWrite: a row did not have the status that the mirror knew.
+        """
+        for kind, mapping in _MAPPINGS.items():
+            records = self.touched[kind]
+            new = [mapping.whole(record) for record, stored in records.items() if stored == NEW]
+            old = [mapping.changed(record, stored) for record, stored in records.items() if stored]
+            mapping.insert.execute(connection, new)
+            written = mapping.update.execute(connection, old)
+            if written != len(old):
+                raise StaleWrite(f"{len(old) - written} of {len(old)} {kind.__name__} rows")
+        self._write_ledger(connection)
+        rows.INSERT_HISTORY.execute(connection, self._history)
+        rows.UPDATE_HISTORY.execute(connection, self._merged.values())
+        for statement, parameters in self._statements:
+            connection.execute(statement, parameters)
+
+    def _write_ledger(self, connection: Connection) -> None:
+        inserts, updates, deletes = [], [], []
+        for key, (created, row) in self._ledger.items():
+            if row is None:
+                if not created:
+                    deletes.append(key)
+            elif created:
+                inserts.append(rows.ALLOCATIONS.whole(row))
+            else:
+                updates.append(rows.ALLOCATIONS.changed(row))
+        rows.ALLOCATIONS.delete.execute(connection, deletes)
+        rows.ALLOCATIONS.insert.execute(connection, inserts)
+        rows.ALLOCATIONS.update.execute(connection, updates)
+
+    def settle(self) -> None:
+        """After the commit: forget what has ended; it is in SQL."""
+        for session in self.touched[Session]:
+            if session.status in SESSION_TABLE.terminal:
+                self.live.drop_session(session)
+        for job in self.touched[Job]:
+            if job.status in JOB_TABLE.terminal:
+                self.live.drop_job(job)
+        for agent in self.touched[Agent]:
+            if agent.status in AGENT_TABLE.terminal:
+                self.live.agents.pop(agent.id, None)

@@ -1,0 +1,270 @@
+"""What controller and agents say to each other, as plain values.
+
+The control plane and the agent deal in these; only this layer knows their protobuf form. Commands
+are idempotent and keyed by (kernel, generation); reports are numbered by the agent and repeated
+until acknowledged (DESIGN section 11).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from muster.core.ids import AgentId, KernelId
+from muster.core.reasons import ReasonCode
+from muster.core.resources import Device, DeviceShare, Resources
+
+KernelKey = tuple[KernelId, int]
+"""A kernel and its generation: what commands and reports are about."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KernelTemplate:
+    """What equal kernels share; one object for all of them, so that it travels once a batch.
+
+    ``workdir`` None means a scratch directory on the agent, into which ``files`` are written.
+    ``cpu_milli`` and ``memory_bytes`` are limits where the agent can set them; 0 sets none.
+    ``shape`` is equal for kernels that may inherit each other's allocation.
+    """
+
+    command: tuple[str, ...]
+    env: Mapping[str, str]
+    workdir: str | None
+    files: Mapping[str, str]
+    grace_s: float
+    cpu_milli: int
+    memory_bytes: int
+    shape: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """Get ready for a kernel: reserve ``ports`` ports (images later). Answer: PREPARED."""
+
+    kernel: KernelId
+    generation: int
+    ports: int
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Start a kernel; or, ``queued``, hold it until one of its shape ends (the backlog)."""
+
+    kernel: KernelId
+    generation: int
+    template: KernelTemplate
+    env: Mapping[str, str]
+    shares: tuple[DeviceShare, ...] = ()
+    queued: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Stop a kernel, whatever it is doing, and confirm that its processes are gone: ENDED."""
+
+    kernel: KernelId
+    generation: int
+    grace_s: float
+    reason: str
+
+
+Command = Prepare | Start | Stop
+
+
+class ReportKind(StrEnum):
+    PREPARED = "PREPARED"
+    PREPARE_FAILED = "PREPARE_FAILED"
+    STARTED = "STARTED"
+    CREATE_FAILED = "CREATE_FAILED"  # nothing of it runs; another Start tries again
+    ENDED = "ENDED"  # none of its processes is left
+
+
+@dataclass(frozen=True, slots=True)
+class KernelReport:
+    """A fact about a kernel. ``at`` is in seconds since the epoch, by the agent's clock.
+
+    An ENDED kernel whose allocation passed to another names it as ``heir``; the heir's STARTED
+    names its ``predecessor`` and the devices it got.
+    """
+
+    kernel: KernelId
+    generation: int
+    kind: ReportKind
+    at: float
+    exit_code: int | None = None
+    signal: int | None = None
+    reason: ReasonCode | None = None
+    detail: str = ""
+    ports: tuple[int, ...] = ()
+    shares: tuple[DeviceShare, ...] = ()
+    heir: KernelKey | None = None
+    predecessor: KernelKey | None = None
+
+
+class HeldStatus(StrEnum):
+    """What an agent says of a kernel it holds; ended ones stay until acknowledged."""
+
+    PREPARED = "PREPARED"
+    QUEUED = "QUEUED"
+    RUNNING = "RUNNING"
+    ENDED = "ENDED"
+    CREATE_FAILED = "CREATE_FAILED"
+
+
+@dataclass(frozen=True, slots=True)
+class HeldKernel:
+    kernel: KernelId
+    generation: int
+    status: HeldStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """Who an agent is and all that it holds; the first message of each stream.
+
+    ``boot_id`` changes when the machine reboots: kernels of another boot are proven gone.
+    """
+
+    agent: AgentId
+    name: str
+    group: str
+    boot_id: str
+    version: str
+    host: str
+    capacity: Resources
+    devices: tuple[Device, ...]
+    attributes: Mapping[str, str]
+    kernels: tuple[HeldKernel, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reports:
+    """A batch of numbered facts; ``last_seq`` is the number of the last one."""
+
+    last_seq: int
+    reports: tuple[KernelReport, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """The agent is there; sent when it has said nothing else for a while."""
+
+
+AgentMessage = Hello | Reports | Heartbeat
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """The answer to Hello: the kernel lease and how often to speak, in seconds."""
+
+    lease_s: float
+    heartbeat_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Commands:
+    commands: tuple[Command, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledge:
+    """All reports up to ``seq`` are committed; the agent may forget them. Renews the lease."""
+
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Renew:
+    """The answer to a heartbeat: the kernel lease runs anew."""
+
+
+ControllerMessage = Welcome | Commands | Acknowledge | Renew
+
+
+class AgentLink(Protocol):
+    """How control reaches agents: a seam that tests and simulation fill otherwise."""
+
+    def send(self, agent: AgentId, message: ControllerMessage) -> None:
+        """Queue a message; never blocks. For an agent that is not connected it is dropped: what
+        should exist is told again when the agent says Hello."""
+
+    def close(self, agent: AgentId, why: str) -> None:
+        """End the agent's stream, if there is one; it will say Hello again."""
+
+
+class AgentEvents(Protocol):
+    """What the wire tells control; called on the event loop, never blocks."""
+
+    def agent_said(self, agent: AgentId, message: AgentMessage) -> None:
+        """A message of an authenticated agent's current stream, in order."""
+
+    def agent_left(self, agent: AgentId) -> None:
+        """The agent's current stream ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinRequest:
+    """First contact: a join token for a credential bound to one agent id.
+
+    ``agent`` is empty for a new one; an agent that lost its credential names the id it had.
+    """
+
+    token: str
+    name: str
+    group: str
+    agent: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinReply:
+    agent: AgentId
+    credential: str
+
+
+class Refused(Exception):
+    """The controller refuses an agent; the text says why, in a sentence."""
+
+
+class Gatekeeper(Protocol):
+    """Who may be an agent; filled by control."""
+
+    async def join(self, request: JoinRequest) -> JoinReply:
+        """Exchange a join token for a credential.
+
+        Raises:
+            Refused: wrong token, unknown group, or a name that another agent has.
+        """
+        ...
+
+    def authenticate(self, credential: str) -> AgentId | None:
+        """The agent that this credential is bound to, or None."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LogRequest:
+    """Read a kernel's output. ``offset`` is in bytes of all that was written since its start;
+    a negative one counts from the end. ``follow`` goes on until the kernel has ended."""
+
+    kernel: KernelId
+    generation: int
+    offset: int = 0
+    limit_bytes: int = 1024 * 1024
+    follow: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LogChunk:
+    """A piece of output that begins at ``offset``; ``eof`` says that no more will come."""
+
+    offset: int
+    data: bytes
+    eof: bool = False
+
+
+def group_by_template(starts: Sequence[Start]) -> list[tuple[KernelTemplate, list[Start]]]:
+    """Starts by the template object they share, in first-seen order."""
+    groups: dict[int, tuple[KernelTemplate, list[Start]]] = {}
+    for start in starts:
+        groups.setdefault(id(start.template), (start.template, []))[1].append(start)
+    return list(groups.values())
