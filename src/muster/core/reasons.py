@@ -37,6 +37,7 @@ class ReasonCode(StrEnum):
     NO_ALIVE_AGENTS = "NO_ALIVE_AGENTS"
     NEVER_FITS = "NEVER_FITS"
     GANG_NEVER_FITS = "GANG_NEVER_FITS"
+    NEEDS_ABSENT_AGENTS = "NEEDS_ABSENT_AGENTS"
     # What a single agent lacks
     LACKS_FREE = "LACKS_FREE"
     LACKS_CAPACITY = "LACKS_CAPACITY"
@@ -155,6 +156,12 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
         _R,
         "{placed} of {kernels} kernels would fit in group {group} even if it were empty",
         "Ask for fewer or smaller kernels, or add agents to the group.",
+    ),
+    ReasonCode.NEEDS_ABSENT_AGENTS: Definition(
+        _O,
+        "group {group} is large enough only with its agents that are not alive: {absent} of "
+        "{agents}",
+        "Look at `muster agents`, and start them again.",
     ),
     ReasonCode.LACKS_FREE: Definition(
         _W, "{resource}: {requested} asked, {free} of {capacity} free"

@@ -40,7 +40,8 @@ class Agent:
 @dataclass(slots=True, eq=False)
 class Job:
     """Batch work. ``counts`` holds the number of task rows by state; the tasks from ``next_task``
-    on have no rows yet and are PENDING. ``tasks`` are the live rows."""
+    on have no rows yet and are PENDING. ``tasks`` are the live rows; ``waiting`` those of them that
+    have no session and need one."""
 
     id: JobId
     name: str
@@ -58,6 +59,7 @@ class Job:
     finished_at: float | None = None
     reason: Reason | None = None
     tasks: "dict[int, Task]" = field(default_factory=dict)
+    waiting: "dict[int, Task]" = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)

@@ -1,7 +1,6 @@
 """The store: one writer's connection, the mirror, and commits."""
 
 import json
-from collections.abc import Callable
 
 from sqlalchemy import Engine, delete, func, insert, select
 from sqlalchemy.exc import SQLAlchemyError
@@ -9,8 +8,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from muster.store import schema
 from muster.store.live import Live
 from muster.store.load import load_live
-from muster.store.records import Allocation
-from muster.store.unit import StaleWrite, Unit
+from muster.store.unit import LedgerWatch, StaleWrite, Unit
 
 OUTBOX_KEPT = 10_000  # commits; who missed more reads the state itself
 _PRUNE_EVERY = 1_000
@@ -41,9 +39,9 @@ class Store:
             newest = select(func.max(schema.outbox.c.seq))
             self._outbox_seq = self._connection.execute(newest).scalar() or 0
 
-    def unit(self, now: float, on_ledger: Callable[[Allocation, bool], None]) -> Unit:
+    def unit(self, now: float, watch: LedgerWatch) -> Unit:
         """A unit of work over the mirror, to be committed with ``commit``."""
-        return Unit(self.live, now, self._history_seq, on_ledger)
+        return Unit(self.live, now, self._history_seq, watch)
 
     def commit(self, unit: Unit) -> None:
         """Write a unit: rows, ledger, history and the outbox, in one transaction.

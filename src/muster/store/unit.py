@@ -5,14 +5,14 @@ handler of the same wake sees it; SQL gets one insert or one compare-and-set a r
 however many statuses it passed on the way, and a history row for each of those.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from enum import StrEnum
-from typing import Any, TypeVar
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import Connection
 
 from muster.core.reasons import Reason
 from muster.core.resources import DeviceShare
+from muster.core.results import SchedulingResult
 from muster.core.states import (
     AGENT_TABLE,
     JOB_TABLE,
@@ -31,19 +31,22 @@ R = TypeVar("R", Agent, Job, Task, Session, Kernel)
 NEW = ""  # in place of a stored status: the row does not exist yet
 
 
-class SchedulingResult(StrEnum):
-    """What became of a try (reference sokovan-status-transitions, "SchedulingResult")."""
-
-    SUCCESS = "SUCCESS"
-    NEED_RETRY = "NEED_RETRY"
-    EXPIRED = "EXPIRED"
-    GIVE_UP = "GIVE_UP"
-    SKIPPED = "SKIPPED"
-
-
 class StaleWrite(Exception):
     """A row no longer had the status that the mirror knew: somebody else wrote. Nothing was
     committed; the mirror has to be read again."""
+
+
+class LedgerWatch(Protocol):
+    """Who follows the ledger."""
+
+    def held(self, row: Allocation) -> None:
+        """A new row."""
+
+    def charged(self, row: Allocation, before: tuple[DeviceShare, ...] | None) -> None:
+        """A row left the backlog (``before`` None), or changed from those devices to others."""
+
+    def released(self, row: Allocation) -> None:
+        """A row is gone; what it charged is free."""
 
 
 _TABLES: dict[type, StateTable[Any]] = {
@@ -70,8 +73,8 @@ def entity_name(record: Record) -> str:
 class Unit:
     """One unit of work over the mirror.
 
-    ``touched`` holds each changed record with the status that SQL has for it. ``on_ledger`` is
-    called with each change of the ledger, so that snapshots follow.
+    ``touched`` holds each changed record with the status that SQL has for it. ``watch`` is
+    told of each change of the ledger, so that snapshots follow.
     """
 
     def __init__(
@@ -79,13 +82,13 @@ class Unit:
         live: Live,
         now: float,
         history_seq: int,
-        on_ledger: Callable[[Allocation, bool], None],
+        watch: LedgerWatch,
     ) -> None:
         self.live = live
         self.now = now
         self.history_seq = history_seq
         self.touched: dict[type, dict[Any, str]] = {kind: {} for kind in _MAPPINGS}
-        self._on_ledger = on_ledger
+        self._watch = watch
         self._ledger: dict[LedgerKey, tuple[bool, Allocation | None]] = {}
         self._history: list[Sequence[Any]] = []
         self._merged: dict[int, Sequence[Any]] = {}
@@ -247,7 +250,10 @@ class Unit:
         *,
         charged: bool,
     ) -> Allocation:
-        """A ledger row for the kernel's generation; uncharged in the agent's backlog."""
+        """A ledger row for the kernel's generation; uncharged in the agent's backlog.
+
+        Placement has taken the room of a charged one from its snapshot already.
+        """
         row = Allocation(
             kernel.id,
             kernel.generation,
@@ -260,17 +266,15 @@ class Unit:
         )
         self.live.hold(row)
         self._ledger[row.kernel_id, row.generation] = (True, row)
-        if charged:
-            self._on_ledger(row, True)
+        self._watch.held(row)
         return row
 
     def charge(self, row: Allocation, shares: tuple[DeviceShare, ...]) -> None:
         """A backlog row becomes a held one, or a held one changes devices."""
-        if row.charged:
-            self._on_ledger(row, False)
+        before = row.shares if row.charged else None
         row.charged = True
         row.shares = shares
-        self._on_ledger(row, True)
+        self._watch.charged(row, before)
         key = (row.kernel_id, row.generation)
         created = self._ledger.get(key, (False, None))[0]
         self._ledger[key] = (created, row)
@@ -281,8 +285,7 @@ class Unit:
         if row is not None:
             created = self._ledger.get(key, (False, None))[0]
             self._ledger[key] = (created, None)
-            if row.charged:
-                self._on_ledger(row, False)
+            self._watch.released(row)
         return row
 
     # -- commit --------------------------------------------------------------------------------

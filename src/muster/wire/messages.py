@@ -68,7 +68,15 @@ class Stop:
     reason: str
 
 
-Command = Prepare | Start | Stop
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """Take a kernel back if it is still queued: ENDED, NEVER_STARTED. A started one runs on."""
+
+    kernel: KernelId
+    generation: int
+
+
+Command = Prepare | Start | Stop | Recall
 
 
 class ReportKind(StrEnum):

@@ -1,0 +1,1 @@
+"""Agents: joining, saying hello, falling silent, and what that means for their kernels."""

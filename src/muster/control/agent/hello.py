@@ -1,0 +1,94 @@
+"""Hello: an agent says who it is and all that it holds; the answer is what should exist.
+
+This is where the two sides agree again after anything was lost between them (DESIGN section 11):
+commands that did not arrive are sent again, kernels that nobody wants are stopped, kernels of
+another boot or that the agent no longer knows are gone.
+"""
+
+from muster.control.agent.lifecycle import lose_kernels
+from muster.control.engine.work import Work
+from muster.control.session.board import Board
+from muster.control.session.environment import ports_needed
+from muster.control.session.facts import Facts
+from muster.control.session.start import send_starts
+from muster.core.reasons import ReasonCode, reason
+from muster.core.states import KERNEL_TABLE, AgentStatus, KernelStatus
+from muster.store.live import LedgerKey
+from muster.store.records import Agent, Kernel
+from muster.wire.messages import HeldStatus, Hello, Prepare, Stop
+
+PHASE = "AgentHello"
+_PREPARING = frozenset({KernelStatus.PREPARING, KernelStatus.PULLING})
+_ON_AGENT = frozenset({KernelStatus.RUNNING, KernelStatus.TERMINATING})
+
+
+class Greeter:
+    def __init__(self, facts: Facts, board: Board) -> None:
+        self._facts = facts
+        self._board = board
+
+    def greet(self, work: Work, agent: Agent, hello: Hello) -> None:
+        """Take note of the machine as it is now, and settle what it holds."""
+        rebooted = bool(agent.boot_id) and agent.boot_id != hello.boot_id
+        agent.seen_at = work.now
+        agent.boot_id = hello.boot_id
+        agent.version = hello.version
+        agent.host = hello.host
+        agent.capacity = hello.capacity
+        agent.devices = hello.devices
+        agent.attributes = dict(hello.attributes)
+        work.unit.touch(agent)
+        if agent.status is not AgentStatus.ALIVE:
+            why = reason(ReasonCode.AGENT_RETURNED)
+            work.transition([agent], {agent.status}, AgentStatus.ALIVE, phase=PHASE, reason=why)
+            agent.reason = None
+        work.mark(agent)
+        self._board.agent_changed(agent)
+        if rebooted:
+            why = reason(ReasonCode.AGENT_REBOOTED, agent=agent.name)
+            gone = [
+                key
+                for key, row in work.live.held_by.get(agent.id, {}).items()
+                if row.boot_id != hello.boot_id
+            ]
+            lose_kernels(work, agent, gone, why, self._facts)
+        self._settle(work, agent, hello)
+
+    def _settle(self, work: Work, agent: Agent, hello: Hello) -> None:
+        held: dict[LedgerKey, HeldStatus] = {
+            (kernel.kernel, kernel.generation): kernel.status for kernel in hello.kernels
+        }
+        for key in list(work.live.held_by.get(agent.id, ())):
+            kernel = work.live.kernels.get(key[0])
+            if kernel is None or kernel.generation != key[1] or kernel.agent_id != agent.id:
+                if key not in held:
+                    work.unit.release(key)
+                    if kernel is not None:
+                        work.mark(kernel.session)
+            else:
+                self._settle_kernel(work, agent, kernel, held.get(key))
+        for key, status in held.items():
+            kernel = work.live.kernels.get(key[0])
+            wanted = (
+                kernel is not None
+                and kernel.generation == key[1]
+                and kernel.agent_id == agent.id
+                and kernel.status in KERNEL_TABLE.live - {KernelStatus.TERMINATING}
+            )
+            if not wanted and status is not HeldStatus.ENDED:
+                grace_s = kernel.process.grace if kernel is not None else 0.0
+                work.send(agent.id, Stop(*key, grace_s, "not wanted"))
+
+    def _settle_kernel(
+        self, work: Work, agent: Agent, kernel: Kernel, held: HeldStatus | None
+    ) -> None:
+        work.mark(kernel.session)
+        if kernel.status in _PREPARING:
+            if held is not HeldStatus.PREPARED:
+                work.send(agent.id, Prepare(kernel.id, kernel.generation, ports_needed(kernel)))
+        elif kernel.status is KernelStatus.CREATING:
+            if held in (None, HeldStatus.PREPARED):
+                send_starts(kernel.session, [kernel], work)
+        elif kernel.status in _ON_AGENT and held is None:
+            why = reason(ReasonCode.KERNEL_VANISHED, agent=agent.name)
+            lose_kernels(work, agent, [(kernel.id, kernel.generation)], why, self._facts)

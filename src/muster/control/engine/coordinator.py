@@ -1,0 +1,160 @@
+"""The one engine. Handlers return what became of their targets; it decides what that means.
+
+The verdicts, in the reference's order (sokovan-status-transitions, "Coordinator Processing Flow"):
+SUCCESS; for failures GIVE_UP past the limit of tries, else NEED_RETRY; EXPIRED for those neither
+successful nor failed that stayed too long; SKIPPED otherwise.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from muster.control.engine.handler import (
+    DerivationHandler,
+    FollowingHandler,
+    Handler,
+    HandlerResult,
+    LifecycleHandler,
+    SessionPromotionHandler,
+    TransitionStatus,
+)
+from muster.control.engine.lifecycle import Lifecycle
+from muster.control.engine.timers import Timers
+from muster.control.engine.work import Work
+from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.results import SchedulingResult
+from muster.store.unit import Record
+
+log = logging.getLogger(__name__)
+
+MAX_PASSES = 200
+"""Passes of one wake; past them the rest waits for the next, so that no loop can hold the engine.
+A job of many tasks uses several: each pass may bring up the next tasks."""
+
+_STAY = TransitionStatus()
+
+
+class Coordinator:
+    """Runs handlers over what changed, again and again until nothing changes (DESIGN rule 8).
+
+    Args:
+        lifecycles: one an entity.
+        handlers: in the order in which a pass runs them: the order of life, so that a session can
+            go from PENDING to CREATING in one pass.
+    """
+
+    def __init__(
+        self, lifecycles: Sequence[Lifecycle[Any]], handlers: Sequence[Handler[Any]]
+    ) -> None:
+        self._lifecycles = {lifecycle.entity: lifecycle for lifecycle in lifecycles}
+        self._handlers = handlers
+        self.timers = Timers()
+
+    def run(self, work: Work) -> bool:
+        """Passes until nothing changes; whether that was reached within MAX_PASSES."""
+        for record in self.timers.due(work.now):
+            work.mark(record)
+        seen: dict[Record, None] = {}
+        for _ in range(MAX_PASSES):
+            batch = work.take_dirty()
+            if not batch:
+                break
+            for handler in self._handlers:
+                candidates = batch.get(handler.entity, ())
+                targets = handler.gather(candidates, work)
+                if targets:
+                    self._run(handler, targets, work)
+            for records in batch.values():
+                seen.update(dict.fromkeys(records))
+        self._set_alarms(work, seen)
+        return not work.dirty
+
+    def _set_alarms(self, work: Work, records: dict[Record, None]) -> None:
+        for record in records:
+            lifecycle = self._lifecycles.get(type(record))
+            if lifecycle is not None:
+                self.timers.set(record, lifecycle.deadline(record, work))
+
+    def _run(self, handler: Handler[Any], targets: Sequence[Any], work: Work) -> None:
+        match handler:
+            case LifecycleHandler():
+                self._run_lifecycle(handler, targets, work)
+            case SessionPromotionHandler():
+                promoted = [record for record in targets if handler.promotes(record)]
+                to = TransitionStatus(handler.success)
+                for record in promoted:
+                    self._move(handler, [record], to, work, why=handler.reason(record))
+            case DerivationHandler():
+                for record in targets:
+                    derived = handler.derive(record, work)
+                    if derived is not None:
+                        to, why = TransitionStatus(derived[0]), derived[1]
+                        if self._move(handler, [record], to, work, why=why):
+                            handler.derived(record, work)
+            case FollowingHandler():
+                handler.follow(targets, work)
+
+    def _run_lifecycle(
+        self, handler: LifecycleHandler[Any], targets: Sequence[Any], work: Work
+    ) -> None:
+        try:
+            result = handler.execute(targets, work)
+        except Exception as error:
+            log.exception("handler %s failed on %d targets", handler.name, len(targets))
+            why = reason(ReasonCode.HANDLER_ERROR, handler=handler.name, error=repr(error)[:200])
+            result = HandlerResult(failures=dict.fromkeys(targets, why))
+        if result.successes:
+            moved = self._move(handler, result.successes, handler.transitions.success, work)
+            handler.succeeded(moved, work)
+        for record, why in result.failures.items():
+            self._judge_failure(handler, record, why, work)
+        done = {*result.successes, *result.failures}
+        for record in targets:
+            if record not in done and not self._judge_expiry(handler, record, work):
+                reasons = result.skipped.get(record)
+                if reasons:
+                    work.unit.skip(record, handler.name, reasons)
+
+    def _judge_failure(
+        self, handler: LifecycleHandler[Any], record: Any, why: Reason, work: Work
+    ) -> None:
+        lifecycle = self._lifecycles[handler.entity]
+        policy = lifecycle.retry_policy(record, work)
+        record.tries += 1
+        work.unit.touch(record)
+        if record.tries >= policy.max_tries or lifecycle.final(why):
+            told = lifecycle.gave_up(handler, record, why)
+            to = handler.transitions.give_up
+            self._move(handler, [record], to, work, SchedulingResult.GIVE_UP, told)
+        else:
+            record.retry_at = work.now + policy.delay_s(record.tries)
+            to = handler.transitions.need_retry
+            self._move(handler, [record], to, work, SchedulingResult.NEED_RETRY, why)
+            self.timers.set(record, record.retry_at)
+
+    def _judge_expiry(self, handler: LifecycleHandler[Any], record: Any, work: Work) -> bool:
+        timeout_s = handler.timeout_s(record, work)
+        if timeout_s is None or work.now < handler.since(record) + timeout_s:
+            return False
+        why = handler.expiry_reason(record, work, timeout_s) or reason(
+            ReasonCode.PHASE_EXPIRED, phase=handler.name, timeout_s=round(timeout_s, 3)
+        )
+        to = handler.transitions.expired
+        self._move(handler, [record], to, work, SchedulingResult.EXPIRED, why)
+        return True
+
+    def _move(
+        self,
+        handler: Handler[Any],
+        records: Sequence[Any],
+        to: TransitionStatus | None,
+        work: Work,
+        result: SchedulingResult = SchedulingResult.SUCCESS,
+        why: Reason | None = None,
+    ) -> list[Any]:
+        if to is None or to == _STAY:
+            if result is not SchedulingResult.SUCCESS:
+                for record in records:
+                    work.unit.note(record, handler.name, result, why)
+            return list(records)
+        return self._lifecycles[handler.entity].move(work, records, handler, to, result, why)

@@ -1,0 +1,65 @@
+"""One wake's work: the unit that will be committed, and the commands that leave after it."""
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from muster.core.ids import AgentId, IdFactory
+from muster.core.reasons import Reason
+from muster.core.results import SchedulingResult
+from muster.store.live import Live
+from muster.store.records import Job, Session, Task
+from muster.store.unit import R, Record, Unit
+from muster.wire.messages import Command
+
+
+class Work:
+    """What handlers see and fill.
+
+    ``dirty`` are the records that the next pass looks at, in the order in which they were marked;
+    ``commands`` leave once the unit is committed, never before (rule 8).
+    """
+
+    def __init__(self, unit: Unit, ids: IdFactory) -> None:
+        self.unit = unit
+        self.ids = ids
+        self.now = unit.now
+        self.commands: dict[AgentId, list[Command]] = {}
+        self.dirty: dict[type, dict[Any, None]] = {}
+
+    @property
+    def live(self) -> Live:
+        return self.unit.live
+
+    def mark(self, record: Record) -> None:
+        """Have the record looked at in the next pass; with a session, the job it belongs to."""
+        self.dirty.setdefault(type(record), {})[record] = None
+        if (isinstance(record, Session) and record.job is not None) or isinstance(record, Task):
+            self.dirty.setdefault(Job, {})[record.job] = None
+
+    def take_dirty(self) -> dict[type, list[Any]]:
+        dirty, self.dirty = self.dirty, {}
+        return {kind: list(records) for kind, records in dirty.items()}
+
+    def transition(
+        self,
+        records: Iterable[R],
+        expected: Collection[str],
+        to: str,
+        *,
+        phase: str,
+        result: SchedulingResult = SchedulingResult.SUCCESS,
+        reason: Reason | None = None,
+    ) -> list[R]:
+        """``Unit.transition``, and the changed records are marked; the stale ones are returned."""
+        records = list(records)
+        stale = self.unit.transition(
+            records, expected, to, phase=phase, result=result, reason=reason
+        )
+        left_alone = set(stale) if stale else ()
+        for record in records:
+            if record not in left_alone:
+                self.mark(record)
+        return stale
+
+    def send(self, agent: AgentId, command: Command) -> None:
+        self.commands.setdefault(agent, []).append(command)

@@ -1,0 +1,108 @@
+"""DeriveJobs: a job's state is derived from its tasks; its end takes the rest along."""
+
+from collections.abc import Sequence
+
+from muster.control.engine.handler import DerivationHandler, Handler, TransitionStatus
+from muster.control.engine.lifecycle import Lifecycle
+from muster.control.engine.work import Work
+from muster.control.job.judge import derive_job
+from muster.control.session.board import Board
+from muster.control.session.lifecycle import SessionLifecycle
+from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.results import SchedulingResult
+from muster.core.states import JOB_TABLE, TASK_TABLE, JobState, TaskState
+from muster.store.records import Job
+
+LOOK_AGAIN_S = 1.0
+"""How often a job looks whether the processes of its tasks' last attempts are gone."""
+
+
+class JobLifecycle(Lifecycle[Job]):
+    entity = Job
+
+    def move(
+        self,
+        work: Work,
+        records: Sequence[Job],
+        handler: Handler[Job],
+        to: TransitionStatus,
+        result: SchedulingResult,
+        reason: Reason | None,
+    ) -> list[Job]:
+        assert to.status is not None, "a job moves to a state"
+        stale = work.transition(
+            records, handler.targets, to.status, phase=handler.name, result=result, reason=reason
+        )
+        moved = [job for job in records if job not in stale]
+        for job in moved:
+            if job.status is JobState.RUNNING and job.started_at is None:
+                job.started_at = work.now
+            elif job.status in JOB_TABLE.terminal:
+                job.finished_at = work.now
+                job.reason = reason
+        return moved
+
+    def deadline(self, record: Job, work: Work) -> float | None:
+        waits = bool(record.waiting) and record.status in JOB_TABLE.live
+        return work.now + LOOK_AGAIN_S if waits else None
+
+
+class DeriveJobs(DerivationHandler[Job]):
+    name = "DeriveJobs"
+    entity = Job
+    targets = frozenset(JOB_TABLE.live)
+
+    def __init__(self, sessions: SessionLifecycle, board: Board) -> None:
+        self._sessions = sessions
+        self._board = board
+
+    def derive(self, record: Job, work: Work) -> tuple[str, Reason | None] | None:
+        state = derive_job(
+            record.status, record.tasks_total, record.counts, record.spec.max_task_failures
+        )
+        if state is record.status:
+            return None
+        return state, _why(record, state)
+
+    def derived(self, record: Job, work: Work) -> None:
+        if record.status not in JOB_TABLE.terminal:
+            return
+        self._board.job_ended(record)
+        code = ReasonCode.JOB_FAILED if record.status is JobState.FAILED else ReasonCode.JOB_ENDED
+        kill_tasks(record, reason(code, state=record.status), work, self._sessions, phase=self.name)
+
+
+def kill_tasks(
+    job: Job, why: Reason, work: Work, sessions: SessionLifecycle, *, phase: str
+) -> None:
+    """End a job's live tasks KILLED, and the sessions of their attempts with them.
+
+    Tasks without rows stay without: an ended job's missing tasks never ran.
+    """
+    tasks = list(job.tasks.values())
+    attempts = [
+        session
+        for session in {task.session_id: None for task in tasks if task.session_id}
+        if session in work.live.sessions
+    ]
+    for task in tasks:
+        task.reason = why
+        task.finished_at = work.now
+    work.transition(tasks, TASK_TABLE.live, TaskState.KILLED, phase=phase, reason=why)
+    job.waiting.clear()
+    sessions.terminate(work, [work.live.sessions[id_] for id_ in attempts], phase, why)
+
+
+def _why(job: Job, state: JobState) -> Reason | None:
+    """The reason of a job's new state; ``job.reason`` is that of its first lost task so far."""
+    failed = job.counts.get(TaskState.FAILED, 0)
+    tolerated = job.spec.max_task_failures
+    if state is JobState.SUCCEEDED:
+        if not failed:
+            return None
+        return reason(ReasonCode.TASKS_TOLERATED, failed=failed, tolerated=tolerated)
+    if state is JobState.FAILED and job.reason and job.reason.code is ReasonCode.TASKS_FAILED:
+        return Reason(
+            job.reason.code, tuple((dict(job.reason.numbers) | {"failed": failed}).items())
+        )
+    return job.reason

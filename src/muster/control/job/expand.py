@@ -1,0 +1,103 @@
+"""ExpandJobs: a job's tasks become rows and sessions when they become candidates.
+
+A job of a million tasks costs a constant to submit (DESIGN section 5): only so many of its tasks
+stand in the queue at a time.
+"""
+
+from collections.abc import Sequence
+
+from muster.control.engine.handler import FollowingHandler
+from muster.control.engine.work import Work
+from muster.control.session.board import Board
+from muster.core.specs import SessionType
+from muster.core.states import JOB_TABLE, KernelStatus, SessionStatus, TaskState
+from muster.store.records import Job, Kernel, Session, Task
+
+CANDIDATES = 256
+"""Sessions of one job that stand in the queue at a time."""
+
+
+class ExpandJobs(FollowingHandler[Job]):
+    name = "ExpandJobs"
+    entity = Job
+    targets = frozenset(JOB_TABLE.live)
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
+    def follow(self, records: Sequence[Job], work: Work) -> None:
+        for job in records:
+            if job.spec.coscheduled:
+                self._bring_up_gang(job, work)
+            else:
+                self._bring_up_tasks(job, work)
+
+    def _bring_up_tasks(self, job: Job, work: Work) -> None:
+        room = CANDIDATES - self._board.candidates.get(job.id, 0)
+        if room <= 0 or (not job.waiting and job.next_task >= job.tasks_total):
+            return
+        for task in list(job.waiting.values()):
+            if room and self._gone(task, work):
+                del job.waiting[task.index]
+                self._start_attempt(job, [task], work)
+                room -= 1
+        last = min(job.next_task + room, job.tasks_total)
+        while job.next_task < last:
+            self._start_attempt(job, [self._next_task(job, work)], work)
+
+    def _bring_up_gang(self, job: Job, work: Work) -> None:
+        while job.next_task < job.tasks_total:
+            task = self._next_task(job, work)
+            job.waiting[task.index] = task
+        tasks = list(job.waiting.values())
+        if len(tasks) == job.tasks_total and all(self._gone(task, work) for task in tasks):
+            job.waiting.clear()
+            self._start_attempt(job, tasks, work)
+
+    def _gone(self, task: Task, work: Work) -> bool:
+        """Whether the last attempt's processes are proven gone: never two live attempts."""
+        return task.kernel_id is None or task.kernel_id not in work.live.rows_of
+
+    def _next_task(self, job: Job, work: Work) -> Task:
+        task = Task(job, job.next_task, TaskState.PENDING, work.now)
+        work.unit.add_task(task)
+        job.next_task += 1
+        return task
+
+    def _start_attempt(self, job: Job, tasks: Sequence[Task], work: Work) -> None:
+        session = Session(
+            id=work.ids.session(),
+            job=job,
+            name=None,
+            type=SessionType.BATCH,
+            owner=job.owner,
+            group=job.group,
+            priority=job.spec.priority,
+            spec=None,
+            status=SessionStatus.PENDING,
+            status_changed_at=work.now,
+            created_at=work.now,
+            queued_at=work.now,
+        )
+        kernels = []
+        for index, task in enumerate(tasks):
+            kernel = Kernel(
+                id=work.ids.kernel(),
+                session=session,
+                index=index,
+                process=job.spec,
+                resources=job.resources,
+                status=KernelStatus.PENDING,
+                status_changed_at=work.now,
+                task_index=task.index,
+                attempt=task.attempt + 1,
+            )
+            kernels.append(kernel)
+            task.attempt += 1
+            task.session_id = session.id
+            task.kernel_id = kernel.id
+            work.unit.touch(task)
+        session.kernels = kernels
+        work.unit.add_session(session)
+        work.mark(session)
+        self._board.session_changed(session)

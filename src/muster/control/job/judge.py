@@ -1,0 +1,186 @@
+"""What an ended attempt makes of its tasks, and tasks of their job. Pure functions.
+
+Sources: reference iris-task-states ("Retry Semantics", "Job State Derivation") and the holes that
+DESIGN section 9 closes.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from muster.core.reasons import Reason, ReasonCode
+from muster.core.states import JobState, KernelStatus, TaskState
+from muster.core.states.task import ACTIVE
+
+_MACHINE = frozenset({KernelStatus.ERROR})
+_STOPPED_BY_US = frozenset(
+    {ReasonCode.CANCELLED, ReasonCode.TIMEOUT, ReasonCode.JOB_ENDED, ReasonCode.JOB_FAILED}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One kernel's end, as far as its task's verdict needs it.
+
+    ``kernel_reason`` says how the kernel ended, ``session_reason`` why its session did.
+    """
+
+    status: KernelStatus
+    exit_code: int | None
+    ended_at: float | None
+    started: bool
+    kernel_reason: Reason | None
+    session_reason: Reason | None
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """A task's counters and limits; a retry is granted while counter ≤ limit."""
+
+    failure_count: int
+    preemption_count: int
+    max_retries_failure: int
+    max_retries_preemption: int
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A task's next state, its counters, and how its attempt ended.
+
+    PENDING is a retry; ``outcome`` is then the state in which the *attempt* ended.
+    """
+
+    state: TaskState
+    failure_count: int
+    preemption_count: int
+    outcome: TaskState
+    reason: Reason | None
+
+
+def outcome(attempt: Attempt) -> TaskState:
+    """How an attempt ended: SUCCEEDED, FAILED, KILLED, WORKER_FAILED, UNSCHEDULABLE; or PENDING
+    when it never began and nobody is to blame."""
+    if attempt.status is KernelStatus.TERMINATED and attempt.exit_code == 0:
+        code = attempt.kernel_reason.code if attempt.kernel_reason else ReasonCode.EXITED
+        if code is ReasonCode.EXITED:
+            return TaskState.SUCCEEDED
+    session_code = attempt.session_reason.code if attempt.session_reason else None
+    if session_code is ReasonCode.SCHEDULING_TIMEOUT:
+        return TaskState.UNSCHEDULABLE
+    if session_code is ReasonCode.RESCHEDULE_LIMIT:
+        return TaskState.FAILED
+    if session_code in _STOPPED_BY_US:
+        return TaskState.KILLED
+    if attempt.status in _MACHINE:
+        return TaskState.WORKER_FAILED if attempt.started else TaskState.PENDING
+    if attempt.status is KernelStatus.CANCELLED:
+        return TaskState.PENDING
+    return TaskState.FAILED
+
+
+def judge(attempt: Attempt, budget: Budget) -> Verdict:
+    """The verdict on the task of a single attempt, by its two budgets."""
+    ended = outcome(attempt)
+    why = attempt.kernel_reason or attempt.session_reason
+    if ended in (TaskState.KILLED, TaskState.UNSCHEDULABLE) or (
+        attempt.session_reason and attempt.session_reason.code is ReasonCode.RESCHEDULE_LIMIT
+    ):
+        why = attempt.session_reason
+    failures, preemptions = budget.failure_count, budget.preemption_count
+    state = ended
+    if ended is TaskState.FAILED:
+        failures += 1
+        if failures <= budget.max_retries_failure:
+            state = TaskState.PENDING
+    elif ended is TaskState.WORKER_FAILED:
+        preemptions += 1
+        if preemptions <= budget.max_retries_preemption:
+            state = TaskState.PENDING
+    return Verdict(state, failures, preemptions, ended, why)
+
+
+def judge_gang(attempts: Sequence[Attempt], budgets: Sequence[Budget]) -> list[Verdict]:
+    """The verdicts on the tasks of one coscheduled attempt.
+
+    All succeeded, or were stopped by us: each for itself. Otherwise the gang goes on or ends as
+    one: only what went wrong first is charged (a peer that then failed on a broken connection is
+    not), every task on a lost machine is; with budget left all are requeued, without the culprit
+    ends and its siblings are WORKER_FAILED.
+    """
+    outcomes = [outcome(attempt) for attempt in attempts]
+    alone = [judge(a, b) for a, b in zip(attempts, budgets, strict=True)]
+    stopped = {TaskState.KILLED, TaskState.UNSCHEDULABLE}
+    if all(state is TaskState.SUCCEEDED for state in outcomes) or stopped & set(outcomes):
+        return alone
+    culprits = _culprits(attempts, outcomes)
+    finished = any(alone[index].state is not TaskState.PENDING for index in culprits)
+    return [
+        _gang_verdict(alone[index], index in culprits, finished, budgets[index])
+        for index in range(len(attempts))
+    ]
+
+
+def _culprits(attempts: Sequence[Attempt], outcomes: Sequence[TaskState]) -> set[int]:
+    lost = {i for i, state in enumerate(outcomes) if state is TaskState.WORKER_FAILED}
+    if lost:
+        return lost
+    by_time = sorted(
+        (attempts[i].ended_at or 0.0, i)
+        for i, state in enumerate(outcomes)
+        if state is TaskState.FAILED and not _was_stopped(attempts[i])
+    )
+    return {by_time[0][1]} if by_time else set()
+
+
+def _was_stopped(attempt: Attempt) -> bool:
+    return attempt.kernel_reason is not None and attempt.kernel_reason.code in (
+        ReasonCode.STOPPED,
+        ReasonCode.NEVER_STARTED,
+    )
+
+
+def _gang_verdict(alone: Verdict, culprit: bool, finished: bool, budget: Budget) -> Verdict:
+    if culprit:
+        return alone
+    state = TaskState.WORKER_FAILED if finished else TaskState.PENDING
+    return Verdict(
+        state,
+        budget.failure_count,
+        budget.preemption_count,
+        TaskState.WORKER_FAILED,
+        alone.reason,
+    )
+
+
+def derive_job(
+    current: JobState, total: int, counts: Mapping[TaskState, int], max_task_failures: int
+) -> JobState:
+    """A job's state from its tasks' (reference order, then DESIGN section 9).
+
+    ``counts`` are the task rows by state; the tasks without rows are PENDING.
+    """
+    if current not in (JobState.PENDING, JobState.RUNNING):
+        return current
+    count = counts.get
+    if count(TaskState.SUCCEEDED, 0) == total:
+        return JobState.SUCCEEDED
+    if count(TaskState.FAILED, 0) > max_task_failures:
+        return JobState.FAILED
+    if count(TaskState.UNSCHEDULABLE, 0):
+        return JobState.UNSCHEDULABLE
+    if count(TaskState.KILLED, 0):
+        return JobState.KILLED
+    ended = sum(count(state, 0) for state in _ENDED)
+    if ended == total:
+        return JobState.FAILED if count(TaskState.WORKER_FAILED, 0) else JobState.SUCCEEDED
+    if any(count(state, 0) for state in ACTIVE):
+        return JobState.RUNNING
+    return JobState.PENDING
+
+
+_ENDED = (
+    TaskState.SUCCEEDED,
+    TaskState.FAILED,
+    TaskState.KILLED,
+    TaskState.WORKER_FAILED,
+    TaskState.UNSCHEDULABLE,
+)

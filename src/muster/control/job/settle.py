@@ -1,0 +1,155 @@
+"""SettleTasks: a task's state follows its session's; an ended attempt is judged."""
+
+from collections.abc import Sequence
+
+from muster.control.engine.handler import FollowingHandler
+from muster.control.engine.work import Work
+from muster.control.job.judge import Attempt, Budget, Verdict, judge, judge_gang
+from muster.core.reasons import ReasonCode, reason
+from muster.core.results import SchedulingResult
+from muster.core.states import (
+    SESSION_TABLE,
+    TASK_TABLE,
+    KernelStatus,
+    SessionStatus,
+    TaskState,
+)
+from muster.store.records import Job, Kernel, Session, Task
+
+_STATE_OF = {
+    SessionStatus.PENDING: TaskState.PENDING,
+    SessionStatus.SCHEDULED: TaskState.ASSIGNED,
+    SessionStatus.PREPARING: TaskState.ASSIGNED,
+    SessionStatus.PREPARED: TaskState.ASSIGNED,
+    SessionStatus.CREATING: TaskState.ASSIGNED,
+    SessionStatus.RUNNING: TaskState.RUNNING,
+}
+
+
+class SettleTasks(FollowingHandler[Session]):
+    """Tasks have no state machine of their own: it is a function of the attempt (DESIGN 5)."""
+
+    name = "SettleTasks"
+    entity = Session
+    targets = frozenset(SessionStatus)
+
+    def follow(self, records: Sequence[Session], work: Work) -> None:
+        for session in records:
+            if session.job is None:
+                continue
+            if session.status in SESSION_TABLE.terminal:
+                self._settle(session, session.job, work)
+            elif session.status is not SessionStatus.TERMINATING:
+                for kernel in session.kernels:
+                    self._follow(kernel, session, session.job, work)
+
+    def _follow(self, kernel: Kernel, session: Session, job: Job, work: Work) -> None:
+        task = _task_of(kernel, session, job)
+        if task is None:
+            return
+        state = _STATE_OF[session.status]
+        if state is TaskState.ASSIGNED and kernel.status is KernelStatus.PULLING:
+            state = TaskState.BUILDING
+        if task.status is state:
+            return
+        if state is TaskState.RUNNING:
+            task.started_at = kernel.started_at or work.now
+            if task.status is TaskState.PENDING:  # it was placed and started in one wake
+                work.transition([task], {task.status}, TaskState.ASSIGNED, phase=self.name)
+        work.transition([task], TASK_TABLE.live, state, phase=self.name)
+
+    def _settle(self, session: Session, job: Job, work: Work) -> None:
+        pairs = [
+            (kernel, task)
+            for kernel in session.kernels
+            if (task := _task_of(kernel, session, job)) is not None
+        ]
+        if not pairs:
+            return
+        attempts = [_attempt(kernel, session) for kernel, _ in pairs]
+        budgets = [_budget(task, job) for _, task in pairs]
+        verdicts = (
+            judge_gang(attempts, budgets)
+            if job.spec.coscheduled
+            else [judge(attempts[0], budgets[0])]
+        )
+        for (kernel, task), verdict in zip(pairs, verdicts, strict=True):
+            self._apply(kernel, task, verdict, work)
+
+    def _apply(self, kernel: Kernel, task: Task, verdict: Verdict, work: Work) -> None:
+        task.failure_count = verdict.failure_count
+        task.preemption_count = verdict.preemption_count
+        task.exit_code = kernel.exit_code
+        task.reason = verdict.reason
+        if kernel.started_at is not None:
+            task.started_at = kernel.started_at
+        work.unit.touch(task)
+        retry = verdict.state is TaskState.PENDING
+        if task.status is TaskState.PENDING and not retry and verdict.state in _NEEDS_ASSIGNED:
+            work.transition([task], {task.status}, TaskState.ASSIGNED, phase=self.name)
+        if not retry:
+            task.finished_at = kernel.ended_at or work.now
+            _note_first_loss(task, verdict)
+        result = SchedulingResult.SUCCESS
+        if verdict.outcome is not TaskState.SUCCEEDED:
+            result = SchedulingResult.NEED_RETRY if retry else SchedulingResult.GIVE_UP
+        if task.status is not verdict.state:
+            work.transition(
+                [task],
+                TASK_TABLE.live,
+                verdict.state,
+                phase=self.name,
+                result=result,
+                reason=verdict.reason if result is not SchedulingResult.SUCCESS else None,
+            )
+        if retry:
+            task.job.waiting[task.index] = task
+            work.mark(task)
+
+
+def _note_first_loss(task: Task, verdict: Verdict) -> None:
+    """The job remembers the first of its tasks that did not succeed, and how."""
+    job = task.job
+    if job.reason is not None or verdict.state is TaskState.SUCCEEDED:
+        return
+    how = verdict.reason.sentence() if verdict.reason else verdict.state.lower()
+    match verdict.state:
+        case TaskState.FAILED:
+            tolerated = job.spec.max_task_failures
+            job.reason = reason(
+                ReasonCode.TASKS_FAILED, failed=1, tolerated=tolerated, index=task.index, how=how
+            )
+        case TaskState.WORKER_FAILED:
+            limit = job.spec.max_retries_preemption
+            job.reason = reason(ReasonCode.TASK_LOST, index=task.index, limit=limit)
+        case _:
+            job.reason = verdict.reason
+
+
+_NEEDS_ASSIGNED = frozenset({TaskState.SUCCEEDED})
+
+
+def _task_of(kernel: Kernel, session: Session, job: Job) -> Task | None:
+    """The live task whose current attempt this kernel is."""
+    task = job.tasks.get(kernel.task_index) if kernel.task_index is not None else None
+    return task if task is not None and task.session_id == session.id else None
+
+
+def _attempt(kernel: Kernel, session: Session) -> Attempt:
+    return Attempt(
+        status=kernel.status,
+        exit_code=kernel.exit_code,
+        ended_at=kernel.ended_at,
+        started=kernel.started_at is not None,
+        kernel_reason=kernel.reason,
+        session_reason=session.reason,
+    )
+
+
+def _budget(task: Task, job: Job) -> Budget:
+    return Budget(
+        failure_count=task.failure_count,
+        preemption_count=task.preemption_count,
+        max_retries_failure=job.spec.max_retries_failure,
+        max_retries_preemption=job.spec.max_retries_preemption,
+    )

@@ -1,0 +1,395 @@
+"""The control plane: inputs in, one unit of work a wake, effects out.
+
+``step`` is the whole of it: it takes what came in (requests, what agents said), lets the engine run
+until nothing changes, commits once, and only then answers, acknowledges and sends. It never waits,
+so a simulator can drive it under virtual time in one thread.
+"""
+
+import asyncio
+import hashlib
+import logging
+import secrets
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from muster.control.agent.hello import Greeter
+from muster.control.agent.lifecycle import AgentLifecycle, DetectLoss, DetectSilence
+from muster.control.engine.coordinator import Coordinator
+from muster.control.engine.work import Work
+from muster.control.job.derive import DeriveJobs, JobLifecycle
+from muster.control.job.expand import ExpandJobs
+from muster.control.job.settle import SettleTasks
+from muster.control.requests import Requests
+from muster.control.session.board import Board
+from muster.control.session.facts import Facts
+from muster.control.session.lifecycle import SessionLifecycle
+from muster.control.session.prepare import PrepareSessions
+from muster.control.session.promote import (
+    DetectTermination,
+    EnforceTimeout,
+    PromoteToPrepared,
+    PromoteToRunning,
+    PromoteToTerminated,
+)
+from muster.control.session.schedule import ScheduleNewSessions
+from muster.control.session.start import StartSessions
+from muster.control.session.terminate import TerminateSessions
+from muster.core.clock import Clock
+from muster.core.errors import Busy, MusterError
+from muster.core.ids import AgentId, IdFactory
+from muster.core.reasons import ReasonCode, reason
+from muster.core.resources import Resources
+from muster.core.results import SchedulingResult
+from muster.core.states import AgentStatus
+from muster.store.live import Live
+from muster.store.records import Agent
+from muster.store.store import CommitFailed, Store
+from muster.wire.messages import (
+    Acknowledge,
+    AgentLink,
+    AgentMessage,
+    Commands,
+    Heartbeat,
+    Hello,
+    JoinReply,
+    JoinRequest,
+    Refused,
+    Renew,
+    Reports,
+    Welcome,
+)
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+SWEEP_S = 60.0
+"""How often everything is looked at, whatever was hinted (DESIGN rule 8)."""
+RETRY_COMMIT_S = 1.0
+MAX_INPUTS = 100_000
+"""Inputs that may wait for the next wake."""
+INPUTS_A_WAKE = 2_000
+
+
+class Unavailable(MusterError):
+    """The change could not be stored (the disk is full, say); nothing of it happened."""
+
+
+@dataclass(slots=True)
+class _Request:
+    """A request and who waits for its answer."""
+
+    action: Callable[[Work, Requests], Any]
+    answer: Callable[[Any, Exception | None], None]
+
+
+@dataclass(slots=True)
+class _Said:
+    agent: AgentId
+    message: Hello | Reports
+
+
+Events = list[tuple[str, str, str]]
+"""What a commit changed: (kind, id, status)."""
+
+
+def credential_hash(secret: str) -> str:
+    """How a token or credential is stored. It is random and long, so a plain hash will do."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+class ControlPlane:
+    """Fills ``wire``'s AgentEvents and Gatekeeper.
+
+    Args:
+        store: state and its mirror; this is its only writer.
+        hint: called when there is something to do; the driver then calls ``step`` soon.
+        join_token_valid: whether a join token is good.
+        new_secret: makes credentials.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        ids: IdFactory,
+        link: AgentLink,
+        hint: Callable[[], None],
+        join_token_valid: Callable[[str], bool] = lambda token: False,
+        new_secret: Callable[[], str] = lambda: secrets.token_urlsafe(32),
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._ids = ids
+        self._link = link
+        self._hint = hint
+        self._join_token_valid = join_token_valid
+        self._new_secret = new_secret
+        self._inbox: deque[_Request | _Said] = deque()
+        self._watchers: dict[int, Callable[[Events], None]] = {}
+        self._retry_at = 0.0
+        self._build()
+
+    def _build(self) -> None:
+        """Derive from the mirror all that is derived; then look at everything."""
+        live = self._store.live
+        now = self._clock.now()
+        for agent in live.agents.values():
+            # Nobody could be heard while nobody listened.
+            agent.seen_at = now
+        self.board = Board(live)
+        sessions = SessionLifecycle(self.board)
+        self._facts = Facts(sessions, self.board)
+        self._greeter = Greeter(self._facts, self.board)
+        self.requests = Requests(self.board, sessions)
+        self._credentials = {agent.credential_hash: agent.id for agent in live.agents.values()}
+        self._coordinator = Coordinator(
+            [sessions, JobLifecycle(), AgentLifecycle(self.board)],
+            [
+                DetectSilence(),
+                DetectLoss(self._facts),
+                ExpandJobs(self.board),
+                ScheduleNewSessions(self.board),
+                PrepareSessions(),
+                PromoteToPrepared(),
+                StartSessions(),
+                PromoteToRunning(),
+                EnforceTimeout(),
+                DetectTermination(),
+                TerminateSessions(),
+                PromoteToTerminated(),
+                SettleTasks(),
+                DeriveJobs(sessions, self.board),
+            ],
+        )
+        self._next_sweep = now
+
+    @property
+    def live(self) -> Live:
+        return self._store.live
+
+    # -- inputs --------------------------------------------------------------------------------
+
+    def ask(
+        self,
+        action: Callable[[Work, Requests], T],
+        answer: Callable[[T | None, Exception | None], None],
+    ) -> None:
+        """Have ``action`` run in the next wake; ``answer`` is called once that is committed.
+
+        Raises:
+            Busy: too much waits already.
+        """
+        self._put(_Request(action, answer))
+
+    async def request(self, action: Callable[[Work, Requests], T], timeout_s: float = 30.0) -> T:
+        """``ask``, as a coroutine.
+
+        Raises:
+            MusterError: the action refused, or could not be stored.
+            TimeoutError: no wake committed it in time; it may still happen.
+        """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+
+        def answer(result: Any, error: Exception | None) -> None:
+            if future.done():
+                return
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        self.ask(action, answer)
+        return await asyncio.wait_for(future, timeout_s)
+
+    def _put(self, item: _Request | _Said) -> None:
+        if len(self._inbox) >= MAX_INPUTS:
+            raise Busy("the controller has more to do than it can take; try again later")
+        self._inbox.append(item)
+        self._hint()
+
+    def watch(self, callback: Callable[[Events], None]) -> Callable[[], None]:
+        """Have ``callback`` called with what each commit changed; the answer ends it."""
+        key = id(callback)
+        self._watchers[key] = callback
+        return lambda: self._watchers.pop(key, None) and None
+
+    # -- agents (wire.messages.AgentEvents and Gatekeeper) ---------------------------------------
+
+    def agent_said(self, agent: AgentId, message: AgentMessage) -> None:
+        record = self.live.agents.get(agent)
+        if record is None:
+            self._link.close(agent, "this agent was removed")
+            return
+        record.seen_at = self._clock.now()
+        match message:
+            case Heartbeat():
+                self._link.send(agent, Renew())
+                if record.status is not AgentStatus.ALIVE:
+                    self._link.close(agent, "say hello again")
+            case Hello() | Reports():
+                try:
+                    self._put(_Said(agent, message))
+                except Busy as error:
+                    self._link.close(agent, str(error))
+
+    def agent_left(self, agent: AgentId) -> None:
+        """Nothing: silence is what counts (rule 9)."""
+
+    async def join(self, request: JoinRequest) -> JoinReply:
+        if not self._join_token_valid(request.token):
+            raise Refused("the join token is wrong")
+        secret = self._new_secret()
+        try:
+            agent = await self.request(lambda work, _: self._join(work, request, secret))
+        except MusterError as error:
+            raise Refused(str(error)) from error
+        return JoinReply(agent.id, secret)
+
+    def _join(self, work: Work, request: JoinRequest, secret: str) -> Agent:
+        work.live.group(request.group)
+        named = next((a for a in work.live.agents.values() if a.name == request.name), None)
+        if named is not None and named.id != request.agent:
+            if named.status is AgentStatus.ALIVE:
+                raise MusterError(
+                    f"agent name {request.name!r} is taken by {named.id}: "
+                    f"choose another with --name"
+                )
+            if work.live.held_by.get(named.id):
+                raise MusterError(
+                    f"agent name {request.name!r} is taken by {named.id}, which may still run "
+                    f"kernels: start that one again, or choose another name with --name"
+                )
+        hashed = credential_hash(secret)
+        if named is not None:
+            self._credentials.pop(named.credential_hash, None)
+            named.credential_hash = hashed
+            work.unit.touch(named)
+            agent = named
+        else:
+            agent = Agent(
+                id=work.ids.agent(),
+                name=request.name,
+                group=request.group,
+                status=AgentStatus.ALIVE,
+                status_changed_at=work.now,
+                credential_hash=hashed,
+                boot_id="",
+                version="",
+                host="",
+                capacity=Resources(),
+                devices=(),
+                attributes={},
+                joined_at=work.now,
+                seen_at=work.now,
+            )
+            work.unit.add_agent(agent)
+            self.board.agent_changed(agent)
+            why = reason(ReasonCode.AGENT_JOINED, group=request.group, capacity="")
+            work.unit.note(agent, "Join", SchedulingResult.SUCCESS, why)
+            work.mark(agent)
+        self._credentials[hashed] = agent.id
+        return agent
+
+    def authenticate(self, credential: str) -> AgentId | None:
+        return self._credentials.get(credential_hash(credential))
+
+    # -- the wake ------------------------------------------------------------------------------
+
+    def step(self) -> float | None:
+        """One wake. The moment of the next one that time will need; None if none."""
+        now = self._clock.now()
+        if now < self._retry_at:
+            return self._retry_at
+        inputs = [self._inbox.popleft() for _ in range(min(len(self._inbox), INPUTS_A_WAKE))]
+        work = Work(self._store.unit(now, self.board), self._ids)
+        if now >= self._next_sweep:
+            self._next_sweep = now + SWEEP_S
+            for records in (self.live.agents, self.live.jobs, self.live.sessions):
+                for record in records.values():
+                    work.mark(record)
+        answers: list[tuple[_Request, Any, Exception | None]] = []
+        acknowledge: dict[AgentId, int] = {}
+        for position, item in enumerate(inputs):
+            try:
+                self._take(item, work, answers, acknowledge)
+            except Exception as error:
+                log.exception("an input failed; the others are taken again without it")
+                self._undo(inputs[:position] + inputs[position + 1 :])
+                if isinstance(item, _Request):
+                    item.answer(None, error)
+                else:
+                    self._link.close(item.agent, "what it said could not be understood")
+                return now
+        calm = self._coordinator.run(work)
+        try:
+            self._store.commit(work.unit)
+        except CommitFailed as error:
+            self._fail(inputs, error)
+            return self._retry_at
+        self._send(work, acknowledge)
+        for request, result, refusal in answers:
+            request.answer(result, refusal)
+        events = work.unit.events()
+        if events:
+            for watcher in list(self._watchers.values()):
+                watcher(events)
+        if self._inbox or not calm:
+            for kind in work.dirty.values():
+                for record in kind:
+                    self._coordinator.timers.set(record, now)
+            return now
+        due = self._coordinator.timers.next_due()
+        return self._next_sweep if due is None else min(due, self._next_sweep)
+
+    def _take(
+        self,
+        item: _Request | _Said,
+        work: Work,
+        answers: list[tuple[_Request, Any, Exception | None]],
+        acknowledge: dict[AgentId, int],
+    ) -> None:
+        if isinstance(item, _Request):
+            try:
+                answers.append((item, item.action(work, self.requests), None))
+            except MusterError as refusal:
+                answers.append((item, None, refusal))
+            return
+        agent = work.live.agents.get(item.agent)
+        if agent is None:
+            return
+        if isinstance(item.message, Hello):
+            group = work.live.groups[agent.group]
+            heartbeat_s = min(group.agent_silence, group.kernel_lease) / 3
+            self._link.send(agent.id, Welcome(group.kernel_lease, heartbeat_s))
+            self._greeter.greet(work, agent, item.message)
+        else:
+            for report in item.message.reports:
+                self._facts.apply(work, item.agent, report)
+            acknowledge[item.agent] = item.message.last_seq
+
+    def _send(self, work: Work, acknowledge: dict[AgentId, int]) -> None:
+        for agent, commands in work.commands.items():
+            self._link.send(agent, Commands(tuple(commands)))
+        for agent, seq in acknowledge.items():
+            self._link.send(agent, Acknowledge(seq))
+
+    def _undo(self, inputs: list[_Request | _Said]) -> None:
+        """Forget the wake: the mirror is read again, the inputs wait for the next one."""
+        self._store.reload()
+        self._build()
+        self._inbox.extendleft(reversed(inputs))
+
+    def _fail(self, inputs: list[_Request | _Said], error: CommitFailed) -> None:
+        """Nothing was written: refuse the requests; what agents said is taken again later."""
+        log.error("a commit failed, trying again in %s s: %s", RETRY_COMMIT_S, error)
+        said = [item for item in inputs if isinstance(item, _Said)]
+        self._build()
+        self._inbox.extendleft(reversed(said))
+        self._retry_at = self._clock.now() + RETRY_COMMIT_S
+        refusal = Unavailable(f"the change could not be stored: {error}")
+        for item in inputs:
+            if isinstance(item, _Request):
+                item.answer(None, refusal)

@@ -1,0 +1,211 @@
+"""What people ask for: functions of one wake's work that refuse before they change anything."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import delete, insert
+
+from muster.control.engine.work import Work
+from muster.control.job.derive import kill_tasks
+from muster.control.session.board import Board
+from muster.control.session.lifecycle import SessionLifecycle
+from muster.core.errors import Conflict, InvalidSpec, NotFound, Problem
+from muster.core.ids import AgentId, JobId, SessionId
+from muster.core.owner import Owner, Principal
+from muster.core.reasons import ReasonCode, reason
+from muster.core.specs import JobSpec, ScalingGroup, SessionSpec
+from muster.core.specs.session import Process
+from muster.core.states import (
+    AgentStatus,
+    JobState,
+    KernelStatus,
+    SessionStatus,
+    TaskState,
+)
+from muster.scheduling.policy import Policy
+from muster.store import schema
+from muster.store.load import session_processes
+from muster.store.records import Agent, Job, Kernel, Session, Task
+
+PHASE = "Request"
+
+
+class Requests:
+    """Requests against the live cluster; reads of what has ended are SQL's business."""
+
+    def __init__(self, board: Board, sessions: SessionLifecycle) -> None:
+        self._board = board
+        self._sessions = sessions
+
+    # -- work ----------------------------------------------------------------------------------
+
+    def submit_job(self, work: Work, principal: Principal, spec: JobSpec) -> Job:
+        """A new job, PENDING.
+
+        Raises:
+            NotFound: no such group.
+            InvalidSpec: a working directory outside the group's workspaces.
+            Conflict: a live job of the same owner has the name.
+        """
+        group = work.live.group(spec.group)
+        _check_workdirs(group, [spec])
+        id_ = work.ids.job()
+        name = spec.name or _free_name(work, principal.owner, spec)
+        if (principal.owner, name) in work.live.job_names:
+            taken = work.live.job_names[principal.owner, name]
+            raise Conflict(
+                f"name {name!r} is taken by job {taken.id}, which is {taken.status}: choose "
+                f"another, or cancel it with `muster cancel {name}`"
+            )
+        job = Job(
+            id=id_,
+            name=name,
+            owner=principal.owner,
+            group=spec.group,
+            spec=spec,
+            resources=spec.resources.resources(),
+            status=JobState.PENDING,
+            status_changed_at=work.now,
+            tasks_total=spec.tasks,
+            next_task=0,
+            counts={},
+            submitted_at=work.now,
+        )
+        work.unit.add_job(job)
+        work.mark(job)
+        return job
+
+    def submit_session(self, work: Work, principal: Principal, spec: SessionSpec) -> Session:
+        """A new session without a job, PENDING.
+
+        Raises:
+            NotFound: no such group.
+            InvalidSpec: a working directory outside the group's workspaces.
+        """
+        _check_workdirs(work.live.group(spec.group), spec.kernels)
+        session = Session(
+            id=work.ids.session(),
+            job=None,
+            name=spec.name,
+            type=spec.type,
+            owner=principal.owner,
+            group=spec.group,
+            priority=spec.priority,
+            spec=spec,
+            status=SessionStatus.PENDING,
+            status_changed_at=work.now,
+            created_at=work.now,
+            queued_at=work.now,
+        )
+        session.kernels = [
+            Kernel(
+                id=work.ids.kernel(),
+                session=session,
+                index=index,
+                process=process,
+                resources=resources,
+                status=KernelStatus.PENDING,
+                status_changed_at=work.now,
+            )
+            for index, (process, resources) in enumerate(session_processes(session))
+        ]
+        work.unit.add_session(session)
+        work.mark(session)
+        self._board.session_changed(session)
+        return session
+
+    def cancel_job(self, work: Work, principal: Principal, id_: JobId) -> Job:
+        """Cancel a job: its tasks are KILLED, their processes stopped.
+
+        Raises:
+            NotFound: no such live job of the principal's.
+        """
+        job = work.live.jobs.get(id_)
+        if job is None or not principal.may_change(job.owner):
+            raise NotFound(f"there is no live job {id_}")
+        why = reason(ReasonCode.CANCELLED, by=principal.owner.user)
+        job.reason = why
+        work.unit.touch(job)
+        if not job.tasks and job.next_task < job.tasks_total:
+            # Nothing of it is live: its end hangs on one task that is KILLED.
+            self._kill_first(work, job)
+        kill_tasks(job, why, work, self._sessions, phase=PHASE)
+        work.mark(job)
+        return job
+
+    def cancel_session(self, work: Work, principal: Principal, id_: SessionId) -> Session:
+        """Cancel a session of its own; a job's sessions end with the job.
+
+        Raises:
+            NotFound: no such live session of the principal's.
+            Conflict: it belongs to a job.
+        """
+        session = work.live.sessions.get(id_)
+        if session is None or not principal.may_change(session.owner):
+            raise NotFound(f"there is no live session {id_}")
+        if session.job is not None:
+            raise Conflict(f"session {id_} belongs to job {session.job.id}: cancel that")
+        why = reason(ReasonCode.CANCELLED, by=principal.owner.user)
+        self._sessions.terminate(work, [session], PHASE, why)
+        return session
+
+    # -- the cluster ---------------------------------------------------------------------------
+
+    def put_group(self, work: Work, spec: ScalingGroup) -> ScalingGroup:
+        """A new scaling group, or another policy for one.
+
+        Raises:
+            MusterError: it names an unknown plug-in.
+        """
+        Policy.of(spec)
+        groups = schema.groups
+        work.unit.also(delete(groups).where(groups.c.name == spec.name))
+        work.unit.also(insert(groups), {"name": spec.name, "spec": spec.model_dump_json()})
+        work.live.groups[spec.name] = spec
+        self._board.group_changed(spec.name)
+        return spec
+
+    def remove_agent(self, work: Work, principal: Principal, id_: AgentId) -> Agent:
+        """Forget an agent that is gone for good.
+
+        Raises:
+            NotFound: no such agent.
+            Conflict: it is alive, or holds work that is not proven gone.
+        """
+        agent = work.live.agents.get(id_)
+        if agent is None:
+            raise NotFound(f"there is no agent {id_}")
+        if agent.status is AgentStatus.ALIVE:
+            raise Conflict(f"agent {agent.name} is ALIVE: stop it first")
+        held = len(work.live.held_by.get(id_, ()))
+        if held:
+            raise Conflict(
+                f"agent {agent.name} may still run {held} kernels: wait until its lease ended"
+            )
+        why = reason(ReasonCode.AGENT_REMOVED, by=principal.owner.user)
+        work.transition([agent], {agent.status}, AgentStatus.REMOVED, phase=PHASE, reason=why)
+        self._board.agent_changed(agent)
+        return agent
+
+    def _kill_first(self, work: Work, job: Job) -> None:
+        work.unit.add_task(Task(job, job.next_task, TaskState.PENDING, work.now))
+        job.next_task += 1
+
+
+def _check_workdirs(group: ScalingGroup, processes: Sequence[Process]) -> None:
+    for process in processes:
+        if process.workdir is not None and not group.holds(process.workdir):
+            roots = ", ".join(group.workspaces) or "none"
+            expected = f"expected a directory inside a workspace of group {group.name} ({roots})"
+            raise InvalidSpec([Problem("workdir", repr(process.workdir), expected)])
+
+
+def _free_name(work: Work, owner: Owner, spec: JobSpec) -> str:
+    """A name after the program, with the smallest free number."""
+    program = spec.command[0].rsplit("/", 1)[-1]
+    if program == "sh" and len(spec.command) > 2:
+        program = spec.command[2].split()[0].rsplit("/", 1)[-1] if spec.command[2].split() else "sh"
+    stem = "".join(c for c in program if c.isalnum() or c in "._-").strip("._-")[:40] or "job"
+    number = 1
+    while (owner, f"{stem}-{number}") in work.live.job_names:
+        number += 1
+    return f"{stem}-{number}"

@@ -1,0 +1,1 @@
+"""The life of a session: the handlers of reference sokovan-status-transitions."""

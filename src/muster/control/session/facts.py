@@ -1,0 +1,181 @@
+"""What agents report of kernels: facts, applied once, whatever order or number they come in.
+
+A report of an old generation changes nothing but that generation's row of the ledger (DESIGN
+section 4); one about a kernel that is not the agent's own is refused (section 13).
+"""
+
+import logging
+
+from muster.control.engine.work import Work
+from muster.control.session.board import Board
+from muster.control.session.lifecycle import PLACED, SessionLifecycle
+from muster.core.ids import AgentId
+from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.results import SchedulingResult
+from muster.core.states import KERNEL_TABLE, KernelStatus, SessionStatus
+from muster.store.records import Agent, Kernel
+from muster.wire.messages import KernelKey, KernelReport, ReportKind, Stop
+
+log = logging.getLogger(__name__)
+
+PHASE = "AgentReport"
+
+LOST_CODES = frozenset(
+    {
+        ReasonCode.LEASE_EXPIRED,
+        ReasonCode.SUPERVISOR_LOST,
+        ReasonCode.KERNEL_VANISHED,
+        ReasonCode.AGENT_LOST,
+        ReasonCode.AGENT_REBOOTED,
+    }
+)
+"""Ends that are the machine's fault; the kernel is in ERROR, its task WORKER_FAILED."""
+
+
+class Facts:
+    """Applies reports to kernels and the ledger."""
+
+    def __init__(self, lifecycle: SessionLifecycle, board: Board) -> None:
+        self._lifecycle = lifecycle
+        self._board = board
+
+    def apply(self, work: Work, agent_id: AgentId, report: KernelReport) -> None:
+        key = (report.kernel, report.generation)
+        row = work.live.ledger.get(key)
+        kernel = work.live.kernels.get(report.kernel)
+        if row is not None and row.agent_id != agent_id:
+            log.warning("agent %s reports %s, which is on %s", agent_id, key, row.agent_id)
+            return
+        current = (
+            kernel is not None
+            and kernel.generation == report.generation
+            and kernel.agent_id == agent_id
+        )
+        if kernel is None or not current:
+            self._apply_old(work, agent_id, report, kernel)
+            return
+        work.mark(kernel.session)
+        match report.kind:
+            case ReportKind.PREPARED:
+                kernel.ports = report.ports
+                waiting = (KernelStatus.PREPARING, KernelStatus.PULLING)
+                work.unit.transition([kernel], waiting, KernelStatus.PREPARED, phase=PHASE)
+            case ReportKind.STARTED:
+                self._started(work, kernel, report)
+            case ReportKind.PREPARE_FAILED | ReportKind.CREATE_FAILED:
+                if kernel.status in KERNEL_TABLE.live and kernel.session.status in PLACED:
+                    kernel.failure = self._why(work, agent_id, report)
+                elif kernel.status in KERNEL_TABLE.live:
+                    self._end(work, kernel, report)
+            case ReportKind.ENDED:
+                self._end(work, kernel, report)
+
+    def _apply_old(
+        self, work: Work, agent_id: AgentId, report: KernelReport, kernel: Kernel | None
+    ) -> None:
+        key = (report.kernel, report.generation)
+        if report.kind is ReportKind.ENDED:
+            self._hand_over(work, key, report.heir)
+            work.unit.release(key)
+            if kernel is not None:
+                work.mark(kernel.session)
+        elif report.kind is ReportKind.STARTED:
+            work.send(agent_id, Stop(*key, 0.0, "superseded"))
+
+    def _started(self, work: Work, kernel: Kernel, report: KernelReport) -> None:
+        key = (kernel.id, kernel.generation)
+        row = work.live.ledger.get(key)
+        if row is not None and (not row.charged or report.shares != row.shares):
+            work.unit.charge(row, report.shares)
+            kernel.shares = report.shares
+        if kernel.started_at is None:
+            kernel.started_at = report.at
+        kernel.failure = None
+        kernel.stop_sent_at = (
+            kernel.stop_sent_at if kernel.session.status is SessionStatus.TERMINATING else None
+        )
+        work.unit.transition([kernel], (KernelStatus.CREATING,), KernelStatus.RUNNING, phase=PHASE)
+        work.unit.touch(kernel)
+
+    def _hand_over(self, work: Work, key: KernelKey, heir: KernelKey | None) -> None:
+        """The allocation of ``key`` passes to the heir: released and charged in one commit."""
+        row = work.live.ledger.get(key)
+        heir_row = work.live.ledger.get(heir) if heir else None
+        if row is None or heir_row is None or heir_row.agent_id != row.agent_id:
+            return
+        shares = row.shares
+        work.unit.release(key)
+        work.unit.charge(heir_row, shares)
+
+    def _end(self, work: Work, kernel: Kernel, report: KernelReport) -> None:
+        key = (kernel.id, kernel.generation)
+        session = kernel.session
+        agent_id = kernel.agent_id
+        assert agent_id is not None, "a kernel that an agent reports has an agent"
+        why = self._why(work, agent_id, report)
+        self._hand_over(work, key, report.heir)
+        work.unit.release(key)
+        if session.status in PLACED and kernel.started_at is None and _never_ran(why):
+            # Nothing of it ran: it goes back to the queue. A recall blames nobody.
+            blame = why.code is not ReasonCode.NEVER_STARTED
+            kernel.failure = why
+            self._lifecycle.reschedule(
+                work, [session], PHASE, SchedulingResult.SKIPPED, why, blame=blame
+            )
+            return
+        self.end(work, kernel, why, report.at, report.exit_code, report.signal)
+
+    def end(
+        self,
+        work: Work,
+        kernel: Kernel,
+        why: Reason,
+        at: float,
+        exit_code: int | None = None,
+        signal: int | None = None,
+    ) -> None:
+        """The kernel has ended; its row of the ledger is the caller's business."""
+        if kernel.status not in KERNEL_TABLE.live:
+            return
+        if kernel.session.status in PLACED and kernel.status in _NOT_ON_AGENT:
+            return
+        lost = why.code in LOST_CODES and kernel.session.status is not SessionStatus.TERMINATING
+        to = KernelStatus.ERROR if lost else KernelStatus.TERMINATED
+        kernel.ended_at = at
+        kernel.exit_code = exit_code
+        kernel.signal = signal
+        kernel.reason = why
+        work.unit.transition([kernel], KERNEL_TABLE.live, to, phase=PHASE)
+        work.mark(kernel.session)
+        self._board.kernel_ended(kernel)
+
+    def lose(self, work: Work, kernel: Kernel, why: Reason) -> None:
+        """The kernel is proven gone with its agent: end it, or have it placed anew."""
+        work.unit.release((kernel.id, kernel.generation))
+        work.mark(kernel.session)
+        if kernel.session.status in PLACED:
+            kernel.failure = why
+        else:
+            self.end(work, kernel, why, work.now)
+
+    def _why(self, work: Work, agent_id: AgentId, report: KernelReport) -> Reason:
+        agent: Agent | None = work.live.agents.get(agent_id)
+        name = agent.name if agent else agent_id
+        code = report.reason or ReasonCode.EXITED
+        match code:
+            case ReasonCode.EXITED:
+                return reason(code, exit_code=report.exit_code)
+            case ReasonCode.SIGNALED:
+                return reason(code, signal=report.signal)
+            case ReasonCode.LEASE_EXPIRED:
+                lease_s = work.live.groups[agent.group].kernel_lease if agent else "?"
+                return reason(code, lease_s=lease_s, agent=name)
+            case _:
+                return reason(code, agent=name, detail=report.detail)
+
+
+_NOT_ON_AGENT = frozenset({KernelStatus.PENDING, KernelStatus.SCHEDULED})
+
+
+def _never_ran(why: Reason) -> bool:
+    return why.code is ReasonCode.NEVER_STARTED or why.code in LOST_CODES

@@ -1,0 +1,241 @@
+"""How a session moves: what its kernels, the ledger and its agents get to know of it.
+
+Going back to PENDING bumps the kernels' generation; the old generation is told to stop and stays
+charged until its agent confirms (DESIGN section 4, "Generation").
+"""
+
+from collections.abc import Iterable, Sequence
+
+from muster.control.engine.handler import Handler, TransitionStatus
+from muster.control.engine.lifecycle import Lifecycle, RetryPolicy
+from muster.control.engine.work import Work
+from muster.control.session.board import Board
+from muster.core.ids import AgentId
+from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.results import SchedulingResult
+from muster.core.states import KERNEL_TABLE, SESSION_TABLE, KernelStatus, SessionStatus
+from muster.store.records import Kernel, Session
+from muster.wire.messages import Stop
+
+PLACED = frozenset(
+    {
+        SessionStatus.SCHEDULED,
+        SessionStatus.PREPARING,
+        SessionStatus.PREPARED,
+        SessionStatus.CREATING,
+    }
+)
+_FINAL = frozenset(
+    {
+        ReasonCode.AGENT_LOST,
+        ReasonCode.AGENT_REBOOTED,
+        ReasonCode.SUPERVISOR_LOST,
+        ReasonCode.KERNEL_VANISHED,
+        ReasonCode.LEASE_EXPIRED,
+        ReasonCode.NEVER_STARTED,
+        ReasonCode.RESCHEDULE_LIMIT,
+    }
+)
+RECALL_AFTER_S = 1.0
+"""How long a kernel may be held ahead on an agent before it is taken back to be placed anew."""
+
+
+class SessionLifecycle(Lifecycle[Session]):
+    entity = Session
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
+    def move(
+        self,
+        work: Work,
+        records: Sequence[Session],
+        handler: Handler[Session],
+        to: TransitionStatus,
+        result: SchedulingResult,
+        reason: Reason | None,
+    ) -> list[Session]:
+        status = SessionStatus(to.status) if to.status else None
+        if status is SessionStatus.PENDING:
+            return self.reschedule(work, records, handler.name, result, reason)
+        if status is SessionStatus.TERMINATING:
+            return self.terminate(work, records, handler.name, reason, result)
+        moved = list(records)
+        if status is not None:
+            stale = work.transition(
+                records, handler.targets, status, phase=handler.name, result=result, reason=reason
+            )
+            moved = [record for record in records if record not in stale] if stale else moved
+        for session in moved:
+            _new_phase(session)
+            if status is SessionStatus.RUNNING:
+                session.started_at = work.now
+                session.reason = None
+            elif status in SESSION_TABLE.terminal:
+                session.finished_at = work.now
+                kept = session.reason if status is SessionStatus.TERMINATED else None
+                session.reason = kept or reason
+            if to.kernel is not None:
+                live = [kernel for kernel in session.kernels if kernel.status != to.kernel]
+                work.unit.transition(live, KERNEL_TABLE.live, to.kernel, phase=handler.name)
+            self._board.session_changed(session)
+        return moved
+
+    # -- back to the queue ---------------------------------------------------------------------
+
+    def reschedule(
+        self,
+        work: Work,
+        sessions: Iterable[Session],
+        phase: str,
+        result: SchedulingResult,
+        why: Reason | None,
+        *,
+        blame: bool = True,
+    ) -> list[Session]:
+        """Back to PENDING. ``blame``: remember the agents, and count the re-schedule."""
+        moved = []
+        for session in sessions:
+            if work.transition(
+                [session], PLACED, SessionStatus.PENDING, phase=phase, result=result, reason=why
+            ):
+                continue
+            _new_phase(session)
+            session.queued_at = work.now
+            session.reason = why
+            if blame:
+                session.reschedules += 1
+                failed = {k.agent_id: None for k in session.kernels if k.agent_id and k.failure}
+                failed = failed or {k.agent_id: None for k in session.kernels if k.agent_id}
+                session.failed_agents = tuple(
+                    dict.fromkeys((*session.failed_agents, *_ids(failed)))
+                )[-32:]
+            for kernel in session.kernels:
+                self._take_back(work, kernel, phase)
+            self._board.session_changed(session)
+            moved.append(session)
+        return moved
+
+    def _take_back(self, work: Work, kernel: Kernel, phase: str) -> None:
+        never_sent = kernel.status is KernelStatus.SCHEDULED
+        if kernel.status is not KernelStatus.PENDING:
+            work.unit.transition([kernel], KERNEL_TABLE.live, KernelStatus.PENDING, phase=phase)
+        key = (kernel.id, kernel.generation)
+        row = work.live.ledger.get(key)
+        if row is not None:
+            if never_sent:
+                work.unit.release(key)
+            else:
+                work.send(row.agent_id, Stop(*key, kernel.process.grace, "re-scheduled"))
+        kernel.generation += 1
+        kernel.agent_id = None
+        kernel.shares = ()
+        kernel.ports = ()
+        kernel.failure = None
+        kernel.stop_sent_at = None
+        kernel.started_at = None
+
+    # -- towards the end -----------------------------------------------------------------------
+
+    def terminate(
+        self,
+        work: Work,
+        sessions: Iterable[Session],
+        phase: str,
+        why: Reason | None,
+        result: SchedulingResult = SchedulingResult.SUCCESS,
+    ) -> list[Session]:
+        """End sessions, wherever they are: PENDING ones are CANCELLED, others TERMINATING."""
+        moved = []
+        for session in sessions:
+            if session.status is SessionStatus.PENDING:
+                to, kernel_to = SessionStatus.CANCELLED, KernelStatus.CANCELLED
+            elif session.status in SESSION_TABLE.terminal | {SessionStatus.TERMINATING}:
+                continue
+            else:
+                to, kernel_to = SessionStatus.TERMINATING, KernelStatus.TERMINATING
+            session.reason = why
+            work.transition([session], {session.status}, to, phase=phase, result=result, reason=why)
+            _new_phase(session)
+            if to is SessionStatus.CANCELLED:
+                session.finished_at = work.now
+            for kernel in session.kernels:
+                if kernel.status is KernelStatus.SCHEDULED:
+                    work.unit.transition(
+                        [kernel], (kernel.status,), KernelStatus.CANCELLED, phase=phase
+                    )
+                    work.unit.release((kernel.id, kernel.generation))
+                elif kernel.status in KERNEL_TABLE.live:
+                    work.unit.transition([kernel], (kernel.status,), kernel_to, phase=phase)
+            self._board.session_changed(session)
+            moved.append(session)
+        return moved
+
+    # -- time and tries ------------------------------------------------------------------------
+
+    def deadline(self, record: Session, work: Work) -> float | None:
+        group = work.live.groups[record.group]
+        since = record.status_changed_at
+        due: list[float] = [record.retry_at] if record.retry_at > work.now else []
+        match record.status:
+            case SessionStatus.PENDING:
+                timeout_s = record.scheduling_timeout_s or group.pending_timeout
+                if timeout_s is not None:
+                    due.append(record.queued_at + timeout_s)
+                if work.now < record.created_at + group.starvation_after:
+                    due.append(record.created_at + group.starvation_after)
+            case SessionStatus.SCHEDULED | SessionStatus.PREPARING | SessionStatus.PREPARED:
+                due.append(since + group.prepare_timeout)
+            case SessionStatus.CREATING:
+                due.append(since + group.create_timeout)
+                if held_ahead(record, work):
+                    due.append(since + RECALL_AFTER_S)
+            case SessionStatus.RUNNING:
+                if record.timeout_s is not None and record.started_at is not None:
+                    due.append(record.started_at + record.timeout_s)
+            case SessionStatus.TERMINATING:
+                due.append(since + longest_grace_s(record))
+                due.append(since + longest_grace_s(record) + group.terminate_timeout)
+            case _:
+                return None
+        ahead = [moment for moment in due if moment > work.now]
+        return min(ahead) if ahead else None
+
+    def retry_policy(self, record: Session, work: Work) -> RetryPolicy:
+        group = work.live.groups[record.group]
+        return RetryPolicy(group.max_tries, group.retry_backoff)
+
+    def final(self, reason: Reason) -> bool:
+        return reason.code in _FINAL
+
+    def gave_up(self, handler: Handler[Session], record: Session, reason: Reason) -> Reason:
+        return reason if self.final(reason) else super().gave_up(handler, record, reason)
+
+
+def _ids(agents: Iterable[AgentId | None]) -> list[AgentId]:
+    return [agent for agent in agents if agent is not None]
+
+
+def _new_phase(session: Session) -> None:
+    """Tries belong to a phase (DESIGN section 4)."""
+    session.tries = 0
+    session.retry_at = 0.0
+
+
+def longest_grace_s(session: Session) -> float:
+    return max((kernel.process.grace for kernel in session.kernels), default=0.0)
+
+
+def held_ahead(session: Session, work: Work) -> bool:
+    """Whether the session waits in an agent's backlog, not charged yet."""
+    kernel = session.kernels[0]
+    row = work.live.ledger.get((kernel.id, kernel.generation))
+    return row is not None and not row.charged
+
+
+def reschedule_limit(session: Session, limit: int) -> Reason | None:
+    """The reason to give a session up, once too many of its placements failed."""
+    if session.reschedules <= limit:
+        return None
+    how = session.reason.sentence() if session.reason else "unknown"
+    return reason(ReasonCode.RESCHEDULE_LIMIT, tried=session.reschedules, how=how)

@@ -1,0 +1,63 @@
+"""PrepareSessions: SCHEDULED → PREPARING, and its agents get ready."""
+
+from collections.abc import Sequence
+
+from muster.control.engine.handler import (
+    HandlerResult,
+    LifecycleHandler,
+    StatusTransitions,
+    TransitionStatus,
+)
+from muster.control.engine.work import Work
+from muster.control.session.environment import needs_preparation, ports_needed
+from muster.core.states import KernelStatus, SessionStatus
+from muster.store.records import Kernel, Session
+from muster.wire.messages import Prepare
+
+_WAITING = frozenset({KernelStatus.PREPARING, KernelStatus.PULLING})
+
+
+class PrepareSessions(LifecycleHandler[Session]):
+    """Tells agents what to get ready; those kernels that need nothing are PREPARED at once."""
+
+    name = "PrepareSessions"
+    entity = Session
+    targets = frozenset({SessionStatus.SCHEDULED, SessionStatus.PREPARING})
+    transitions = StatusTransitions(
+        success=TransitionStatus(SessionStatus.PREPARING, KernelStatus.PREPARING),
+        need_retry=None,
+        expired=TransitionStatus(SessionStatus.PENDING, KernelStatus.PENDING),
+        give_up=TransitionStatus(SessionStatus.PENDING, KernelStatus.PENDING),
+    )
+
+    def execute(self, targets: Sequence[Session], work: Work) -> HandlerResult[Session]:
+        result: HandlerResult[Session] = HandlerResult()
+        for session in targets:
+            failed = [kernel for kernel in session.kernels if kernel.failure is not None]
+            if session.status is SessionStatus.SCHEDULED and not failed:
+                result.successes.append(session)
+            elif failed and session.retry_at == 0.0:
+                assert failed[0].failure is not None
+                result.failures[session] = failed[0].failure
+            elif failed and work.now >= session.retry_at:
+                session.retry_at = 0.0
+                for kernel in failed:
+                    kernel.failure = None
+                self._send(session.kernels, work)
+        return result
+
+    def succeeded(self, records: Sequence[Session], work: Work) -> None:
+        for session in records:
+            ready = [kernel for kernel in session.kernels if not needs_preparation(kernel)]
+            work.unit.transition(ready, _WAITING, KernelStatus.PREPARED, phase=self.name)
+            if len(ready) < len(session.kernels):
+                self._send(session.kernels, work)
+
+    def _send(self, kernels: Sequence[Kernel], work: Work) -> None:
+        for kernel in kernels:
+            if kernel.status in _WAITING and kernel.agent_id is not None:
+                command = Prepare(kernel.id, kernel.generation, ports_needed(kernel))
+                work.send(kernel.agent_id, command)
+
+    def timeout_s(self, record: Session, work: Work) -> float | None:
+        return work.live.groups[record.group].prepare_timeout

@@ -1,0 +1,90 @@
+"""The four promotions (reference sokovan-status-transitions, "SessionPromotionHandler")."""
+
+from muster.control.engine.handler import (
+    DerivationHandler,
+    KernelMatchType,
+    SessionPromotionHandler,
+)
+from muster.control.engine.work import Work
+from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.specs import SessionType
+from muster.core.states import KERNEL_TABLE, KernelStatus, SessionStatus
+from muster.store.records import Kernel, Session
+
+_K = KernelStatus
+_UNPREPARED = frozenset({_K.PENDING, _K.SCHEDULED, _K.PREPARING, _K.PULLING})
+_UNSTARTED = _UNPREPARED | {_K.PREPARED, _K.CREATING}
+
+
+class PromoteToPrepared(SessionPromotionHandler):
+    name = "PromoteToPrepared"
+    targets = frozenset({SessionStatus.SCHEDULED, SessionStatus.PREPARING})
+    check_kernel_statuses = _UNPREPARED
+    match_type = KernelMatchType.NOT_ANY
+    success = SessionStatus.PREPARED
+
+
+class PromoteToRunning(SessionPromotionHandler):
+    name = "PromoteToRunning"
+    targets = frozenset({SessionStatus.CREATING})
+    check_kernel_statuses = _UNSTARTED
+    match_type = KernelMatchType.NOT_ANY
+    success = SessionStatus.RUNNING
+
+
+class DetectTermination(SessionPromotionHandler):
+    """RUNNING → TERMINATING once a kernel has ended.
+
+    In a batch session a kernel that ended with 0 does not count until all have; any other end
+    counts at once (DESIGN section 9).
+    """
+
+    name = "DetectTermination"
+    targets = frozenset({SessionStatus.RUNNING})
+    check_kernel_statuses = KERNEL_TABLE.terminal
+    match_type = KernelMatchType.ANY
+    success = SessionStatus.TERMINATING
+
+    def promotes(self, session: Session) -> bool:
+        ended = [k for k in session.kernels if k.status in self.check_kernel_statuses]
+        if session.type is not SessionType.BATCH:
+            return bool(ended)
+        return len(ended) == len(session.kernels) or any(not ended_well(k) for k in ended)
+
+    def reason(self, session: Session) -> Reason | None:
+        for kernel in session.kernels:
+            if kernel.status in self.check_kernel_statuses and not ended_well(kernel):
+                how = kernel.reason.sentence() if kernel.reason else kernel.status
+                return reason(ReasonCode.KERNEL_ENDED, index=kernel.index, how=how)
+        return reason(ReasonCode.COMPLETED)
+
+
+class PromoteToTerminated(SessionPromotionHandler):
+    name = "PromoteToTerminated"
+    targets = frozenset({SessionStatus.TERMINATING})
+    check_kernel_statuses = KERNEL_TABLE.live
+    match_type = KernelMatchType.NOT_ANY
+    success = SessionStatus.TERMINATED
+
+    def reason(self, session: Session) -> Reason | None:
+        return session.reason
+
+
+class EnforceTimeout(DerivationHandler[Session]):
+    """RUNNING → TERMINATING when the session ran longer than its spec allows."""
+
+    name = "EnforceTimeout"
+    entity = Session
+    targets = frozenset({SessionStatus.RUNNING})
+
+    def derive(self, record: Session, work: Work) -> tuple[str, Reason | None] | None:
+        timeout_s = record.timeout_s
+        if timeout_s is None or record.started_at is None:
+            return None
+        if work.now < record.started_at + timeout_s:
+            return None
+        return SessionStatus.TERMINATING, reason(ReasonCode.TIMEOUT, timeout_s=timeout_s)
+
+
+def ended_well(kernel: Kernel) -> bool:
+    return kernel.status is KernelStatus.TERMINATED and kernel.exit_code == 0

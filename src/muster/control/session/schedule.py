@@ -1,0 +1,192 @@
+"""ScheduleNewSessions: PENDING → SCHEDULED, a scaling group's queue at a time."""
+
+from collections.abc import Sequence
+
+from muster.control.engine.handler import (
+    HandlerResult,
+    LifecycleHandler,
+    StatusTransitions,
+    TransitionStatus,
+)
+from muster.control.engine.work import Work
+from muster.control.session.board import Board, GroupBoard, may_wait_ahead
+from muster.control.session.lifecycle import reschedule_limit
+from muster.control.session.start import send_starts
+from muster.core.ids import AgentId
+from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.resources import GPU_WHOLE, DeviceShare, Resources
+from muster.core.states import AgentStatus, KernelStatus, SessionStatus
+from muster.scheduling.backlog import backlog_depth
+from muster.scheduling.outcome import Placed
+from muster.scheduling.placement import place
+from muster.scheduling.workload import SessionWorkload
+from muster.store.records import Session
+
+
+class ScheduleNewSessions(LifecycleHandler[Session]):
+    """Places what fits, holds short work ahead where a kernel of its shape will soon end, and says
+    of the rest why it waits.
+
+    Waiting is *skipped*, not failed: time can cure it (DESIGN section 4).
+    """
+
+    name = "ScheduleNewSessions"
+    entity = Session
+    targets = frozenset({SessionStatus.PENDING})
+    transitions = StatusTransitions(
+        success=TransitionStatus(SessionStatus.SCHEDULED, KernelStatus.SCHEDULED),
+        need_retry=None,
+        expired=TransitionStatus(SessionStatus.CANCELLED, KernelStatus.CANCELLED),
+        give_up=TransitionStatus(SessionStatus.CANCELLED, KernelStatus.CANCELLED),
+    )
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
+    def gather(self, candidates: Sequence[Session], work: Work) -> Sequence[Session]:
+        """The whole queue of each group that was stirred, and those whose time may be over."""
+        targets = dict.fromkeys(super().gather(candidates, work))
+        for session in targets:
+            if session.status is SessionStatus.PENDING and session.created_at < work.now:
+                self._board.groups[session.group].stirred = True
+        for group in self._board.groups.values():
+            if group.stirred:
+                targets.update((session, None) for session, _ in group.pending.values())
+        return list(targets)
+
+    def execute(self, targets: Sequence[Session], work: Work) -> HandlerResult[Session]:
+        result: HandlerResult[Session] = HandlerResult()
+        for name, group in self._board.groups.items():
+            if not group.stirred:
+                continue
+            group.stirred = False
+            self._grant_held_ahead(group, work)
+            ready = []
+            for session, workload in list(group.pending.values()):
+                limit = reschedule_limit(session, work.live.groups[name].max_reschedules)
+                if limit is not None:
+                    result.failures[session] = limit
+                elif any(kernel.id in work.live.rows_of for kernel in session.kernels):
+                    result.skipped[session] = (_cleaning_up(session, work),)
+                else:
+                    ready.append(workload)
+            self._place(group, ready, result, work)
+        return result
+
+    def _place(
+        self,
+        group: GroupBoard,
+        ready: Sequence[SessionWorkload],
+        result: HandlerResult[Session],
+        work: Work,
+    ) -> None:
+        room = _Ahead(self._board, group)
+        for outcome in place(ready, group.snapshot, group.policy, work.now):
+            session, _ = group.pending[outcome.session.id]
+            if isinstance(outcome, Placed):
+                for kernel, placement in zip(session.kernels, outcome.kernels, strict=True):
+                    agent = work.live.agents[placement.agent_id]
+                    kernel.agent_id = agent.id
+                    kernel.shares = placement.shares
+                    work.unit.hold(kernel, agent, placement.shares, charged=True)
+                result.successes.append(session)
+            elif room.take(session, outcome.reasons, work):
+                result.successes.append(session)
+            else:
+                result.skipped[session] = outcome.reasons
+
+    def _grant_held_ahead(self, group: GroupBoard, work: Work) -> None:
+        """Charge what an agent holds ahead and now has room for.
+
+        A kernel may end before those meant to follow it have reached its agent; then nobody but
+        the controller can give them its room.
+        """
+        for agents in list(group.shapes.values()):
+            for agent_id, shape in list(agents.items()):
+                for row in list(shape.ahead.values()):
+                    shares = _room_on(group, agent_id, row.resources)
+                    kernel = work.live.kernels.get(row.kernel_id)
+                    if shares is None or kernel is None or kernel.generation != row.generation:
+                        break
+                    if kernel.stop_sent_at is not None:
+                        continue
+                    work.unit.charge(row, shares)
+                    kernel.shares = shares
+                    work.unit.touch(kernel)
+                    work.mark(kernel.session)
+                    send_starts(kernel.session, [kernel], work)
+
+    def timeout_s(self, record: Session, work: Work) -> float | None:
+        return record.scheduling_timeout_s or work.live.groups[record.group].pending_timeout
+
+    def since(self, record: Session) -> float:
+        return record.queued_at
+
+    def expiry_reason(self, record: Session, work: Work, timeout_s: float) -> Reason:
+        return reason(ReasonCode.SCHEDULING_TIMEOUT, timeout_s=timeout_s)
+
+
+class _Ahead:
+    """How much more each agent of a group may hold ahead, in one pass."""
+
+    def __init__(self, board: Board, group: GroupBoard) -> None:
+        self._board = board
+        self._group = group
+        self._starving = False
+
+    def take(self, session: Session, reasons: Sequence[Reason], work: Work) -> bool:
+        """Hold the session ahead on some agent, if it is short work and one has a place."""
+        codes = {why.code for why in reasons}
+        if ReasonCode.BEHIND_STARVING in codes or self._starving:
+            # What an ended kernel frees must reach the one that starves.
+            self._starving = True
+            return False
+        if codes != {ReasonCode.NO_ROOM} or not may_wait_ahead(session):
+            return False
+        assert session.job is not None
+        mean_s = self._board.mean_run_s.get(session.job.id)
+        if mean_s is None:
+            return False
+        kernel = session.kernels[0]
+        window_s = work.live.groups[session.group].backlog_window
+        agents = self._group.shapes.get(kernel.resources.shape, {})
+        for agent_id, shape in agents.items():
+            agent = work.live.agents[agent_id]
+            depth = backlog_depth(window_s, mean_s, shape.running)
+            if len(shape.ahead) < depth and agent.status is AgentStatus.ALIVE:
+                kernel.agent_id = agent_id
+                work.unit.hold(kernel, agent, (), charged=False)
+                return True
+        return False
+
+
+def _room_on(
+    group: GroupBoard, agent_id: AgentId, request: Resources
+) -> tuple[DeviceShare, ...] | None:
+    """The devices that ``request`` would get on this agent; None if it has no room."""
+    snapshot = group.snapshot
+    columns = snapshot.columns
+    slot = snapshot.slot(agent_id)
+    if not columns.accepting[slot]:
+        return None
+    shares: tuple[DeviceShare, ...] = ()
+    if request.gpu_milli >= GPU_WHOLE:
+        if columns.whole_free[slot] < request.gpu_devices:
+            return None
+        shares = group.policy.selector.devices(request, snapshot, slot)
+    elif request.gpu_milli:
+        if columns.largest_free[slot] < request.gpu_milli:
+            return None
+        shares = group.policy.selector.devices(request, snapshot, slot)
+    return shares if columns.fits_at(slot, request, shares, 1) else None
+
+
+def _cleaning_up(session: Session, work: Work) -> Reason:
+    held = next(
+        row
+        for kernel in session.kernels
+        for generation in range(kernel.generation + 1)
+        if (row := work.live.ledger.get((kernel.id, generation))) is not None
+    )
+    agent = work.live.agents[held.agent_id]
+    return reason(ReasonCode.CLEANING_UP, agent=agent.name)

@@ -1,0 +1,68 @@
+"""TerminateSessions: what is TERMINATING is told to stop, until all of it is gone."""
+
+from collections.abc import Sequence
+
+from muster.control.engine.handler import (
+    HandlerResult,
+    LifecycleHandler,
+    StatusTransitions,
+    TransitionStatus,
+)
+from muster.control.engine.work import Work
+from muster.control.session.lifecycle import longest_grace_s
+from muster.core.reasons import Reason, ReasonCode
+from muster.core.states import KERNEL_TABLE, AgentStatus, KernelStatus, SessionStatus
+from muster.store.records import Kernel, Session
+from muster.wire.messages import Stop
+
+
+class TerminateSessions(LifecycleHandler[Session]):
+    """Sends each live kernel a Stop; past the grace a second one that waits for nothing.
+
+    A session none of whose kernels is live has succeeded. Expiry ends the session, but not what
+    its kernels hold: that waits for the agent (rule 5). While an agent is unreachable its kernels
+    are unknown, so the session does not expire (rule 9).
+    """
+
+    name = "TerminateSessions"
+    entity = Session
+    targets = frozenset({SessionStatus.TERMINATING})
+    transitions = StatusTransitions(
+        success=TransitionStatus(SessionStatus.TERMINATED),
+        need_retry=None,
+        expired=TransitionStatus(SessionStatus.TERMINATED, KernelStatus.TERMINATED),
+        give_up=TransitionStatus(SessionStatus.TERMINATED, KernelStatus.TERMINATED),
+    )
+
+    def execute(self, targets: Sequence[Session], work: Work) -> HandlerResult[Session]:
+        result: HandlerResult[Session] = HandlerResult()
+        for session in targets:
+            live = [kernel for kernel in session.kernels if kernel.status in KERNEL_TABLE.live]
+            if not live:
+                continue  # PromoteToTerminated ends it
+            forced = work.now >= session.status_changed_at + longest_grace_s(session)
+            for kernel in live:
+                self._stop(kernel, work, forced)
+        return result
+
+    def _stop(self, kernel: Kernel, work: Work, forced: bool) -> None:
+        sent_at = kernel.stop_sent_at
+        since = kernel.session.status_changed_at
+        if kernel.agent_id is None:
+            return
+        first = sent_at is None or sent_at < since
+        overdue = forced and sent_at is not None and sent_at < since + kernel.process.grace
+        if not first and not overdue:
+            return
+        kernel.stop_sent_at = work.now
+        why: Reason | None = kernel.session.reason
+        grace_s = 0.0 if forced and not first else kernel.process.grace
+        told = why.code.value if why else ReasonCode.STOPPED.value
+        work.send(kernel.agent_id, Stop(kernel.id, kernel.generation, grace_s, told))
+
+    def timeout_s(self, record: Session, work: Work) -> float | None:
+        for kernel in record.kernels:
+            agent = work.live.agents.get(kernel.agent_id) if kernel.agent_id else None
+            if agent is not None and agent.status is AgentStatus.UNREACHABLE:
+                return None
+        return longest_grace_s(record) + work.live.groups[record.group].terminate_timeout

@@ -1,0 +1,11 @@
+"""What becomes of a try (reference sokovan-status-transitions, "SchedulingResult")."""
+
+from enum import StrEnum
+
+
+class SchedulingResult(StrEnum):
+    SUCCESS = "SUCCESS"
+    NEED_RETRY = "NEED_RETRY"  # failed; will be tried again
+    EXPIRED = "EXPIRED"  # given up because it took too long
+    GIVE_UP = "GIVE_UP"  # given up because it failed too often
+    SKIPPED = "SKIPPED"  # not attempted

@@ -1,0 +1,306 @@
+"""A job's whole life on the real control plane, without a process or a second passing."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+
+from muster.core.reasons import ReasonCode
+from muster.core.resources import Resources
+from muster.core.specs import JobSpec
+from muster.core.states import JobState, SessionStatus, TaskState
+from muster.store import schema
+from muster.store.load import load_live
+from tests.control.world import Run, World, attempt, task_index
+
+MakeWorld = Callable[..., World]
+CPU = Resources(cpu_milli=2000, memory_bytes=2**30)
+
+
+@pytest.fixture
+def make_world(tmp_path: Path) -> Iterator[MakeWorld]:
+    worlds: list[World] = []
+
+    def make(agents: dict[str, Resources], **options: object) -> World:
+        world = World(tmp_path, agents, **options)  # type: ignore[arg-type]
+        worlds.append(world)
+        return world
+
+    yield make
+    for world in worlds:
+        world.close()
+
+
+def task_rows(world: World, job_id: str) -> list[tuple[str, int, int | None]]:
+    """(state, attempt, exit code) of each task, from SQL."""
+    tasks = schema.tasks
+    with world.store.engine.connect() as connection:
+        found = connection.execute(
+            select(tasks.c.state, tasks.c.attempt, tasks.c.exit_code)
+            .where(tasks.c.job_id == job_id)
+            .order_by(tasks.c.idx)
+        ).all()
+    return [(row.state, row.attempt, row.exit_code) for row in found]
+
+
+def history(world: World, entity: str) -> list[tuple[str | None, str, str]]:
+    table = schema.history
+    with world.store.engine.connect() as connection:
+        found = connection.execute(
+            select(table.c.from_status, table.c.to_status, table.c.result)
+            .where(table.c.entity == entity)
+            .order_by(table.c.seq)
+        ).all()
+    return [(row.from_status, row.to_status, row.result) for row in found]
+
+
+def test_job_of_one_task_runs_through_every_status_in_the_order_of_the_reference(
+    make_world: MakeWorld,
+) -> None:
+    world = make_world({"a": CPU})
+    job = world.submit(JobSpec(command=["true"]))
+    session = next(iter(world.plane.live.sessions.values()))
+    world.run(2)
+
+    assert job.status is JobState.SUCCEEDED
+    passed = [to for _, to, _ in history(world, session.id)]
+    assert passed == [
+        SessionStatus.SCHEDULED,
+        SessionStatus.PREPARING,
+        SessionStatus.PREPARED,
+        SessionStatus.CREATING,
+        SessionStatus.RUNNING,
+        SessionStatus.TERMINATING,
+        SessionStatus.TERMINATED,
+    ]
+    assert task_rows(world, job.id) == [("SUCCEEDED", 1, 0)]
+    assert not world.plane.live.ledger
+    assert not world.plane.live.sessions
+    assert not world.plane.live.jobs
+
+
+def test_job_with_a_retry_fails_once_and_succeeds(make_world: MakeWorld) -> None:
+    world = make_world(
+        {"a": CPU}, behaviour=lambda start: Run(exit_code=1 if attempt(start) == 1 else 0)
+    )
+    job = world.submit(JobSpec(command=["flaky"], max_retries_failure=1))
+    world.run(5)
+
+    assert job.status is JobState.SUCCEEDED
+    assert task_rows(world, job.id) == [("SUCCEEDED", 2, 0)]
+    assert [result for *_, result in history(world, f"{job.id}/0")] == ["NEED_RETRY"]
+
+
+def test_job_fails_once_its_failure_budget_is_spent(make_world: MakeWorld) -> None:
+    world = make_world({"a": CPU}, behaviour=lambda start: Run(exit_code=3))
+    job = world.submit(JobSpec(command=["bad"], max_retries_failure=2))
+    world.run(10)
+
+    assert job.status is JobState.FAILED
+    assert job.reason is not None
+    assert "task 0: exited with code 3" in job.reason.sentence()
+    assert task_rows(world, job.id) == [("FAILED", 3, 3)]
+
+
+def test_failure_beyond_tolerance_kills_the_tasks_that_are_left(make_world: MakeWorld) -> None:
+    world = make_world(
+        {"a": CPU},
+        behaviour=lambda start: Run(seconds=1 if task_index(start) == 0 else 60, exit_code=1),
+    )
+    job = world.submit(JobSpec(command=["x"], tasks=4))
+    world.run(5)
+
+    assert job.status is JobState.FAILED
+    assert [state for state, *_ in task_rows(world, job.id)] == ["FAILED"] + ["KILLED"] * 3
+    assert not world.plane.live.ledger
+
+
+def test_many_short_tasks_pass_through_the_backlog_without_going_over_capacity(
+    make_world: MakeWorld,
+) -> None:
+    world = make_world({"a": CPU}, behaviour=lambda start: Run(seconds=0.01))
+    job = world.submit(JobSpec(command=["true"], tasks=500))
+    most = 0
+    while job.status in (JobState.PENDING, JobState.RUNNING):
+        world.run(0.01, step_s=0.01)
+        most = max(most, len(world.agent("a").running))
+    assert most == 2
+    assert job.status is JobState.SUCCEEDED
+    assert len(world.agent("a").starts) == len(set(world.agent("a").starts)) == 500
+    assert not world.plane.live.ledger
+
+
+def test_gang_waits_for_room_for_all_and_gets_ranks_and_an_address(make_world: MakeWorld) -> None:
+    envs: list[dict[str, str]] = []
+
+    def note(start):  # type: ignore[no-untyped-def]
+        envs.append(dict(start.env))
+        return Run()
+
+    world = make_world({"a": CPU}, behaviour=note)
+    job = world.submit(JobSpec(command=["train"], tasks=4, coscheduled=True))
+    world.run(2)
+    assert job.status is JobState.PENDING
+    assert not envs
+
+    world.add_agent("b", CPU)
+    world.run(3)
+    assert job.status is JobState.SUCCEEDED
+    assert sorted(env["RANK"] for env in envs) == ["0", "1", "2", "3"]
+    assert {env["WORLD_SIZE"] for env in envs} == {"4"}
+    assert {env["MASTER_PORT"] for env in envs} == {"20000"}
+    assert sorted(env["LOCAL_RANK"] for env in envs) == ["0", "0", "1", "1"]
+
+
+def test_gang_with_a_failing_task_is_requeued_whole_and_only_that_task_is_charged(
+    make_world: MakeWorld,
+) -> None:
+    world = make_world(
+        {"a": CPU, "b": CPU},
+        behaviour=lambda start: Run(
+            seconds=1 if task_index(start) == 2 else 5,
+            exit_code=1 if task_index(start) == 2 and attempt(start) == 1 else 0,
+        ),
+    )
+    job = world.submit(JobSpec(command=["x"], tasks=4, coscheduled=True, max_retries_failure=1))
+    world.run(1.5)
+    world.run(20)
+
+    assert job.status is JobState.SUCCEEDED
+    assert task_rows(world, job.id) == [("SUCCEEDED", 2, 0)] * 4
+    with world.store.engine.connect() as connection:
+        counts = connection.execute(
+            select(schema.tasks.c.failure_count).order_by(schema.tasks.c.idx)
+        ).scalars()
+        assert list(counts) == [0, 0, 1, 0]
+
+
+def test_gang_whose_task_fails_for_good_ends_its_siblings_as_worker_failed(
+    make_world: MakeWorld,
+) -> None:
+    world = make_world(
+        {"a": CPU, "b": CPU},
+        behaviour=lambda start: Run(
+            seconds=1 if task_index(start) == 2 else 50, exit_code=int(task_index(start) == 2)
+        ),
+    )
+    job = world.submit(JobSpec(command=["x"], tasks=4, coscheduled=True))
+    world.run(10)
+
+    assert job.status is JobState.FAILED
+    assert [state for state, *_ in task_rows(world, job.id)] == [
+        "WORKER_FAILED",
+        "WORKER_FAILED",
+        "FAILED",
+        "WORKER_FAILED",
+    ]
+
+
+def test_cancelled_job_is_killed_and_its_processes_stopped(make_world: MakeWorld) -> None:
+    world = make_world({"a": CPU}, behaviour=lambda start: Run(seconds=100))
+    job = world.submit(JobSpec(command=["x"], tasks=10))
+    from tests.control.world import ADA
+
+    world.ask(lambda work, requests: requests.cancel_job(work, ADA, job.id))
+    world.run(1)
+    assert job.status is JobState.KILLED
+    assert job.reason is not None
+    assert job.reason.code is ReasonCode.CANCELLED
+    assert not world.agent("a").running
+    assert not world.plane.live.ledger
+
+
+def test_task_that_runs_past_its_timeout_is_killed(make_world: MakeWorld) -> None:
+    world = make_world({"a": CPU}, behaviour=lambda start: Run(seconds=100))
+    job = world.submit(JobSpec(command=["x"], timeout=5))
+    world.run(10)
+    assert job.status is JobState.KILLED
+    assert task_rows(world, job.id)[0][0] == TaskState.KILLED
+    assert job.reason is not None
+    assert job.reason.code is ReasonCode.TIMEOUT
+
+
+def test_job_without_room_within_its_scheduling_timeout_is_unschedulable(
+    make_world: MakeWorld,
+) -> None:
+    world = make_world({"a": CPU})
+    spec = {"command": ["x"], "resources": {"cpu": 4}, "scheduling_timeout": 5}
+    job = world.submit(JobSpec.model_validate(spec))
+    world.run(10)
+    assert job.status is JobState.UNSCHEDULABLE
+    assert task_rows(world, job.id)[0][0] == TaskState.UNSCHEDULABLE
+
+
+def test_kernel_that_an_agent_cannot_create_moves_to_another_agent(make_world: MakeWorld) -> None:
+    world = make_world({"a": CPU, "b": CPU})
+    bad = world.agent("a")
+    bad.behaviour = lambda start: Run(create_failure=ReasonCode.DISK_FULL)
+    job = world.submit(JobSpec(command=["x"]))
+    world.run(30)
+    assert job.status is JobState.SUCCEEDED
+    assert not bad.starts
+    assert len(world.agent("b").starts) == 1
+
+
+def test_agent_that_falls_silent_is_lost_after_the_lease_and_its_task_runs_elsewhere(
+    make_world: MakeWorld,
+) -> None:
+    world = make_world({"a": CPU}, behaviour=lambda start: Run(seconds=50))
+    job = world.submit(JobSpec(command=["x"]))
+    world.run(2)
+    lost = world.agent("a")
+    lost.online = False
+    other = world.add_agent("b", CPU)
+    world.run(100)
+    assert not other.starts, "an unreachable agent is not a failed one"
+    world.run(250)
+    assert len(other.starts) == 1
+    world.run(60)
+    assert job.status is JobState.SUCCEEDED
+    assert task_rows(world, job.id) == [("SUCCEEDED", 2, 0)]
+
+
+def test_rebooted_agent_loses_its_kernels_at_once(make_world: MakeWorld) -> None:
+    world = make_world({"a": CPU}, behaviour=lambda start: Run(seconds=10))
+    job = world.submit(JobSpec(command=["x"]))
+    world.run(2)
+    agent = world.agent("a")
+    agent.reboot()
+    world.connect(agent)
+    world.run(15)
+    assert job.status is JobState.SUCCEEDED
+    assert task_rows(world, job.id) == [("SUCCEEDED", 2, 0)]
+
+
+def test_controller_killed_at_any_step_loses_nothing_and_runs_nothing_twice(
+    make_world: MakeWorld,
+) -> None:
+    world = make_world({"a": CPU, "b": CPU}, behaviour=lambda start: Run(seconds=0.7))
+    job_id = world.submit(JobSpec(command=["x"], tasks=60)).id
+    for _ in range(40):
+        world.run(0.6, step_s=0.3)
+        world.restart_controller()
+    world.run(60)
+    assert [state for state, *_ in task_rows(world, job_id)] == ["SUCCEEDED"] * 60
+    starts = [key for agent in world.agents.values() for key in agent.starts]
+    assert len(starts) == len(set(starts)) == 60
+    assert not world.plane.live.ledger
+
+
+def test_mirror_equals_what_is_read_from_sql(make_world: MakeWorld) -> None:
+    world = make_world({"a": CPU}, behaviour=lambda start: Run(seconds=3))
+    world.submit(JobSpec(command=["x"], tasks=7))
+    world.run(4)
+    with world.store.engine.connect() as connection:
+        stored = load_live(connection)
+    live = world.plane.live
+    assert {k: s.status for k, s in stored.sessions.items()} == {
+        k: s.status for k, s in live.sessions.items()
+    }
+    assert {k: (r.charged, r.agent_id) for k, r in stored.ledger.items()} == {
+        k: (r.charged, r.agent_id) for k, r in live.ledger.items()
+    }
+    assert {k: j.counts for k, j in stored.jobs.items()} == {
+        k: j.counts for k, j in live.jobs.items()
+    }

@@ -1,0 +1,344 @@
+"""A small world under virtual time: the real control plane, hollow agents, one thread.
+
+A hollow agent keeps to the agent protocol (idempotent commands, numbered reports repeated until
+acknowledged, backlog, lease) without processes: a kernel runs for as long as ``behaviour`` says.
+"""
+
+import itertools
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from muster.control.plane import ControlPlane, credential_hash
+from muster.core.clock import VirtualClock
+from muster.core.ids import AgentId, IdFactory
+from muster.core.owner import Owner, Principal, Role
+from muster.core.reasons import ReasonCode
+from muster.core.resources import Device, DeviceShare, Resources
+from muster.core.specs import JobSpec, ScalingGroup, SessionSpec
+from muster.store.database import open_engine, sqlite_url
+from muster.store.records import Agent, Job, Session
+from muster.store.store import Store
+from muster.wire.messages import (
+    Acknowledge,
+    Commands,
+    ControllerMessage,
+    Heartbeat,
+    HeldKernel,
+    HeldStatus,
+    Hello,
+    JoinRequest,
+    KernelKey,
+    KernelReport,
+    Prepare,
+    Recall,
+    ReportKind,
+    Reports,
+    Start,
+    Stop,
+)
+
+ADA = Principal(Owner("default", "default", "ada"), Role.USER)
+
+
+@dataclass
+class Run:
+    """What a hollow kernel does: how long it runs, and how it ends."""
+
+    seconds: float = 1.0
+    exit_code: int = 0
+    create_failure: ReasonCode | None = None
+    ignores_stop: bool = False
+
+
+Behaviour = Callable[[Start], Run]
+
+
+@dataclass
+class HollowAgent:
+    """One agent. ``online`` False loses everything sent to it and says nothing."""
+
+    id: AgentId
+    name: str
+    clock: VirtualClock
+    capacity: Resources
+    devices: tuple[Device, ...]
+    behaviour: Behaviour
+    boot_id: str = "boot-1"
+    online: bool = True
+    running: dict[KernelKey, tuple[Start, Run, float]] = field(default_factory=dict)
+    queued: dict[KernelKey, Start] = field(default_factory=dict)
+    prepared: dict[KernelKey, tuple[int, ...]] = field(default_factory=dict)
+    reports: list[KernelReport] = field(default_factory=list)
+    acknowledged: int = 0
+    starts: list[KernelKey] = field(default_factory=list)
+    seen: set[KernelKey] = field(default_factory=set)
+    ports: "itertools.count[int]" = field(default_factory=lambda: itertools.count(20000))
+
+    def hello(self) -> Hello:
+        held = [HeldKernel(*key, HeldStatus.RUNNING) for key in self.running]
+        held += [HeldKernel(*key, HeldStatus.QUEUED) for key in self.queued]
+        held += [HeldKernel(*key, HeldStatus.PREPARED) for key in self.prepared]
+        held += [
+            HeldKernel(report.kernel, report.generation, HeldStatus.ENDED)
+            for report in self.reports
+            if report.kind is ReportKind.ENDED
+        ]
+        return Hello(
+            self.id,
+            self.name,
+            "default",
+            self.boot_id,
+            "0",
+            "127.0.0.1",
+            self.capacity,
+            self.devices,
+            {},
+            tuple(held),
+        )
+
+    def receive(self, message: ControllerMessage) -> None:
+        match message:
+            case Acknowledge(seq):
+                done = seq - self.acknowledged
+                self.acknowledged = seq
+                del self.reports[:done]
+            case Commands(commands):
+                for command in commands:
+                    self._obey(command)
+            case _:
+                pass
+
+    def _obey(self, command: Prepare | Start | Stop | Recall) -> None:
+        key = (command.kernel, command.generation)
+        match command:
+            case Prepare(ports=count):
+                ports = self.prepared.setdefault(
+                    key, tuple(next(self.ports) for _ in range(count))
+                )
+                self._report(key, ReportKind.PREPARED, ports=ports)
+            case Start(queued=True):
+                if key not in self.seen:
+                    self.seen.add(key)
+                    self.queued[key] = command
+            case Start():
+                was_queued = self.queued.pop(key, None) is not None
+                if was_queued or key not in self.seen:
+                    self._start(command, command.shares, None)
+            case Stop():
+                self._stop(key)
+            case Recall():
+                if self.queued.pop(key, None) is not None:
+                    self._report(key, ReportKind.ENDED, reason=ReasonCode.NEVER_STARTED)
+
+    def _start(
+        self, start: Start, shares: tuple[DeviceShare, ...], predecessor: KernelKey | None
+    ) -> None:
+        key = (start.kernel, start.generation)
+        run = self.behaviour(start)
+        self.prepared.pop(key, None)
+        if run.create_failure is not None:
+            self._report(key, ReportKind.CREATE_FAILED, reason=run.create_failure)
+            return
+        self.seen.add(key)
+        self.starts.append(key)
+        self.running[key] = (start, run, self.clock.now() + run.seconds)
+        self._report(key, ReportKind.STARTED, shares=shares, predecessor=predecessor)
+
+    def _stop(self, key: KernelKey) -> None:
+        if key in self.running:
+            start, run, _ = self.running[key]
+            if not run.ignores_stop:
+                self._end(key, ReasonCode.STOPPED, None, signal=15)
+        elif self.queued.pop(key, None) is not None:
+            self._report(key, ReportKind.ENDED, reason=ReasonCode.NEVER_STARTED)
+        else:
+            self.seen.add(key)
+            self.prepared.pop(key, None)
+            self._report(key, ReportKind.ENDED, reason=ReasonCode.KERNEL_VANISHED)
+
+    def _end(
+        self, key: KernelKey, why: ReasonCode, exit_code: int | None, signal: int | None = None
+    ) -> None:
+        start, _, _ = self.running.pop(key)
+        shape = start.template.shape
+        heir = next((k for k, s in self.queued.items() if s.template.shape == shape), None)
+        self._report(
+            key, ReportKind.ENDED, reason=why, exit_code=exit_code, signal=signal, heir=heir
+        )
+        if heir is not None:
+            self._start(self.queued.pop(heir), start.shares, key)
+
+    def tick(self) -> None:
+        """End what has run its time."""
+        for key, (_, run, due) in list(self.running.items()):
+            if due <= self.clock.now():
+                self._end(key, ReasonCode.EXITED, run.exit_code)
+
+    def reboot(self) -> None:
+        self.boot_id += "'"
+        self.running.clear()
+        self.queued.clear()
+        self.prepared.clear()
+        self.reports.clear()
+
+    def _report(self, key: KernelKey, kind: ReportKind, **facts: object) -> None:
+        report = KernelReport(*key, kind, self.clock.now(), **facts)  # type: ignore[arg-type]
+        self.reports.append(report)
+
+
+class World:
+    """Control and agents in one thread; ``run`` moves time from event to event."""
+
+    def __init__(
+        self,
+        path: Path,
+        agents: Mapping[str, Resources],
+        *,
+        gpus: Mapping[str, int] | None = None,
+        group: ScalingGroup | None = None,
+        behaviour: Behaviour = lambda start: Run(),
+        seed: int = 1,
+    ) -> None:
+        self.path = path
+        self.clock = VirtualClock()
+        self.ids = IdFactory(self.clock, random.Random(seed))
+        self.behaviour = behaviour
+        self.agents: dict[AgentId, HollowAgent] = {}
+        self.outgoing: list[tuple[AgentId, ControllerMessage]] = []
+        self.closed: list[tuple[AgentId, str]] = []
+        self._open()
+        spec = group or ScalingGroup(name="default")
+        self.ask(lambda work, requests: requests.put_group(work, spec))
+        for name, capacity in agents.items():
+            self.add_agent(name, capacity, (gpus or {}).get(name, 0))
+
+    def _open(self) -> None:
+        self.store = Store(open_engine(sqlite_url(self.path / "muster.db")))
+        self.plane = ControlPlane(self.store, self.clock, self.ids, Link(self), hint=lambda: None)
+
+    def restart_controller(self) -> None:
+        """kill -9, and a new one on the same database; what was on its way is lost."""
+        self.store.close()
+        self.outgoing.clear()
+        self._open()
+        for agent in self.agents.values():
+            if agent.online:
+                self.connect(agent)
+
+    def close(self) -> None:
+        self.store.close()
+
+    # -- moving ----------------------------------------------------------------------------------
+
+    def add_agent(self, name: str, capacity: Resources, gpus: int = 0) -> HollowAgent:
+        secret = f"secret-{name}"
+
+        def join(work: object, requests: object) -> Agent:
+            return self.plane._join(work, JoinRequest("", name, "default"), secret)  # type: ignore[arg-type]
+
+        record: Agent = self.ask(join)
+        assert self.plane.authenticate(secret) == record.id
+        assert credential_hash(secret) == record.credential_hash
+        devices = tuple(Device(index, "H100") for index in range(gpus))
+        agent = HollowAgent(
+            record.id, name, self.clock, capacity, devices, lambda start: self.behaviour(start)
+        )
+        self.agents[record.id] = agent
+        self.connect(agent)
+        return agent
+
+    def agent(self, name: str) -> HollowAgent:
+        return next(agent for agent in self.agents.values() if agent.name == name)
+
+    def connect(self, agent: HollowAgent) -> None:
+        agent.online = True
+        self.plane.agent_said(agent.id, agent.hello())
+        self.settle()
+
+    def ask(self, action):  # type: ignore[no-untyped-def]
+        """Run a request to its answer."""
+        box: list[tuple[object, Exception | None]] = []
+        self.plane.ask(action, lambda result, error: box.append((result, error)))
+        self.settle()
+        result, error = box[0]
+        if error is not None:
+            raise error
+        return result
+
+    def submit(self, spec: JobSpec, principal: Principal = ADA) -> Job:
+        job: Job = self.ask(lambda work, requests: requests.submit_job(work, principal, spec))
+        return job
+
+    def submit_session(self, spec: SessionSpec, principal: Principal = ADA) -> Session:
+        session: Session = self.ask(
+            lambda work, requests: requests.submit_session(work, principal, spec)
+        )
+        return session
+
+    def settle(self) -> None:
+        """Deliver messages and let control act until nothing more happens at this moment."""
+        for _ in range(10_000):
+            due = self.plane.step()
+            progressed = self._deliver()
+            if not progressed and not self.plane._inbox and (due is None or due > self.clock.now()):
+                return
+        raise AssertionError("the world does not come to rest")
+
+    def _deliver(self) -> bool:
+        outgoing, self.outgoing = self.outgoing, []
+        for agent_id, message in outgoing:
+            agent = self.agents.get(agent_id)
+            if agent is not None and agent.online:
+                agent.receive(message)
+        progressed = bool(outgoing)
+        for agent in self.agents.values():
+            if agent.online and agent.reports:
+                last = agent.acknowledged + len(agent.reports)
+                self.plane.agent_said(agent.id, Reports(last, tuple(agent.reports)))
+                progressed = True
+        return progressed
+
+    def run(self, seconds: float, step_s: float = 0.5) -> None:
+        """Let time pass."""
+        end = self.clock.now() + seconds
+        while self.clock.now() < end:
+            self.clock.advance(min(step_s, end - self.clock.now()))
+            for agent in self.agents.values():
+                agent.tick()
+                if agent.online:
+                    self.plane.agent_said(agent.id, Heartbeat())
+            self.settle()
+
+    def run_until(self, condition: Callable[[], bool], limit_s: float = 1000.0) -> None:
+        end = self.clock.now() + limit_s
+        while not condition():
+            assert self.clock.now() < end, "it did not happen in time"
+            self.run(0.5)
+
+
+class Link:
+    """wire.AgentLink: messages wait in the world until they are delivered."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def send(self, agent: AgentId, message: ControllerMessage) -> None:
+        self._world.outgoing.append((agent, message))
+
+    def close(self, agent: AgentId, why: str) -> None:
+        self._world.closed.append((agent, why))
+
+
+def kernel_index(start: Start) -> int:
+    return int(start.env["MUSTER_KERNEL_INDEX"])
+
+
+def task_index(start: Start) -> int:
+    return int(start.env["MUSTER_TASK_INDEX"])
+
+
+def attempt(start: Start) -> int:
+    return int(start.env["MUSTER_ATTEMPT"])
+
