@@ -216,7 +216,8 @@ class World:
 
     def _open(self) -> None:
         self.store = Store(open_engine(sqlite_url(self.path / "muster.db")))
-        self.plane = ControlPlane(self.store, self.clock, self.ids, Link(self), hint=lambda: None)
+        self.plane = ControlPlane(self.store, self.clock, self.ids, hint=lambda: None)
+        self.plane.attach(Link(self))
 
     def restart_controller(self) -> None:
         """kill -9, and a new one on the same database; what was on its way is lost."""

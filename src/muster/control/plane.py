@@ -51,6 +51,7 @@ from muster.wire.messages import (
     AgentLink,
     AgentMessage,
     Commands,
+    ControllerMessage,
     Heartbeat,
     Hello,
     JoinReply,
@@ -99,6 +100,16 @@ def credential_hash(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
+class _NoLink:
+    """Before the wire is there: nobody is connected, so whatever is sent is dropped."""
+
+    def send(self, agent: AgentId, message: ControllerMessage) -> None:
+        pass
+
+    def close(self, agent: AgentId, why: str) -> None:
+        pass
+
+
 class ControlPlane:
     """Fills ``wire``'s AgentEvents and Gatekeeper.
 
@@ -114,7 +125,6 @@ class ControlPlane:
         store: Store,
         clock: Clock,
         ids: IdFactory,
-        link: AgentLink,
         hint: Callable[[], None],
         join_token_valid: Callable[[str], bool] = lambda token: False,
         new_secret: Callable[[], str] = lambda: secrets.token_urlsafe(32),
@@ -122,7 +132,7 @@ class ControlPlane:
         self._store = store
         self._clock = clock
         self._ids = ids
-        self._link = link
+        self._link: AgentLink = _NoLink()
         self._hint = hint
         self._join_token_valid = join_token_valid
         self._new_secret = new_secret
@@ -164,6 +174,10 @@ class ControlPlane:
             ],
         )
         self._next_sweep = now
+
+    def attach(self, link: AgentLink) -> None:
+        """Reach agents through ``link`` from now on; before that nobody is connected."""
+        self._link = link
 
     @property
     def live(self) -> Live:

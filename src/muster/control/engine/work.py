@@ -16,7 +16,8 @@ class Work:
     """What handlers see and fill.
 
     ``dirty`` are the records that the next pass looks at, in the order in which they were marked;
-    ``commands`` leave once the unit is committed, never before (rule 8).
+    ``commands`` leave once the unit is committed, never before (rule 8). ``brought_up`` is how many
+    tasks of a job the last pass made candidates.
     """
 
     def __init__(self, unit: Unit, ids: IdFactory) -> None:
@@ -25,6 +26,7 @@ class Work:
         self.now = unit.now
         self.commands: dict[AgentId, list[Command]] = {}
         self.dirty: dict[type, dict[Any, None]] = {}
+        self.brought_up: dict[Job, int] = {}
 
     @property
     def live(self) -> Live:

@@ -13,8 +13,12 @@ from muster.core.specs import SessionType
 from muster.core.states import JOB_TABLE, KernelStatus, SessionStatus, TaskState
 from muster.store.records import Job, Kernel, Session, Task
 
-CANDIDATES = 256
-"""Sessions of one job that stand in the queue at a time."""
+LEAST_CANDIDATES = 16
+"""Sessions of one job that stand in the queue at a time: each placement pass looks at all of them.
+"""
+MOST_CANDIDATES = 1024
+"""Sessions of one job that a pass may bring up. It is reached by doubling from the least, while
+each pass of a wake places all that the one before brought up."""
 
 
 class ExpandJobs(FollowingHandler[Job]):
@@ -33,8 +37,14 @@ class ExpandJobs(FollowingHandler[Job]):
                 self._bring_up_tasks(job, work)
 
     def _bring_up_tasks(self, job: Job, work: Work) -> None:
-        room = CANDIDATES - self._board.candidates.get(job.id, 0)
-        if room <= 0 or (not job.waiting and job.next_task >= job.tasks_total):
+        if not job.waiting and job.next_task >= job.tasks_total:
+            return
+        queued = self._board.candidates.get(job.id, 0)
+        room = LEAST_CANDIDATES - queued
+        if not queued:
+            room = min(work.brought_up.get(job, LEAST_CANDIDATES // 2) * 2, MOST_CANDIDATES)
+            work.brought_up[job] = room
+        if room <= 0:
             return
         for task in list(job.waiting.values()):
             if room and self._gone(task, work):

@@ -139,7 +139,8 @@ class Facts:
             return
         if kernel.session.status in PLACED and kernel.status in _NOT_ON_AGENT:
             return
-        lost = why.code in LOST_CODES and kernel.session.status is not SessionStatus.TERMINATING
+        asked = kernel.session.status is SessionStatus.TERMINATING
+        lost = not asked and (why.code in LOST_CODES or why.code is ReasonCode.STOPPED)
         to = KernelStatus.ERROR if lost else KernelStatus.TERMINATED
         kernel.ended_at = at
         kernel.exit_code = exit_code

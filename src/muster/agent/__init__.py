@@ -1,0 +1,1 @@
+"""The daemon on one machine (DESIGN section 11)."""

@@ -1,0 +1,41 @@
+"""Which boot of the machine this is: kernels of another boot are proven gone (DESIGN section 2)."""
+
+import os
+import uuid
+from pathlib import Path
+
+from muster.core.errors import MusterError
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+MEMORY_DIRECTORY = Path("/dev/shm")  # forgets all when the machine, or its container, goes down
+
+
+class UnknownBoot(MusterError):
+    """Nothing here tells one boot from another."""
+
+
+def boot_id(source: Path = BOOT_ID, memory_directory: Path = MEMORY_DIRECTORY) -> str:
+    """The machine's boot id, or one that is kept in memory only where /proc has none.
+
+    Raises:
+        UnknownBoot: neither can be had; to guess could declare a running kernel dead.
+    """
+    try:
+        return source.read_text().strip()
+    except OSError:
+        pass
+    path = memory_directory / f"muster-boot-id-{os.getuid()}"
+    try:
+        fresh = path.with_name(f"{path.name}.{os.getpid()}")
+        fresh.write_text(str(uuid.uuid4()))
+        try:
+            os.link(fresh, path)  # whole, and by the first to come only
+        except FileExistsError:
+            pass
+        finally:
+            fresh.unlink()
+        return path.read_text()
+    except OSError as error:
+        raise UnknownBoot(
+            f"this system has neither {source} nor a writable {memory_directory}: {error.strerror}"
+        ) from None

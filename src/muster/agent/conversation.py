@@ -1,0 +1,92 @@
+"""One stream with the controller: Hello, then reports and heartbeats out, commands in."""
+
+import asyncio
+from collections.abc import Callable
+
+from muster.agent.kernels import Kernels
+from muster.wire.client import ControllerStream, Disconnected
+from muster.wire.duplex import run_until_one_ends
+from muster.wire.messages import (
+    Acknowledge,
+    Commands,
+    ControllerMessage,
+    Heartbeat,
+    Hello,
+    Renew,
+    Welcome,
+)
+
+BATCH_REPORTS = 500
+"""In one message at most. Under load the supervisor lets events wait for company already."""
+
+FIRST_HEARTBEAT_S = 5.0
+"""Until Welcome has said how often to speak."""
+
+SILENCE_LIMIT_S = 10.0
+SILENCE_LIMIT_HEARTBEATS = 3
+"""A controller that answers nothing for both of these is given up, even if its machine is there."""
+
+
+class Conversation:
+    """Carries the messages of one stream."""
+
+    def __init__(self, stream: ControllerStream, kernels: Kernels) -> None:
+        self._stream = stream
+        self._kernels = kernels
+        self._now_s: Callable[[], float] = asyncio.get_running_loop().time
+        self._heard_at_s = self._now_s()
+        self._heartbeat_s = FIRST_HEARTBEAT_S
+        self._lease_s: float | None = None
+
+    async def run(self, hello: Hello) -> None:
+        """Talk until the stream breaks.
+
+        Raises:
+            Refused: the controller does not want this agent.
+            Disconnected: the stream is over, or the controller silent.
+            MalformedMessage: it said what this version does not understand.
+        """
+        await self._stream.send(hello)
+        self._kernels.repeat_reports()
+        await run_until_one_ends(self._listen(), self._speak())
+
+    async def _listen(self) -> None:
+        async for message in self._stream:
+            self._heard_at_s = self._now_s()
+            self._hear(message)
+            await self._kernels.obeyed()
+
+    def _hear(self, message: ControllerMessage) -> None:
+        match message:
+            case Commands():
+                self._kernels.obey(message.commands)
+            case Acknowledge():
+                self._kernels.acknowledge(message.seq)
+            case Renew():
+                pass
+            case Welcome():
+                self._heartbeat_s, self._lease_s = message.heartbeat_s, message.lease_s
+        if self._lease_s is not None and not isinstance(message, Commands):
+            self._kernels.renew_lease(self._lease_s)
+
+    async def _speak(self) -> None:
+        outbox, news = self._kernels.outbox, self._kernels.news
+        said_at_s = self._now_s()
+        while True:
+            self._check_silence()
+            if not outbox:
+                news.clear()
+                try:
+                    async with asyncio.timeout_at(said_at_s + self._heartbeat_s):
+                        await news.wait()
+                except TimeoutError:
+                    await self._stream.send(Heartbeat())
+                    said_at_s = self._now_s()
+                    continue
+            await self._stream.send(outbox.take(BATCH_REPORTS))
+            said_at_s = self._now_s()
+
+    def _check_silence(self) -> None:
+        limit_s = max(SILENCE_LIMIT_S, SILENCE_LIMIT_HEARTBEATS * self._heartbeat_s)
+        if self._now_s() > self._heard_at_s + limit_s:
+            raise Disconnected(f"the controller has said nothing for {limit_s:.0f} s")

@@ -1,0 +1,259 @@
+"""The agent: finds its kernels again, keeps in touch with the controller, does what it says.
+
+It never starts a process of a kernel itself: that is the supervisor's, which outlives it (DESIGN
+section 11). One thread, one event loop.
+"""
+
+import asyncio
+import logging
+import random
+import socket
+import time
+
+from muster.agent.backoff import Backoff
+from muster.agent.boot import boot_id
+from muster.agent.config import AgentConfig
+from muster.agent.conversation import Conversation
+from muster.agent.discovery import Machine, discover
+from muster.agent.identity import Identity, load_identity, locked, save_identity
+from muster.agent.kernels import Kernels
+from muster.agent.ports import PreparedPorts
+from muster.agent.retention import expired
+from muster.agent.supervisor.launch import launch
+from muster.agent.supervisor_link import SupervisorLink, SupervisorLost
+from muster.core.clock import Clock, SteadyClock
+from muster.core.errors import MusterError
+from muster.version import __version__
+from muster.wire.client import ControllerChannel, Disconnected
+from muster.wire.codec import MalformedMessage
+from muster.wire.duplex import run_until_one_ends
+from muster.wire.messages import Hello, JoinRequest, Refused
+
+log = logging.getLogger(__name__)
+
+STABLE_S = 10.0
+"""A connection that lasted so long was a good one: the next wait begins short again."""
+
+TIDY_PERIOD_S = 600.0
+SUPERVISOR_TRIES = 5
+
+
+class AgentRefused(MusterError):
+    """The controller does not want this agent; the text says why and what to do."""
+
+
+class SupervisorUnavailable(MusterError):
+    """The kernel supervisor cannot be started."""
+
+
+async def run(
+    config: AgentConfig,
+    stop: asyncio.Event,
+    rng: random.Random | None = None,
+    clock: Clock | None = None,
+) -> None:
+    """Be an agent until ``stop`` is set. Its kernels run on; the next agent finds them again.
+
+    Raises:
+        AgentRefused: wrong token, unknown group, a name that is taken.
+        SupervisorUnavailable: the supervisor does not start.
+        Conflict: another agent runs on the same directory.
+        UnusableDirectory, InvalidSpec, InsecureAddress, UnreadableCertificate, UnknownBoot: as
+            they say. All of them are MusterErrors with a sentence for a person.
+    """
+    with locked(config.directory):
+        daemon = AgentDaemon(
+            config, discover(config), rng or random.Random(), clock or SteadyClock()
+        )
+        try:
+            await run_until_one_ends(daemon.work(), stop.wait())
+        finally:
+            daemon.close()
+
+
+class AgentDaemon:
+    """The parts of one agent, put together.
+
+    Args:
+        config: its settings; the directory must be locked.
+        machine: what it offers.
+        rng: for waits and for where to look for ports.
+        clock: for the times in its reports.
+    """
+
+    def __init__(
+        self, config: AgentConfig, machine: Machine, rng: random.Random, clock: Clock
+    ) -> None:
+        self._config = config
+        self._machine = machine
+        self._rng = rng
+        self._boot_id = boot_id()
+        self._identity = load_identity(config.directory)
+        self._rejected: Identity | None = None  # a credential that the controller refused
+        self._ports = PreparedPorts(config.directory, config.ports, rng)
+        self._kernels = Kernels(self._ports, config.directory / "logs", config.log_max_bytes, clock)
+        self._link: SupervisorLink | None = None
+
+    def close(self) -> None:
+        """Let go of everything that is not a kernel."""
+        if self._link is not None:
+            self._link.close()
+        self._ports.close()
+
+    async def work(self) -> None:
+        """Keep a supervisor and the connection to the controller. Does not return.
+
+        Raises:
+            AgentRefused, SupervisorUnavailable: as ``run``.
+        """
+        await run_until_one_ends(self._supervise(), self._tidy())
+
+    # The supervisor
+
+    async def _supervise(self) -> None:
+        backoff = Backoff(self._rng)
+        while True:
+            began_s = time.monotonic()
+            link = await self._attach(backoff)
+            self._link = link
+            self._kernels.use(link)
+            try:
+                await run_until_one_ends(self._stay_connected(), closed=link.lost)
+            finally:
+                self._kernels.use(None)
+                link.close()
+            log.warning("the connection to the kernel supervisor is lost; looking for it again")
+            if time.monotonic() > began_s + STABLE_S:
+                backoff.reset()
+            await asyncio.sleep(backoff.next_s())
+
+    async def _attach(self, backoff: Backoff) -> SupervisorLink:
+        directory = self._config.directory
+        why = ""
+        for _ in range(SUPERVISOR_TRIES):
+            try:
+                await asyncio.to_thread(launch, directory)
+                return await SupervisorLink.attach(directory, self._kernels)
+            except (SupervisorLost, OSError) as error:  # a TimeoutError is an OSError
+                why = str(error)
+                log.warning("no kernel supervisor: %s", why)
+            await asyncio.sleep(backoff.next_s())
+        raise SupervisorUnavailable(f"the kernel supervisor on {directory} does not start: {why}")
+
+    # The controller
+
+    async def _stay_connected(self) -> None:
+        backoff = Backoff(self._rng)
+        while True:
+            began_s = time.monotonic()
+            try:
+                await self._converse()
+            except (Disconnected, MalformedMessage) as error:
+                if backoff.tries == 0 or time.monotonic() > began_s + STABLE_S:
+                    log.warning("no connection to the controller: %s; trying again", error)
+            except Refused as refusal:
+                self._rejoin_or_raise(str(refusal))
+            if time.monotonic() > began_s + STABLE_S:
+                backoff.reset()
+                self._rejected = None
+            await asyncio.sleep(backoff.next_s())
+
+    async def _converse(self) -> None:
+        """One connection to the controller, from its beginning to its end.
+
+        Raises:
+            Disconnected, MalformedMessage, Refused: how it ended.
+            AgentRefused: the controller takes no join token of ours.
+        """
+        config = self._config
+        async with ControllerChannel(
+            config.controller, config.certificate_authority, config.keepalive
+        ) as channel:
+            identity = self._identity or await self._join(channel)
+            hello = await self._hello(identity)
+            stream = channel.connect(identity.credential)
+            try:
+                await run_until_one_ends(
+                    Conversation(stream, self._kernels).run(hello),
+                    channel.serve_logs(identity.credential, self._kernels.logs.read),
+                )
+            finally:
+                stream.close()
+
+    async def _join(self, channel: ControllerChannel) -> Identity:
+        config = self._config
+        if config.token is None:
+            raise AgentRefused(
+                f"{config.directory} holds no credential: start the agent with a join token"
+            )
+        former = self._rejected.agent if self._rejected is not None else ""
+        try:
+            reply = await channel.join(JoinRequest(config.token, config.name, config.group, former))
+        except Refused as refusal:
+            raise AgentRefused(f"the controller refuses this agent: {refusal}") from None
+        self._identity = Identity(reply.agent, reply.credential)
+        save_identity(config.directory, self._identity)
+        log.info("joined %s as agent %s", config.controller, reply.agent)
+        return self._identity
+
+    def _rejoin_or_raise(self, refusal: str) -> None:
+        """The controller forgot this agent, or it was removed: a join token makes it known again,
+        once."""
+        if self._config.token is None or self._rejected is not None:
+            raise AgentRefused(
+                f"the controller refuses this agent: {refusal}; start it with a new join token"
+            )
+        log.warning("the controller refuses the credential: %s; joining again", refusal)
+        self._rejected, self._identity = self._identity, None
+
+    async def _hello(self, identity: Identity) -> Hello:
+        config, machine = self._config, self._machine
+        return Hello(
+            agent=identity.agent,
+            name=config.name,
+            group=config.group,
+            boot_id=self._boot_id,
+            version=__version__,
+            host=config.host or await _address_towards(config.controller),
+            capacity=machine.capacity,
+            devices=machine.devices,
+            attributes={**machine.attributes, "limits": self._kernels.limits},
+            kernels=self._kernels.inventory(),
+        )
+
+    # What is left of ended kernels
+
+    async def _tidy(self) -> None:
+        config = self._config
+        while True:
+            await asyncio.sleep(TIDY_PERIOD_S)
+            try:
+                keys = await asyncio.to_thread(
+                    expired,
+                    config.directory,
+                    time.time(),
+                    config.logs_max_age_s,
+                    config.logs_max_bytes,
+                    self._kernels.is_live,
+                )
+            except OSError as error:
+                log.warning("old logs cannot be looked for: %s", error)
+                continue
+            if keys and self._link is not None:
+                log.info("removing the logs of %d kernels", len(keys))
+                self._link.forget(keys)
+
+
+async def _address_towards(controller: str) -> str:
+    """The address of this machine that the controller sees, which other agents should see too."""
+    host, _, port = controller.rpartition(":")
+    try:
+        addresses = await asyncio.get_running_loop().getaddrinfo(
+            host.strip("[]"), int(port), type=socket.SOCK_DGRAM
+        )
+        family, kind, _, _, target = addresses[0]
+        with socket.socket(family, kind) as probe:
+            probe.connect(target)  # sends nothing: it only chooses a route
+            return str(probe.getsockname()[0])
+    except (OSError, ValueError):
+        return socket.gethostname()

@@ -1,0 +1,110 @@
+"""What the machine has: found out, or declared by who starts the agent."""
+
+import os
+import platform
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import psutil
+
+from muster.agent import cgroup_limits
+from muster.agent.config import AgentConfig
+from muster.agent.gpus import Gpus, find_gpus
+from muster.core.errors import InvalidSpec, Problem
+from muster.core.resources import EXTRA_NAME, GPU_WHOLE, Device, Resources
+
+MAX_DECLARED_GPUS = 64
+
+_GPUS = re.compile(r"(?P<count>\d{1,4})(?:\s*[xX*]\s*(?P<model>[A-Za-z0-9][A-Za-z0-9 ._-]{0,62}))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What an agent offers, and how it can be told from others."""
+
+    capacity: Resources
+    devices: tuple[Device, ...]
+    attributes: Mapping[str, str]
+
+
+def discover(config: AgentConfig) -> Machine:
+    """The machine as ``config`` declares it, and as it is where nothing is declared.
+
+    Raises:
+        InvalidSpec: a declaration that cannot be understood.
+        OSError: the agent's directory is not there.
+    """
+    for name in config.extra:
+        if not EXTRA_NAME.fullmatch(name):
+            expected = "expected a name of lower-case letters, digits, _ . - /"
+            raise InvalidSpec([Problem("extra", name, expected)])
+    gpus = find_gpus() if config.gpus is None else Gpus(parse_gpus(config.gpus))
+    return Machine(
+        Resources.with_extra(
+            _cpu_milli() if config.cpu_milli is None else config.cpu_milli,
+            _memory_bytes() if config.memory_bytes is None else config.memory_bytes,
+            _disk_bytes(config) if config.disk_bytes is None else config.disk_bytes,
+            GPU_WHOLE * len(gpus.devices),
+            config.extra,
+        ),
+        gpus.devices,
+        {**_attributes(gpus), **config.attributes},
+    )
+
+
+def parse_gpus(text: str) -> tuple[Device, ...]:
+    """Devices as people declare them: "4xH100", "2xA100,1xT4", "4" (of no model), "0" or "none".
+
+    Raises:
+        InvalidSpec: anything else.
+    """
+    expected = "expected devices such as 4xH100 or 2xA100,1xT4, or none"
+    if text.strip().lower() in ("", "none"):
+        return ()
+    devices: list[Device] = []
+    for part in text.split(","):
+        match = _GPUS.fullmatch(part.strip())
+        if match is None:
+            raise InvalidSpec([Problem("gpus", repr(text), expected)])
+        count, model = int(match["count"]), (match["model"] or "gpu").strip()
+        if len(devices) + count > MAX_DECLARED_GPUS:
+            limit = f"expected at most {MAX_DECLARED_GPUS} devices on one machine"
+            raise InvalidSpec([Problem("gpus", repr(text), limit)])
+        devices += [Device(len(devices) + ordinal, model) for ordinal in range(count)]
+    return tuple(devices)
+
+
+def _cpu_milli() -> int:
+    """Processors this process may use: its affinity, and the quotas of its cgroups."""
+    usable_milli = 1000 * len(os.sched_getaffinity(0))
+    return min([usable_milli, *cgroup_limits.cpu_milli()])
+
+
+def _memory_bytes() -> int:
+    return min([psutil.virtual_memory().total, *cgroup_limits.memory_bytes()])
+
+
+def _disk_bytes(config: AgentConfig) -> int:
+    return shutil.disk_usage(config.directory).total
+
+
+def _attributes(gpus: Gpus) -> dict[str, str]:
+    system = os.uname()
+    found = {
+        "hostname": system.nodename,
+        "os": _os_name(),
+        "kernel": system.release,
+        "arch": system.machine,
+        "gpu_model": ",".join(dict.fromkeys(device.model for device in gpus.devices)),
+        "gpu_driver": gpus.driver,
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _os_name() -> str:
+    try:
+        return platform.freedesktop_os_release()["ID"]
+    except OSError:
+        return "linux"

@@ -1,0 +1,120 @@
+"""The kernels that this agent holds, as its supervisor tells of them."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from muster.core.ids import KernelId
+from muster.core.reasons import ReasonCode
+from muster.core.resources import GPU_WHOLE, DeviceShare
+from muster.wire.messages import HeldStatus, KernelKey, KernelReport, ReportKind, Start
+
+if TYPE_CHECKING:
+    from muster.agent.supervisor.kernel import Event
+    from muster.agent.supervisor_link import KernelState
+
+MAX_DETAIL_CHARS = 1000
+
+_STATUSES = {
+    "queued": HeldStatus.QUEUED,
+    "running": HeldStatus.RUNNING,
+    "stopping": HeldStatus.RUNNING,
+    "ended": HeldStatus.ENDED,
+    "create_failed": HeldStatus.CREATE_FAILED,
+}
+
+_KINDS = {
+    "started": (ReportKind.STARTED, HeldStatus.RUNNING),
+    "ended": (ReportKind.ENDED, HeldStatus.ENDED),
+    "create_failed": (ReportKind.CREATE_FAILED, HeldStatus.CREATE_FAILED),
+}
+
+_REASONS = {
+    "exited": ReasonCode.EXITED,
+    "signaled": ReasonCode.SIGNALED,
+    "out_of_memory": ReasonCode.OUT_OF_MEMORY,
+    "command_not_found": ReasonCode.COMMAND_NOT_FOUND,
+    "command_not_executable": ReasonCode.COMMAND_NOT_EXECUTABLE,
+    "stopped": ReasonCode.STOPPED,
+    "lease_expired": ReasonCode.LEASE_EXPIRED,
+    "never_started": ReasonCode.NEVER_STARTED,
+    "supervisor_lost": ReasonCode.SUPERVISOR_LOST,
+    "unknown_kernel": ReasonCode.KERNEL_VANISHED,
+    "workdir_missing": ReasonCode.WORKDIR_MISSING,
+    "bad_file_path": ReasonCode.BAD_FILE_PATH,
+    "disk_full": ReasonCode.DISK_FULL,
+    "no_processes": ReasonCode.NO_PROCESSES,
+    "internal": ReasonCode.CREATE_FAILED,
+}
+
+
+class Holdings:
+    """Every kernel that the supervisor has accepted, until its end is acknowledged."""
+
+    def __init__(self) -> None:
+        self._statuses: dict[KernelKey, HeldStatus] = {}
+
+    def __iter__(self) -> Iterator[tuple[KernelKey, HeldStatus]]:
+        return iter(self._statuses.items())
+
+    def __contains__(self, key: KernelKey) -> bool:
+        return key in self._statuses
+
+    def is_live(self, key: KernelKey) -> bool:
+        """Whether the kernel may still write output."""
+        return self._statuses.get(key) in (HeldStatus.QUEUED, HeldStatus.RUNNING)
+
+    def reset(self, kernels: Iterable["KernelState"]) -> None:
+        """Begin with what a supervisor holds; its unacknowledged events follow."""
+        self._statuses = {
+            (KernelId(kernel["id"]), kernel["generation"]): _STATUSES[kernel["status"]]
+            for kernel in kernels
+        }
+
+    def ordered(self, start: Start) -> None:
+        """The supervisor was told to start a kernel. It is held from now on: an inventory without
+        it would have it started elsewhere."""
+        key = (start.kernel, start.generation)
+        if self._statuses.get(key) is not HeldStatus.RUNNING:
+            self._statuses[key] = HeldStatus.QUEUED
+
+    def apply(self, event: "Event") -> KernelReport:
+        """Note an event of the supervisor; the answer is what the controller is told of it."""
+        kind, status = _KINDS[event["kind"]]
+        key = (KernelId(event["kernel"]), event["generation"])
+        self._statuses[key] = status
+        reason = event.get("reason")
+        milli = event.get("device_milli", GPU_WHOLE)
+        return KernelReport(
+            *key,
+            kind,
+            event["at"],
+            event.get("exit_code"),
+            event.get("signal"),
+            None if reason is None else _REASONS[reason],
+            _detail(event),
+            (),
+            tuple([DeviceShare(int(index), milli) for index in event.get("devices", ())]),
+            _key(event.get("heir")),
+            _key(event.get("predecessor")),
+        )
+
+    def acknowledged(self, report: KernelReport) -> None:
+        """The controller has a report; a kernel that is over is forgotten, unless it was started
+        again meanwhile."""
+        key = (report.kernel, report.generation)
+        failed = self._statuses.get(key) is HeldStatus.CREATE_FAILED
+        if report.kind is ReportKind.ENDED or (report.kind is ReportKind.CREATE_FAILED and failed):
+            self._statuses.pop(key, None)
+
+
+def _detail(event: "Event") -> str:
+    detail = event.get("detail", "")[:MAX_DETAIL_CHARS]
+    if dropped_bytes := event.get("output_dropped_bytes"):
+        detail = f"{detail}; " if detail else ""
+        detail += f"{dropped_bytes} bytes of output were lost, the disk was full"
+    # File names that are not UTF-8 come as lone surrogates, which protobuf refuses.
+    return detail if detail.isascii() else detail.encode(errors="replace").decode()
+
+
+def _key(key: Sequence[Any] | None) -> KernelKey | None:
+    return None if key is None else (KernelId(key[0]), int(key[1]))

@@ -1,0 +1,97 @@
+"""Who the agent is: its directory, locked while it runs, and the credential kept in it."""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from muster.core.errors import Conflict, MusterError
+from muster.core.ids import AgentId
+
+CREDENTIAL_FILE = "credential.json"
+LOCK_FILE = "agent.lock"
+
+
+class UnusableDirectory(MusterError):
+    """The agent's directory cannot be used; the text says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """An agent's id and the secret that proves it."""
+
+    agent: AgentId
+    credential: str
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Make ``directory`` (for its owner only) and hold it, so that no other agent uses it.
+
+    Raises:
+        Conflict: another agent runs on it.
+        UnusableDirectory: it cannot be made or written.
+    """
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        directory.chmod(0o700)  # one that was there already
+        lock = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise UnusableDirectory(f"cannot use {directory} for an agent: {error.strerror}") from None
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.read(lock, 32).decode() or "unknown"
+            raise Conflict(
+                f"another agent (process {holder}) runs on {directory}; stop it, or choose another "
+                f"directory"
+            ) from None
+        os.ftruncate(lock, 0)
+        os.write(lock, str(os.getpid()).encode())
+        yield
+    finally:
+        os.close(lock)
+
+
+def load_identity(directory: Path) -> Identity | None:
+    """The identity kept in ``directory``; None before the first contact.
+
+    Raises:
+        UnusableDirectory: there is one, and it cannot be read.
+    """
+    path = directory / CREDENTIAL_FILE
+    try:
+        kept = json.loads(path.read_text())
+        return Identity(AgentId(str(kept["agent"])), str(kept["credential"]))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UnusableDirectory(f"cannot read {path}: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError):
+        raise UnusableDirectory(
+            f"{path} is damaged; remove it and start the agent with a join token"
+        ) from None
+
+
+def save_identity(directory: Path, identity: Identity) -> None:
+    """Keep an identity, for the owner's eyes only, whole or not at all.
+
+    Raises:
+        UnusableDirectory: it cannot be written.
+    """
+    path = directory / CREDENTIAL_FILE
+    fresh = path.with_suffix(".new")
+    text = json.dumps({"agent": identity.agent, "credential": identity.credential})
+    try:
+        fresh.unlink(missing_ok=True)  # left by a crash, perhaps with other permissions
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+    except OSError as error:
+        raise UnusableDirectory(f"cannot write {path}: {error.strerror}") from None

@@ -1,0 +1,198 @@
+"""The kernels of this agent: what the controller orders, what the supervisor says of them."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from muster.agent.holdings import Holdings
+from muster.agent.logs import LogFiles
+from muster.agent.outbox import Outbox
+from muster.agent.ports import NoPorts, PreparedPorts
+from muster.agent.supervisor_link import SupervisorLink, SupervisorState
+from muster.core.clock import Clock
+from muster.core.reasons import ReasonCode
+from muster.wire.messages import (
+    Command,
+    HeldKernel,
+    HeldStatus,
+    KernelKey,
+    KernelReport,
+    Prepare,
+    Recall,
+    ReportKind,
+    Start,
+    Stop,
+)
+
+if TYPE_CHECKING:
+    from muster.agent.supervisor.kernel import Event
+
+log = logging.getLogger(__name__)
+
+LEASE_RENEWAL_S = 1.0
+"""The lease is renewed no more often. What the supervisor has is a little older than the truth,
+which errs to the safe side."""
+
+
+class Kernels:
+    """Commands go through here to the supervisor; its events become reports in ``outbox``.
+
+    ``news`` is set when there is something to send. Between two supervisors commands are dropped:
+    the next Hello tells what is held, and what should be is told again.
+
+    Args:
+        ports: of prepared kernels.
+        logs_directory: where the supervisor writes output.
+        log_max_bytes: at which a log is rotated.
+        clock: for the times in reports.
+    """
+
+    def __init__(
+        self, ports: PreparedPorts, logs_directory: Path, log_max_bytes: int, clock: Clock
+    ) -> None:
+        self.outbox = Outbox()
+        self.news = asyncio.Event()
+        self.logs = LogFiles(logs_directory, self.is_live)
+        self.limits = "none"  # how the supervisor limits kernels
+        self._holdings = Holdings()
+        self._ports = ports
+        self._clock = clock
+        self._log_max_bytes = log_max_bytes
+        self._link: SupervisorLink | None = None
+        self._lease_renewed_at = 0.0
+
+    def use(self, link: SupervisorLink | None) -> None:
+        """Speak to this supervisor from now on."""
+        self._link = link
+        self._lease_renewed_at = 0.0
+
+    def is_live(self, key: KernelKey) -> bool:
+        """Whether the kernel may still write output, or will."""
+        held = key in self._holdings
+        return self._holdings.is_live(key) if held else key in self._ports.held()
+
+    # What the controller is told
+
+    def inventory(self) -> tuple[HeldKernel, ...]:
+        """All that this agent holds (DESIGN section 11)."""
+        held = [HeldKernel(*key, status) for key, status in self._holdings]
+        held += [HeldKernel(*key, HeldStatus.PREPARED) for key in self._prepared_only()]
+        return tuple(held)
+
+    def repeat_reports(self) -> None:
+        """A new stream: tell again what has not been acknowledged."""
+        self.outbox.rewind([self._prepared(key) for key in self._prepared_only()])
+        self.news.set()
+
+    def _prepared_only(self) -> list[KernelKey]:
+        return [key for key in self._ports.held() if key not in self._holdings]
+
+    def _prepared(self, key: KernelKey) -> KernelReport:
+        ports = self._ports.held()[key]
+        return KernelReport(*key, ReportKind.PREPARED, self._clock.now(), ports=ports)
+
+    # What the controller says
+
+    def obey(self, commands: Sequence[Command]) -> None:
+        """Carry out commands, in order; runs of one kind go to the supervisor together."""
+        if self._link is None:
+            return
+        for kind, run in groupby(commands, key=type):
+            if kind is Start:
+                self._start([command for command in run if isinstance(command, Start)])
+            elif kind is Stop:
+                self._link.stop(command for command in run if isinstance(command, Stop))
+            elif kind is Recall:
+                self._link.recall(command for command in run if isinstance(command, Recall))
+            else:
+                for command in run:
+                    if isinstance(command, Prepare):
+                        self._prepare(command)
+
+    async def obeyed(self) -> None:
+        """Wait until the supervisor has taken most of what it was told."""
+        if self._link is not None:
+            await self._link.drained()
+
+    def acknowledge(self, seq: int) -> None:
+        """The controller has all reports up to ``seq``."""
+        for report in self.outbox.acknowledge(seq):
+            self._holdings.acknowledged(report)
+            if report.kind is ReportKind.ENDED:
+                self._ports.release((report.kernel, report.generation))
+        if self._link is not None and seq > 0:
+            self._link.acknowledge(seq)
+
+    def renew_lease(self, lease_s: float) -> None:
+        """The controller has been heard: kernels may run for so long from now."""
+        now = self._clock.now()
+        due = self._lease_renewed_at + min(LEASE_RENEWAL_S, lease_s / 10)
+        if self._link is not None and now >= due:
+            self._link.renew_lease(lease_s)
+            self._lease_renewed_at = now
+
+    def _start(self, starts: list[Start]) -> None:
+        assert self._link is not None
+        too_large = {id(start) for start in self._link.start(starts, self._log_max_bytes)}
+        for start in starts:
+            if id(start) in too_large:
+                self._failed(
+                    start,
+                    ReportKind.CREATE_FAILED,
+                    ReasonCode.CREATE_FAILED,
+                    "its command, environment and files are too large to be started",
+                )
+            else:
+                self._holdings.ordered(start)
+
+    def _prepare(self, command: Prepare) -> None:
+        key = (command.kernel, command.generation)
+        try:
+            self._ports.reserve(key, command.ports)
+        except NoPorts as lack:
+            self._failed(command, ReportKind.PREPARE_FAILED, ReasonCode.NO_PORTS, str(lack))
+        except OSError as error:
+            why = f"its ports cannot be noted: {error.strerror}"
+            self._failed(command, ReportKind.PREPARE_FAILED, ReasonCode.DISK_FULL, why)
+        else:
+            self.outbox.add_unnumbered(self._prepared(key))
+            self.news.set()
+
+    def _failed(
+        self, command: Prepare | Start, kind: ReportKind, why: ReasonCode, detail: str
+    ) -> None:
+        now = self._clock.now()
+        report = KernelReport(
+            command.kernel, command.generation, kind, now, reason=why, detail=detail
+        )
+        self.outbox.add_unnumbered(report)
+        self.news.set()
+
+    # What the supervisor says
+
+    def attached(self, state: SupervisorState) -> None:
+        self.limits = state["limits"]
+        self._holdings.reset(state["kernels"])
+        self.outbox.clear()
+
+    def heard(self, events: "Sequence[Event]") -> None:
+        for event in events:
+            report = self._holdings.apply(event)
+            if report.kind is ReportKind.ENDED:
+                key = (report.kernel, report.generation)
+                self.logs.ended(key)
+                if report.reason is ReasonCode.KERNEL_VANISHED and key in self._ports.held():
+                    # The supervisor never heard of it, because it was only prepared.
+                    report = replace(report, reason=ReasonCode.NEVER_STARTED)
+            self.outbox.add(event["seq"], report)
+        self.news.set()
+
+    def refused(self, why: str) -> None:
+        # Which command it was does not matter: both sides begin anew from what is held.
+        log.error("the supervisor refused a command: %s", why)
+        if self._link is not None:
+            self._link.close()

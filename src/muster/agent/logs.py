@@ -1,0 +1,143 @@
+"""Kernels' output, as the supervisor wrote it.
+
+A log is at most two files: ``NAME.log``, and ``NAME.log.1`` that was rotated away before it; what
+was before both is no longer kept. ``NAME.log.start`` says where in all that was written the second
+one takes over.
+"""
+
+import asyncio
+import os
+import re
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from muster.wire.messages import KernelKey, LogChunk, LogRequest
+from muster.wire.transport import LOG_WAIT_S, LOG_WINDOW_BYTES
+
+FIRST_POLL_S = 0.02
+SLOWEST_POLL_S = 0.25
+_ROTATION_TRIES = 20
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """A file of a log, open, and where it begins and ends in all that was written."""
+
+    fd: int
+    start: int
+    end: int
+
+
+class LogFiles:
+    """Reads the logs in the agent's directory.
+
+    Args:
+        directory: where they are.
+        is_live: whether a kernel may still write.
+    """
+
+    def __init__(self, directory: Path, is_live: Callable[[KernelKey], bool]) -> None:
+        self._directory = directory
+        self._is_live = is_live
+        self._followed: dict[KernelKey, asyncio.Event] = {}
+
+    def ended(self, key: KernelKey) -> None:
+        """A kernel is over; whoever follows it need not wait any longer."""
+        if (over := self._followed.get(key)) is not None:
+            over.set()
+
+    async def read(self, request: LogRequest) -> LogChunk:
+        """A piece of output, at most a window of it; one that follows waits a while for some.
+
+        Where there is no log, nothing was written, or it is no longer kept.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        key = (request.kernel, request.generation)
+        deadline_s = asyncio.get_running_loop().time() + LOG_WAIT_S
+        poll_s = FIRST_POLL_S
+        while True:
+            live = self._is_live(key)  # asked first: what is written until its end is then seen
+            chunk = self._read_now(request, ended=not live)
+            if chunk.data or not live or not request.follow:
+                return chunk
+            if asyncio.get_running_loop().time() >= deadline_s:
+                return chunk
+            await self._wait(key, poll_s)
+            poll_s = min(2 * poll_s, SLOWEST_POLL_S)
+
+    async def _wait(self, key: KernelKey, timeout_s: float) -> None:
+        over = self._followed.setdefault(key, asyncio.Event())
+        try:
+            async with asyncio.timeout(timeout_s):
+                await over.wait()
+        except TimeoutError:
+            pass
+        finally:
+            if self._followed.get(key) is over:
+                del self._followed[key]
+
+    def _read_now(self, request: LogRequest, *, ended: bool) -> LogChunk:
+        with ExitStack() as files:
+            spans = self._open(request, files)
+            kept_from, end = (spans[0].start, spans[-1].end) if spans else (0, 0)
+            offset = request.offset if request.offset >= 0 else end + request.offset
+            offset = max(offset, kept_from)
+            limit_bytes = max(0, min(request.limit_bytes, LOG_WINDOW_BYTES))
+            data = b"".join(
+                os.pread(span.fd, min(stop, span.end) - start, start - span.start)
+                for span in spans
+                if (start := max(offset, span.start)) < (stop := offset + limit_bytes)
+                and start < span.end
+            )
+        return LogChunk(offset, data, eof=ended and offset + len(data) >= end)
+
+    def _open(self, request: LogRequest, files: ExitStack) -> list[_Span]:
+        """The files of a log, oldest first, as they were at one moment."""
+        if not _NAME.fullmatch(request.kernel):
+            return []
+        log = self._directory / f"{request.kernel}.{request.generation}.log"
+        for _ in range(_ROTATION_TRIES):
+            older = _open_file(log.with_suffix(".log.1"), files)
+            newer = _open_file(log, files)
+            start = _start_of_newer(log.with_suffix(".log.start"), older, newer)
+            if start is not None:
+                break
+        else:  # the note could not be written when the disk was full
+            start = _size_bytes(older)
+        spans = [] if older is None else [_Span(older, start - _size_bytes(older), start)]
+        return spans if newer is None else [*spans, _Span(newer, start, start + _size_bytes(newer))]
+
+
+def _start_of_newer(note: Path, older: int | None, newer: int | None) -> int | None:
+    """Where NAME.log begins; None if it was rotated while the two files were being opened.
+
+    Just before NAME.log becomes NAME.log.1, the note says where it ends and which inode it is.
+    """
+    try:
+        rotated_end, rotated_inode = map(int, note.read_text().split())
+    except (FileNotFoundError, ValueError):
+        return _size_bytes(older)
+    if older is not None and os.fstat(older).st_ino == rotated_inode:
+        return rotated_end
+    if newer is not None and os.fstat(newer).st_ino == rotated_inode:
+        return rotated_end - _size_bytes(newer)
+    return None
+
+
+def _open_file(path: Path, files: ExitStack) -> int | None:
+    try:
+        fd = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    files.callback(os.close, fd)
+    return fd
+
+
+def _size_bytes(fd: int | None) -> int:
+    return 0 if fd is None else os.fstat(fd).st_size

@@ -1,0 +1,69 @@
+"""What the controller is still to be told.
+
+Reports of the supervisor's events carry the numbers that its journal, which is the spool, gave
+them. PREPARED and PREPARE_FAILED have no number: they are told again on each new stream instead.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+
+from muster.wire.messages import KernelReport, Reports
+
+
+class Outbox:
+    """Reports in order, repeated on each new stream until acknowledged.
+
+    It holds no more than a few reports for each kernel on the agent, so it needs no other bound.
+    """
+
+    def __init__(self) -> None:
+        self._sent: deque[tuple[int, KernelReport]] = deque()
+        self._unsent: deque[tuple[int, KernelReport]] = deque()
+        self._unnumbered: list[KernelReport] = []
+        self._acknowledged_seq = 0
+        self._last_seq = 0
+
+    def __bool__(self) -> bool:
+        """Whether there is something to send."""
+        return bool(self._unsent or self._unnumbered)
+
+    def add(self, seq: int, report: KernelReport) -> None:
+        self._unsent.append((seq, report))
+
+    def add_unnumbered(self, report: KernelReport) -> None:
+        self._unnumbered.append(report)
+
+    def rewind(self, unnumbered: Iterable[KernelReport] = ()) -> None:
+        """A new stream: everything unacknowledged is to be sent, and ``unnumbered`` with it."""
+        self._unsent.extendleft(reversed(self._sent))
+        self._sent.clear()
+        self._last_seq = self._acknowledged_seq
+        self._unnumbered = list(unnumbered)
+
+    def clear(self) -> None:
+        """A new supervisor, or the same one anew: it repeats its unacknowledged events."""
+        self._sent.clear()
+        self._unsent.clear()
+
+    def take(self, limit: int) -> Reports:
+        """The next batch, of at most ``limit`` reports and those that have no number.
+
+        Its ``last_seq`` is that of the batch before when it has no numbered report: to acknowledge
+        it twice does no harm.
+        """
+        batch, self._unnumbered = self._unnumbered, []
+        for _ in range(min(limit, len(self._unsent))):
+            numbered = self._unsent.popleft()
+            self._sent.append(numbered)
+            self._last_seq = numbered[0]
+            batch.append(numbered[1])
+        return Reports(self._last_seq, tuple(batch))
+
+    def acknowledge(self, seq: int) -> list[KernelReport]:
+        """Forget what is numbered up to ``seq``; the answer is what was forgotten."""
+        self._acknowledged_seq = max(self._acknowledged_seq, seq)
+        forgotten = []
+        for queue in (self._sent, self._unsent):
+            while queue and queue[0][0] <= seq:
+                forgotten.append(queue.popleft()[1])
+        return forgotten

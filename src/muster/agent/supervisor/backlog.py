@@ -1,0 +1,32 @@
+"""Kernels that wait for one of their shape to end (DESIGN section 11, backlog)."""
+
+from collections import OrderedDict
+
+from muster.agent.supervisor.kernel import Kernel
+from muster.agent.supervisor.protocol import Key
+
+
+class Backlog:
+    """First in, first out for each shape."""
+
+    def __init__(self) -> None:
+        self._shapes: dict[str, OrderedDict[Key, Kernel]] = {}
+
+    def add(self, kernel: Kernel) -> None:
+        self._shapes.setdefault(kernel.shape, OrderedDict())[kernel.key] = kernel
+
+    def take(self, shape: str) -> Kernel | None:
+        """The one that has waited longest, if there is any."""
+        waiting = self._shapes.get(shape)
+        if waiting is None:
+            return None
+        _, kernel = waiting.popitem(last=False)
+        if not waiting:
+            del self._shapes[shape]
+        return kernel
+
+    def remove(self, kernel: Kernel) -> None:
+        """Nothing happens if it is not here."""
+        waiting = self._shapes.get(kernel.shape)
+        if waiting is not None and waiting.pop(kernel.key, None) is not None and not waiting:
+            del self._shapes[kernel.shape]

@@ -1,0 +1,19 @@
+"""Time for deadlines: seconds since boot, those asleep included.
+
+A lease must run out during a suspend too, for the controller's clock went on; the monotonic clock
+stops there. /proc counts the start of processes on the same axis.
+"""
+
+import os
+import time
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+def now_s() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def ticks(boot_s: float) -> int:
+    """A moment in the unit of the start times in /proc/<pid>/stat."""
+    return int(boot_s * _TICKS_PER_S)

@@ -1,0 +1,265 @@
+"""The journal: what must be known after the supervisor, the agent or both have died.
+
+An append-only file of JSON lines. It is written before a spawn (the intent) and before an event is
+sent, without fsync: it has to survive the death of processes, not of the machine, whose kernels are
+gone anyway. Lines:
+
+    {"boot": id, "next_seq": n, "acked": n}           a supervisor began, or the file was compacted
+    {"accepted": [[id, generation, shape], …]}        these may have processes from here on
+    {"events": […], "running": [id, generation, pid, low, high]}
+                                                      numbered events of one moment, kept together;
+                                                      `running` beside a start: the main process and
+                                                      bounds of its start time in clock ticks
+    {"running": […]}                                  the same, in a compacted file
+    {"acked": n}                                      the agent has the events up to n
+"""
+
+# os and not pathlib: see the docstring of the package.
+# ruff: noqa: PTH105, PTH108
+
+import json
+import os
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from muster.agent.supervisor.kernel import Event, Kernel, Status
+from muster.agent.supervisor.protocol import Key, encode
+
+_COMPACT_BYTES = 4 << 20
+_COMPACT_IDLE_BYTES = 64 << 10
+_READ_BYTES = 256 << 10
+
+
+@dataclass(slots=True)
+class Survivor:
+    """A kernel without an end in the journal of a dead supervisor."""
+
+    key: Key
+    shape: str
+    pid: int = 0  # 0: its spawn was not recorded
+    born_ticks: tuple[int, int] = (0, 0)
+
+
+@dataclass(slots=True)
+class Replay:
+    """What a journal said when it was opened."""
+
+    boot_id: str = ""
+    next_seq: int = 1
+    acked_seq: int = 0
+    survivors: dict[Key, Survivor] = field(default_factory=dict)
+    unacknowledged: deque[Event] = field(default_factory=deque)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Events that are safe in the journal and go out together."""
+
+    last_seq: int
+    text: str  # the events as JSON, without the brackets
+
+
+class Journal:
+    """The open journal of a living supervisor."""
+
+    def __init__(self, path: str, boot_id: str) -> None:
+        """Open or create it; `replay` then holds what was found.
+
+        Raises:
+            OSError: it cannot be opened or read.
+        """
+        self._path = path
+        self._boot_id = boot_id
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self.replay, self._size_bytes = _replay(self._fd)
+        os.ftruncate(self._fd, self._size_bytes)  # a torn last line goes
+        self._compact_at_bytes = max(_COMPACT_BYTES, 2 * self._size_bytes)
+        self.last_seq = self.replay.next_seq - 1
+        self.acked_seq = self.replay.acked_seq
+        self.compactions = 0  # offsets into the file are good only within one of these
+        self.failing = False
+        self._pending: list[str] = []
+        self._pending_batches: list[Batch] = []
+        self._intents_pending = False
+
+    @property
+    def unacknowledged_count(self) -> int:
+        return self.last_seq - self.acked_seq
+
+    def begin(self) -> None:
+        """Say that from here on it is this supervisor, on this boot, that writes."""
+        self._pending.append(encode(self._header()) + "\n")
+
+    def accept(self, kernels: Iterable[Kernel]) -> None:
+        """Note the intent to start these; `write_intents` must follow before a spawn."""
+        accepted = [[kernel.id, kernel.generation, kernel.shape] for kernel in kernels]
+        if accepted:
+            self._pending.append(encode({"accepted": accepted}) + "\n")
+            self._intents_pending = True
+
+    def record(self, events: list[Event], running: Kernel | None = None) -> None:
+        """Number events of one moment; `running` is the kernel that one of them says started."""
+        for event in events:
+            self.last_seq += 1
+            event["seq"] = self.last_seq
+        text = encode(events)
+        started = f',"running":{encode(_running(running))}' if running is not None else ""
+        self._pending.append(f'{{"events":{text}{started}}}\n')
+        self._pending_batches.append(Batch(self.last_seq, text[1:-1]))
+
+    def acknowledge(self, seq: int) -> None:
+        self.acked_seq = seq
+        self._pending.append(f'{{"acked":{seq}}}\n')
+
+    def write_intents(self) -> bool:
+        """Put on file what was accepted; False if it cannot be, and nothing may be spawned."""
+        return not self._intents_pending or self._write()
+
+    def write(self) -> list[Batch]:
+        """Put everything on file, and return the events that may be sent now.
+
+        While the disk is full the lines wait here; there are never more than the kernels known.
+        """
+        if self._pending:
+            self._write()
+        if self._pending or not self._pending_batches:
+            return []
+        written, self._pending_batches = self._pending_batches, []
+        return written
+
+    def read(self, offset: int, after_seq: int) -> tuple[list[Batch], int]:
+        """The next written events after `after_seq`, from a place in the file, and the next place.
+
+        No events and the same place mean the end. The place is good until the next compaction.
+        """
+        batches = []
+        for line in self._lines_at(offset):
+            offset += len(line)
+            if line.startswith(b'{"events"'):
+                events = json.loads(line)["events"]
+                if events[-1]["seq"] > after_seq:
+                    batches.append(Batch(events[-1]["seq"], encode(events)[1:-1]))
+        return batches, offset
+
+    def compact_if_due(self, live: Collection[Kernel]) -> None:
+        """Rewrite the file without what is over, once it has grown or nothing is left in it."""
+        if self._pending or self._size_bytes < _COMPACT_IDLE_BYTES:
+            return
+        if self._size_bytes < self._compact_at_bytes and (live or self.unacknowledged_count):
+            return
+        new_path = f"{self._path}.new"
+        new_fd = os.open(new_path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            size_bytes = 0
+            for chunk in self._compacted(live):
+                _write_all(new_fd, chunk, size_bytes)
+                size_bytes += len(chunk)
+            os.replace(new_path, self._path)
+        except OSError:  # the disk is full: the old one goes on, and is tried again when longer
+            os.close(new_fd)
+            os.unlink(new_path)
+            self._compact_at_bytes = 2 * self._size_bytes
+            return
+        os.close(self._fd)
+        self._fd = new_fd
+        self._size_bytes = size_bytes
+        self._compact_at_bytes = max(_COMPACT_BYTES, 2 * size_bytes)
+        self.compactions += 1
+
+    def _compacted(self, live: Collection[Kernel]) -> Iterator[bytes]:
+        yield (encode(self._header()) + "\n").encode()
+        accepted = [[kernel.id, kernel.generation, kernel.shape] for kernel in live]
+        yield (encode({"accepted": accepted}) + "\n").encode()
+        for kernel in live:
+            if kernel.status is not Status.QUEUED:
+                yield (encode({"running": _running(kernel)}) + "\n").encode()
+        offset, seq = 0, self.acked_seq
+        while True:
+            batches, next_offset = self.read(offset, seq)
+            if next_offset == offset:
+                return
+            offset = next_offset
+            yield "".join(f'{{"events":[{batch.text}]}}\n' for batch in batches).encode()
+
+    def _lines_at(self, offset: int) -> list[bytes]:
+        """The next lines, whole, with their ends: at least one if there is any."""
+        size = _READ_BYTES
+        while True:
+            data = os.pread(self._fd, min(size, self._size_bytes - offset), offset)
+            end = data.rfind(b"\n") + 1
+            if end or len(data) < size:
+                return data[:end].splitlines(keepends=True)
+            size *= 2
+
+    def _header(self) -> dict[str, object]:
+        return {"boot": self._boot_id, "next_seq": self.last_seq + 1, "acked": self.acked_seq}
+
+    def _write(self) -> bool:
+        data = "".join(self._pending).encode()
+        try:
+            _write_all(self._fd, data, self._size_bytes)
+        except OSError:
+            self.failing = True
+            return False
+        self.failing = False
+        self._size_bytes += len(data)
+        self._pending.clear()
+        self._intents_pending = False
+        return True
+
+
+def _running(kernel: Kernel) -> list[object]:
+    return [kernel.id, kernel.generation, kernel.pid, *kernel.born_ticks]
+
+
+def _write_all(fd: int, data: bytes, offset: int) -> None:
+    rest = memoryview(data)
+    while rest:
+        written = os.pwrite(fd, rest, offset)
+        rest, offset = rest[written:], offset + written
+
+
+def _replay(fd: int) -> tuple[Replay, int]:
+    """Fold the lines of a journal; also returns where the last complete one ends."""
+    replay = Replay()
+    offset = 0
+    with os.fdopen(os.dup(fd), "rb") as file:
+        for line in file:
+            if not line.endswith(b"\n"):
+                break
+            offset += len(line)
+            try:
+                _fold(replay, json.loads(line))
+            except (ValueError, KeyError, TypeError):
+                continue  # not ours; the lines around it still hold
+    return replay, offset
+
+
+def _fold(replay: Replay, line: dict[str, object]) -> None:
+    match line:
+        case {"boot": str(boot_id), "next_seq": int(next_seq), "acked": int(acked_seq)}:
+            replay.boot_id = boot_id
+            replay.next_seq = max(replay.next_seq, next_seq)
+            replay.acked_seq = max(replay.acked_seq, acked_seq)
+        case {"accepted": list(accepted)}:
+            for kernel_id, generation, shape in accepted:
+                key = (kernel_id, generation)
+                replay.survivors[key] = Survivor(key, shape)
+        case {"acked": int(acked_seq)}:
+            replay.acked_seq = acked_seq
+    while replay.unacknowledged and replay.unacknowledged[0]["seq"] <= replay.acked_seq:
+        replay.unacknowledged.popleft()
+    events = line.get("events")
+    if isinstance(events, list):
+        for event in events:
+            replay.unacknowledged.append(event)
+            replay.next_seq = event["seq"] + 1
+            if event["kind"] != "started":
+                replay.survivors.pop((event["kernel"], event["generation"]), None)
+    running = line.get("running")
+    if isinstance(running, list):
+        kernel_id, generation, pid, low, high = running
+        survivor = replay.survivors.get((kernel_id, generation))
+        if survivor is not None:
+            survivor.pid, survivor.born_ticks = pid, (low, high)

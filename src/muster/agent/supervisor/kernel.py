@@ -1,0 +1,98 @@
+"""A kernel as the supervisor knows it, and the events it reports about one."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Required, TypedDict
+
+from muster.agent.supervisor.cgroups import Slot
+from muster.agent.supervisor.output import Output
+from muster.agent.supervisor.protocol import Device, KernelOrder, Key
+
+
+class Status(StrEnum):
+    QUEUED = "queued"  # accepted; waits for its turn, a predecessor or an older generation's end
+    RUNNING = "running"
+    STOPPING = "stopping"
+    ENDED = "ended"
+    CREATE_FAILED = "create_failed"
+
+
+class EndReason(StrEnum):
+    EXITED = "exited"
+    SIGNALED = "signaled"
+    OUT_OF_MEMORY = "out_of_memory"
+    COMMAND_NOT_FOUND = "command_not_found"
+    COMMAND_NOT_EXECUTABLE = "command_not_executable"
+    STOPPED = "stopped"
+    LEASE_EXPIRED = "lease_expired"
+    NEVER_STARTED = "never_started"
+    SUPERVISOR_LOST = "supervisor_lost"
+    UNKNOWN_KERNEL = "unknown_kernel"
+
+
+class CreateFailure(StrEnum):
+    WORKDIR_MISSING = "workdir_missing"
+    BAD_FILE_PATH = "bad_file_path"
+    DISK_FULL = "disk_full"
+    NO_PROCESSES = "no_processes"
+    INTERNAL = "internal"
+
+
+class Event(TypedDict, total=False):
+    """One numbered fact about a kernel, as it is journalled and sent."""
+
+    seq: int
+    kernel: Required[str]
+    generation: Required[int]
+    kind: Required[str]  # started, ended, create_failed
+    at: Required[float]  # seconds since the epoch
+    reason: str
+    detail: str
+    pid: int
+    exit_code: int
+    signal: int
+    devices: list[Device]
+    device_milli: int  # of each device, in thousandths; beside `devices`
+    heir: Key
+    predecessor: Key
+    output_dropped_bytes: int
+
+
+@dataclass(slots=True, eq=False)
+class Kernel:
+    """One (id, generation), from its acceptance until its end is acknowledged."""
+
+    id: str
+    generation: int
+    shape: str = ""
+    devices: tuple[Device, ...] = ()
+    device_milli: int = 1000
+    order: KernelOrder | None = None  # None once it has ended: templates are not kept for nothing
+    status: Status = Status.QUEUED
+    predecessor: Key | None = None  # whose devices it inherited
+    waits_for: "Kernel | None" = None  # an older generation that must be gone first
+    successor: "Kernel | None" = None  # the newer generation that waits for this one
+
+    pid: int = 0
+    started_at: float = 0.0
+    born_ticks: tuple[int, int] = (0, 0)  # bounds of its start time, as in /proc/<pid>/stat
+    wait_status: int | None = None  # of its main process, once reaped
+    orphans: set[int] = field(default_factory=set)  # its processes whose parent is the supervisor
+    output: Output | None = None
+    slot: Slot | None = None
+    scratch: str | None = None
+
+    stop_reason: EndReason | None = None
+    stop_detail: str = ""
+    stop_deadline_s: float = 0.0
+    killed: bool = False
+    end: Event | None = None
+
+    @property
+    def key(self) -> Key:
+        return self.id, self.generation
+
+    @property
+    def in_grace(self) -> bool:
+        """Whether what is left of its tree was asked to end and still has time."""
+        return self.stop_reason is not None and not self.killed

@@ -1,0 +1,90 @@
+"""For the agent: make sure that its supervisor runs, and connect to it."""
+
+import os
+import signal
+import socket
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from muster.agent.supervisor.protocol import SOCKET_NAME
+
+LOG_NAME = "supervisor.log"
+
+_ENVIRONMENT = ("PATH", "HOME", "LANG", "USER", "TZ", "TMPDIR")
+_RETRY_S = 1.0  # the old one may just be leaving, and still hold the lock
+_POLL_S = 0.005
+_LOG_TAIL_BYTES = 2000
+
+
+def launch(directory: Path, *, timeout_s: float = 10.0) -> None:
+    """Start a supervisor on `directory` unless one runs, and wait until it accepts connections.
+
+    It is detached: of its own session, nobody's child here, its output in `supervisor.log`, and of
+    the environment it has only what kernels inherit by default. (Under systemd, the agent's unit
+    needs `KillMode=process` for it to outlive the agent.)
+
+    Raises:
+        TimeoutError: it does not accept in time; the message holds the end of its log.
+        OSError: it cannot be started at all.
+    """
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    deadline_s = time.monotonic() + timeout_s
+    retry_s = 0.0
+    while True:
+        with suppress(ConnectionError, FileNotFoundError):
+            connect(directory).close()
+            return
+        now_s = time.monotonic()
+        if now_s > deadline_s:
+            log = (directory / LOG_NAME).read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace")
+            raise TimeoutError(
+                f"the kernel supervisor on {directory} did not start within {timeout_s:g} s: {log}"
+            )
+        if now_s >= retry_s:
+            retry_s = now_s + _RETRY_S
+            _spawn(directory)
+        time.sleep(_POLL_S)
+
+
+def connect(directory: Path) -> socket.socket:
+    """A blocking connection to the supervisor on `directory`; its path may be of any length.
+
+    Raises:
+        FileNotFoundError, ConnectionError: there is no supervisor.
+    """
+    folder = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.connect(f"/proc/self/fd/{folder}/{SOCKET_NAME}")
+    except BaseException:
+        connection.close()
+        raise
+    finally:
+        os.close(folder)
+    return connection
+
+
+def _spawn(directory: Path) -> None:
+    """
+    Raises:
+        OSError: it cannot be spawned.
+    """
+    script = str(Path(__file__).with_name("__main__.py"))
+    log = str(directory / LOG_NAME)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    pid = os.posix_spawn(
+        sys.executable,
+        (sys.executable, "-I", "-S", script, "--detach", "--dir", str(directory.resolve())),
+        {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
+        file_actions=(
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, log, flags, 0o600),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ),
+        setsid=True,
+        setsigmask=(),
+        setsigdef=(signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, signal.SIGPIPE),
+    )
+    os.waitpid(pid, 0)  # it forks once and leaves, so that the supervisor is not our child

@@ -1,0 +1,222 @@
+"""The connection with the agent: lines in, events out, and never more in memory than fits.
+
+One connection at a time is the agent's: the last that attached. What it does not read is left in
+the journal and read from there once it does.
+"""
+
+import socket
+import struct
+from collections.abc import Callable, Mapping
+from os import getuid
+
+from muster.agent.supervisor.journal import Batch, Journal
+from muster.agent.supervisor.loop import READABLE, WRITABLE, Loop
+from muster.agent.supervisor.protocol import (
+    MAX_LINE_BYTES,
+    Attach,
+    Op,
+    ProtocolError,
+    encode,
+    parse,
+)
+
+_RECEIVE_BYTES = 256 << 10
+_OUTGOING_HIGH_BYTES = 1 << 20
+_MAX_CONNECTIONS = 16
+# Each message wakes the agent, which then takes the time of a core from the kernels.
+_COALESCE_S = 0.002
+
+
+class Connection:
+    """One peer of the socket. `hear` is called for each of its lines."""
+
+    def __init__(self, link: "AgentLink", peer: socket.socket) -> None:
+        self._link = link
+        self._socket = peer
+        self._incoming = bytearray()
+        self.outgoing = bytearray()
+        self.open = True
+        link.loop.watch(peer.fileno(), self._on_ready)
+
+    def write(self, data: bytes) -> None:
+        """Send, as much as the peer takes, and keep the rest for later."""
+        if not self.open:
+            return
+        if not self.outgoing:
+            data = data[self._send(data) :]
+            if not data or not self.open:
+                return
+            self._link.loop.wait_for(self._socket.fileno(), READABLE | WRITABLE)
+        self.outgoing += data
+
+    def close(self) -> None:
+        if self.open:
+            self.open = False
+            self.outgoing.clear()
+            self._link.loop.close(self._socket.detach())
+            self._link.on_closed(self)
+
+    def _on_ready(self) -> None:
+        if self.outgoing:
+            del self.outgoing[: self._send(self.outgoing)]
+            if self.open and not self.outgoing:
+                self._link.loop.wait_for(self._socket.fileno(), READABLE)
+        if self.open:
+            self._receive()
+
+    def _send(self, data: bytes | bytearray) -> int:
+        try:
+            return self._socket.send(data)
+        except BlockingIOError:
+            return 0
+        except OSError:
+            self.close()
+            return 0
+
+    def _receive(self) -> None:
+        try:
+            data = self._socket.recv(_RECEIVE_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.close()
+            return
+        self._incoming += data
+        begin = 0
+        while self.open and (end := self._incoming.find(b"\n", begin)) >= 0:
+            self._link.hear(self, self._incoming[begin:end])
+            begin = end + 1
+        del self._incoming[:begin]
+        if len(self._incoming) > MAX_LINE_BYTES:
+            self.write(_error(f"a line is longer than {MAX_LINE_BYTES} bytes"))
+            self.close()
+
+
+class AgentLink:
+    """The listening socket, its connections, and what the attached one has been told."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        listener: socket.socket,
+        journal: Journal,
+        env_defaults: Mapping[str, str],
+        obey: Callable[[Op], None],
+        state: Callable[[], dict[str, object]],
+    ) -> None:
+        self.loop = loop
+        self._listener = listener
+        self._journal = journal
+        self._env_defaults = env_defaults
+        self._obey = obey
+        self._state = state
+        self._connections: set[Connection] = set()
+        self._agent: Connection | None = None
+        self._told_seq = 0  # the last event that the agent was sent, or that waits in _batch
+        self._batch: list[str] = []
+        self._hold_until_s = 0.0
+        self._behind = False  # events after _told_seq are read from the journal, from _offset
+        self._offset = 0
+        self._compactions = 0
+        loop.watch(listener.fileno(), self._accept)
+
+    @property
+    def attached(self) -> bool:
+        return self._agent is not None
+
+    def hear(self, connection: Connection, line: bytes | bytearray) -> None:
+        """Obey one line, or answer why not."""
+        try:
+            op = parse(line, self._env_defaults)
+            if isinstance(op, Attach):
+                self._attach(connection)
+            elif connection is not self._agent:
+                raise ProtocolError("attach first")
+            else:
+                self._obey(op)
+        except ProtocolError as error:
+            connection.write(_error(str(error)))
+
+    def deliver(self, batches: list[Batch], now_s: float, *, busy: bool) -> None:
+        """Tell the agent what was just journalled, at once or (busy) with what follows soon."""
+        agent = self._agent
+        if agent is None:
+            return
+        if batches and not self._behind:
+            self._told_seq = batches[-1].last_seq
+            self._batch += [batch.text for batch in batches]
+        if self._batch and (not busy or now_s >= self._hold_until_s):
+            self._send_batch(agent)
+            self._hold_until_s = now_s + _COALESCE_S
+        if self._behind and not agent.outgoing:
+            self._catch_up(agent)
+        elif len(agent.outgoing) > _OUTGOING_HIGH_BYTES and not self._behind:
+            self._fall_behind(self._told_seq)
+
+    def idle_s(self, now_s: float) -> float:
+        """For how long `deliver` has nothing to do unless something happens."""
+        if self._agent is None:
+            return float("inf")
+        if self._behind and not self._agent.outgoing:
+            return 0.0
+        return max(0.0, self._hold_until_s - now_s) if self._batch else float("inf")
+
+    def on_closed(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        if connection is self._agent:
+            self._agent = None
+            self._batch.clear()
+
+    def close(self) -> None:
+        for connection in list(self._connections):
+            connection.close()
+        self.loop.close(self._listener.detach())
+
+    def _accept(self) -> None:
+        try:
+            peer, _ = self._listener.accept()
+        except OSError:  # gone again, or no descriptor is left: it may try later
+            return
+        credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        _pid, uid, _gid = struct.unpack("3i", credentials)
+        if uid not in (0, getuid()) or len(self._connections) >= _MAX_CONNECTIONS:
+            peer.close()
+            return
+        peer.setblocking(False)
+        self._connections.add(Connection(self, peer))
+
+    def _attach(self, connection: Connection) -> None:
+        if self._agent is not None and self._agent is not connection:
+            self._agent.close()
+        self._agent = connection
+        self._batch.clear()
+        connection.write((encode({"state": self._state()}) + "\n").encode())
+        self._fall_behind(self._journal.acked_seq)
+
+    def _fall_behind(self, told_seq: int) -> None:
+        self._behind = True
+        self._told_seq = told_seq
+        self._offset, self._compactions = 0, self._journal.compactions
+
+    def _catch_up(self, agent: Connection) -> None:
+        if self._compactions != self._journal.compactions:
+            self._fall_behind(self._told_seq)
+        batches, offset = self._journal.read(self._offset, self._told_seq)
+        if offset == self._offset:
+            self._behind = False
+            return
+        self._offset = offset
+        if batches:
+            self._told_seq = batches[-1].last_seq
+            self._batch = [batch.text for batch in batches]
+            self._send_batch(agent)
+
+    def _send_batch(self, agent: Connection) -> None:
+        agent.write(f'{{"events":[{",".join(self._batch)}]}}\n'.encode())
+        self._batch.clear()
+
+
+def _error(sentence: str) -> bytes:
+    return (encode({"error": sentence}) + "\n").encode()

@@ -1,0 +1,44 @@
+"""The epoll loop: who is told when a descriptor is ready."""
+
+import os
+import select
+from collections.abc import Callable
+
+READABLE = select.EPOLLIN
+WRITABLE = select.EPOLLOUT
+
+_MAX_READY_A_TURN = 64  # level-triggered: who is left out comes first in the next turn
+
+Handler = Callable[[], None]
+
+
+class Loop:
+    """Descriptors and their handlers.
+
+    Handlers must stand being called for nothing: a descriptor closed earlier in the same turn may
+    have been opened again as another.
+    """
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self._handlers: dict[int, Handler] = {}
+
+    def watch(self, fd: int, handler: Handler) -> None:
+        self._handlers[fd] = handler
+        self._epoll.register(fd, READABLE)
+
+    def wait_for(self, fd: int, events: int) -> None:
+        """Change what a watched descriptor is watched for; 0 pauses it."""
+        self._epoll.modify(fd, events)
+
+    def close(self, fd: int) -> None:
+        """Close a watched descriptor; the kernel drops it from the epoll set by itself."""
+        del self._handlers[fd]
+        os.close(fd)
+
+    def turn(self, timeout_s: float) -> None:
+        """Wait for up to `timeout_s` and call the handler of each descriptor that is ready."""
+        for fd, _events in self._epoll.poll(timeout_s, _MAX_READY_A_TURN):
+            handler = self._handlers.get(fd)
+            if handler is not None:
+                handler()

@@ -1,0 +1,229 @@
+"""The process: its folder, its lock, its signals, its loop."""
+
+# os and not pathlib: see the docstring of the package.
+# ruff: noqa: PTH101, PTH103, PTH108, PTH110, PTH116, PTH123
+
+import fcntl
+import gc
+import os
+import signal
+import socket
+import sys
+import time
+
+from muster.agent.supervisor import clock
+from muster.agent.supervisor.cgroups import Cgroups, find_cgroups
+from muster.agent.supervisor.journal import Journal
+from muster.agent.supervisor.link import AgentLink
+from muster.agent.supervisor.loop import Loop
+from muster.agent.supervisor.output import Outputs
+from muster.agent.supervisor.process_tree import Children
+from muster.agent.supervisor.protocol import (
+    SOCKET_NAME,
+    Acknowledge,
+    Forget,
+    Key,
+    Lease,
+    Op,
+    Recall,
+    Shutdown,
+    Start,
+    Stop,
+)
+from muster.agent.supervisor.reaper import Reaper
+from muster.agent.supervisor.recovery import kill_leftovers
+from muster.agent.supervisor.scratch import ScratchDirectories
+from muster.agent.supervisor.signals import SignalFd
+from muster.agent.supervisor.starter import Starter, default_environment
+from muster.agent.supervisor.supervisor import Supervisor
+
+_ALONE_S = 600.0  # without an agent, a lease and a kernel
+_TERMINATION_GRACE_S = 5.0
+_LONGEST_WAIT_S = 10.0  # epoll counts no time asleep, deadlines do
+_JOURNAL_RETRY_S = 1.0
+_BUSY_KERNELS = 2
+_FORGET_AT_ONCE = 500  # kernels a `rm`, which takes three paths for each
+
+
+def main(arguments: list[str]) -> None:
+    """`[--detach] --dir DIR`: be the supervisor on DIR until there is no more need for one."""
+    match arguments:
+        case ["--dir", directory]:
+            pass
+        case ["--detach", "--dir", directory]:
+            if os.fork():
+                os._exit(0)
+            os.setsid()
+        case _:
+            sys.exit("usage: supervisor [--detach] --dir DIR")
+    directory = os.path.realpath(directory)
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    os.chmod(directory, 0o700)
+    os.chdir(directory)
+    lock_fd = os.open("supervisor.lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        _log("another supervisor has this folder")
+        return
+    Process(directory).run()
+
+
+class Process:
+    """The parts of one supervisor, and the loop that turns them."""
+
+    def __init__(self, directory: str) -> None:
+        """Take over from a dead supervisor, and listen.
+
+        Raises:
+            OSError: the folder cannot be used, or the machine lacks what is needed.
+        """
+        self._signals = SignalFd((signal.SIGCHLD, signal.SIGTERM, signal.SIGINT))
+        children = Children()
+        for name in ("kernels", "logs"):
+            os.makedirs(f"{directory}/{name}", mode=0o700, exist_ok=True)
+        self._loop = Loop()
+        self._outputs = Outputs(self._loop, f"{directory}/logs")
+        self._scratch = ScratchDirectories(f"{directory}/kernels")
+        self._scratch.remove_empty()
+        self._cgroups = _find_cgroups(directory)
+        boot_id = _boot_id()
+        self._journal = Journal(f"{directory}/journal", boot_id)
+        starter = Starter(directory, self._outputs, self._scratch, self._cgroups)
+        self._reaper = Reaper(directory, children)
+        self._supervisor = Supervisor(self._journal, starter, self._reaper)
+        self._take_over(directory, boot_id)
+        self._loop.watch(self._signals.fd, self._on_signal)
+        self._link = AgentLink(
+            self._loop,
+            _listen(),
+            self._journal,
+            default_environment(os.environ),
+            self._obey,
+            self._supervisor.state,
+        )
+        self._alone_since_s = clock.now_s()
+
+    def run(self) -> None:
+        """Turn until there is nothing left to do."""
+        gc.freeze()
+        now_s = clock.now_s()
+        while not self._done(now_s):
+            self._loop.turn(self._wait_s(now_s))
+            now_s = clock.now_s()
+            self._supervisor.turn(now_s)
+            live = self._supervisor.live()
+            written = self._journal.write()
+            self._link.deliver(written, now_s, busy=len(live) >= _BUSY_KERNELS)
+            self._journal.compact_if_due(live)
+            if not live:
+                self._scratch.remove_spare()
+            if self._link.attached:
+                self._alone_since_s = now_s
+        self._link.close()
+        os.unlink(SOCKET_NAME)
+        if self._cgroups is not None:
+            self._cgroups.close()
+
+    def _take_over(self, directory: str, boot_id: str) -> None:
+        replay = self._journal.replay
+        same_boot = replay.boot_id == boot_id
+        left = kill_leftovers(directory, replay.survivors.values(), same_boot=same_boot)
+        detail = "" if same_boot else "the machine was rebooted"
+        if left:
+            detail = f"{left} processes of lost kernels could not be killed"
+            _log(detail)
+        self._supervisor.remember(replay.unacknowledged)
+        self._supervisor.report_lost(replay.survivors.values(), detail)
+        self._journal.begin()
+        self._journal.write()
+
+    def _obey(self, op: Op) -> None:
+        """
+        Raises:
+            ProtocolError: it cannot be done now.
+        """
+        match op:
+            case Start():
+                self._supervisor.start(op.kernels)
+            case Acknowledge():
+                self._supervisor.acknowledge(op.seq)
+            case Stop():
+                self._supervisor.stop(op.kernels)
+            case Recall():
+                self._supervisor.recall(op.kernels)
+            case Lease():
+                self._supervisor.renew_lease(op.seconds)
+            case Forget():
+                self._supervisor.check_ended(op.kernels)
+                for first in range(0, len(op.kernels), _FORGET_AT_ONCE):
+                    self._remove_files(op.kernels[first : first + _FORGET_AT_ONCE])
+            case Shutdown():
+                self._supervisor.shut_down(op.grace_s)
+
+    def _remove_files(self, keys: tuple[Key, ...]) -> None:
+        """Remove what kernels have left on disk, in a process of its own: it may take long."""
+        paths = []
+        for kernel_id, generation in keys:
+            name = f"{kernel_id}.{generation}"
+            log = self._outputs.log_path(name)
+            paths += [self._scratch.path(name), log, f"{log}.1"]
+        try:
+            pid = os.posix_spawnp("rm", ("rm", "-rf", "--", *paths), {}, setsid=True, setsigmask=())
+        except OSError as error:
+            _log(f"cannot remove the files of {len(keys)} kernels: {error}")
+        else:
+            self._reaper.add_helper(pid)
+
+    def _on_signal(self) -> None:
+        numbers = self._signals.read()
+        if signal.SIGCHLD in numbers:
+            self._reaper.due = True
+        if numbers - {signal.SIGCHLD}:
+            self._supervisor.shut_down(_TERMINATION_GRACE_S)
+
+    def _wait_s(self, now_s: float) -> float:
+        wait_s = min(
+            _LONGEST_WAIT_S,
+            self._supervisor.idle_s(now_s),
+            self._link.idle_s(now_s),
+            self._outputs.resume(now_s),
+        )
+        return min(wait_s, _JOURNAL_RETRY_S) if self._journal.failing else wait_s
+
+    def _done(self, now_s: float) -> bool:
+        if self._supervisor.finished(now_s):
+            return True
+        if self._supervisor.live() or self._link.attached:
+            return False
+        lease_s = self._supervisor.lease_s
+        return now_s >= self._alone_since_s + (_ALONE_S if lease_s is None else lease_s)
+
+
+def _find_cgroups(directory: str) -> Cgroups | None:
+    # By device and inode: short, and no two folders that exist share them.
+    stat = os.stat(directory)
+    return find_cgroups(f"muster-{stat.st_dev:x}-{stat.st_ino:x}")
+
+
+def _listen() -> socket.socket:
+    """The socket in the working directory, in place of a dead supervisor's."""
+    if os.path.exists(SOCKET_NAME):
+        os.unlink(SOCKET_NAME)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    mask = os.umask(0o177)
+    listener.bind(SOCKET_NAME)
+    os.umask(mask)
+    listener.listen(16)
+    return listener
+
+
+def _boot_id() -> str:
+    with open("/proc/sys/kernel/random/boot_id") as file:
+        return file.read().strip()
+
+
+def _log(sentence: str) -> None:
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+    sys.stderr.write(f"{stamp} supervisor {os.getpid()}: {sentence}\n")
+    sys.stderr.flush()

@@ -1,0 +1,150 @@
+"""What kernels print: one pipe each for stdout and stderr, drained into a rotated log file."""
+
+# os and not pathlib: see the docstring of the package.
+# ruff: noqa: PTH105
+
+import math
+import os
+from contextlib import suppress
+
+from muster.agent.supervisor import clock
+from muster.agent.supervisor.loop import READABLE, Loop
+
+_READ_BYTES = 64 << 10
+# A kernel that floods may write this much a window, then its pipe fills up and it has to wait.
+_WINDOW_S = 0.01
+_WINDOW_BYTES = 1 << 20
+# What a pipe can still hold once no process of the kernel is left; more comes from a stranger.
+_MAX_REST_BYTES = 2 << 20
+
+
+class Output:
+    """One kernel's pipe and its log, which is made with the first byte.
+
+    The log is rotated so that the newest `max_bytes` at least are kept, and twice that at most.
+    What cannot be written (a full disk) is dropped and counted; the kernel never notices.
+    """
+
+    __slots__ = (
+        "_log_bytes",
+        "_log_fd",
+        "_max_bytes",
+        "_outputs",
+        "_path",
+        "_quota_bytes",
+        "_read_fd",
+        "_window_end_s",
+        "dropped_bytes",
+        "write_fd",
+    )
+
+    def __init__(self, outputs: "Outputs", path: str, max_bytes: int) -> None:
+        self._outputs = outputs
+        self._path = path
+        self._max_bytes = max_bytes
+        self._log_fd = -1
+        self._log_bytes = 0
+        self._window_end_s = 0.0
+        self._quota_bytes = 0
+        self.dropped_bytes = 0
+        self._read_fd, self.write_fd = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(self._read_fd, False)
+        # The writing end stays open here too: without it, the pipe would wake the loop once more
+        # for each kernel, to say what its SIGCHLD says anyway.
+        outputs.loop.watch(self._read_fd, self.drain)
+
+    def drain(self) -> None:
+        """Move what one read gives from the pipe to the log."""
+        try:
+            data = os.read(self._read_fd, _READ_BYTES)
+        except BlockingIOError:
+            return
+        self._log(data)
+        now_s = clock.now_s()
+        if now_s >= self._window_end_s:
+            self._window_end_s = now_s + _WINDOW_S
+            self._quota_bytes = _WINDOW_BYTES
+        self._quota_bytes -= len(data)
+        if self._quota_bytes <= 0:
+            self._outputs.pause(self, self._read_fd, self._window_end_s)
+
+    def finish(self) -> None:
+        """Take what is left in the pipe and close everything: no writer is left."""
+        os.close(self.write_fd)
+        rest_bytes = 0
+        with suppress(BlockingIOError):  # somebody outside of the kernel's tree holds the pipe
+            while rest_bytes < _MAX_REST_BYTES and (data := os.read(self._read_fd, _READ_BYTES)):
+                rest_bytes += len(data)
+                self._log(data)
+        self._outputs.close(self, self._read_fd)
+        if self._log_fd >= 0:
+            os.close(self._log_fd)
+
+    def _log(self, data: bytes) -> None:
+        rest = memoryview(data)
+        try:
+            if self._log_fd < 0 or self._log_bytes + len(rest) > self._max_bytes:
+                self._open_log(len(rest))
+            while rest:
+                written = os.write(self._log_fd, rest)
+                self._log_bytes += written
+                rest = rest[written:]
+        except OSError:
+            self.dropped_bytes += len(rest)
+
+    def _open_log(self, needed_bytes: int) -> None:
+        """Open the log for `needed_bytes` more, over a new file if the old one has no room.
+
+        Raises:
+            OSError: it cannot be; the next chunk tries again.
+        """
+        if self._log_fd >= 0:
+            os.close(self._log_fd)
+            self._log_fd = -1
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        log_fd = os.open(self._path, flags, 0o600)
+        self._log_bytes = os.fstat(log_fd).st_size
+        if self._log_bytes and self._log_bytes + needed_bytes > self._max_bytes:
+            os.close(log_fd)
+            os.replace(self._path, self._path + ".1")
+            log_fd = os.open(self._path, flags, 0o600)
+            self._log_bytes = 0
+        self._log_fd = log_fd
+
+
+class Outputs:
+    """The pipes of all kernels, and which of them are held back for flooding."""
+
+    def __init__(self, loop: Loop, directory: str) -> None:
+        self.loop = loop
+        self._directory = directory
+        self._paused: dict[Output, tuple[int, float]] = {}
+
+    def open(self, name: str, max_bytes: int) -> Output:
+        """A pipe whose output goes to `<name>.log`.
+
+        Raises:
+            OSError: no descriptor is left.
+        """
+        return Output(self, self.log_path(name), max_bytes)
+
+    def log_path(self, name: str) -> str:
+        return f"{self._directory}/{name}.log"
+
+    def pause(self, output: Output, read_fd: int, until_s: float) -> None:
+        self.loop.wait_for(read_fd, 0)
+        self._paused[output] = read_fd, until_s
+
+    def close(self, output: Output, read_fd: int) -> None:
+        self._paused.pop(output, None)
+        self.loop.close(read_fd)
+
+    def resume(self, now_s: float) -> float:
+        """Read again from those whose time is up; returns in how long the next one's is."""
+        if not self._paused:
+            return math.inf
+        for output, (read_fd, until_s) in list(self._paused.items()):
+            if until_s <= now_s:
+                del self._paused[output]
+                self.loop.wait_for(read_fd, READABLE)
+        return min((until_s - now_s for _fd, until_s in self._paused.values()), default=math.inf)

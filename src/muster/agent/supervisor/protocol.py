@@ -1,0 +1,268 @@
+"""What the agent may say: JSON lines, checked whole before anything changes.
+
+Each line is an object with an `op`. A line that cannot be obeyed raises `ProtocolError`, whose text
+is the sentence sent back as `{"error": …}`; the connection goes on.
+"""
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+SOCKET_NAME = "supervisor.sock"
+VERSION = 1  # told in `state`: a supervisor may be older than the agent that attaches to it
+MAX_LINE_BYTES = 4 << 20
+MIN_LOG_BYTES = 64 << 10  # one read of a pipe must fit, so that rotation keeps its bound
+
+# Ids become file names, so they must not be able to leave their folder.
+_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+
+Key = tuple[str, int]  # (kernel id, generation)
+Device = int | str
+_Object = dict[str, object]
+
+encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+
+
+class ProtocolError(Exception):
+    """A line that cannot be obeyed; the text is a sentence for the agent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """What kernels of one start have in common."""
+
+    command: tuple[str, ...]
+    env: Mapping[str, str]  # complete: the supervisor's defaults are already in it
+    workdir: str | None  # None: a scratch directory of the kernel's own
+    files: Mapping[str, str]  # path inside the scratch directory -> text
+    grace_s: float
+    cpu_milli: int  # 0: no limit
+    memory_bytes: int  # 0: no limit
+    log_max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class KernelOrder:
+    """One kernel to start, now or (queued) when one of its shape ends."""
+
+    id: str
+    generation: int
+    template: Template
+    env: Mapping[str, str]
+    devices: tuple[Device, ...]
+    device_milli: int  # how much of each of them, in thousandths
+    shape: str
+    queued: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StopOrder:
+    id: str
+    generation: int
+    grace_s: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Attach:
+    """The sender is the agent from now on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    kernels: tuple[KernelOrder, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    kernels: tuple[StopOrder, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """Take these back if they are still queued; those that have begun run on."""
+
+    kernels: tuple[Key, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Kernels may run this much longer."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledge:
+    """Events up to this number are safe with the agent."""
+
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Remove the logs and scratch directories of ended kernels."""
+
+    kernels: tuple[Key, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shutdown:
+    grace_s: float
+
+
+Op = Attach | Start | Stop | Recall | Lease | Acknowledge | Forget | Shutdown
+
+
+def parse(line: bytes | bytearray, env_defaults: Mapping[str, str]) -> Op:
+    """Read one line; `env_defaults` fill what a template's environment leaves out.
+
+    Raises:
+        ProtocolError: not JSON, an unknown op, or a field that is missing or wrong.
+    """
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError(f"a line is not JSON: {error}") from None
+    if not isinstance(message, dict):
+        raise ProtocolError("a line must be a JSON object")
+    match message.get("op"):
+        case "start":
+            return _start(message, env_defaults)
+        case "ack":
+            return Acknowledge(_integer(message, "seq"))
+        case "stop":
+            return Stop(tuple(_stop_order(item) for item in _objects(message, "kernels")))
+        case "recall":
+            return Recall(_keys(message))
+        case "lease":
+            return Lease(_seconds(message, "seconds"))
+        case "attach":
+            return Attach()
+        case "forget":
+            return Forget(_keys(message))
+        case "shutdown":
+            return Shutdown(_seconds(message, "grace_s", 5.0))
+        case op:
+            raise ProtocolError(f"unknown op {op!r}")
+
+
+def _start(message: _Object, env_defaults: Mapping[str, str]) -> Start:
+    templates = [_template(item, env_defaults) for item in _objects(message, "templates")]
+    return Start(tuple(_kernel_order(item, templates) for item in _objects(message, "kernels")))
+
+
+def _template(item: _Object, env_defaults: Mapping[str, str]) -> Template:
+    command = item.get("command")
+    if (
+        not isinstance(command, list)
+        or not command
+        or not command[0]
+        or not all(isinstance(word, str) and "\0" not in word for word in command)
+    ):
+        raise ProtocolError("'command' must be a list of strings, the program first")
+    workdir = item.get("workdir")
+    if workdir is not None and (not isinstance(workdir, str) or not workdir.startswith("/")):
+        raise ProtocolError("'workdir' must be an absolute path or null")
+    log_max_bytes = _integer(item, "log_max_bytes", 64 << 20)
+    if log_max_bytes < MIN_LOG_BYTES:
+        raise ProtocolError(f"'log_max_bytes' must be at least {MIN_LOG_BYTES}")
+    return Template(
+        command=tuple(command),
+        env={**env_defaults, **_environment(item)},
+        workdir=workdir,
+        files=_texts(item, "files"),
+        grace_s=_seconds(item, "grace_s", 10.0),
+        cpu_milli=_integer(item, "cpu_milli", 0),
+        memory_bytes=_integer(item, "memory_bytes", 0),
+        log_max_bytes=log_max_bytes,
+    )
+
+
+def _kernel_order(item: _Object, templates: list[Template]) -> KernelOrder:
+    kernel_id, generation = _key(item)
+    template = _integer(item, "template", 0)
+    if template >= len(templates):
+        raise ProtocolError(f"kernel {kernel_id}: there is no template {template}")
+    devices = item.get("devices", [])
+    if not isinstance(devices, list) or not all(type(name) in (int, str) for name in devices):
+        raise ProtocolError(f"kernel {kernel_id}: 'devices' must be a list of numbers or names")
+    shape = item.get("shape", "")
+    if not isinstance(shape, str):
+        raise ProtocolError(f"kernel {kernel_id}: 'shape' must be a string")
+    queued = item.get("queued", False)
+    if not isinstance(queued, bool):
+        raise ProtocolError(f"kernel {kernel_id}: 'queued' must be true or false")
+    return KernelOrder(
+        kernel_id,
+        generation,
+        templates[template],
+        _environment(item),
+        tuple(devices),
+        _integer(item, "device_milli", 1000),
+        shape,
+        queued,
+    )
+
+
+def _stop_order(item: _Object) -> StopOrder:
+    kernel_id, generation = _key(item)
+    reason = item.get("reason", "")
+    if not isinstance(reason, str):
+        raise ProtocolError(f"kernel {kernel_id}: 'reason' must be a string")
+    return StopOrder(kernel_id, generation, _seconds(item, "grace_s", 10.0), reason)
+
+
+def _keys(message: _Object) -> tuple[Key, ...]:
+    return tuple(_key(item) for item in _objects(message, "kernels"))
+
+
+def _key(item: _Object) -> Key:
+    kernel_id = item.get("id")
+    if not isinstance(kernel_id, str) or _ID.fullmatch(kernel_id) is None:
+        raise ProtocolError(
+            f"{kernel_id!r} is no kernel id: 1 to 128 letters, digits, '-', '_' or '.'"
+        )
+    return kernel_id, _integer(item, "generation")
+
+
+def _environment(item: _Object) -> Mapping[str, str]:
+    environment = _texts(item, "env")
+    for name, value in environment.items():
+        if not name or "=" in name or "\0" in name or "\0" in value:
+            raise ProtocolError(f"{name!r} cannot be an environment variable, or its value cannot")
+    return environment
+
+
+def _texts(item: _Object, name: str) -> dict[str, str]:
+    texts = item.get(name)
+    if texts is None:
+        return {}
+    if not isinstance(texts, dict) or not all(isinstance(text, str) for text in texts.values()):
+        raise ProtocolError(f"'{name}' must be an object of strings")
+    return texts
+
+
+def _objects(message: _Object, name: str) -> list[_Object]:
+    items = message.get(name)
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise ProtocolError(f"'{name}' must be a list of objects")
+    return items
+
+
+def _integer(item: _Object, name: str, default: int | None = None) -> int:
+    value = item.get(name, default)
+    if type(value) is not int or not 0 <= value < 1 << 63:  # type: bool is no number here
+        raise ProtocolError(f"'{name}' must be a whole number, zero or more")
+    return value
+
+
+def _seconds(item: _Object, name: str, default: float | None = None) -> float:
+    value = item.get(name, default)
+    if type(value) not in (int, float) or not isinstance(value, int | float):
+        raise ProtocolError(f"'{name}' must be a number of seconds")
+    if not 0 <= value < math.inf:  # false for NaN, which JSON as Python reads it may hold
+        raise ProtocolError(f"'{name}' must be zero or more")
+    return float(value)

@@ -1,0 +1,57 @@
+"""After a supervisor was killed: end what it left running, before anybody is told it is lost."""
+
+import os
+import signal
+import time
+from collections.abc import Collection
+from contextlib import suppress
+
+from muster.agent.supervisor.journal import Survivor
+from muster.agent.supervisor.process_tree import ProcessStat, all_processes, kernel_tag
+
+_TIMEOUT_S = 10.0
+_ROUND_S = 0.01
+
+
+def kill_leftovers(directory: str, survivors: Collection[Survivor], *, same_boot: bool) -> int:
+    """Kill all processes of a dead supervisor's kernels; returns how many would not die in time.
+
+    Known by their main process (pid and start time), its session and group, the tag in their
+    environment, or an ancestor that is known. After a reboot pids mean nothing, so none is looked
+    at; no process can have the tag then.
+    """
+    deadline_s = time.monotonic() + _TIMEOUT_S
+    while victims := _find(directory, survivors if same_boot else ()):
+        for pid in victims:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        if time.monotonic() > deadline_s:
+            return len(victims)
+        time.sleep(_ROUND_S)
+    return 0
+
+
+def _find(directory: str, survivors: Collection[Survivor]) -> set[int]:
+    processes = {stat.pid: stat for stat in all_processes()}
+    mains = {
+        survivor.pid
+        for survivor in survivors
+        if survivor.pid in processes and _is_main(processes[survivor.pid], survivor)
+    }
+    found = {
+        pid
+        for pid, stat in processes.items()
+        if stat.session in mains or stat.group in mains or kernel_tag(pid, directory) is not None
+    }
+    grown = True
+    while grown:
+        below = {pid for pid, stat in processes.items() if stat.parent in found} - found
+        found |= below
+        grown = bool(below)
+    found.discard(os.getpid())
+    return {pid for pid in found if processes[pid].state not in ("Z", "X")}
+
+
+def _is_main(stat: ProcessStat, survivor: Survivor) -> bool:
+    low, high = survivor.born_ticks
+    return low <= stat.start_ticks <= high

@@ -1,0 +1,105 @@
+"""The events about kernels: how each fact is told, and why a kernel ended."""
+
+import os
+import signal
+import time
+
+from muster.agent.supervisor.kernel import EndReason, Event, Kernel, Status
+from muster.agent.supervisor.protocol import Key
+from muster.agent.supervisor.starter import CannotExecute, CreateFailed
+
+_KILLED_EXIT_CODE = 128 + signal.SIGKILL  # how a shell tells that its command was killed
+
+
+def started(kernel: Kernel) -> Event:
+    event = _event(kernel, "started")
+    event["at"] = kernel.started_at
+    event["pid"] = kernel.pid
+    return event
+
+
+def create_failed(kernel: Kernel, failure: CreateFailed) -> Event:
+    event = _event(kernel, "create_failed")
+    event["reason"] = failure.reason
+    event["detail"] = failure.detail
+    return event
+
+
+def cannot_execute(kernel: Kernel, failure: CannotExecute) -> Event:
+    event = ended_without_run(kernel, failure.reason, failure.detail)
+    event["exit_code"] = failure.exit_code
+    return event
+
+
+def ended_without_run(kernel: Kernel, reason: EndReason, detail: str = "") -> Event:
+    """The end of a kernel of which no process ran, or none that this supervisor saw."""
+    event = _event(kernel, "ended")
+    event["reason"] = reason
+    if detail:
+        event["detail"] = detail
+    return event
+
+
+def unknown(key: Key) -> Event:
+    """An end for a kernel that is not known here, so that whoever asks can free what it held."""
+    return ended_without_run(Kernel(*key), EndReason.UNKNOWN_KERNEL)
+
+
+def ended(kernel: Kernel, oom_kills: int, dropped_bytes: int) -> Event:
+    """The end of a kernel whose main process was reaped; `oom_kills` counts its cgroup's."""
+    assert kernel.wait_status is not None
+    event = _event(kernel, "ended")
+    event["pid"] = kernel.pid
+    code = os.waitstatus_to_exitcode(kernel.wait_status)
+    if code < 0:
+        event["signal"] = -code
+    else:
+        event["exit_code"] = code
+    if kernel.stop_reason is not None:
+        event["reason"] = kernel.stop_reason
+        if kernel.stop_detail:
+            event["detail"] = kernel.stop_detail
+    elif oom_kills and code in (-signal.SIGKILL, _KILLED_EXIT_CODE):
+        event["reason"] = EndReason.OUT_OF_MEMORY
+    else:
+        event["reason"] = EndReason.SIGNALED if code < 0 else EndReason.EXITED
+        if oom_kills:
+            event["detail"] = f"{oom_kills} of its processes were killed for lack of memory"
+    if dropped_bytes:
+        event["output_dropped_bytes"] = dropped_bytes
+    return event
+
+
+def describe(kernel: Kernel) -> dict[str, object]:
+    """A kernel in the answer to `attach`."""
+    description: dict[str, object] = {
+        "id": kernel.id,
+        "generation": kernel.generation,
+        "status": kernel.status,
+        "shape": kernel.shape,
+        "devices": kernel.devices,
+    }
+    if kernel.status is not Status.QUEUED:
+        description["pid"] = kernel.pid
+        description["started_at"] = kernel.started_at
+    if kernel.end is not None:
+        for name in ("reason", "detail", "exit_code", "signal"):
+            if name in kernel.end:
+                description[name] = kernel.end[name]
+    return description
+
+
+def _event(kernel: Kernel, kind: str) -> Event:
+    event: Event = {
+        "kernel": kernel.id,
+        "generation": kernel.generation,
+        "kind": kind,
+        "at": time.time(),
+    }
+    if kernel.status is Status.QUEUED:  # its first event tells what it was given
+        if kernel.devices:
+            event["devices"] = list(kernel.devices)
+            event["device_milli"] = kernel.device_milli
+        if kernel.predecessor is not None:
+            event["predecessor"] = kernel.predecessor
+    return event

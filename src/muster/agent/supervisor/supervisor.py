@@ -1,0 +1,389 @@
+"""What the supervisor does with kernels: the operations of the protocol, and the passing of time.
+
+A kernel is accepted once for each (id, generation), runs at once or waits (for its turn, for one of
+its shape to end, for its older generation to be gone), and ends in one `ended` event. Everything
+here runs in one thread and returns soon; sockets and files are the business of others.
+"""
+
+import heapq
+import math
+import signal
+from collections import OrderedDict, deque
+from collections.abc import Collection, Iterable
+from itertools import count
+
+from muster.agent.supervisor import clock, reports
+from muster.agent.supervisor.backlog import Backlog
+from muster.agent.supervisor.journal import Journal, Survivor
+from muster.agent.supervisor.kernel import CreateFailure, EndReason, Event, Kernel, Status
+from muster.agent.supervisor.protocol import (
+    VERSION,
+    KernelOrder,
+    Key,
+    ProtocolError,
+    StopOrder,
+)
+from muster.agent.supervisor.reaper import Reaper
+from muster.agent.supervisor.starter import CannotExecute, CreateFailed, Starter
+
+MAX_KERNELS = 32_768
+MAX_UNACKNOWLEDGED = 131_072
+LEASE_GRACE_MAX_S = 10.0  # what a controller must wait on top of the lease
+
+_MAX_TOMBSTONES = 10_000
+_STARTS_A_TURN = 8
+_LEFTOVER_PERIOD_S = 0.05
+_REPORT_TIMEOUT_S = 5.0
+
+
+class Supervisor:
+    """All kernels of one agent."""
+
+    def __init__(self, journal: Journal, starter: Starter, reaper: Reaper) -> None:
+        self._journal = journal
+        self._starter = starter
+        self._reaper = reaper
+        self._known: dict[Key, Kernel] = {}
+        self._newest: dict[str, Kernel] = {}  # id -> its highest generation known
+        self._live: dict[Key, Kernel] = {}  # neither ended nor failed
+        self._to_start: deque[Kernel] = deque()  # may hold some that are no longer queued
+        self._backlog = Backlog()
+        self._finals: deque[tuple[int, Kernel]] = deque()  # events after which a kernel may go
+        self._tombstones: OrderedDict[Key, int] = OrderedDict()  # stopped before heard of -> seq
+        self._deadlines: list[tuple[float, int, Kernel]] = []  # a heap; outdated ones are skipped
+        self._tiebreak = count()
+        self._leftovers_due_s = math.inf
+        self._lease_end_s = math.inf
+        self._lease_expired = False
+        self._shutting_down = False
+        self._empty_since_s: float | None = None
+        self.lease_s: float | None = None
+
+    # What a dead supervisor left.
+
+    def report_lost(self, survivors: Iterable[Survivor], detail: str) -> None:
+        """Report the kernels of a dead supervisor, which have no process any more."""
+        for survivor in survivors:
+            kernel = Kernel(*survivor.key, shape=survivor.shape, pid=survivor.pid)
+            self._know(kernel)
+            event = reports.ended_without_run(kernel, EndReason.SUPERVISOR_LOST, detail)
+            self._end(kernel, event)
+            self._record([event])
+
+    def remember(self, events: Iterable[Event]) -> None:
+        """Know again the kernels that a dead supervisor reported and nobody acknowledged."""
+        for event in events:
+            key = event["kernel"], event["generation"]
+            if event.get("reason") == EndReason.UNKNOWN_KERNEL:
+                self._bury(key, event["seq"])
+                continue
+            kernel = self._known.get(key) or Kernel(*key)
+            self._know(kernel)
+            kernel.devices = tuple(event.get("devices", ()))
+            kernel.device_milli = event.get("device_milli", 1000)
+            if event["kind"] == "started":
+                kernel.pid, kernel.started_at = event["pid"], event["at"]
+            else:
+                kernel.status, kernel.end = Status(event["kind"]), event
+                self._finals.append((event["seq"], kernel))
+
+    # Operations.
+
+    def start(self, orders: Iterable[KernelOrder]) -> None:
+        """Accept kernels; what is known already is not started twice.
+
+        Raises:
+            ProtocolError: no kernel can be accepted now; none of these was.
+        """
+        orders = list(orders)
+        if self._shutting_down:
+            raise ProtocolError("start refused: the supervisor is shutting down")
+        if self._lease_expired:
+            raise ProtocolError("start refused: the kernel lease ran out; renew it first")
+        if len(self._known) + len(orders) > MAX_KERNELS:
+            raise ProtocolError(
+                f"start refused: {len(self._known)} kernels are known here, and {len(orders)} more"
+                f" would pass the limit of {MAX_KERNELS}; acknowledge those that have ended"
+            )
+        if self._journal.unacknowledged_count > MAX_UNACKNOWLEDGED:
+            raise ProtocolError(
+                f"start refused: {self._journal.unacknowledged_count} events wait for their"
+                " acknowledgement"
+            )
+        accepted = [kernel for order in orders if (kernel := self._accept(order)) is not None]
+        self._journal.accept(accepted)
+
+    def stop(self, orders: Iterable[StopOrder]) -> None:
+        for order in orders:
+            key = order.id, order.generation
+            kernel = self._known.get(key)
+            if kernel is not None:
+                self._stop(kernel, order.grace_s, EndReason.STOPPED, order.reason)
+            elif self._tombstones.get(key, 0) <= self._journal.acked_seq:
+                # Again if the last answer was acknowledged: whoever still asks has lost it.
+                event = reports.unknown(key)
+                self._journal.record([event])
+                self._bury(key, event["seq"])
+
+    def recall(self, keys: Iterable[Key]) -> None:
+        """Take back those that are still queued."""
+        for key in keys:
+            kernel = self._known.get(key)
+            if kernel is not None and kernel.status is Status.QUEUED:
+                self._stop(kernel, 0.0, EndReason.STOPPED, "recalled")
+
+    def renew_lease(self, seconds: float) -> None:
+        self.lease_s = seconds
+        self._lease_end_s = clock.now_s() + seconds
+        self._lease_expired = False
+
+    def acknowledge(self, seq: int) -> None:
+        """Forget events up to `seq`, and the kernels whose last event is among them.
+
+        Raises:
+            ProtocolError: there was no such event yet.
+        """
+        if seq > self._journal.last_seq:
+            raise ProtocolError(f"ack of event {seq}: the last one is {self._journal.last_seq}")
+        if seq <= self._journal.acked_seq:
+            return
+        self._journal.acknowledge(seq)
+        while self._finals and self._finals[0][0] <= seq:
+            kernel = self._finals.popleft()[1]
+            if kernel.key not in self._live:  # it may be a failed one that was started again
+                self._known.pop(kernel.key, None)
+                if self._newest.get(kernel.id) is kernel:
+                    del self._newest[kernel.id]
+
+    def check_ended(self, keys: Iterable[Key]) -> None:
+        """
+        Raises:
+            ProtocolError: one of these kernels has not.
+        """
+        for kernel_id, generation in keys:
+            if (kernel_id, generation) in self._live:
+                raise ProtocolError(f"kernel {kernel_id}, generation {generation}, has not ended")
+
+    def shut_down(self, grace_s: float) -> None:
+        """Stop everything; `finished` becomes true when it is gone and reported."""
+        self._shutting_down = True
+        self._stop_all(grace_s, EndReason.STOPPED, "shutdown")
+
+    def state(self) -> dict[str, object]:
+        """The answer to `attach`."""
+        return {
+            "version": VERSION,
+            "limits": self._starter.limits_kind,
+            "next_seq": self._journal.last_seq + 1,
+            "kernels": [reports.describe(kernel) for kernel in self._known.values()],
+        }
+
+    # The passing of time.
+
+    def turn(self, now_s: float) -> None:
+        """Reap, pass devices on, enforce deadlines and start what is due: a bounded amount."""
+        if self._reaper.due or now_s >= self._leftovers_due_s:
+            for kernel in self._reaper.reap():
+                self._finish(kernel)
+            # Looked at again even without a SIGCHLD: one may have forked past the last SIGKILL.
+            self._leftovers_due_s = now_s + _LEFTOVER_PERIOD_S if self._reaper.waiting else math.inf
+        if now_s >= self._lease_end_s:
+            self._lease_end_s, self._lease_expired = math.inf, True
+            self._stop_all(LEASE_GRACE_MAX_S, EndReason.LEASE_EXPIRED, "")
+        while self._deadlines and self._deadlines[0][0] <= now_s:
+            kernel = heapq.heappop(self._deadlines)[2]
+            if kernel.status is Status.STOPPING and kernel.stop_deadline_s <= now_s:
+                self._kill(kernel)
+        if self._to_start:
+            self._start_some()
+
+    def idle_s(self, now_s: float) -> float:
+        """For how long `turn` has nothing to do unless something happens."""
+        if self._to_start or self._reaper.due:
+            return 0.0
+        due_s = min(self._leftovers_due_s, self._lease_end_s)
+        if self._deadlines:
+            due_s = min(due_s, self._deadlines[0][0])
+        return max(0.0, due_s - now_s)
+
+    def live(self) -> Collection[Kernel]:
+        """The kernels that have not ended."""
+        return self._live.values()
+
+    def finished(self, now_s: float) -> bool:
+        """Whether a shutdown is through: all gone, and reported or nobody there to hear it."""
+        if not self._shutting_down or self._live:
+            return False
+        if self._empty_since_s is None:
+            self._empty_since_s = now_s
+        return (
+            self._journal.unacknowledged_count == 0
+            or now_s >= self._empty_since_s + _REPORT_TIMEOUT_S
+        )
+
+    # Beginnings.
+
+    def _accept(self, order: KernelOrder) -> Kernel | None:
+        """Take an order in; None if it changes nothing that the journal must know."""
+        key = order.id, order.generation
+        kernel = self._known.get(key)
+        if kernel is not None:
+            if kernel.status is Status.CREATE_FAILED:
+                kernel.status, kernel.predecessor, kernel.end = Status.QUEUED, None, None
+                self._enqueue(kernel, order)
+                return kernel
+            was_queued = kernel.order is not None and kernel.order.queued
+            if kernel.status is Status.QUEUED and was_queued and not order.queued:
+                self._backlog.remove(kernel)
+                self._enqueue(kernel, order)
+            return None
+        newest = self._newest.get(order.id)
+        if key in self._tombstones or (newest and newest.generation > order.generation):
+            return None
+        kernel = Kernel(order.id, order.generation)
+        self._know(kernel)
+        if newest is not None and newest.key in self._live:
+            self._supersede(newest, kernel)
+        self._enqueue(kernel, order)
+        return kernel
+
+    def _supersede(self, older: Kernel, newer: Kernel) -> None:
+        """Let a newer generation begin when the older one is gone."""
+        first = older.waits_for if older.waits_for is not None else older
+        if older.status is Status.QUEUED:
+            self._stop(older, 0.0, EndReason.STOPPED, "superseded")
+        if first.key in self._live:
+            newer.waits_for, first.successor = first, newer
+            assert first.order is not None
+            self._stop(first, first.order.template.grace_s, EndReason.STOPPED, "superseded")
+
+    def _know(self, kernel: Kernel) -> None:
+        self._known[kernel.key] = kernel
+        newest = self._newest.get(kernel.id)
+        if newest is None or newest.generation <= kernel.generation:
+            self._newest[kernel.id] = kernel
+
+    def _enqueue(self, kernel: Kernel, order: KernelOrder) -> None:
+        self._live[kernel.key] = kernel
+        kernel.order, kernel.shape = order, order.shape
+        kernel.devices, kernel.device_milli = order.devices, order.device_milli
+        if kernel.waits_for is not None:
+            return
+        if order.queued:
+            self._backlog.add(kernel)
+        else:
+            self._to_start.append(kernel)
+
+    def _start_some(self) -> None:
+        for _ in range(min(_STARTS_A_TURN, len(self._to_start))):
+            kernel = self._to_start.popleft()
+            if kernel.status is Status.QUEUED:
+                events: list[Event] = []
+                running = self._begin(kernel, events)
+                self._record(events, running)
+
+    def _begin(self, kernel: Kernel, events: list[Event]) -> Kernel | None:
+        """Start a kernel, or if its command cannot run, the next of its shape; returns who runs."""
+        while True:
+            assert kernel.order is not None
+            try:
+                if not self._journal.write_intents():
+                    raise CreateFailed(CreateFailure.DISK_FULL, "the journal cannot be written")
+                self._starter.start(kernel, kernel.order)
+            except CreateFailed as failure:
+                # It keeps what it was given: the same order may come again.
+                events.append(reports.create_failed(kernel, failure))
+                self._end(kernel, events[-1], Status.CREATE_FAILED)
+                return None
+            except CannotExecute as failure:
+                events.append(reports.cannot_execute(kernel, failure))
+                self._end(kernel, events[-1])
+            else:
+                events.append(reports.started(kernel))
+                kernel.status = Status.RUNNING
+                self._reaper.add(kernel)
+                return kernel
+            heir = self._appoint_heir(kernel, events[-1])
+            if heir is None:
+                return None
+            kernel = heir
+
+    # Ends.
+
+    def _finish(self, kernel: Kernel) -> None:
+        """All processes of a kernel are gone: report it, and start its heir on its devices."""
+        output, slot = kernel.output, kernel.slot
+        oom_kills = slot.oom_kills() if slot is not None else 0
+        self._starter.clean_up(kernel)
+        event = reports.ended(kernel, oom_kills, output.dropped_bytes if output is not None else 0)
+        self._end(kernel, event)
+        events = [event]
+        heir = self._appoint_heir(kernel, event)
+        self._record(events, self._begin(heir, events) if heir is not None else None)
+
+    def _appoint_heir(self, kernel: Kernel, event: Event) -> Kernel | None:
+        heir = self._backlog.take(kernel.shape)
+        if heir is not None:
+            heir.devices, heir.device_milli = kernel.devices, kernel.device_milli
+            heir.predecessor = kernel.key
+            event["heir"] = heir.key
+        return heir
+
+    def _end(self, kernel: Kernel, event: Event, status: Status = Status.ENDED) -> None:
+        kernel.status, kernel.end = status, event
+        kernel.order = None
+        self._live.pop(kernel.key, None)
+        newer = kernel.successor
+        if newer is not None and newer.status is Status.QUEUED and newer.order is not None:
+            newer.waits_for = None
+            self._enqueue(newer, newer.order)
+
+    def _record(self, events: list[Event], running: Kernel | None = None) -> None:
+        self._journal.record(events, running)
+        for event in events:
+            if event["kind"] != "started":
+                kernel = self._known[event["kernel"], event["generation"]]
+                self._finals.append((event["seq"], kernel))
+
+    def _stop_all(self, grace_s: float, reason: EndReason, detail: str) -> None:
+        for kernel in list(self._live.values()):
+            self._stop(kernel, grace_s, reason, detail)
+
+    def _stop(self, kernel: Kernel, grace_s: float, reason: EndReason, detail: str) -> None:
+        if kernel.status in (Status.QUEUED, Status.CREATE_FAILED):
+            self._backlog.remove(kernel)
+            event = reports.ended_without_run(
+                kernel, EndReason.NEVER_STARTED, detail or reason.value
+            )
+            self._end(kernel, event)
+            self._record([event])
+            return
+        if kernel.status is Status.ENDED or (
+            kernel.status is Status.RUNNING and kernel.wait_status is not None
+        ):
+            return  # it has ended by itself; what it left is being killed
+        deadline_s = clock.now_s() + grace_s
+        first = kernel.status is Status.RUNNING
+        if not first and deadline_s >= kernel.stop_deadline_s:
+            return
+        kernel.stop_deadline_s = deadline_s
+        if first:
+            kernel.status = Status.STOPPING
+            kernel.stop_reason, kernel.stop_detail = reason, detail
+        if not grace_s:
+            self._kill(kernel)
+            return
+        heapq.heappush(self._deadlines, (deadline_s, next(self._tiebreak), kernel))
+        if first:
+            self._reaper.signal(kernel, signal.SIGTERM)
+            self._reaper.signal(kernel, signal.SIGCONT)  # a stopped process hears it only then
+
+    def _kill(self, kernel: Kernel) -> None:
+        kernel.killed = True
+        self._reaper.signal(kernel, signal.SIGKILL)
+
+    def _bury(self, key: Key, seq: int) -> None:
+        """Remember that a kernel was stopped before it was heard of: its start comes too late."""
+        self._tombstones[key] = seq
+        if len(self._tombstones) > _MAX_TOMBSTONES:
+            self._tombstones.popitem(last=False)

@@ -1,0 +1,219 @@
+"""The agent's end of the supervisor's socket: commands as JSON lines, events as they come."""
+
+import asyncio
+import json
+import logging
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict, cast
+
+from muster.core.resources import GPU_WHOLE
+from muster.wire.messages import KernelKey, KernelTemplate, Recall, Start, Stop
+
+if TYPE_CHECKING:
+    from muster.agent.supervisor.kernel import Event
+
+log = logging.getLogger(__name__)
+
+SOCKET = "supervisor.sock"
+ATTACH_TIMEOUT_S = 10.0
+LINE_LIMIT_BYTES = 2 * 1024 * 1024
+"""Longer lines are cut into several; the supervisor takes lines twice as long."""
+
+_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+
+
+class SupervisorLost(Exception):
+    """The supervisor does not answer, or no longer."""
+
+
+class KernelState(TypedDict):
+    """A kernel in a supervisor's answer to ``attach``, as far as the agent reads it."""
+
+    id: str
+    generation: int
+    status: str
+
+
+class SupervisorState(TypedDict):
+    """A supervisor's answer to ``attach``; ``limits`` says how it limits kernels, if at all."""
+
+    kernels: list[KernelState]
+    limits: str
+
+
+class Listener(Protocol):
+    """What the agent does with what the supervisor says; called on the event loop, in order."""
+
+    def attached(self, state: SupervisorState) -> None:
+        """The supervisor holds these kernels; events that nobody has acknowledged follow."""
+
+    def heard(self, events: "Sequence[Event]") -> None:
+        """Facts, in order. Those of one moment come together."""
+
+    def refused(self, why: str) -> None:
+        """The supervisor could not obey something it was told."""
+
+
+class SupervisorLink(asyncio.Protocol):
+    """A connection to the supervisor; ``lost`` is done when it is over."""
+
+    def __init__(self, listener: Listener) -> None:
+        loop = asyncio.get_running_loop()
+        self.lost: asyncio.Future[None] = loop.create_future()
+        self._listener = listener
+        self._attached: asyncio.Future[None] = loop.create_future()
+        self._transport: asyncio.Transport | None = None
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._rest = b""
+
+    @classmethod
+    async def attach(cls, directory: Path, listener: Listener) -> Self:
+        """Connect to the supervisor of ``directory``; it drops whoever was attached before.
+
+        Raises:
+            SupervisorLost: there is none, or it does not answer.
+        """
+        loop = asyncio.get_running_loop()
+        # Through a descriptor, because a socket's path must be shorter than a directory's may be.
+        folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            async with asyncio.timeout(ATTACH_TIMEOUT_S):
+                _transport, link = await loop.create_unix_connection(
+                    lambda: cls(listener), f"/proc/self/fd/{folder}/{SOCKET}"
+                )
+                link._say({"op": "attach"})
+                await link._attached
+        except (OSError, TimeoutError) as error:
+            raise SupervisorLost(f"no supervisor answers in {directory}: {error}") from None
+        finally:
+            os.close(folder)
+        return link
+
+    def close(self) -> None:
+        """Leave the supervisor to itself."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def drained(self) -> None:
+        """Wait until the supervisor has taken most of what it was told."""
+        await self._writable.wait()
+
+    # Commands
+
+    def start(self, starts: Sequence[Start], log_max_bytes: int) -> list[Start]:
+        """Have kernels started; the answer is those that are too large to be told."""
+        positions: dict[int, int] = {}
+        templates: list[dict[str, Any]] = []
+        kernels: list[dict[str, Any]] = []
+        for start in starts:
+            position = positions.setdefault(id(start.template), len(templates))
+            if position == len(templates):
+                templates.append(_template(start.template, log_max_bytes))
+            kernels.append(_kernel(start, position))
+        line = _encode({"op": "start", "templates": templates, "kernels": kernels})
+        if len(line) < LINE_LIMIT_BYTES:
+            self._say_line(line)
+            return []
+        if len(starts) == 1:
+            return [*starts]
+        middle = len(starts) // 2
+        return [
+            *self.start(starts[:middle], log_max_bytes),
+            *self.start(starts[middle:], log_max_bytes),
+        ]
+
+    def stop(self, stops: Iterable[Stop]) -> None:
+        kernels = [
+            {
+                "id": stop.kernel,
+                "generation": stop.generation,
+                "grace_s": stop.grace_s,
+                "reason": stop.reason,
+            }
+            for stop in stops
+        ]
+        self._say({"op": "stop", "kernels": kernels})
+
+    def recall(self, recalls: Iterable[Recall]) -> None:
+        kernels = [{"id": each.kernel, "generation": each.generation} for each in recalls]
+        self._say({"op": "recall", "kernels": kernels})
+
+    def renew_lease(self, seconds: float) -> None:
+        self._say({"op": "lease", "seconds": seconds})
+
+    def acknowledge(self, seq: int) -> None:
+        self._say({"op": "ack", "seq": seq})
+
+    def forget(self, keys: Iterable[KernelKey]) -> None:
+        """Have the logs and scratch directories of ended kernels removed."""
+        kernels = [{"id": kernel, "generation": generation} for kernel, generation in keys]
+        self._say({"op": "forget", "kernels": kernels})
+
+    def _say(self, message: dict[str, Any]) -> None:
+        self._say_line(_encode(message))
+
+    def _say_line(self, line: str) -> None:
+        if self._transport is not None and not self.lost.done():
+            self._transport.write(line.encode() + b"\n")
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._writable.set()
+        if not self.lost.done():
+            self.lost.set_result(None)
+        if not self._attached.done():
+            self._attached.set_exception(OSError("it closed the connection"))
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def data_received(self, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            match json.loads(line):
+                case {"events": events}:
+                    self._listener.heard(events)
+                case {"error": why}:
+                    self._listener.refused(why)
+                case {"state": state}:
+                    self._listener.attached(state)
+                    self._attached.set_result(None)
+                case other:
+                    log.warning("the supervisor says what this agent does not know: %s", other)
+
+
+def _template(template: KernelTemplate, log_max_bytes: int) -> dict[str, Any]:
+    return {
+        "command": template.command,
+        "env": dict(template.env),
+        "workdir": template.workdir,
+        "files": dict(template.files),
+        "grace_s": template.grace_s,
+        "cpu_milli": template.cpu_milli,
+        "memory_bytes": template.memory_bytes,
+        "log_max_bytes": log_max_bytes,
+    }
+
+
+def _kernel(start: Start, template: int) -> dict[str, Any]:
+    # All shares of one kernel are alike: whole devices, or a part of one.
+    return {
+        "id": start.kernel,
+        "generation": start.generation,
+        "template": template,
+        "env": dict(start.env),
+        "devices": [share.index for share in start.shares],
+        "device_milli": start.shares[0].milli if start.shares else GPU_WHOLE,
+        "shape": start.template.shape,
+        "queued": start.queued,
+    }

@@ -1,0 +1,1 @@
+"""Composition roots: the processes that `up`, `controller` and `agent` start."""

@@ -1,0 +1,199 @@
+"""A controller's data directory: what is in it, who may use it, and how long.
+
+    lock             held by the controller that runs on it
+    muster.db        state
+    settings.json    ports and local agents, so that the next start is like the last
+    client.json      URL and an administrator's token, for clients on this machine
+    join-token       what agents join with
+    controller.json  the running controller: pid and addresses
+    controller.log
+    agents/NAME/     a local agent's own directory
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from muster.core.errors import Conflict, MusterError
+
+
+class UnusableHome(MusterError):
+    """The data directory cannot be used; the text says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """The controller that runs on a home."""
+
+    pid: int
+    url: str
+    agent_address: str
+    version: str
+    started_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class LocalAgents:
+    """The agents that a controller starts on its own machine, all alike; None is "find out"."""
+
+    count: int = 1
+    cpus: str | None = None
+    memory: str | None = None
+    gpus: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    port: int = 0
+    agent_port: int = 0
+    agents: LocalAgents = LocalAgents()
+
+
+def default_home() -> Path:
+    return Path(os.environ.get("MUSTER_HOME") or Path.home() / ".muster")
+
+
+class Home:
+    """Paths and small files of a data directory; all of it is for its owner only."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.expanduser().absolute()
+        self.database = self.path / "muster.db"
+        self.log = self.path / "controller.log"
+        self.client_file = self.path / "client.json"
+        self.join_token_file = self.path / "join-token"
+        self._lock_file = self.path / "lock"
+        self._running_file = self.path / "controller.json"
+        self._settings_file = self.path / "settings.json"
+
+    def create(self) -> None:
+        """Make the directory.
+
+        Raises:
+            UnusableHome: it cannot be made or written.
+        """
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.path.chmod(0o700)
+            (self.path / "agents").mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise UnusableHome(
+                f"cannot use {self.path} as data directory: {error.strerror}; choose another "
+                f"with --home"
+            ) from None
+
+    def agent_directory(self, name: str) -> Path:
+        return self.path / "agents" / name
+
+    def agent_directories(self) -> list[Path]:
+        with suppress(OSError):
+            return sorted(path for path in (self.path / "agents").iterdir() if path.is_dir())
+        return []
+
+    # -- one controller --------------------------------------------------------------------------
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the directory for this process.
+
+        Raises:
+            Conflict: a controller runs on it.
+            UnusableHome: it cannot be written.
+        """
+        try:
+            lock = os.open(self._lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise UnusableHome(f"cannot write {self._lock_file}: {error.strerror}") from None
+        try:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise Conflict(self.already_running()) from None
+            yield
+        finally:
+            os.close(lock)
+
+    def already_running(self) -> str:
+        running = self.running()
+        who = f" at {running.url} (process {running.pid})" if running else ""
+        return f"a cluster already runs on {self.path}{who}: stop it with `muster down`"
+
+    def is_running(self) -> bool:
+        """Whether a process holds the lock."""
+        try:
+            lock = os.open(self._lock_file, os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(lock)
+        return False
+
+    def running(self) -> Running | None:
+        """What the controller that runs (or last ran) wrote of itself."""
+        found = _read_json(self._running_file)
+        try:
+            return Running(**found) if found else None
+        except TypeError:
+            return None
+
+    def write_running(self, running: Running) -> None:
+        write_private(self._running_file, json.dumps(asdict(running)))
+
+    def forget_running(self) -> None:
+        self._running_file.unlink(missing_ok=True)
+
+    # -- small files -----------------------------------------------------------------------------
+
+    def settings(self) -> Settings:
+        found = _read_json(self._settings_file)
+        try:
+            agents = LocalAgents(**found.pop("agents", {}))
+            return Settings(**found, agents=agents)
+        except (TypeError, AttributeError):
+            return Settings()
+
+    def write_settings(self, settings: Settings) -> None:
+        write_private(self._settings_file, json.dumps(asdict(settings)))
+
+    def client(self) -> dict[str, Any]:
+        """URL and token for clients on this machine; empty before the first start."""
+        return _read_json(self.client_file)
+
+    def join_token(self) -> str | None:
+        with suppress(OSError):
+            return self.join_token_file.read_text().strip() or None
+        return None
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner may read, whole or not at all.
+
+    Raises:
+        UnusableHome: it cannot be written.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise UnusableHome(f"cannot write {path}: {error.strerror}") from None
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,1 @@
+"""The command line. What it shows comes through ``muster.client``; it decides nothing itself."""

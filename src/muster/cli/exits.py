@@ -1,0 +1,17 @@
+"""What the process's exit code says (also in ``muster --help``)."""
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    OK = 0
+    FAILED = 1  # it failed, or was refused
+    USAGE = 2  # the command line is wrong
+    NOT_PLACED = 2  # accepted, not placed yet, and asked not to wait
+    UNREACHABLE = 3  # no controller answers
+    TIMEOUT = 124  # the job ran longer than its timeout; as timeout(1) has it
+    INTERRUPTED = 130  # cancelled by Ctrl-C; as a shell has it
+
+
+SIGNAL_BASE = 128
+"""Added to the number of the signal that ended a task; as a shell has it."""

@@ -1,0 +1,63 @@
+"""One line at the bottom of the terminal that other output passes by."""
+
+import sys
+
+from rich.console import Console
+from rich.control import Control
+from rich.segment import ControlType
+from rich.text import Text
+
+_ERASE = Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2))
+
+
+class StatusLine:
+    """A line on stderr that is redrawn in place, and output on stdout that does not run into it.
+
+    Without a terminal the line is never drawn. It is not drawn after an unfinished line of output
+    either: a program that asks or counts on one line keeps it.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._enabled = console.is_terminal and not console.is_dumb_terminal
+        self._drawn = False
+        self._at_line_start = True
+
+    @property
+    def enabled(self) -> bool:
+        return self._enabled
+
+    @property
+    def width(self) -> int:
+        """Characters that may be shown; the last column stays free, so that it never wraps."""
+        return max(self._console.width - 1, 1)
+
+    def show(self, line: Text) -> None:
+        if not self._enabled or not self._at_line_start:
+            return
+        line.truncate(self.width, overflow="ellipsis")
+        self.clear()
+        self._console.print(line, end="", no_wrap=True)
+        self._drawn = True
+
+    def clear(self) -> None:
+        if self._drawn:
+            self._console.control(_ERASE)
+            self._drawn = False
+
+    def output(self, data: bytes) -> None:
+        """Pass a program's output on, as it is."""
+        if not data:
+            return
+        self.clear()
+        sys.stdout.buffer.write(data)
+        sys.stdout.flush()
+        self._at_line_start = data.endswith(b"\n")
+
+    def say(self, line: Text) -> None:
+        """A line on stderr that stays."""
+        self.clear()
+        if not self._at_line_start and self._enabled:
+            self._console.print()
+            self._at_line_start = True
+        self._console.print(line)

@@ -1,0 +1,93 @@
+"""Which cluster a command speaks to: ``--url``, ``--token`` and ``--home``, before or after it."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, TypeVar
+
+import typer
+
+if TYPE_CHECKING:
+    from muster.client import Client
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Url = Annotated[
+    str | None,
+    typer.Option("--url", metavar="URL", help="Address of the controller. [env: MUSTER_URL]"),
+]
+Token = Annotated[
+    str | None,
+    typer.Option("--token", metavar="TOKEN", help="API token. [env: MUSTER_TOKEN]"),
+]
+Home = Annotated[
+    Path | None,
+    typer.Option(
+        "--home", metavar="DIR", help="Directory of the cluster. [env: MUSTER_HOME; or ~/.muster]"
+    ),
+]
+
+
+def connect(target: "Target") -> "Client":
+    """A client of the cluster that the options, the environment or the home directory name."""
+    from muster.client import Client
+
+    return Client(target.url, target.token, home=target.home)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What was said about the cluster so far; ``connector`` is exchanged by tests."""
+
+    url: str | None = None
+    token: str | None = None
+    home: Path | None = None
+    connector: "Callable[[Target], Client]" = connect
+
+    def client(self) -> "Client":
+        """
+        Raises:
+            MusterError: no address or token is known.
+        """
+        return self.connector(self)
+
+    def said(self, url: str | None, token: str | None, home: Path | None) -> "Target":
+        """With what the command line adds; what is not given stays."""
+        return replace(
+            self, url=url or self.url, token=token or self.token, home=home or self.home
+        )
+
+
+def on_cluster(command: Callable[Concatenate[Target, P], R]) -> Callable[..., R]:
+    """Give a command the options of ``Target``, and the command a ``Target`` made of them."""
+
+    @functools.wraps(command)
+    def with_target(
+        *,
+        ctx: typer.Context,
+        url: str | None,
+        token: str | None,
+        home: Path | None,
+        **arguments: Any,
+    ) -> R:
+        target: Target = ctx.obj
+        return command(target.said(url, token, home), **arguments)  # type: ignore[call-arg]
+
+    def parameter(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
+        kind = inspect.Parameter.KEYWORD_ONLY
+        return inspect.Parameter(name, kind, annotation=annotation, default=default)
+
+    own = list(inspect.signature(command).parameters.values())[1:]
+    parameters = [
+        parameter("ctx", typer.Context, inspect.Parameter.empty),
+        *(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own),
+        parameter("url", Url),
+        parameter("token", Token),
+        parameter("home", Home),
+    ]
+    with_target.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    with_target.__annotations__ = {each.name: each.annotation for each in parameters}
+    return with_target

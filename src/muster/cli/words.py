@@ -1,0 +1,58 @@
+"""Times, counts and identifiers as a person reads them."""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+SHORT_ID = 8
+"""Characters of a short identifier: 32 ms of its time of creation (``core.ids``)."""
+
+
+def duration(seconds: float) -> str:
+    """At most two units: 0.3s, 12s, 3m05s, 2h10m, 3d04h; what is negative shows as 0s."""
+    if seconds < 9.95:
+        return f"{max(seconds, 0.0):.1f}".removesuffix(".0") + "s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    minutes, left_s = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes}m{left_s:02}s"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 24:
+        return f"{hours}h{minutes:02}m"
+    days, hours = divmod(hours, 24)
+    return f"{days}d{hours:02}h"
+
+
+def moment(seconds: float | None) -> str:
+    """Local time of day with its date; a dash for what has not happened."""
+    if seconds is None:
+        return "-"
+    return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def count(number: int, noun: str) -> str:
+    """1 task, 2 tasks, 10,000 tasks."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def shorten(ids: Iterable[str]) -> dict[str, str]:
+    """Each identifier's shortest text that no other of them begins with, without the kind.
+
+    Never shorter than ``SHORT_ID``; every command takes it in the identifier's place.
+    """
+    bodies = sorted({id_: id_.partition("-")[2] for id_ in ids}.items(), key=lambda each: each[1])
+    short: dict[str, str] = {}
+    for position, (id_, body) in enumerate(bodies):
+        around = bodies[max(position - 1, 0) : position] + bodies[position + 1 : position + 2]
+        shared = max((_shared(body, other) for _, other in around), default=0)
+        short[id_] = body[: max(SHORT_ID, shared + 1)]
+    return short
+
+
+def _shared(one: str, other: str) -> int:
+    """How many characters both begin with."""
+    for position, (left, right) in enumerate(zip(one, other, strict=False)):
+        if left != right:
+            return position
+    return min(len(one), len(other))

@@ -1,0 +1,225 @@
+"""An agent's end of the agent protocol: join, connect, say and hear, serve logs."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import grpc
+from grpc import aio
+
+from muster.wire import agent_pb2 as pb
+from muster.wire import agent_pb2_grpc
+from muster.wire.codec import (
+    decode_controller_message,
+    decode_join_reply,
+    decode_log_request,
+    encode_agent_message,
+    encode_join_request,
+)
+from muster.wire.messages import (
+    AgentMessage,
+    ControllerMessage,
+    JoinReply,
+    JoinRequest,
+    LogChunk,
+    LogRequest,
+    Refused,
+)
+from muster.wire.transport import (
+    MAX_LOG_READS,
+    KeepAlive,
+    bearer,
+    channel_options,
+    read_pem,
+    require_secure,
+)
+
+log = logging.getLogger(__name__)
+
+JOIN_TIMEOUT_S = 10.0
+
+_REFUSALS = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
+
+
+class Disconnected(Exception):
+    """There is no controller there, or the stream to it broke; trying again may help."""
+
+
+class ControllerChannel:
+    """A connection to the controller, to be closed when done (``async with``).
+
+    Args:
+        address: "host:port" of the controller's agent gateway.
+        certificate_authority: PEM file that the controller's certificate must descend from;
+            without it the connection is plain, which only a loopback address may be.
+        keepalive: how soon a frozen or unreachable controller is noticed.
+
+    Raises:
+        InsecureAddress: others can reach the address, and there is no TLS.
+        UnreadableCertificate: ``certificate_authority`` cannot be read.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        certificate_authority: Path | None = None,
+        keepalive: KeepAlive | None = None,
+    ) -> None:
+        require_secure(address, tls=certificate_authority is not None)
+        options = channel_options(keepalive or KeepAlive())
+        if certificate_authority is None:
+            self._channel = aio.insecure_channel(address, options)
+        else:
+            credentials = grpc.ssl_channel_credentials(read_pem(certificate_authority))
+            self._channel = aio.secure_channel(address, credentials, options)
+        self._stub = agent_pb2_grpc.AgentGatewayStub(self._channel)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._channel.close()
+
+    async def join(self, request: JoinRequest) -> JoinReply:
+        """Exchange a join token for a credential.
+
+        Raises:
+            Refused: the controller does not want this agent.
+            Disconnected: no answer.
+        """
+        try:
+            reply = await self._stub.Join(encode_join_request(request), timeout=JOIN_TIMEOUT_S)
+        except aio.AioRpcError as error:
+            raise _meaning(error) from None
+        return decode_join_reply(reply)
+
+    def connect(self, credential: str) -> "ControllerStream":
+        """Open the agent's stream. Nothing is awaited: a refusal shows when it is read."""
+        return ControllerStream(self._stub.Connect(metadata=bearer(credential)))
+
+    async def serve_logs(
+        self, credential: str, read: Callable[[LogRequest], Awaitable[LogChunk]]
+    ) -> None:
+        """Answer the controller's log requests with ``read`` until the stream ends.
+
+        ``read`` may wait for output, and is cancelled when the reader goes away. An ``OSError`` of
+        it is told to the reader.
+
+        Raises:
+            Refused, Disconnected: as ``ControllerStream``.
+        """
+        call = self._stub.Logs(metadata=bearer(credential))
+        try:
+            await _LogServer(call, read).run()
+        except aio.AioRpcError as error:
+            raise _meaning(error) from None
+        finally:
+            call.cancel()
+        raise Disconnected("the controller closed the log stream")
+
+
+class ControllerStream:
+    """The agent's stream: ``send`` messages, iterate over the controller's.
+
+    Raises (both ways):
+        Refused: the controller does not want this agent, or not with this credential.
+        Disconnected: the stream is over.
+        MalformedMessage: a message that this version cannot understand.
+    """
+
+    def __init__(self, call: "aio.StreamStreamCall[pb.AgentMessage, pb.ControllerMessage]") -> None:
+        self._call = call
+
+    async def send(self, message: AgentMessage) -> None:
+        """Say something; waits while the controller is behind."""
+        try:
+            await self._call.write(encode_agent_message(message))
+        except aio.AioRpcError as error:
+            raise _meaning(error) from None
+        except asyncio.InvalidStateError:
+            raise await self._ending() from None
+
+    async def __aiter__(self) -> AsyncIterator[ControllerMessage]:
+        try:
+            async for message in self._call:
+                yield decode_controller_message(message)
+        except aio.AioRpcError as error:
+            raise _meaning(error) from None
+        raise Disconnected("the controller closed the stream")
+
+    def close(self) -> None:
+        """End the stream now."""
+        self._call.cancel()
+
+    async def _ending(self) -> Exception:
+        code = await self._call.code()
+        return _error(code, await self._call.details() or "the stream is over")
+
+
+class _LogServer:
+    """Serves the requests of one log stream, each in a task of its own."""
+
+    def __init__(
+        self,
+        call: "aio.StreamStreamCall[pb.LogReply, pb.LogRequest]",
+        read: Callable[[LogRequest], Awaitable[LogChunk]],
+    ) -> None:
+        self._call = call
+        self._read = read
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._writing = asyncio.Lock()  # gRPC takes one message at a time
+
+    async def run(self) -> None:
+        try:
+            async for request in self._call:
+                if request.cancel:
+                    if (task := self._tasks.get(request.request)) is not None:
+                        task.cancel()
+                elif len(self._tasks) < MAX_LOG_READS:
+                    task = asyncio.create_task(self._serve(request))
+                    self._tasks[request.request] = task
+                else:
+                    await self._reply(pb.LogReply(request=request.request, error="too many reads"))
+        finally:
+            for task in self._tasks.values():
+                task.cancel()
+            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    async def _serve(self, request: pb.LogRequest) -> None:
+        number = request.request
+        try:
+            try:
+                chunk = await self._read(decode_log_request(request))
+            except OSError as error:
+                reply = pb.LogReply(request=number, error=f"the output cannot be read: {error}")
+            else:
+                reply = pb.LogReply(
+                    request=number, offset=chunk.offset, data=chunk.data, eof=chunk.eof
+                )
+            await self._reply(reply)
+        except (aio.AioRpcError, asyncio.InvalidStateError):
+            pass  # the stream is over, which run() says
+        finally:
+            del self._tasks[number]
+
+    async def _reply(self, reply: pb.LogReply) -> None:
+        async with self._writing:
+            await self._call.write(reply)
+
+
+def _meaning(error: aio.AioRpcError) -> Exception:
+    return _error(error.code(), error.details() or "no details")
+
+
+def _error(code: grpc.StatusCode, details: str) -> Exception:
+    if code in _REFUSALS:
+        return Refused(details)
+    return Disconnected(f"{details} ({code.name.lower()})")

@@ -1,0 +1,417 @@
+"""Messages to protobuf and back, without loss: the only place that knows both forms.
+
+Commands that share a template object share it on the wire too and share one object again after it:
+a batch of hundreds of equal kernels costs little more than their identifiers.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeVar
+
+from muster.core.ids import AgentId, KernelId
+from muster.core.reasons import ReasonCode
+from muster.core.resources import Device, DeviceShare, Resources
+from muster.wire import agent_pb2 as pb
+from muster.wire.messages import (
+    Acknowledge,
+    AgentMessage,
+    Command,
+    Commands,
+    ControllerMessage,
+    Heartbeat,
+    HeldKernel,
+    HeldStatus,
+    Hello,
+    JoinReply,
+    JoinRequest,
+    KernelKey,
+    KernelReport,
+    KernelTemplate,
+    LogRequest,
+    Prepare,
+    Recall,
+    Renew,
+    ReportKind,
+    Reports,
+    Start,
+    Stop,
+    Welcome,
+)
+
+V = TypeVar("V")
+
+_KINDS: Mapping[str, ReportKind] = {kind.value: kind for kind in ReportKind}
+_REASONS: Mapping[str, ReasonCode] = {code.value: code for code in ReasonCode}
+_STATUSES: Mapping[str, HeldStatus] = {status.value: status for status in HeldStatus}
+
+
+class MalformedMessage(Exception):
+    """A message that this version cannot understand; the text says which part of it."""
+
+
+# Agent to controller
+
+
+def encode_agent_message(message: AgentMessage) -> pb.AgentMessage:
+    match message:
+        case Reports():
+            reports = [_encode_report(report) for report in message.reports]
+            return pb.AgentMessage(reports=pb.Reports(last_seq=message.last_seq, reports=reports))
+        case Heartbeat():
+            return pb.AgentMessage(heartbeat=pb.Heartbeat())
+        case Hello():
+            return pb.AgentMessage(hello=_encode_hello(message))
+
+
+def decode_agent_message(message: pb.AgentMessage) -> AgentMessage:
+    """
+    Raises:
+        MalformedMessage: a kind of message or a value that this version does not know.
+    """
+    match message.WhichOneof("message"):
+        case "reports":
+            batch = message.reports
+            return Reports(batch.last_seq, tuple([_decode_report(each) for each in batch.reports]))
+        case "heartbeat":
+            return Heartbeat()
+        case "hello":
+            return _decode_hello(message.hello)
+        case None:
+            raise MalformedMessage("a message of a kind that this version does not know")
+
+
+def _encode_report(report: KernelReport) -> pb.KernelReport:
+    return pb.KernelReport(
+        kernel=report.kernel,
+        generation=report.generation,
+        kind=report.kind,
+        at=report.at,
+        exit_code=report.exit_code,
+        signal=report.signal,
+        reason=report.reason or "",
+        detail=report.detail,
+        ports=report.ports,
+        shares=_encode_shares(report.shares),
+        heir=_encode_key(report.heir),
+        predecessor=_encode_key(report.predecessor),
+    )
+
+
+def _decode_report(report: pb.KernelReport) -> KernelReport:
+    # Positional, and without touching what is absent: this runs twice for each kernel.
+    has = report.HasField
+    reason, detail = _decode_reason(report.reason, report.detail)
+    return KernelReport(
+        KernelId(report.kernel),
+        report.generation,
+        _known(_KINDS, report.kind, "report"),
+        report.at,
+        report.exit_code if has("exit_code") else None,
+        report.signal if has("signal") else None,
+        reason,
+        detail,
+        tuple(report.ports),
+        _decode_shares(report.shares),
+        _decode_key(report.heir) if has("heir") else None,
+        _decode_key(report.predecessor) if has("predecessor") else None,
+    )
+
+
+def _decode_reason(reason: str, detail: str) -> tuple[ReasonCode | None, str]:
+    """A reason that only a newer agent knows becomes part of the detail: refusing the report would
+    make the agent repeat it for ever."""
+    if not reason:
+        return None, detail
+    code = _REASONS.get(reason)
+    if code is None:
+        return None, f"{reason}: {detail}"
+    return code, detail
+
+
+def _encode_hello(hello: Hello) -> pb.Hello:
+    return pb.Hello(
+        agent=hello.agent,
+        name=hello.name,
+        group=hello.group,
+        boot_id=hello.boot_id,
+        version=hello.version,
+        host=hello.host,
+        capacity=_encode_resources(hello.capacity),
+        devices=[
+            pb.Device(
+                index=device.index,
+                model=device.model,
+                uuid=device.uuid,
+                memory_bytes=device.memory_bytes,
+            )
+            for device in hello.devices
+        ],
+        attributes=hello.attributes,
+        kernels=[
+            pb.HeldKernel(kernel=held.kernel, generation=held.generation, status=held.status)
+            for held in hello.kernels
+        ],
+    )
+
+
+def _decode_hello(hello: pb.Hello) -> Hello:
+    return Hello(
+        agent=AgentId(hello.agent),
+        name=hello.name,
+        group=hello.group,
+        boot_id=hello.boot_id,
+        version=hello.version,
+        host=hello.host,
+        capacity=_decode_resources(hello.capacity),
+        devices=tuple(
+            Device(device.index, device.model, device.uuid, device.memory_bytes)
+            for device in hello.devices
+        ),
+        attributes=dict(hello.attributes),
+        kernels=tuple(
+            HeldKernel(
+                KernelId(held.kernel),
+                held.generation,
+                _known(_STATUSES, held.status, "status of a kernel"),
+            )
+            for held in hello.kernels
+        ),
+    )
+
+
+# Controller to agent
+
+
+def encode_controller_message(message: ControllerMessage) -> pb.ControllerMessage:
+    match message:
+        case Commands():
+            return pb.ControllerMessage(commands=_encode_commands(message.commands))
+        case Acknowledge():
+            return pb.ControllerMessage(acknowledge=pb.Acknowledge(seq=message.seq))
+        case Renew():
+            return pb.ControllerMessage(renew=pb.Renew())
+        case Welcome():
+            welcome = pb.Welcome(lease_s=message.lease_s, heartbeat_s=message.heartbeat_s)
+            return pb.ControllerMessage(welcome=welcome)
+
+
+def encode_in_pieces(
+    message: ControllerMessage, limit_bytes: int
+) -> Iterator[pb.ControllerMessage]:
+    """As ``encode_controller_message``, with a large batch of commands in several messages.
+
+    Each piece but one of a single command is at most ``limit_bytes`` long; the order is kept.
+    """
+    encoded = encode_controller_message(message)
+    if (
+        not isinstance(message, Commands)
+        or len(message.commands) < 2
+        or encoded.ByteSize() <= limit_bytes
+    ):
+        yield encoded
+        return
+    middle = len(message.commands) // 2
+    yield from encode_in_pieces(Commands(message.commands[:middle]), limit_bytes)
+    yield from encode_in_pieces(Commands(message.commands[middle:]), limit_bytes)
+
+
+def decode_controller_message(message: pb.ControllerMessage) -> ControllerMessage:
+    """
+    Raises:
+        MalformedMessage: a kind of message or command that this version does not know.
+    """
+    match message.WhichOneof("message"):
+        case "commands":
+            return Commands(_decode_commands(message.commands))
+        case "acknowledge":
+            return Acknowledge(message.acknowledge.seq)
+        case "renew":
+            return Renew()
+        case "welcome":
+            return Welcome(message.welcome.lease_s, message.welcome.heartbeat_s)
+        case None:
+            raise MalformedMessage("a message of a kind that this version does not know")
+
+
+def _encode_commands(commands: tuple[Command, ...]) -> pb.Commands:
+    positions: dict[int, int] = {}
+    templates: list[pb.KernelTemplate] = []
+    encoded: list[pb.Command] = []
+    for command in commands:
+        match command:
+            case Start():
+                position = positions.get(id(command.template))
+                if position is None:
+                    position = positions[id(command.template)] = len(templates)
+                    templates.append(_encode_template(command.template))
+                start = pb.Start(
+                    kernel=command.kernel,
+                    generation=command.generation,
+                    template=position,
+                    env=command.env,
+                    shares=_encode_shares(command.shares),
+                    queued=command.queued,
+                )
+                encoded.append(pb.Command(start=start))
+            case Stop():
+                stop = pb.Stop(
+                    kernel=command.kernel,
+                    generation=command.generation,
+                    grace_s=command.grace_s,
+                    reason=command.reason,
+                )
+                encoded.append(pb.Command(stop=stop))
+            case Prepare():
+                prepare = pb.Prepare(
+                    kernel=command.kernel, generation=command.generation, ports=command.ports
+                )
+                encoded.append(pb.Command(prepare=prepare))
+            case Recall():
+                recall = pb.Recall(kernel=command.kernel, generation=command.generation)
+                encoded.append(pb.Command(recall=recall))
+    return pb.Commands(templates=templates, commands=encoded)
+
+
+def _decode_commands(message: pb.Commands) -> tuple[Command, ...]:
+    templates = [_decode_template(template) for template in message.templates]
+    return tuple([_decode_command(command, templates) for command in message.commands])
+
+
+def _decode_command(command: pb.Command, templates: list[KernelTemplate]) -> Command:
+    match command.WhichOneof("command"):
+        case "start":
+            start = command.start
+            if not 0 <= start.template < len(templates):
+                raise MalformedMessage(f"a start of {start.kernel} without its template")
+            return Start(
+                KernelId(start.kernel),
+                start.generation,
+                templates[start.template],
+                dict(start.env),
+                _decode_shares(start.shares),
+                start.queued,
+            )
+        case "stop":
+            stop = command.stop
+            return Stop(KernelId(stop.kernel), stop.generation, stop.grace_s, stop.reason)
+        case "prepare":
+            prepare = command.prepare
+            return Prepare(KernelId(prepare.kernel), prepare.generation, prepare.ports)
+        case "recall":
+            return Recall(KernelId(command.recall.kernel), command.recall.generation)
+        case None:
+            raise MalformedMessage("a command of a kind that this version does not know")
+
+
+def _encode_template(template: KernelTemplate) -> pb.KernelTemplate:
+    return pb.KernelTemplate(
+        command=template.command,
+        env=template.env,
+        workdir=template.workdir,
+        files=template.files,
+        grace_s=template.grace_s,
+        cpu_milli=template.cpu_milli,
+        memory_bytes=template.memory_bytes,
+        shape=template.shape,
+    )
+
+
+def _decode_template(template: pb.KernelTemplate) -> KernelTemplate:
+    return KernelTemplate(
+        command=tuple(template.command),
+        env=dict(template.env),
+        workdir=template.workdir if template.HasField("workdir") else None,
+        files=dict(template.files),
+        grace_s=template.grace_s,
+        cpu_milli=template.cpu_milli,
+        memory_bytes=template.memory_bytes,
+        shape=template.shape,
+    )
+
+
+# Joining and logs
+
+
+def encode_join_request(request: JoinRequest) -> pb.JoinRequest:
+    return pb.JoinRequest(
+        token=request.token, name=request.name, group=request.group, agent=request.agent
+    )
+
+
+def decode_join_request(request: pb.JoinRequest) -> JoinRequest:
+    return JoinRequest(request.token, request.name, request.group, request.agent)
+
+
+def encode_join_reply(reply: JoinReply) -> pb.JoinReply:
+    return pb.JoinReply(agent=reply.agent, credential=reply.credential)
+
+
+def decode_join_reply(reply: pb.JoinReply) -> JoinReply:
+    return JoinReply(AgentId(reply.agent), reply.credential)
+
+
+def encode_log_request(number: int, request: LogRequest) -> pb.LogRequest:
+    """``number`` tells the requests of one stream apart; the reply carries it."""
+    return pb.LogRequest(
+        request=number,
+        kernel=request.kernel,
+        generation=request.generation,
+        offset=request.offset,
+        limit_bytes=request.limit_bytes,
+        follow=request.follow,
+    )
+
+
+def decode_log_request(request: pb.LogRequest) -> LogRequest:
+    return LogRequest(
+        KernelId(request.kernel),
+        request.generation,
+        request.offset,
+        request.limit_bytes,
+        request.follow,
+    )
+
+
+# Parts
+
+
+def _known(table: Mapping[str, V], text: str, what: str) -> V:
+    value = table.get(text)
+    if value is None:
+        raise MalformedMessage(f"a {what} that this version does not know: {text[:64]!r}")
+    return value
+
+
+def _encode_key(key: KernelKey | None) -> pb.KernelKey | None:
+    return None if key is None else pb.KernelKey(kernel=key[0], generation=key[1])
+
+
+def _decode_key(key: pb.KernelKey) -> KernelKey:
+    return KernelId(key.kernel), key.generation
+
+
+def _encode_shares(shares: tuple[DeviceShare, ...]) -> list[pb.DeviceShare]:
+    return [pb.DeviceShare(index=share.index, milli=share.milli) for share in shares]
+
+
+def _decode_shares(shares: Iterable[pb.DeviceShare]) -> tuple[DeviceShare, ...]:
+    return tuple([DeviceShare(share.index, share.milli) for share in shares])
+
+
+def _encode_resources(resources: Resources) -> pb.Resources:
+    return pb.Resources(
+        cpu_milli=resources.cpu_milli,
+        memory_bytes=resources.memory_bytes,
+        disk_bytes=resources.disk_bytes,
+        gpu_milli=resources.gpu_milli,
+        extra=dict(resources.extra),
+    )
+
+
+def _decode_resources(resources: pb.Resources) -> Resources:
+    return Resources.with_extra(
+        resources.cpu_milli,
+        resources.memory_bytes,
+        resources.disk_bytes,
+        resources.gpu_milli,
+        resources.extra,
+    )

@@ -1,0 +1,167 @@
+"""Reading kernels' output from agents: the controller asks for a window at a time.
+
+Each request has one reply, so a reader that is slow or gone costs one window of memory at most, no
+reader delays another, and a read goes on where it was when the agent has connected again.
+"""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+from grpc import aio
+
+from muster.core.errors import Busy, MusterError
+from muster.core.ids import AgentId
+from muster.wire import agent_pb2 as pb
+from muster.wire.codec import encode_log_request
+from muster.wire.duplex import run_until_one_ends
+from muster.wire.messages import LogChunk, LogRequest
+from muster.wire.transport import LOG_WAIT_S, LOG_WINDOW_BYTES, MAX_LOG_READS
+
+AGENT_WAIT_S = 10.0
+"""How long a read waits for an agent that is not connected."""
+
+REPLY_TIMEOUT_S = LOG_WAIT_S + 10.0
+
+Context = aio.ServicerContext[Any, Any]
+
+
+class AgentUnreachable(MusterError):
+    """An agent is not connected, or does not answer in time."""
+
+
+class LogUnreadable(MusterError):
+    """The agent cannot read the output; the text is its own."""
+
+
+class _StreamEnded(Exception):
+    """The log stream broke before the reply."""
+
+
+class LogStream:
+    """One agent's log stream: numbered requests out, their replies in."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count(1)
+        self._waiting: dict[int, asyncio.Future[pb.LogReply]] = {}
+        self._outgoing: asyncio.Queue[pb.LogRequest] = asyncio.Queue()
+        self._ended = False
+
+    async def ask(self, request: LogRequest) -> pb.LogReply:
+        """
+        Raises:
+            Busy: the agent serves as many reads as it may.
+            _StreamEnded: the stream broke before the reply.
+        """
+        if self._ended:
+            raise _StreamEnded
+        # A cancelled read may still wait to be sent, so the queue has a bound of its own.
+        if max(len(self._waiting), self._outgoing.qsize()) >= MAX_LOG_READS:
+            raise Busy("too many readers of this agent's logs; try again in a moment")
+        number = next(self._numbers)
+        reply: asyncio.Future[pb.LogReply] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = reply
+        self._outgoing.put_nowait(encode_log_request(number, request))
+        try:
+            return await reply
+        except asyncio.CancelledError:
+            self._outgoing.put_nowait(pb.LogRequest(request=number, cancel=True))
+            raise
+        finally:
+            del self._waiting[number]
+
+    def end(self) -> None:
+        """Fail what is under way, and what comes later."""
+        self._ended = True
+        for reply in self._waiting.values():
+            if not reply.done():
+                reply.set_exception(_StreamEnded())
+
+    async def run(self, context: Context) -> None:
+        """Carry requests and replies until the agent leaves."""
+        await run_until_one_ends(self._read(context), self._write(context))
+
+    async def _read(self, context: Context) -> None:
+        while (reply := await context.read()) is not aio.EOF:
+            waiting = self._waiting.get(reply.request)
+            if waiting is not None and not waiting.done():
+                waiting.set_result(reply)
+
+    async def _write(self, context: Context) -> None:
+        while True:
+            await context.write(await self._outgoing.get())
+
+
+class LogReader:
+    """The log streams of all connected agents, and reads that outlive them."""
+
+    def __init__(self) -> None:
+        self._streams: dict[AgentId, LogStream] = {}
+        self._arrival = asyncio.Event()
+
+    def attach(self, agent: AgentId) -> LogStream:
+        """A new stream of an agent; it takes the place of an older one."""
+        stream = LogStream()
+        if (older := self._streams.get(agent)) is not None:
+            older.end()
+        self._streams[agent] = stream
+        self._arrival.set()
+        self._arrival = asyncio.Event()
+        return stream
+
+    def detach(self, agent: AgentId, stream: LogStream) -> None:
+        """The stream is gone; an older one than the agent's current changes nothing."""
+        stream.end()
+        if self._streams.get(agent) is stream:
+            del self._streams[agent]
+
+    async def read(self, agent: AgentId, request: LogRequest) -> AsyncIterator[LogChunk]:
+        """The output of a kernel, as ``LogRequest`` says. At least one chunk, unless it follows.
+
+        ``limit_bytes`` bounds a read that does not follow. Its last chunk has ``eof`` set only
+        when the kernel has ended and this was all of its output.
+
+        Raises:
+            AgentUnreachable: not connected, or no answer in time.
+            LogUnreadable: the agent could not read it.
+            Busy: too many readers of one agent.
+        """
+        left_bytes = request.limit_bytes
+        while True:
+            asked_bytes = LOG_WINDOW_BYTES if request.follow else min(left_bytes, LOG_WINDOW_BYTES)
+            reply = await self._ask(agent, replace(request, limit_bytes=asked_bytes))
+            if reply.error:
+                raise LogUnreadable(reply.error)
+            if reply.data or reply.eof or not request.follow:
+                yield LogChunk(reply.offset, reply.data, reply.eof)
+            left_bytes -= len(reply.data)
+            at_end = len(reply.data) < asked_bytes or left_bytes <= 0
+            if reply.eof or (at_end and not request.follow):
+                return
+            request = replace(request, offset=reply.offset + len(reply.data))
+
+    async def _ask(self, agent: AgentId, request: LogRequest) -> pb.LogReply:
+        while True:
+            stream = await self._stream(agent)
+            try:
+                async with asyncio.timeout(REPLY_TIMEOUT_S):
+                    return await stream.ask(request)
+            except _StreamEnded:
+                continue
+            except TimeoutError:
+                raise AgentUnreachable(
+                    f"agent {agent} did not answer within {REPLY_TIMEOUT_S:.0f} s"
+                ) from None
+
+    async def _stream(self, agent: AgentId) -> LogStream:
+        try:
+            async with asyncio.timeout(AGENT_WAIT_S):
+                while (stream := self._streams.get(agent)) is None:
+                    await self._arrival.wait()
+        except TimeoutError:
+            raise AgentUnreachable(
+                f"agent {agent} is not connected; its kernels' output is on its machine"
+            ) from None
+        return stream

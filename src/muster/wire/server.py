@@ -1,0 +1,208 @@
+"""The controller's end of the agent protocol: who may speak, and one stream an agent."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import Any
+
+import grpc
+from grpc import aio
+
+from muster.core.errors import MusterError
+from muster.core.ids import AgentId
+from muster.wire import agent_pb2 as pb
+from muster.wire import agent_pb2_grpc
+from muster.wire.agent_stream import AgentStream
+from muster.wire.codec import (
+    MalformedMessage,
+    decode_agent_message,
+    decode_join_request,
+    encode_join_reply,
+)
+from muster.wire.log_reading import LogReader
+from muster.wire.messages import (
+    AgentEvents,
+    ControllerMessage,
+    Gatekeeper,
+    Hello,
+    LogChunk,
+    LogRequest,
+    Refused,
+)
+from muster.wire.transport import (
+    KeepAlive,
+    ServerTls,
+    bearer_of,
+    read_pem,
+    require_secure,
+    server_options,
+)
+
+log = logging.getLogger(__name__)
+
+HELLO_TIMEOUT_S = 10.0
+QUEUE_LIMIT = 1024
+STOP_GRACE_S = 2.0
+"""How long the agents' streams may take to end when the gateway stops."""
+
+Context = aio.ServicerContext[Any, Any]
+
+
+class AddressUnavailable(MusterError):
+    """The gateway cannot listen where it should."""
+
+
+class AgentGateway(agent_pb2_grpc.AgentGatewayServicer):
+    """Serves agents; to control it is the ``AgentLink``, and the way to read logs.
+
+    Args:
+        gatekeeper: who may join, and whose a credential is.
+        events: is told what agents say.
+        tls: certificate and key; without it only loopback addresses are served.
+        keepalive: how soon a frozen or unreachable agent is noticed.
+        hello_timeout_s: how long a new stream may take to say Hello.
+        queue_limit: messages that may wait for one agent before its stream is closed.
+    """
+
+    def __init__(
+        self,
+        gatekeeper: Gatekeeper,
+        events: AgentEvents,
+        *,
+        tls: ServerTls | None = None,
+        keepalive: KeepAlive | None = None,
+        hello_timeout_s: float = HELLO_TIMEOUT_S,
+        queue_limit: int = QUEUE_LIMIT,
+    ) -> None:
+        self._gatekeeper = gatekeeper
+        self._events = events
+        self._tls = tls
+        self._keepalive = keepalive or KeepAlive()
+        self._hello_timeout_s = hello_timeout_s
+        self._queue_limit = queue_limit
+        self._streams: dict[AgentId, AgentStream] = {}
+        self._logs = LogReader()
+        self._server: aio.Server | None = None
+
+    async def start(self, address: str) -> int:
+        """Listen on ``address`` ("host:port", port 0 for any) and answer the port.
+
+        Raises:
+            InsecureAddress: others can reach the address, and there is no TLS.
+            UnreadableCertificate: the TLS files cannot be read.
+            AddressUnavailable: the address is in use or not of this machine.
+        """
+        require_secure(address, tls=self._tls is not None)
+        server = aio.server(options=server_options(self._keepalive))
+        agent_pb2_grpc.add_AgentGatewayServicer_to_server(self, server)
+        try:
+            if self._tls is None:
+                port = server.add_insecure_port(address)
+            else:
+                pair = (read_pem(self._tls.key), read_pem(self._tls.certificate))
+                port = server.add_secure_port(address, grpc.ssl_server_credentials([pair]))
+        except RuntimeError:
+            raise AddressUnavailable(
+                f"cannot listen for agents on {address}: it is in use, or not an address of this "
+                f"machine; is another controller running?"
+            ) from None
+        await server.start()
+        self._server = server
+        return port
+
+    async def stop(self) -> None:
+        """End all streams and stop listening; agents will look for a controller again."""
+        for stream in self._streams.values():
+            stream.close("the controller is stopping")
+        if self._server is not None:
+            await self._server.stop(STOP_GRACE_S)
+            self._server = None
+
+    def send(self, agent: AgentId, message: ControllerMessage) -> None:
+        """See ``AgentLink.send``."""
+        if (stream := self._streams.get(agent)) is not None:
+            stream.send(message)
+
+    def close(self, agent: AgentId, why: str) -> None:
+        """See ``AgentLink.close``."""
+        if (stream := self._streams.get(agent)) is not None:
+            stream.close(why)
+
+    def read_log(self, agent: AgentId, request: LogRequest) -> AsyncIterator[LogChunk]:
+        """Output of a kernel from its agent; see ``LogReader.read``. Closing the iterator ends
+        the read on the agent too."""
+        return self._logs.read(agent, request)
+
+    # What agents call
+
+    async def Join(self, request: pb.JoinRequest, context: Context) -> pb.JoinReply:
+        """Exchange a join token for a credential."""
+        try:
+            reply = await self._gatekeeper.join(decode_join_request(request))
+        except Refused as refusal:
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(refusal))
+        return encode_join_reply(reply)
+
+    async def Connect(  # type: ignore[override] # grpc.aio also takes handlers that read and write
+        self, _requests: object, context: Context
+    ) -> None:
+        """An agent's stream: Hello, then messages both ways until either end closes."""
+        agent = await self._authenticated(context)
+        try:
+            hello = await self._hello(agent, context)
+            stream = AgentStream(agent, self._queue_limit, partial(self._events.agent_said, agent))
+            if (older := self._streams.get(agent)) is not None:
+                older.close("the agent opened a newer stream")
+            self._streams[agent] = stream
+            try:
+                self._events.agent_said(agent, hello)
+                why = await stream.run(context)
+            finally:
+                if self._streams.get(agent) is stream:
+                    del self._streams[agent]
+                    self._events.agent_left(agent)
+        except MalformedMessage as malformed:
+            log.warning("agent %s: %s", agent, malformed)
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(malformed))
+        if why:
+            log.info("agent %s: stream closed: %s", agent, why)
+            await context.abort(grpc.StatusCode.UNAVAILABLE, why)
+
+    async def Logs(  # type: ignore[override]
+        self, _replies: object, context: Context
+    ) -> None:
+        """An agent's log stream: requests out, replies in."""
+        agent = await self._authenticated(context)
+        stream = self._logs.attach(agent)
+        try:
+            await stream.run(context)
+        finally:
+            self._logs.detach(agent, stream)
+
+    async def _authenticated(self, context: Context) -> AgentId:
+        credential = bearer_of(context.invocation_metadata())
+        agent = None if credential is None else self._gatekeeper.authenticate(credential)
+        if agent is None:
+            await context.abort(
+                grpc.StatusCode.UNAUTHENTICATED, "the controller does not know this credential"
+            )
+        return agent
+
+    async def _hello(self, agent: AgentId, context: Context) -> Hello:
+        try:
+            async with asyncio.timeout(self._hello_timeout_s):
+                message = await context.read()
+        except TimeoutError:
+            await context.abort(
+                grpc.StatusCode.DEADLINE_EXCEEDED, f"no Hello within {self._hello_timeout_s:g} s"
+            )
+        hello = None if message is aio.EOF else decode_agent_message(message)
+        if not isinstance(hello, Hello):
+            raise MalformedMessage("the first message of a stream must be Hello")
+        if hello.agent != agent:
+            await context.abort(
+                grpc.StatusCode.PERMISSION_DENIED,
+                f"this credential is not that of agent {hello.agent}",
+            )
+        return hello

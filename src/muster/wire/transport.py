@@ -1,0 +1,139 @@
+"""What both ends of the agent protocol agree on beneath its messages: limits, keepalive, TLS."""
+
+import ipaddress
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from muster.core.errors import MusterError
+
+MAX_MESSAGE_BYTES = 16 * 1024 * 1024
+"""No message is longer; a kernel whose command and files are cannot be started on Linux anyway."""
+
+PIECE_BYTES = 2 * 1024 * 1024
+"""Batches of commands are cut into messages of about this size."""
+
+LOG_WINDOW_BYTES = 256 * 1024
+"""How much output one log request may ask for; what a slow reader keeps in memory."""
+
+LOG_WAIT_S = 15.0
+"""How long an agent holds a log request that waits for output before it answers with nothing."""
+
+MAX_LOG_READS = 64
+"""Log requests that one agent serves at a time."""
+
+
+class InsecureAddress(MusterError):
+    """An address that others can reach, without TLS (DESIGN section 13)."""
+
+
+class UnreadableCertificate(MusterError):
+    """A certificate or key file that is not there, or not for us to read."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeepAlive:
+    """A peer that answers no ping within ``timeout_s`` is gone; pings leave each ``interval_s``."""
+
+    interval_s: float = 4.0
+    timeout_s: float = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTls:
+    """PEM files of the controller's certificate chain and its private key."""
+
+    certificate: Path
+    key: Path
+
+
+Options = list[tuple[str, int]]
+
+
+def channel_options(keepalive: KeepAlive) -> Options:
+    """gRPC settings of an agent's channel."""
+    return [
+        *_common_options(keepalive),
+        # A proxy meant for the outside world must not stand between an agent and its controller.
+        ("grpc.enable_http_proxy", 0),
+        # The caller backs off by itself; a shared subchannel would add its own waiting to that.
+        ("grpc.use_local_subchannel_pool", 1),
+    ]
+
+
+def server_options(keepalive: KeepAlive) -> Options:
+    """gRPC settings of the controller's server."""
+    return [
+        *_common_options(keepalive),
+        # A second controller on a port that is taken must fail, not share it.
+        ("grpc.so_reuseport", 0),
+        # Agents ping as often as we do; the default would take that for an attack.
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", 500),
+        ("grpc.http2.max_ping_strikes", 0),
+    ]
+
+
+def _common_options(keepalive: KeepAlive) -> Options:
+    interval_ms = round(keepalive.interval_s * 1000)
+    timeout_ms = round(keepalive.timeout_s * 1000)
+    return [
+        ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+        ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+        ("grpc.keepalive_time_ms", interval_ms),
+        ("grpc.keepalive_timeout_ms", timeout_ms),
+        # Without these two a frozen peer is noticed only after a minute.
+        ("grpc.http2.ping_timeout_ms", timeout_ms),
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.keepalive_permit_without_calls", 1),
+    ]
+
+
+def require_secure(address: str, *, tls: bool) -> None:
+    """Refuse to speak plainly with anybody but this machine.
+
+    Raises:
+        InsecureAddress: ``address`` ("host:port") is not loopback, and there is no TLS.
+    """
+    if not tls and not _is_loopback(address):
+        raise InsecureAddress(
+            f"{address} can be reached by other machines: agents and their credentials need TLS "
+            f"there; name a certificate, or use a loopback address"
+        )
+
+
+def _is_loopback(address: str) -> bool:
+    if address.startswith(("unix:", "unix-abstract:")):
+        return True
+    host = address.rpartition(":")[0].strip("[]")
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def read_pem(path: Path) -> bytes:
+    """A certificate or key.
+
+    Raises:
+        UnreadableCertificate: it cannot be read.
+    """
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UnreadableCertificate(f"cannot read {path}: {error.strerror}") from None
+
+
+def bearer(credential: str) -> tuple[tuple[str, str], ...]:
+    """The metadata that carries an agent's credential."""
+    return (("authorization", f"Bearer {credential}"),)
+
+
+def bearer_of(metadata: Iterable[tuple[str, str | bytes]] | None) -> str | None:
+    """The credential in a call's metadata, if there is one."""
+    for name, value in metadata or ():
+        if name == "authorization" and isinstance(value, str):
+            scheme, _, credential = value.partition(" ")
+            return credential if scheme == "Bearer" and credential else None
+    return None

@@ -1,0 +1,151 @@
+"""A controller for agents under test: the real gateway, with a control plane that notes."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from muster.core.ids import AgentId, KernelId
+from muster.wire.messages import (
+    Acknowledge,
+    AgentMessage,
+    Command,
+    Commands,
+    Heartbeat,
+    Hello,
+    JoinReply,
+    JoinRequest,
+    KernelReport,
+    KernelTemplate,
+    Refused,
+    Renew,
+    ReportKind,
+    Reports,
+    Start,
+    Welcome,
+)
+from muster.wire.server import AgentGateway
+from muster.wire.transport import KeepAlive
+
+TOKEN = "join-me"
+QUICK = KeepAlive(interval_s=1.0, timeout_s=1.0)
+
+
+def template(*command: str, **fields: object) -> KernelTemplate:
+    """A kernel that runs ``command`` in a scratch directory, without limits."""
+    defaults = {
+        "env": {},
+        "workdir": None,
+        "files": {},
+        "grace_s": 5.0,
+        "cpu_milli": 0,
+        "memory_bytes": 0,
+        "shape": "1000/0/0/0/",
+    }
+    return KernelTemplate(command, **(defaults | fields))  # type: ignore[arg-type]
+
+
+@dataclass
+class Controller:
+    """Answers as a control plane would, and keeps what it was told."""
+
+    lease_s: float = 60.0
+    heartbeat_s: float = 0.5
+    acknowledging: bool = True
+    credentials: dict[str, AgentId] = field(default_factory=dict)
+    joins: list[JoinRequest] = field(default_factory=list)
+    hellos: list[Hello] = field(default_factory=list)
+    batches: list[Reports] = field(default_factory=list)
+    heartbeats: int = 0
+    connected: set[AgentId] = field(default_factory=set)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    gateway: AgentGateway = field(init=False)
+    port: int = 0
+
+    def __post_init__(self) -> None:
+        self.gateway = AgentGateway(self, self, keepalive=QUICK)
+
+    # Gatekeeper
+
+    async def join(self, request: JoinRequest) -> JoinReply:
+        self.joins.append(request)
+        if request.token != TOKEN:
+            raise Refused("the join token is not valid")
+        agent = AgentId(request.agent or f"agt-{len(self.joins)}")
+        credential = f"secret-{len(self.joins)}"
+        self.credentials[credential] = agent
+        return JoinReply(agent, credential)
+
+    def authenticate(self, credential: str) -> AgentId | None:
+        return self.credentials.get(credential)
+
+    # AgentEvents
+
+    def agent_said(self, agent: AgentId, message: AgentMessage) -> None:
+        match message:
+            case Hello():
+                self.hellos.append(message)
+                self.connected.add(agent)
+                self.gateway.send(agent, Welcome(self.lease_s, self.heartbeat_s))
+            case Reports():
+                self.batches.append(message)
+                if self.acknowledging:
+                    self.gateway.send(agent, Acknowledge(message.last_seq))
+            case Heartbeat():
+                self.heartbeats += 1
+                self.gateway.send(agent, Renew())
+        self.changed.set()
+
+    def agent_left(self, agent: AgentId) -> None:
+        self.connected.discard(agent)
+        self.changed.set()
+
+    # For tests
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def agent(self) -> AgentId:
+        """The agent that spoke last."""
+        return self.hellos[-1].agent
+
+    @property
+    def reports(self) -> list[KernelReport]:
+        return [report for batch in self.batches for report in batch.reports]
+
+    def of(self, kernel: str, kind: ReportKind) -> list[KernelReport]:
+        """What was reported of a kernel."""
+        return [each for each in self.reports if each.kernel == kernel and each.kind is kind]
+
+    def command(self, *commands: Command) -> None:
+        self.gateway.send(self.agent, Commands(commands))
+
+    def start(self, kernel: str, *command: str) -> None:
+        self.command(Start(KernelId(kernel), 1, template(*command), {}))
+
+    async def until(self, condition: Callable[[], object], timeout_s: float = 15.0) -> None:
+        """Wait until something that was said makes ``condition`` true."""
+        async with asyncio.timeout(timeout_s):
+            while not condition():
+                self.changed.clear()
+                await self.changed.wait()
+
+    async def report(
+        self, kernel: str, kind: ReportKind, timeout_s: float = 15.0
+    ) -> KernelReport:
+        """Wait for a report of that kind about a kernel."""
+        await self.until(lambda: self.of(kernel, kind), timeout_s)
+        return self.of(kernel, kind)[0]
+
+
+@asynccontextmanager
+async def controller(port: int = 0, **fields: object) -> AsyncIterator[Controller]:
+    """A controller that listens on a loopback port."""
+    made = Controller(**fields)  # type: ignore[arg-type]
+    made.port = await made.gateway.start(f"127.0.0.1:{port}")
+    try:
+        yield made
+    finally:
+        await made.gateway.stop()

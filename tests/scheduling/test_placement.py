@@ -1,0 +1,297 @@
+"""Small clusters with the placement expected of each session."""
+
+from collections.abc import Sequence
+
+import pytest
+from tests.scheduling.clusters import agent, ask, box, cluster, policy, session, where
+
+from muster.core.reasons import ReasonCode, ReasonKind
+from muster.core.resources import DeviceShare, Resources
+from muster.scheduling.outcome import Refused
+from muster.scheduling.placement import place
+from muster.scheduling.snapshot import Snapshot
+from muster.scheduling.workload import SessionWorkload
+
+
+def placed(
+    snapshot: Snapshot, *queue: SessionWorkload, now: float = 10, starvation_after: float = 300
+) -> dict[str, list[str]]:
+    return where(place(queue, snapshot, policy(starvation_after), now))
+
+
+def sentence(snapshot: Snapshot, *queue: SessionWorkload) -> list[str]:
+    outcomes = place(queue, snapshot, policy(), now=10)
+    refused = [outcome for outcome in outcomes if isinstance(outcome, Refused)]
+    return [reason.sentence() for outcome in refused for reason in outcome.reasons]
+
+
+# Order
+
+
+def test_higher_priority_goes_first_then_age_then_identifier() -> None:
+    queue = [
+        session("d", ask(), at=2),
+        session("c", ask(), at=1),
+        session("b", ask(), at=1),
+        session("a", ask(), at=9, priority=60),
+    ]
+    assert list(placed(cluster(x=box(cpu=4)), *queue)) == ["a", "b", "c", "d"]
+
+
+def test_what_fits_overtakes_what_does_not() -> None:
+    queue = [session("big", ask(4), at=1), session("small", ask(1), at=2)]
+    snapshot = cluster(a=box(cpu=4))
+    snapshot.take(agent("a"), ask(1))
+    assert placed(snapshot, *queue) == {"big": ["NO_ROOM"], "small": ["a"]}
+
+
+def test_placed_sessions_are_taken_from_the_snapshot() -> None:
+    snapshot = cluster(a=box(cpu=4, gpus=1))
+    assert placed(snapshot, session("one", ask(3, gpu=1))) == {"one": ["a:0"]}
+    assert placed(snapshot, session("two", ask(2))) == {"two": ["NO_ROOM"]}
+    assert snapshot.columns.free[0, 0] == 1000
+
+
+# Concentrated: which agent
+
+
+def test_fullest_agent_that_fits_is_filled_first() -> None:
+    snapshot = cluster(a=box(cpu=4), b=box(cpu=4), c=box(cpu=4))
+    snapshot.take(agent("b"), ask(2))
+    snapshot.take(agent("c"), ask(3))
+    queue = [session(str(n), ask(1), at=n) for n in range(5)]
+    assert placed(snapshot, *queue) == {
+        "0": ["c"],
+        "1": ["b"],
+        "2": ["b"],
+        "3": ["a"],
+        "4": ["a"],
+    }
+
+
+def test_smaller_agent_wins_among_equally_full_ones_then_the_first() -> None:
+    snapshot = cluster(a=box(cpu=8), b=box(cpu=4), c=box(cpu=4))
+    queue = [session(str(n), ask(4), at=n) for n in range(3)]
+    assert placed(snapshot, *queue) == {"0": ["b"], "1": ["c"], "2": ["a"]}
+
+
+def test_agents_without_gpus_are_smaller_and_take_cpu_work_first() -> None:
+    snapshot = cluster(gpu=box(cpu=8, gpus=8), plain=box(cpu=8))
+    assert placed(snapshot, session("s", ask(2))) == {"s": ["plain"]}
+
+
+def test_agents_that_failed_the_session_come_last_but_count() -> None:
+    snapshot = cluster(a=box(cpu=2), b=box(cpu=2))
+    queue = [session(str(n), ask(1), at=n, failed=["a"]) for n in range(4)]
+    assert placed(snapshot, *queue) == {"0": ["b"], "1": ["b"], "2": ["a"], "3": ["a"]}
+    assert placed(cluster(a=box(cpu=2)), session("s", ask(1), failed=["a", "gone"])) == {"s": ["a"]}
+
+
+@pytest.mark.parametrize("status", ["UNREACHABLE", "LOST"])
+def test_agents_that_are_not_alive_get_nothing(status: str) -> None:
+    snapshot = cluster(a=box(cpu=4, status=status), b=box(cpu=8))
+    assert placed(snapshot, session("s", ask(1))) == {"s": ["b"]}
+
+
+def test_named_resources_are_counted() -> None:
+    snapshot = cluster(a=box(), b=box(licence=2))
+    queue = [session(str(n), ask(1, licence=1), at=n) for n in range(3)]
+    assert placed(snapshot, *queue) == {"0": ["b"], "1": ["b"], "2": ["NO_ROOM"]}
+    assert placed(snapshot, session("s", ask(1, unheard=1))) == {"s": ["NEVER_FITS"]}
+
+
+def test_request_for_nothing_fits_anywhere() -> None:
+    queue = [session(str(n), ask(0), at=n) for n in range(3)]
+    assert placed(cluster(a=box(cpu=0)), *queue) == {"0": ["a"], "1": ["a"], "2": ["a"]}
+
+
+# Devices
+
+
+def test_whole_gpus_take_wholly_free_devices_from_the_lowest_index() -> None:
+    snapshot = cluster(a=box(cpu=16, gpus=4))
+    snapshot.take(agent("a"), ask(0, gpu=0.5), (DeviceShare(1, 500),))
+    assert placed(snapshot, session("s", ask(1, gpu=2)), session("t", ask(1, gpu=2))) == {
+        "s": ["a:0,2"],
+        "t": ["NO_ROOM"],
+    }
+
+
+def test_fraction_goes_to_the_fullest_device_that_still_has_it() -> None:
+    snapshot = cluster(a=box(cpu=16, gpus=3))
+    snapshot.take(agent("a"), ask(0, gpu=0.25), (DeviceShare(1, 250),))
+    snapshot.take(agent("a"), ask(0, gpu=0.75), (DeviceShare(2, 750),))
+    queue = [session(str(n), ask(1, gpu=0.5), at=n) for n in range(4)]
+    assert placed(snapshot, *queue) == {
+        "0": ["a:1=500"],
+        "1": ["a:0=500"],
+        "2": ["a:0=500"],
+        "3": ["NO_ROOM"],
+    }
+
+
+def test_fractions_free_on_several_devices_do_not_add_up() -> None:
+    snapshot = cluster(a=box(cpu=16, gpus=2))
+    for index in (0, 1):
+        snapshot.take(agent("a"), ask(0, gpu=0.5), (DeviceShare(index, 500),))
+    queue = [session("whole", ask(1, gpu=1)), session("most", ask(1, gpu=0.6))]
+    assert placed(snapshot, *queue) == {"whole": ["NO_ROOM"], "most": ["NO_ROOM"]}
+
+
+# Gangs
+
+
+def test_gang_starts_whole_with_equal_kernels_side_by_side() -> None:
+    snapshot = cluster(a=box(cpu=4, gpus=2), b=box(cpu=4, gpus=2))
+    assert placed(snapshot, session("g", *[ask(1, gpu=1)] * 4)) == {
+        "g": ["a:0", "a:1", "b:0", "b:1"]
+    }
+
+
+def test_gang_that_does_not_fit_whole_holds_nothing_and_is_overtaken() -> None:
+    snapshot = cluster(a=box(cpu=4), b=box(cpu=4))
+    snapshot.take(agent("a"), ask(2))
+    queue = [session("gang", *[ask(2)] * 4, at=1), session("one", ask(4), at=2)]
+    assert placed(snapshot, *queue) == {"gang": ["GANG_NO_ROOM"], "one": ["b"]}
+    assert snapshot.columns.free[:, 0].tolist() == [2000, 0]
+
+
+def test_gang_of_unlike_kernels_places_the_demanding_ones_first() -> None:
+    snapshot = cluster(a=box(cpu=4), b=box(cpu=6))
+    gang = session("g", ask(1), ask(6), ask(3))
+    assert placed(snapshot, gang) == {"g": ["a", "b", "a"]}
+
+
+def test_gang_of_unlike_kernels_is_undone_when_one_is_missing() -> None:
+    snapshot = cluster(a=box(cpu=4, gpus=1))
+    snapshot.take(agent("a"), ask(1))
+    before = snapshot.columns.free.tolist()
+    assert sentence(snapshot, session("g", ask(1, gpu=1), ask(1), ask(2))) == [
+        "2 of 3 kernels fit in group pool now; a gang starts whole or not at all"
+    ]
+    assert snapshot.columns.free.tolist() == before
+    assert snapshot.columns.device_free.tolist() == [[1000]]
+
+
+# Reasons
+
+
+def test_group_without_agents_says_so() -> None:
+    snapshot = cluster()
+    assert sentence(snapshot, session("s", ask(1))) == ["group pool has no agents"]
+
+
+def test_group_without_live_agents_says_so() -> None:
+    snapshot = cluster(a=box(status="LOST"), b=box(status="UNREACHABLE"))
+    assert sentence(snapshot, session("s", ask(1))) == ["none of 2 agents in group pool is alive"]
+
+
+def test_waiting_for_room_is_told_with_what_was_asked() -> None:
+    snapshot = cluster(a=box(cpu=4), b=box(cpu=4))
+    snapshot.take(agent("a"), ask(3))
+    snapshot.take(agent("b"), ask(3))
+    assert sentence(snapshot, session("s", ask(2, 4))) == [
+        "none of 2 agents in group pool has 2 cpu, 4GiB memory free now"
+    ]
+
+
+def test_request_larger_than_any_agent_is_the_requests_fault() -> None:
+    (outcome,) = place(
+        [session("s", ask(1, gpu=9))], cluster(a=box(gpus=4), b=box(gpus=8)), policy(), now=0
+    )
+    assert isinstance(outcome, Refused)
+    (why,) = outcome.reasons
+    assert (why.code, why.kind) == (ReasonCode.NEVER_FITS, ReasonKind.REQUEST)
+    assert why.sentence() == (
+        "none of 2 agents in group pool is large enough for 1 cpu, 9 gpu, even when empty"
+    )
+
+
+def test_gang_larger_than_the_group_is_told_how_much_would_fit() -> None:
+    snapshot = cluster(a=box(cpu=4), b=box(cpu=4))
+    snapshot.take(agent("a"), ask(4))
+    assert sentence(snapshot, session("g", *[ask(3)] * 3)) == [
+        "2 of 3 kernels would fit in group pool even if it were empty"
+    ]
+
+
+@pytest.mark.parametrize("kernels", [[ask(6)], [ask(4)] * 3], ids=["single", "gang"])
+def test_request_that_needs_silent_agents_is_the_operators_matter(
+    kernels: Sequence[Resources],
+) -> None:
+    snapshot = cluster(a=box(cpu=4), b=box(cpu=8, status="UNREACHABLE"))
+    gang = session("s", *kernels)
+    outcome = place([gang], snapshot, policy(), now=1e6)[0]
+    assert isinstance(outcome, Refused)
+    assert [reason.code for reason in outcome.reasons] == [ReasonCode.NEEDS_ABSENT_AGENTS]
+    assert outcome.reasons[0].kind is ReasonKind.OPERATOR
+
+
+# Starvation
+
+
+def test_nothing_behind_a_starving_session_starts() -> None:
+    snapshot = cluster(a=box(cpu=4), b=box(cpu=4))
+    snapshot.take(agent("a"), ask(1))
+    queue = [
+        session("first", ask(1), at=0),
+        session("gang", ask(4), ask(4), at=1),
+        session("later", ask(1), at=2),
+        session("urgent", ask(1), at=3, priority=90),
+        session("huge", ask(99), at=4),
+    ]
+    assert placed(snapshot, *queue, now=20, starvation_after=19) == {
+        "urgent": ["a"],
+        "first": ["a"],
+        "gang": ["GANG_NO_ROOM"],
+        "later": ["BEHIND_STARVING"],
+        "huge": ["NEVER_FITS"],  # waiting would not help
+    }
+
+
+def test_reason_names_the_starving_session_and_its_wait() -> None:
+    snapshot = cluster(a=box(cpu=4))
+    snapshot.take(agent("a"), ask(1))
+    outcomes = place(
+        [session("old", ask(4)), session("new", ask(1), at=990)], snapshot, policy(), now=1000.7
+    )
+    assert isinstance(outcomes[1], Refused)
+    assert [reason.sentence() for reason in outcomes[1].reasons] == [
+        "group pool keeps its room for ses-old, which has waited 1000 s"
+    ]
+
+
+def test_sessions_overtake_until_the_first_one_starves() -> None:
+    queue = [session("gang", ask(4), at=0), session("later", ask(1), at=2)]
+
+    def at(now: float) -> dict[str, list[str]]:
+        snapshot = cluster(a=box(cpu=4))
+        snapshot.take(agent("a"), ask(1))
+        return placed(snapshot, *queue, now=now)
+
+    assert at(299) == {"gang": ["NO_ROOM"], "later": ["a"]}
+    assert at(300) == {"gang": ["NO_ROOM"], "later": ["BEHIND_STARVING"]}
+
+
+@pytest.mark.parametrize(
+    "hopeless",
+    [session("x", ask(5)), session("x", *[ask(4)] * 2), session("x", ask(5), ask(1))],
+    ids=["too large", "gang too large", "needs a silent agent"],
+)
+def test_session_that_cannot_fit_blocks_nobody_however_long_it_waits(
+    hopeless: SessionWorkload,
+) -> None:
+    snapshot = cluster(a=box(cpu=4), b=box(cpu=9, status="LOST"))
+    result = placed(snapshot, hopeless, session("later", ask(1), at=5), now=1e6)
+    assert result["later"] == ["a"]
+
+
+def test_equal_sessions_behind_a_starving_one_wait_for_it() -> None:
+    snapshot = cluster(a=box(cpu=2))
+    queue = [session(str(n), ask(1), at=n) for n in range(4)]
+    assert placed(snapshot, *queue, now=302) == {
+        "0": ["a"],
+        "1": ["a"],
+        "2": ["NO_ROOM"],
+        "3": ["BEHIND_STARVING"],
+    }
