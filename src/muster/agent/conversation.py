@@ -71,22 +71,23 @@ class Conversation:
 
     async def _speak(self) -> None:
         outbox, news = self._kernels.outbox, self._kernels.news
-        said_at_s = self._now_s()
         while True:
-            self._check_silence()
-            if not outbox:
+            while not outbox and not self._pulse_due:
                 news.clear()
-                try:
-                    async with asyncio.timeout_at(said_at_s + self._heartbeat_s):
-                        await news.wait()
-                except TimeoutError:
-                    await self._stream.send(Heartbeat())
-                    said_at_s = self._now_s()
-                    continue
-            await self._stream.send(outbox.take(BATCH_REPORTS))
-            said_at_s = self._now_s()
+                await news.wait()
+            # The pulse ends with the first thing said, whatever that is.
+            self._pulse_due = False
+            await self._stream.send(outbox.take(BATCH_REPORTS) if outbox else Heartbeat())
+            self._said_at_s = self._now_s()
 
-    def _check_silence(self) -> None:
-        limit_s = max(SILENCE_LIMIT_S, SILENCE_LIMIT_HEARTBEATS * self._heartbeat_s)
-        if self._now_s() > self._heard_at_s + limit_s:
-            raise Disconnected(f"the controller has said nothing for {limit_s:.0f} s")
+    async def _keep_time(self) -> None:
+        """Have a heartbeat said when nothing else was, and give up a controller that is silent."""
+        while True:
+            await asyncio.sleep(self._said_at_s + self._heartbeat_s - self._now_s())
+            now_s = self._now_s()
+            limit_s = max(SILENCE_LIMIT_S, SILENCE_LIMIT_HEARTBEATS * self._heartbeat_s)
+            if now_s > self._heard_at_s + limit_s:
+                raise Disconnected(f"the controller has said nothing for {limit_s:.0f} s")
+            if now_s >= self._said_at_s + self._heartbeat_s:
+                self._pulse_due = True
+                self._kernels.news.set()

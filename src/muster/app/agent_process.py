@@ -6,7 +6,6 @@ process for this one. Settings come by standard input so that no token shows in 
 
 import asyncio
 import json
-import logging
 import signal
 import sys
 from dataclasses import asdict
@@ -15,9 +14,7 @@ from typing import Any
 
 from muster.agent.config import AgentConfig
 from muster.agent.daemon import run
-from muster.core.errors import MusterError
-
-EXIT_REFUSED = 1
+from muster.app.process import run_process
 
 _PATHS = ("directory", "certificate_authority")
 
@@ -53,15 +50,9 @@ async def serve(config: AgentConfig) -> None:
     await run(config, stop)
 
 
-def main() -> int:
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    try:
-        asyncio.run(serve(load_config(sys.stdin.read())))
-    except MusterError as error:
-        print(f"muster agent: {error}", file=sys.stderr)
-        return EXIT_REFUSED
-    return 0
+def main() -> None:
+    run_process("muster agent", serve(load_config(sys.stdin.read())))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -10,9 +10,9 @@ from muster.core.clock import Clock
 log = logging.getLogger(__name__)
 
 PAUSE_AFTER_ERROR_S = 1.0
-WAKES_A_SECOND = 200.0
+WAKES_A_SECOND = 100.0
 """Wakes of a busy plane: each costs a commit, which more inputs then share."""
-BURST = 5.0
+BURST = 10.0
 """Wakes that a plane at rest may do at once, so that a lone request waits for nothing."""
 
 

@@ -1,13 +1,13 @@
 """A controller's data directory: what is in it, who may use it, and how long.
 
-    lock             held by the controller that runs on it
-    muster.db        state
-    settings.json    ports and local agents, so that the next start is like the last
-    client.json      URL and an administrator's token, for clients on this machine
-    join-token       what agents join with
-    controller.json  the running controller: pid and addresses
-    controller.log
-    agents/NAME/     a local agent's own directory
+lock             held by the controller that runs on it
+muster.db        state
+settings.json    ports and local agents, so that the next start is like the last
+client.json      URL and an administrator's token, for clients on this machine
+join-token       what agents join with
+controller.json  the running controller: pid and addresses
+controller.log
+agents/NAME/     a local agent's own directory
 """
 
 import fcntl

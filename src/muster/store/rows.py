@@ -225,4 +225,4 @@ ALLOCATIONS = Mapping[Allocation](
     devices=lambda allocation: dump_shares(allocation.shares),
 )
 INSERT_HISTORY = inserting(schema.history)
-UPDATE_HISTORY = updating(schema.history, ("reasons", "times", "last_at"), ("seq",))
+UPDATE_HISTORY = updating(schema.history, ("reasons", "times", "last_at"), ("entity", "seq"))

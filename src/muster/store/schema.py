@@ -17,7 +17,7 @@ from sqlalchemy import (
     Text,
 )
 
-from muster.core.states import JOB_TABLE, KERNEL_TABLE, SESSION_TABLE, TASK_TABLE
+from muster.core.states import JOB_TABLE, SESSION_TABLE
 
 metadata = MetaData()
 
@@ -125,13 +125,6 @@ tasks = Table(
     *_reason(),
     sqlite_with_rowid=False,
 )
-Index(
-    "tasks_live",
-    tasks.c.job_id,
-    tasks.c.idx,
-    sqlite_where=tasks.c.state.in_(sorted(TASK_TABLE.live)),
-    postgresql_where=tasks.c.state.in_(sorted(TASK_TABLE.live)),
-)
 
 sessions = Table(
     "sessions",
@@ -167,9 +160,9 @@ Index(
 kernels = Table(
     "kernels",
     metadata,
-    Column("id", String, primary_key=True),
-    Column("session_id", String, nullable=False),
-    Column("idx", Integer, nullable=False),
+    Column("session_id", String, primary_key=True),
+    Column("idx", Integer, primary_key=True, autoincrement=False),
+    Column("id", String, nullable=False),
     Column("job_id", String, nullable=True),
     Column("task_index", BigInteger, nullable=True),
     Column("attempt", Integer, nullable=False),
@@ -186,14 +179,7 @@ kernels = Table(
     *_reason(),
     sqlite_with_rowid=False,
 )
-Index("kernels_by_session", kernels.c.session_id)
 Index("kernels_by_task", kernels.c.job_id, kernels.c.task_index)
-Index(
-    "kernels_live",
-    kernels.c.id,
-    sqlite_where=kernels.c.status.in_(sorted(KERNEL_TABLE.live)),
-    postgresql_where=kernels.c.status.in_(sorted(KERNEL_TABLE.live)),
-)
 
 allocations = Table(
     "allocations",
@@ -216,8 +202,8 @@ allocations = Table(
 history = Table(
     "history",
     metadata,
-    Column("seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
-    Column("entity", String, nullable=False),  # session id, job id, job id/task, agent id
+    Column("entity", String, primary_key=True),  # id of a session, job, agent; job id/task
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
     Column("phase", String, nullable=False),  # the handler, or who asked
     Column("from_status", String, nullable=True),
     Column("to_status", String, nullable=False),
@@ -226,8 +212,8 @@ history = Table(
     Column("times", Integer, nullable=False),
     Column("first_at", Float, nullable=False),
     Column("last_at", Float, nullable=False),
+    sqlite_with_rowid=False,
 )
-Index("history_by_entity", history.c.entity)
 
 outbox = Table(
     "outbox",

@@ -34,13 +34,13 @@ class Store:
         self._connection.rollback()
         with self._connection.begin():
             self.live = load_live(self._connection)
-            newest = select(func.max(schema.history.c.seq))
-            self._history_seq = self._connection.execute(newest).scalar() or 0
             newest = select(func.max(schema.outbox.c.seq))
             self._outbox_seq = self._connection.execute(newest).scalar() or 0
 
     def unit(self, now: float, watch: LedgerWatch) -> Unit:
         """A unit of work over the mirror, to be committed with ``commit``."""
+        # Numbers of history grow with time, so that a new process needs not look for the last one.
+        self._history_seq = max(self._history_seq, int(now * 1e6))
         return Unit(self.live, now, self._history_seq, watch)
 
     def commit(self, unit: Unit) -> None:

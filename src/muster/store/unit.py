@@ -209,6 +209,7 @@ class Unit:
                     rows.dump_reasons(last.reasons),
                     last.count,
                     last.last_at,
+                    session.id,
                     last.seq,
                 )
             session.last_skip = None
@@ -226,8 +227,8 @@ class Unit:
         held = tuple(reason for reason in reasons if reason is not None)
         self._history.append(
             (
-                self.history_seq,
                 entity,
+                self.history_seq,
                 phase,
                 before,
                 to,

@@ -29,7 +29,7 @@ class ScalingGroup(Spec):
     name: Name
     sequencer: Name = "fifo"
     selector: Name = "concentrated"
-    workspaces: Annotated[tuple[Text, ...], Field(default=("/",), max_length=100)]
+    workspaces: Annotated[tuple[Text, ...], Field(max_length=100)] = ("/",)
     pending_timeout: PositiveDuration | None = None
     starvation_after: Duration = 300.0
     prepare_timeout: PositiveDuration = 600.0

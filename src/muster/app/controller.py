@@ -1,0 +1,222 @@
+"""The controller process: state, control, agents' gateway and HTTP, put together."""
+
+import asyncio
+import contextlib
+import errno
+import json
+import logging
+import os
+import random
+import secrets
+import signal
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import replace
+
+import uvicorn
+
+from muster.agent.config import AgentConfig
+from muster.api.app import create_app
+from muster.app.controller_process import ControllerConfig
+from muster.app.driver import Driver
+from muster.app.home import Home, Running, write_private
+from muster.app.local_agents import LocalAgents
+from muster.control.explain import explain_job, explain_session
+from muster.control.plane import ControlPlane
+from muster.core.clock import SteadyClock
+from muster.core.errors import MusterError
+from muster.core.ids import IdFactory
+from muster.core.owner import Owner, Role
+from muster.core.specs import ScalingGroup
+from muster.store.database import open_engine, sqlite_url
+from muster.store.store import Store
+from muster.store.tokens import TokenKind, Tokens
+from muster.version import __version__
+from muster.wire.server import AgentGateway
+from muster.wire.transport import ServerTls, require_secure
+
+log = logging.getLogger(__name__)
+
+DEFAULT_GROUP = "default"
+HTTP_SHUTDOWN_S = 3
+START_TIMEOUT_S = 10.0
+
+
+class AddressInUse(MusterError):
+    """The HTTP port cannot be had."""
+
+
+async def serve(config: ControllerConfig) -> None:
+    """Be the controller until SIGTERM or SIGINT. Kernels, and agents elsewhere, run on.
+
+    Raises:
+        MusterError: it cannot start: already running, port taken, database unusable.
+    """
+    home = config.home
+    home.create()
+    stop = asyncio.Event()
+    with home.locked(), _signals(stop):
+        async with AsyncExitStack() as stack:
+            await _start(config, stack)
+            log.info("ready")
+            await stop.wait()
+            home.forget_running()
+
+
+async def _start(config: ControllerConfig, stack: AsyncExitStack) -> None:
+    home, clock = config.home, SteadyClock()
+    listener = _listen(config.host, config.port, tls=config.tls is not None)
+    stack.callback(listener.close)
+    engine = open_engine(sqlite_url(home.database))
+    store = Store(engine)
+    stack.callback(store.close)
+    tokens = Tokens(engine)
+    ids = IdFactory(clock, random.Random(secrets.randbits(64)))
+    driver = Driver(clock)
+    plane = ControlPlane(store, clock, ids, driver.hint, join_token_valid=tokens.may_join)
+    gateway = AgentGateway(plane, plane, tls=config.tls)
+    plane.attach(gateway)
+    await stack.enter_async_context(_driving(driver, plane))
+    if DEFAULT_GROUP not in plane.live.groups:
+        group = ScalingGroup(name=DEFAULT_GROUP)
+        await plane.request(lambda work, requests: requests.put_group(work, group))
+    agent_port = await gateway.start(_address(config.host, config.agent_port))
+    stack.push_async_callback(gateway.stop)
+    app = create_app(
+        plane=plane,
+        engine=engine,
+        tokens=tokens,
+        clock=clock,
+        read_log=gateway.read_log,
+        explain_job=explain_job,
+        explain_session=explain_session,
+    )
+    scheme = "https" if config.tls else "http"
+    url = f"{scheme}://{_address(config.host, listener.getsockname()[1])}"
+    await stack.enter_async_context(_http(app, listener, config.tls))
+    join_token = _introduce(home, tokens, url, clock.now())
+    agent_address = _address(config.host, agent_port)
+    agents = [_local(agent, agent_address, join_token) for agent in config.agents]
+    await stack.enter_async_context(_keeping(LocalAgents(agents)))
+    home.write_running(Running(os.getpid(), url, agent_address, __version__, clock.now()))
+
+
+def _local(config: AgentConfig, controller: str, token: str) -> AgentConfig:
+    return replace(config, controller=controller, token=token)
+
+
+def _introduce(home: Home, tokens: Tokens, url: str, now: float) -> str:
+    """Leave what clients and agents of this machine need; new tokens only where there are none."""
+    token = home.client().get("token")
+    if not isinstance(token, str) or tokens.verify(token) is None:
+        user = os.environ.get("USER") or "admin"
+        owner = Owner("default", "default", user)
+        token = tokens.create(TokenKind.USER, "up", owner, Role.ADMIN, now)
+    write_private(home.client_file, json.dumps({"url": url, "token": token}))
+    join_token = home.join_token()
+    if join_token is None or not tokens.may_join(join_token):
+        owner = Owner("default", "default", "agents")
+        join_token = tokens.create(TokenKind.JOIN, "up", owner, Role.VIEWER, now)
+        write_private(home.join_token_file, join_token + "\n")
+    return join_token
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _listen(host: str, port: int, *, tls: bool) -> socket.socket:
+    """A listening socket, so that a port that is taken is noticed before anything else happens.
+
+    Raises:
+        AddressInUse: it is taken, or not of this machine.
+        InsecureAddress: others can reach it, and there is no TLS.
+    """
+    require_secure(_address(host, port), tls=tls)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(1024)
+    except OSError as error:
+        listener.close()
+        why = "another program uses it" if error.errno == errno.EADDRINUSE else error.strerror
+        raise AddressInUse(
+            f"cannot listen on {_address(host, port)}: {why}; choose another with --port"
+        ) from None
+    return listener
+
+
+class _Server(uvicorn.Server):
+    """Signals are the controller's business; ``ready`` is set once it serves."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ready = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.ready.set()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@asynccontextmanager
+async def _http(
+    app: "uvicorn._types.ASGIApplication", listener: socket.socket, tls: ServerTls | None
+) -> AsyncIterator[None]:
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        timeout_graceful_shutdown=HTTP_SHUTDOWN_S,
+        timeout_keep_alive=60,
+        ssl_certfile=str(tls.certificate) if tls else None,
+        ssl_keyfile=str(tls.key) if tls else None,
+    )
+    server = _Server(config)
+    task = asyncio.create_task(server.serve(sockets=[listener]), name="http")
+    try:
+        await asyncio.wait_for(server.ready.wait(), START_TIMEOUT_S)
+        yield
+    finally:
+        server.should_exit = True
+        await task
+
+
+@asynccontextmanager
+async def _driving(driver: Driver, plane: ControlPlane) -> AsyncIterator[None]:
+    task = asyncio.create_task(driver.run(plane), name="driver")
+    try:
+        yield
+    finally:
+        driver.stop()
+        await task
+
+
+@asynccontextmanager
+async def _keeping(agents: LocalAgents) -> AsyncIterator[None]:
+    task = asyncio.create_task(agents.run(), name="local agents")
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+@contextmanager
+def _signals(stop: asyncio.Event) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signum, stop.set)
+    try:
+        yield
+    finally:
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(signum)

@@ -1,0 +1,115 @@
+"""`muster doctor`: what of this machine and its cluster is well, and what to do about the rest."""
+
+import os
+import resource
+import shutil
+import sqlite3
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from muster.agent.cgroup_limits import ROOT as CGROUPS
+from muster.agent.gpus import find_gpus
+from muster.app.home import Home, default_home
+from muster.app.local_agents import holder
+
+LEAST_DISK_BYTES = 2**30
+LEAST_OPEN_FILES = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One finding; ``ok`` None means that it is worth knowing, neither good nor bad."""
+
+    name: str
+    ok: bool | None
+    detail: str
+    remedy: str = ""
+
+
+def checks(home: Path | None = None) -> Iterator[Check]:
+    """Look at everything that a cluster on this machine needs. Changes nothing."""
+    place = Home(home or default_home())
+    yield _python()
+    yield Check("sqlite", True, sqlite3.sqlite_version)
+    yield _data_directory(place)
+    yield _disk(place)
+    yield _open_files()
+    yield _limits()
+    yield _gpus()
+    yield _controller(place)
+    yield from _agents(place)
+
+
+def _python() -> Check:
+    return Check("python", sys.version_info >= (3, 11), sys.version.split()[0])
+
+
+def _data_directory(home: Home) -> Check:
+    if not home.path.exists():
+        return Check(
+            "data directory", None, f"{home.path} is not there yet", "`muster up` makes it"
+        )
+    mode = home.path.stat().st_mode & 0o777
+    if mode & 0o077:
+        remedy = f"chmod 700 {home.path}"
+        return Check("data directory", False, f"{home.path} is open to others ({mode:o})", remedy)
+    if not os.access(home.path, os.W_OK):
+        return Check("data directory", False, f"{home.path} cannot be written", "choose --home")
+    return Check("data directory", True, str(home.path))
+
+
+def _disk(home: Home) -> Check:
+    place = next(path for path in (home.path, *home.path.parents) if path.exists())
+    free = shutil.disk_usage(place).free
+    detail = f"{free / 2**30:.1f} GiB free at {place}"
+    remedy = "" if free >= LEAST_DISK_BYTES else "free some space: state and logs are kept there"
+    return Check("disk", free >= LEAST_DISK_BYTES, detail, remedy)
+
+
+def _open_files() -> Check:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    enough = hard == resource.RLIM_INFINITY or hard >= LEAST_OPEN_FILES
+    return Check("open files", enough, f"{soft} (at most {hard})", "raise `ulimit -n`")
+
+
+def _limits() -> Check:
+    version_2 = (CGROUPS / "cgroup.controllers").exists()
+    controllers = [CGROUPS] if version_2 else [CGROUPS / "cpu", CGROUPS / "memory"]
+    writable = all(os.access(path, os.W_OK) for path in controllers)
+    version = "cgroup v2" if version_2 else "cgroup v1"
+    if writable:
+        return Check("limits", True, f"{version}: cpu and memory limits are enforced")
+    return Check(
+        "limits",
+        None,
+        f"{version} is not writable: kernels run without cpu and memory limits",
+        "run agents as root, or delegate a cgroup to them",
+    )
+
+
+def _gpus() -> Check:
+    found = find_gpus().devices
+    if not found:
+        return Check("gpus", None, "none found by NVML", "declare some with --gpus 4xH100")
+    return Check("gpus", True, f"{len(found)}: {', '.join(sorted({d.model for d in found}))}")
+
+
+def _controller(home: Home) -> Check:
+    running = home.running()
+    if home.is_running() and running is not None:
+        return Check("controller", True, f"{running.url} (process {running.pid})")
+    return Check("controller", None, "does not run here", "start one with `muster up`")
+
+
+def _agents(home: Home) -> Iterator[Check]:
+    for directory in home.agent_directories():
+        process = holder(directory)
+        if process is not None:
+            yield Check(f"agent {directory.name}", True, f"process {process}")
+        else:
+            log = directory / "agent.log"
+            expected = home.is_running()
+            ok = False if expected else None
+            yield Check(f"agent {directory.name}", ok, "does not run", f"see {log}")

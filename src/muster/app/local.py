@@ -1,0 +1,402 @@
+"""What `muster up`, `down`, `controller` and `agent` do."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NoReturn
+
+from muster.agent.config import AgentConfig
+from muster.agent.discovery import parse_gpus
+from muster.agent.supervisor.launch import connect
+from muster.app.agent_process import dump_config
+from muster.app.controller_process import ControllerConfig, dump_controller
+from muster.app.home import Home, LocalAgents, Running, Settings, default_home
+from muster.app.local_agents import stop_agent
+from muster.core.errors import Conflict, MusterError
+from muster.core.resources import parse_bytes, parse_milli
+from muster.wire.transport import ServerTls
+
+DEFAULT_PORT = 7600
+READY_TIMEOUT_S = 30.0
+PORTS_TRIED = 50
+STOP_GRACE_S = 10.0
+
+
+class CannotStart(MusterError):
+    """The controller did not come up; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpOptions:
+    """None means "as the last time", or the default. Amounts are for each agent.
+
+    ``port`` 0 is 7600, or the next free one.
+    """
+
+    home: Path | None = None
+    agents: int | None = None
+    cpus: str | None = None
+    memory: str | None = None
+    gpus: str | None = None
+    port: int = 0
+    foreground: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UpReport:
+    url: str
+    pid: int
+    agents: tuple[str, ...]
+    home: Path
+    took_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class DownReport:
+    was_running: bool
+    stopped_kernels: int
+
+
+def up(options: UpOptions) -> UpReport:
+    """Start a cluster on this machine: a controller, and agents of its own.
+
+    With ``foreground`` it returns when the cluster was stopped by a signal; its kernels are
+    stopped too then.
+
+    Raises:
+        MusterError: already running, a port that is taken, a database that cannot be used, a wrong
+            amount; nothing was started then.
+    """
+    began_s = time.monotonic()
+    home = Home(options.home or default_home())
+    home.create()
+    if home.is_running():
+        raise Conflict(home.already_running())
+    settings = _settings(home, options)
+    configs = agent_configs(home, settings.agents)
+    config = ControllerConfig(
+        home, port=settings.port, agent_port=settings.agent_port, agents=configs
+    )
+    home.write_settings(settings)
+    process = _spawn(config, foreground=options.foreground)
+    try:
+        running = _wait_until_ready(process, home)
+    except BaseException:
+        process.terminate()
+        raise
+    names = tuple(agent.name for agent in configs)
+    report = UpReport(running.url, running.pid, names, home.path, time.monotonic() - began_s)
+    if options.foreground:
+        _wait_in_foreground(process, home)
+    return report
+
+
+def _settings(home: Home, options: UpOptions) -> Settings:
+    """Last time's settings with what was asked for now."""
+    last = home.settings()
+    asked = LocalAgents(
+        count=last.agents.count if options.agents is None else options.agents,
+        cpus=options.cpus or last.agents.cpus,
+        memory=options.memory or last.agents.memory,
+        gpus=options.gpus or last.agents.gpus,
+    )
+    if not 0 <= asked.count <= 1000:
+        raise MusterError(f"--agents is {asked.count}: expected 0 to 1000")
+    port = options.port or _free_port(last.port or DEFAULT_PORT)
+    agent_port = _free_port(last.agent_port or port + 1, not_this=port)
+    return Settings(port, agent_port, asked)
+
+
+def _free_port(first: int, not_this: int = 0) -> int:
+    for port in range(first, min(first + PORTS_TRIED, 65536)):
+        if port == not_this:
+            continue
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise MusterError(f"no port from {first} to {first + PORTS_TRIED - 1} is free: choose --port")
+
+
+def agent_configs(home: Home, agents: LocalAgents) -> tuple[AgentConfig, ...]:
+    """The settings of the home's own agents.
+
+    Raises:
+        MusterError: an amount that is not one.
+    """
+    if agents.gpus is not None:
+        parse_gpus(agents.gpus)
+    first = AgentConfig(
+        home.path,
+        "",
+        "",
+        gpus=agents.gpus,
+        cpu_milli=_amount("--cpus", agents.cpus, parse_milli),
+        memory_bytes=_amount("--memory", agents.memory, parse_bytes),
+    )
+    names = [f"agent-{number}" for number in range(1, agents.count + 1)]
+    return tuple(
+        replace(
+            first,
+            directory=home.agent_directory(name),
+            name=name,
+            # Each has ports of its own: they are on one machine.
+            ports=range(20_000 + number * 100, 20_000 + number * 100 + 100)
+            if agents.count <= 400
+            else first.ports,
+        )
+        for number, name in enumerate(names)
+    )
+
+
+def _amount(option: str, text: str | None, parse: Callable[[str], int]) -> int | None:
+    if text is None:
+        return None
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise MusterError(f"{option} is {text!r}: {error}") from None
+
+
+def _spawn(config: ControllerConfig, *, foreground: bool) -> subprocess.Popen[bytes]:
+    """The controller's process, detached from this terminal."""
+    descriptor = os.open(config.home.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    with os.fdopen(descriptor, "ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "muster.app.controller_process"],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            cwd="/",
+            start_new_session=True,
+        )
+    assert process.stdin is not None
+    with suppress(BrokenPipeError):
+        process.stdin.write(dump_controller(config).encode())
+        process.stdin.close()
+    return process
+
+
+def _wait_until_ready(process: subprocess.Popen[bytes], home: Home) -> Running:
+    """Until the controller wrote that it runs.
+
+    Raises:
+        CannotStart: it ended instead, or took too long.
+    """
+    deadline_s = time.monotonic() + READY_TIMEOUT_S
+    while time.monotonic() < deadline_s:
+        running = home.running()
+        if running is not None and running.pid == process.pid:
+            return running
+        if process.poll() is not None:
+            raise CannotStart(_last_words(home))
+        time.sleep(0.01)
+    raise CannotStart(
+        f"the controller does not answer after {READY_TIMEOUT_S:.0f} s; see {home.log}"
+    )
+
+
+def _last_words(home: Home) -> str:
+    """The sentence with which a controller ended."""
+    lines = home.log.read_text(errors="replace").strip().splitlines()
+    last = lines[-1] if lines else ""
+    prefix = "muster controller: "
+    return last.removeprefix(prefix) if last.startswith(prefix) else f"{last}; see {home.log}"
+
+
+def _wait_in_foreground(process: subprocess.Popen[bytes], home: Home) -> None:
+    """Until a signal or the controller's own end; then everything of it is stopped."""
+    stopping = False
+
+    def stop(_signum: int, _frame: object) -> None:
+        nonlocal stopping
+        stopping = True
+        with suppress(ProcessLookupError):
+            process.terminate()
+
+    before = {signum: signal.signal(signum, stop) for signum in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        code = process.wait()
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
+    _stop_kernels(home, STOP_GRACE_S)
+    if code and not stopping:
+        raise CannotStart(f"the controller ended with {code}: {_last_words(home)}")
+
+
+def down(
+    home: Path | None = None, keep_kernels: bool = False, timeout_s: float = 30.0
+) -> DownReport:
+    """Stop the cluster of this machine: controller, its agents and, unless kept, their kernels.
+
+    Kernels that are stopped are started again by the next ``up``, at the cost of their preemption
+    budget.
+
+    Raises:
+        MusterError: it does not stop in time.
+    """
+    place = Home(home or default_home())
+    running = place.running()
+    was_running = place.is_running()
+    if was_running and running is not None:
+        with suppress(ProcessLookupError):
+            os.kill(running.pid, signal.SIGTERM)
+        deadline_s = time.monotonic() + timeout_s
+        while place.is_running():
+            if time.monotonic() > deadline_s:
+                raise MusterError(
+                    f"the controller (process {running.pid}) does not stop within {timeout_s:.0f} s"
+                )
+            time.sleep(0.02)
+    # A controller that was killed leaves its agents behind.
+    asyncio.run(_stop_agents(place))
+    place.forget_running()
+    stopped = 0 if keep_kernels else _stop_kernels(place, timeout_s)
+    return DownReport(was_running, stopped)
+
+
+async def _stop_agents(home: Home) -> None:
+    await asyncio.gather(*(stop_agent(directory) for directory in home.agent_directories()))
+
+
+def _stop_kernels(home: Home, timeout_s: float) -> int:
+    """End the supervisors of the home's agents, and with them their kernels; how many there were.
+
+    Raises:
+        MusterError: one does not end in time.
+    """
+    leaving: list[tuple[Path, socket.socket]] = []
+    stopped = 0
+    for directory in home.agent_directories():
+        try:
+            connection = connect(directory)
+        except OSError:
+            continue
+        stopped += _ask_to_leave(connection, timeout_s)
+        leaving.append((directory, connection))
+    for directory, connection in leaving:
+        with connection:
+            if not _left(connection, timeout_s):
+                raise MusterError(f"the kernels of {directory} do not end; try again")
+    return stopped
+
+
+def _ask_to_leave(connection: socket.socket, timeout_s: float) -> int:
+    connection.settimeout(timeout_s)
+    grace_s = min(STOP_GRACE_S, timeout_s / 2)
+    connection.sendall(
+        json.dumps({"op": "attach"}).encode()
+        + b"\n"
+        + json.dumps({"op": "shutdown", "grace_s": grace_s}).encode()
+        + b"\n"
+    )
+    try:
+        with connection.makefile("rb") as lines:
+            state = json.loads(lines.readline())["state"]
+    except (OSError, ValueError, KeyError):
+        return 0
+    return sum(kernel.get("status") in ("running", "stopping") for kernel in state["kernels"])
+
+
+def _left(connection: socket.socket, timeout_s: float) -> bool:
+    """Whether the supervisor closed the connection, as it does when it ends."""
+    deadline_s = time.monotonic() + timeout_s
+    try:
+        while time.monotonic() < deadline_s:
+            if not connection.recv(65536):
+                return True
+    except ConnectionError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def run_controller(
+    home: Path | None = None,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    agent_port: int = 0,
+    tls_cert: Path | None = None,
+    tls_key: Path | None = None,
+) -> None:
+    """Be the controller of a cluster whose agents are elsewhere; does not return.
+
+    Raises:
+        MusterError: only one of certificate and key was given.
+    """
+    if (tls_cert is None) != (tls_key is None):
+        raise MusterError("--tls-cert and --tls-key go together: give both, or neither")
+    tls = ServerTls(tls_cert, tls_key) if tls_cert and tls_key else None
+    place = Home(home or default_home())
+    last = place.settings()
+    port = port or last.port or DEFAULT_PORT
+    config = ControllerConfig(place, host, port, agent_port or last.agent_port or port + 1, (), tls)
+    _become("muster.app.controller_process", dump_controller(config))
+
+
+def run_agent(
+    controller: str,
+    token: str | None = None,
+    token_file: Path | None = None,
+    name: str | None = None,
+    group: str = "default",
+    directory: Path | None = None,
+    cpus: str | None = None,
+    memory: str | None = None,
+    gpus: str | None = None,
+    resources: Mapping[str, str] | None = None,
+    ca: Path | None = None,
+) -> None:
+    """Be an agent of the controller at "host:port"; does not return.
+
+    Raises:
+        MusterError: a wrong amount, or a token file that cannot be read.
+    """
+    if token is None and token_file is not None:
+        try:
+            token = token_file.read_text().strip()
+        except OSError as error:
+            raise MusterError(f"cannot read {token_file}: {error.strerror}") from None
+    if gpus is not None:
+        parse_gpus(gpus)
+    name = name or socket.gethostname().partition(".")[0]
+    extra = {
+        key: _amount(f"--resource {key}", text, parse_milli) or 0
+        for key, text in (resources or {}).items()
+    }
+    config = AgentConfig(
+        directory=(directory or default_home() / "agents" / name).expanduser().absolute(),
+        controller=controller,
+        name=name,
+        group=group,
+        token=token,
+        certificate_authority=ca,
+        gpus=gpus,
+        cpu_milli=_amount("--cpus", cpus, parse_milli),
+        memory_bytes=_amount("--memory", memory, parse_bytes),
+        extra=extra,
+    )
+    _become("muster.app.agent_process", dump_config(config))
+
+
+def _become(module: str, settings: str) -> NoReturn:
+    """Replace this process by the module's, which reads its settings from standard input."""
+    descriptor = os.memfd_create("settings")
+    os.write(descriptor, settings.encode())
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    os.dup2(descriptor, 0)
+    os.execv(sys.executable, [sys.executable, "-m", module])

@@ -1,0 +1,101 @@
+"""The agents of a controller's own machine: started with it, started again when they die."""
+
+import asyncio
+import fcntl
+import logging
+import os
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from muster.agent.config import AgentConfig
+from muster.agent.identity import LOCK_FILE
+from muster.app.agent_process import dump_config
+
+log = logging.getLogger(__name__)
+
+FIRST_PAUSE_S = 0.5
+LONGEST_PAUSE_S = 30.0
+STOP_TIMEOUT_S = 10.0
+LOOK_AGAIN_S = 1.0
+
+
+def holder(directory: Path) -> int | None:
+    """The process id of the agent that runs on ``directory``; None if none does."""
+    try:
+        lock = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        with suppress(ValueError):
+            return int(os.read(lock, 32))
+    finally:
+        os.close(lock)
+    return None
+
+
+class LocalAgents:
+    """Keeps one process for each configuration, for as long as ``run`` runs.
+
+    An agent that outlived its controller is left alone until it ends by itself.
+    """
+
+    def __init__(self, configs: list[AgentConfig]) -> None:
+        self._configs = configs
+
+    async def run(self) -> None:
+        """Until cancelled; the agents are then told to end, their kernels run on."""
+        async with asyncio.TaskGroup() as group:
+            for config in self._configs:
+                group.create_task(self._keep(config))
+
+    async def _keep(self, config: AgentConfig) -> None:
+        pause_s = FIRST_PAUSE_S
+        try:
+            while True:
+                if holder(config.directory) is not None:
+                    await asyncio.sleep(LOOK_AGAIN_S)
+                    continue
+                began_s = asyncio.get_running_loop().time()
+                code = await self._run_once(config)
+                ran_s = asyncio.get_running_loop().time() - began_s
+                pause_s = FIRST_PAUSE_S if ran_s > LONGEST_PAUSE_S else pause_s
+                log.warning("agent %s ended with %s, again in %.1f s", config.name, code, pause_s)
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+        finally:
+            await stop_agent(config.directory)
+
+    async def _run_once(self, config: AgentConfig) -> int:
+        config.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with (config.directory / "agent.log").open("ab") as output:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "muster.app.agent_process",
+                stdin=asyncio.subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        await process.communicate(dump_config(config).encode())
+        return await process.wait()
+
+
+async def stop_agent(directory: Path) -> None:
+    """Tell the agent on ``directory`` to end, and see to it that it does."""
+    process = holder(directory)
+    if process is None:
+        return
+    for signum in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.kill(process, signum)
+        deadline = asyncio.get_running_loop().time() + STOP_TIMEOUT_S
+        while asyncio.get_running_loop().time() < deadline:
+            if holder(directory) is None:
+                return
+            await asyncio.sleep(0.02)
+    log.error("agent on %s (process %s) does not end", directory, process)

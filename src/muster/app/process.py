@@ -1,0 +1,23 @@
+"""What every process of Muster does around its work: logging, and one sentence when it cannot."""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+from muster.core.errors import MusterError
+
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+def run_process(title: str, work: Coroutine[Any, Any, None]) -> None:
+    """Run ``work`` to its end.
+
+    Raises:
+        SystemExit: it raised a MusterError: its sentence goes to standard error, the code is 1.
+    """
+    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
+    try:
+        asyncio.run(work)
+    except MusterError as error:
+        raise SystemExit(f"{title}: {error}") from None

@@ -1,0 +1,56 @@
+"""Every failure as one sentence on stderr: what was wrong and what to do; never a traceback.
+
+MUSTER_DEBUG=1 adds the traceback.
+"""
+
+import os
+import traceback
+
+import typer
+from rich.text import Text
+
+from muster.cli.exits import ExitCode
+from muster.cli.screen import plain, stderr
+from muster.client import Unreachable
+from muster.core.errors import InvalidSpec, MusterError
+
+
+def report(error: Exception) -> int:
+    """Say what went wrong; the answer is the exit code."""
+    if os.environ.get("MUSTER_DEBUG") == "1":
+        traceback.print_exception(error)
+    match error:
+        case typer.TyperException():
+            return _usage(error)
+        case InvalidSpec(problems=problems) if len(problems) > 1:
+            lines = "".join(f"\n  {problem.sentence()}" for problem in problems)
+            return _say(f"refused, nothing was started:{lines}", ExitCode.FAILED)
+        case Unreachable():
+            return _say(str(error), ExitCode.UNREACHABLE)
+        case MusterError():
+            return _say(str(error), ExitCode.FAILED)
+        case typer.Abort():
+            return _say("nothing was done", ExitCode.FAILED)
+        case _:
+            what = f"{type(error).__name__}: {error}"
+            return _say(
+                f"this is a defect of Muster ({what}); please report it, with what "
+                f"MUSTER_DEBUG=1 adds",
+                ExitCode.FAILED,
+            )
+
+
+def _usage(error: typer.TyperException) -> int:
+    context = getattr(error, "ctx", None)
+    text = error.format_message()
+    if context is not None and not text.startswith("Usage:"):
+        text = f"{text.rstrip('.')}; see `{context.command_path} --help`"
+    if text.startswith("Usage:"):  # no command was given: that is a question
+        stderr().print(Text(text))
+        return error.exit_code
+    return _say(text, error.exit_code)
+
+
+def _say(sentence: str, code: int) -> int:
+    stderr().print(Text.assemble(("muster: ", "bold red"), (plain(sentence), "red")))
+    return code

@@ -1,0 +1,24 @@
+"""The typed client of the HTTP API: ``Client``, its errors, and where it finds the cluster.
+
+Importing it is cheap; what talks HTTP and what parses answers is imported with the first request.
+"""
+
+from muster.client.client import Client
+from muster.client.errors import (
+    AgentUnreachable,
+    Forbidden,
+    NoConnection,
+    Unauthenticated,
+    Unavailable,
+    Unreachable,
+)
+
+__all__ = [
+    "AgentUnreachable",
+    "Client",
+    "Forbidden",
+    "NoConnection",
+    "Unauthenticated",
+    "Unavailable",
+    "Unreachable",
+]

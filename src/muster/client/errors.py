@@ -1,0 +1,65 @@
+"""What can go wrong for a caller: the server's errors as exceptions, with the server's sentences.
+
+``NotFound``, ``Ambiguous``, ``Conflict``, ``Busy`` and ``InvalidSpec`` are those of
+``core.errors``; here are the ones that only somebody on the other end of a connection meets.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from muster.core.errors import (
+    Ambiguous,
+    Busy,
+    Conflict,
+    InvalidSpec,
+    MusterError,
+    NotFound,
+    Problem,
+)
+
+if TYPE_CHECKING:
+    from muster.core.views import ErrorView
+
+
+class NoConnection(MusterError):
+    """Nothing says which cluster is meant: no URL, or no token for it."""
+
+
+class Unreachable(MusterError):
+    """Nothing answers at the URL, or what answers is not a Muster controller."""
+
+
+class Unauthenticated(MusterError):
+    """The token is missing or wrong."""
+
+
+class Forbidden(MusterError):
+    """The token's role does not allow it."""
+
+
+class Unavailable(MusterError):
+    """The controller cannot do it at the moment; nothing of it happened, or it will be repeated."""
+
+
+class AgentUnreachable(MusterError):
+    """The output of a kernel is on an agent that does not answer."""
+
+
+def error_of(answer: ErrorView) -> MusterError:
+    """The exception that an answer of the server stands for."""
+    from muster.core.views import ErrorCode
+
+    if answer.problems:
+        return InvalidSpec([Problem(p.field, p.value, p.expected) for p in answer.problems])
+    kinds: dict[ErrorCode, type[MusterError]] = {
+        ErrorCode.UNAUTHENTICATED: Unauthenticated,
+        ErrorCode.FORBIDDEN: Forbidden,
+        ErrorCode.NOT_FOUND: NotFound,
+        ErrorCode.AMBIGUOUS: Ambiguous,
+        ErrorCode.CONFLICT: Conflict,
+        ErrorCode.BUSY: Busy,
+        ErrorCode.UNAVAILABLE: Unavailable,
+        ErrorCode.AGENT_UNREACHABLE: AgentUnreachable,
+    }
+    return kinds.get(answer.code, MusterError)(answer.error)

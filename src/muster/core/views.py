@@ -1,0 +1,394 @@
+"""What the API tells: one model for each thing, shared by the server and the typed client.
+
+Times are seconds since the epoch, amounts the canonical integers of ``core.resources``. A client
+ignores keys it does not know, so that a newer server can say more. Models are built on first use:
+a command that shows jobs does not pay for agents.
+"""
+
+from enum import StrEnum
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, computed_field
+
+from muster.core.errors import Problem
+from muster.core.owner import Owner
+from muster.core.reasons import Reason
+from muster.core.resources import Resources
+from muster.core.states import (
+    JOB_TABLE,
+    KERNEL_TABLE,
+    SESSION_TABLE,
+    TASK_TABLE,
+    AgentStatus,
+    JobState,
+    KernelStatus,
+    SessionStatus,
+    TaskState,
+)
+
+
+class View(BaseModel):
+    """Base of what the API tells; values never change afterwards."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
+
+
+class ErrorCode(StrEnum):
+    """What kind of error an answer is; the sentence beside it is for people."""
+
+    INVALID = "invalid"  # 422, with problems
+    TOO_LARGE = "too_large"  # 413
+    UNAUTHENTICATED = "unauthenticated"  # 401
+    FORBIDDEN = "forbidden"  # 403
+    NOT_FOUND = "not_found"  # 404
+    AMBIGUOUS = "ambiguous"  # 409
+    CONFLICT = "conflict"  # 409
+    BUSY = "busy"  # 429: the same request may pass later
+    UNAVAILABLE = "unavailable"  # 503: the same request may pass later
+    AGENT_UNREACHABLE = "agent_unreachable"  # 502
+    REFUSED = "refused"  # 400: any other, as the sentence says
+    INTERNAL = "internal"  # 500: a defect of Muster
+
+
+class ProblemView(View):
+    """One thing wrong with a spec: a dotted path, what stood there, what should."""
+
+    field: str
+    value: str
+    expected: str
+
+    @staticmethod
+    def of(problem: Problem) -> "ProblemView":
+        return ProblemView(field=problem.field, value=problem.value, expected=problem.expected)
+
+
+class ErrorView(View):
+    """Any answer that is not a success. ``error`` is a sentence for a person."""
+
+    error: str
+    code: ErrorCode
+    problems: tuple[ProblemView, ...] = ()
+
+
+class OwnerView(View):
+    domain: str
+    project: str
+    user: str
+
+    @staticmethod
+    def of(owner: Owner) -> "OwnerView":
+        return OwnerView(domain=owner.domain, project=owner.project, user=owner.user)
+
+    def __str__(self) -> str:
+        return f"{self.domain}/{self.project}/{self.user}"
+
+
+class ReasonView(View):
+    """A reason as a person reads it; ``kind`` is one of ``core.reasons.ReasonKind``."""
+
+    code: str
+    kind: str
+    sentence: str
+    remedy: str = ""
+
+    @staticmethod
+    def of(reason: Reason) -> "ReasonView":
+        return ReasonView(
+            code=reason.code, kind=reason.kind, sentence=reason.sentence(), remedy=reason.remedy()
+        )
+
+
+class ResourcesView(View):
+    """Amounts: thousandths of processors, bytes, thousandths of GPUs and of named extras."""
+
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+    disk_bytes: int = 0
+    gpu_milli: int = 0
+    extra: dict[str, int] = {}
+
+    @staticmethod
+    def of(amount: Resources) -> "ResourcesView":
+        return ResourcesView(
+            cpu_milli=amount.cpu_milli,
+            memory_bytes=amount.memory_bytes,
+            disk_bytes=amount.disk_bytes,
+            gpu_milli=amount.gpu_milli,
+            extra=dict(amount.extra),
+        )
+
+    def resources(self) -> Resources:
+        """The same as the rest of Muster has it; ``describe`` of that is what people read."""
+        return Resources.with_extra(
+            self.cpu_milli, self.memory_bytes, self.disk_bytes, self.gpu_milli, self.extra
+        )
+
+
+class JobView(View):
+    """A job. ``counts`` holds all of its tasks by state, without zeros."""
+
+    id: str
+    name: str
+    owner: OwnerView
+    group: str
+    state: JobState
+    state_changed_at: float
+    tasks_total: int
+    counts: dict[TaskState, int]
+    submitted_at: float
+    started_at: float | None = None
+    finished_at: float | None = None
+    reason: ReasonView | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self.state in JOB_TABLE.terminal
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def version(self) -> str:
+        """What a wait for the next change names as ``since``."""
+        return job_version(self.state, self.counts)
+
+
+def job_version(state: JobState, counts: dict[TaskState, int]) -> str:
+    """A text that changes whenever a job's state or counts do."""
+    return "-".join([state, *(f"{each}.{counts[each]}" for each in TaskState if counts.get(each))])
+
+
+class JobDetail(JobView):
+    """``spec`` is what was submitted, in the form of ``JobSpec``; defaults are left out."""
+
+    spec: dict[str, Any]
+
+
+class JobPage(View):
+    """Jobs, newest first. ``next`` continues the listing as ``cursor``; None at its end."""
+
+    items: tuple[JobView, ...]
+    next: str | None = None
+
+
+class ShareView(View):
+    """A kernel's hold on one device: 1.0 is the whole of it."""
+
+    index: int
+    share: float
+
+
+class KernelView(View):
+    """A kernel; of a job's task it is one attempt. ``agent`` is the name of the machine."""
+
+    id: str
+    session_id: str
+    index: int
+    task_index: int | None = None
+    attempt: int = 0
+    status: KernelStatus
+    status_changed_at: float
+    agent_id: str | None = None
+    agent: str | None = None
+    devices: tuple[ShareView, ...] = ()
+    ports: tuple[int, ...] = ()
+    started_at: float | None = None
+    ended_at: float | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    reason: ReasonView | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self.status in KERNEL_TABLE.terminal
+
+
+class TaskView(View):
+    """One replica of a job; ``attempt`` counts from 1 and is 0 before the first."""
+
+    job_id: str
+    index: int
+    state: TaskState
+    state_changed_at: float
+    attempt: int = 0
+    failure_count: int = 0
+    preemption_count: int = 0
+    session_id: str | None = None
+    kernel_id: str | None = None
+    started_at: float | None = None
+    finished_at: float | None = None
+    exit_code: int | None = None
+    reason: ReasonView | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self.state in TASK_TABLE.terminal
+
+
+class TaskDetail(TaskView):
+    """``attempts`` from the first to the latest; the oldest are left out when they are many."""
+
+    attempts: tuple[KernelView, ...]
+
+
+class TaskPage(View):
+    """Tasks by index. ``total`` is how many there are of the state asked for."""
+
+    items: tuple[TaskView, ...]
+    total: int
+
+
+class SessionView(View):
+    """A session; ``job_id`` is None when it was handed in by itself."""
+
+    id: str
+    job_id: str | None = None
+    name: str | None = None
+    type: str
+    owner: OwnerView
+    group: str
+    priority: int
+    status: SessionStatus
+    status_changed_at: float
+    created_at: float
+    queued_at: float
+    tries: int = 0
+    reschedules: int = 0
+    started_at: float | None = None
+    finished_at: float | None = None
+    reason: ReasonView | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self.status in SESSION_TABLE.terminal
+
+
+class SessionDetail(SessionView):
+    """With its kernels. ``spec`` is in the form of ``SessionSpec``; None when it is a job's."""
+
+    kernels: tuple[KernelView, ...]
+    spec: dict[str, Any] | None = None
+
+
+class SessionPage(View):
+    """Sessions, newest first. ``next`` continues the listing as ``cursor``; None at its end."""
+
+    items: tuple[SessionView, ...]
+    next: str | None = None
+
+
+class CancelView(View):
+    """What a cancel did. ``changed`` is false if it had ended already; ``message`` says so."""
+
+    id: str
+    status: str
+    changed: bool
+    message: str
+
+
+class WhyView(View):
+    """Why something is where it is. ``verdict`` is a sentence, ``reasons`` are all that hold.
+
+    ``placement`` is what ``scheduling.explain.Explanation`` says of the session that waits; None
+    where placement is not the question.
+    """
+
+    subject: str
+    status: str
+    verdict: str
+    reasons: tuple[ReasonView, ...] = ()
+    placement: dict[str, Any] | None = None
+
+
+class HistoryView(View):
+    """One thing that happened. Equal refusals in a row are one entry: ``times`` counts them."""
+
+    seq: int
+    entity: str
+    phase: str
+    from_status: str | None = None
+    to_status: str
+    result: str
+    reasons: tuple[ReasonView, ...] = ()
+    times: int = 1
+    first_at: float
+    last_at: float
+
+
+class HistoryPage(View):
+    """The newest entries, oldest of them first. ``left_out`` says that there are older ones."""
+
+    items: tuple[HistoryView, ...]
+    left_out: bool = False
+
+
+class DeviceView(View):
+    """One GPU of an agent; ``free`` is the share of it that nobody holds."""
+
+    index: int
+    model: str
+    uuid: str = ""
+    memory_bytes: int = 0
+    free: float = 1.0
+
+
+class AgentView(View):
+    """A machine. ``kernels`` are those that hold resources of it, ``ahead`` those in its backlog;
+    ``seen_at`` is when it last spoke."""
+
+    id: str
+    name: str
+    group: str
+    status: AgentStatus
+    status_changed_at: float
+    version: str
+    host: str
+    capacity: ResourcesView
+    free: ResourcesView
+    held: ResourcesView
+    devices: tuple[DeviceView, ...] = ()
+    attributes: dict[str, str] = {}
+    kernels: int = 0
+    ahead: int = 0
+    joined_at: float
+    seen_at: float
+    reason: ReasonView | None = None
+
+
+class GroupView(View):
+    """A scaling group: its policy in the form of ``ScalingGroup``, its agents, its queue."""
+
+    name: str
+    spec: dict[str, Any]
+    agents: int = 0
+    waiting: int = 0
+
+
+class HealthView(View):
+    """Whether the controller answers; the only thing told without a token."""
+
+    status: str
+    version: str
+
+
+class ClusterView(View):
+    """The cluster as a whole; ``agents`` are by status, the other counts are of what is alive."""
+
+    id: str
+    version: str
+    now: float
+    agents: dict[AgentStatus, int] = {}
+    jobs: int = 0
+    sessions: int = 0
+    waiting: int = 0
+    kernels: int = 0
+
+
+class EventView(View):
+    """Something changed: ``kind`` is job, task, session or agent, ``status`` its new one. A task's
+    ``id`` is the job's, a slash and its index.
+
+    Kind ``reset`` says that changes were missed, as at the start of a stream: read the state anew.
+    """
+
+    kind: str
+    id: str = ""
+    status: str = ""
