@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import select
+from tests.control.world import Run, World, attempt, task_index
 
 from muster.core.reasons import ReasonCode
 from muster.core.resources import Resources
@@ -12,7 +13,6 @@ from muster.core.specs import JobSpec
 from muster.core.states import JobState, SessionStatus, TaskState
 from muster.store import schema
 from muster.store.load import load_live
-from tests.control.world import Run, World, attempt, task_index
 
 MakeWorld = Callable[..., World]
 CPU = Resources(cpu_milli=2000, memory_bytes=2**30)

@@ -114,9 +114,7 @@ class HollowAgent:
         key = (command.kernel, command.generation)
         match command:
             case Prepare(ports=count):
-                ports = self.prepared.setdefault(
-                    key, tuple(next(self.ports) for _ in range(count))
-                )
+                ports = self.prepared.setdefault(key, tuple(next(self.ports) for _ in range(count)))
                 self._report(key, ReportKind.PREPARED, ports=ports)
             case Start(queued=True):
                 if key not in self.seen:
@@ -148,7 +146,7 @@ class HollowAgent:
 
     def _stop(self, key: KernelKey) -> None:
         if key in self.running:
-            start, run, _ = self.running[key]
+            _, run, _ = self.running[key]
             if not run.ignores_stop:
                 self._end(key, ReasonCode.STOPPED, None, signal=15)
         elif self.queued.pop(key, None) is not None:
@@ -342,4 +340,3 @@ def task_index(start: Start) -> int:
 
 def attempt(start: Start) -> int:
     return int(start.env["MUSTER_ATTEMPT"])
-

@@ -20,7 +20,8 @@ BATCH_REPORTS = 500
 """In one message at most. Under load the supervisor lets events wait for company already."""
 
 FIRST_HEARTBEAT_S = 5.0
-"""Until Welcome has said how often to speak."""
+WELCOME_S = 1.0
+"""How often to speak until Welcome says it, and when it should have."""
 
 SILENCE_LIMIT_S = 10.0
 SILENCE_LIMIT_HEARTBEATS = 3
@@ -34,7 +35,8 @@ class Conversation:
         self._stream = stream
         self._kernels = kernels
         self._now_s: Callable[[], float] = asyncio.get_running_loop().time
-        self._heard_at_s = self._now_s()
+        self._heard_at_s = self._said_at_s = self._now_s()
+        self._pulse_due = False
         self._heartbeat_s = FIRST_HEARTBEAT_S
         self._lease_s: float | None = None
 
@@ -48,7 +50,7 @@ class Conversation:
         """
         await self._stream.send(hello)
         self._kernels.repeat_reports()
-        await run_until_one_ends(self._listen(), self._speak())
+        await run_until_one_ends(self._listen(), self._speak(), self._keep_time())
 
     async def _listen(self) -> None:
         async for message in self._stream:
@@ -75,19 +77,24 @@ class Conversation:
             while not outbox and not self._pulse_due:
                 news.clear()
                 await news.wait()
-            # The pulse ends with the first thing said, whatever that is.
-            self._pulse_due = False
+            self._pulse_due = False  # whatever is said now will do
             await self._stream.send(outbox.take(BATCH_REPORTS) if outbox else Heartbeat())
             self._said_at_s = self._now_s()
 
     async def _keep_time(self) -> None:
-        """Have a heartbeat said when nothing else was, and give up a controller that is silent."""
+        """Have a heartbeat said when nothing else was, and give up a controller that is silent.
+
+        Apart from ``_speak``, where a timeout would cost each batch more than its own sending.
+        """
+        wait_s = WELCOME_S
         while True:
-            await asyncio.sleep(self._said_at_s + self._heartbeat_s - self._now_s())
+            await asyncio.sleep(wait_s)
             now_s = self._now_s()
             limit_s = max(SILENCE_LIMIT_S, SILENCE_LIMIT_HEARTBEATS * self._heartbeat_s)
             if now_s > self._heard_at_s + limit_s:
                 raise Disconnected(f"the controller has said nothing for {limit_s:.0f} s")
-            if now_s >= self._said_at_s + self._heartbeat_s:
+            wait_s = self._said_at_s + self._heartbeat_s - now_s
+            if wait_s <= 0:
                 self._pulse_due = True
                 self._kernels.news.set()
+                wait_s = self._heartbeat_s

@@ -1,7 +1,7 @@
 """The kernels that this agent holds, as its supervisor tells of them."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from muster.core.ids import KernelId
 from muster.core.reasons import ReasonCode
@@ -80,22 +80,23 @@ class Holdings:
     def apply(self, event: "Event") -> KernelReport:
         """Note an event of the supervisor; the answer is what the controller is told of it."""
         kind, status = _KINDS[event["kind"]]
-        key = (KernelId(event["kernel"]), event["generation"])
-        self._statuses[key] = status
-        reason = event.get("reason")
-        milli = event.get("device_milli", GPU_WHOLE)
+        kernel, generation = KernelId(event["kernel"]), event["generation"]
+        self._statuses[kernel, generation] = status
+        reason, heir, predecessor = event.get("reason"), event.get("heir"), event.get("predecessor")
+        # Positional, and little for what is absent: this runs twice for each kernel.
         return KernelReport(
-            *key,
+            kernel,
+            generation,
             kind,
             event["at"],
             event.get("exit_code"),
             event.get("signal"),
-            None if reason is None else _REASONS[reason],
-            _detail(event),
+            _REASONS[reason] if reason else None,
+            _detail(event) if "detail" in event or "output_dropped_bytes" in event else "",
             (),
-            tuple([DeviceShare(int(index), milli) for index in event.get("devices", ())]),
-            _key(event.get("heir")),
-            _key(event.get("predecessor")),
+            _shares(event) if "devices" in event else (),
+            (KernelId(heir[0]), heir[1]) if heir else None,
+            (KernelId(predecessor[0]), predecessor[1]) if predecessor else None,
         )
 
     def acknowledged(self, report: KernelReport) -> None:
@@ -116,5 +117,6 @@ def _detail(event: "Event") -> str:
     return detail if detail.isascii() else detail.encode(errors="replace").decode()
 
 
-def _key(key: Sequence[Any] | None) -> KernelKey | None:
-    return None if key is None else (KernelId(key[0]), int(key[1]))
+def _shares(event: "Event") -> tuple[DeviceShare, ...]:
+    milli = event.get("device_milli", GPU_WHOLE)
+    return tuple([DeviceShare(int(index), milli) for index in event["devices"]])

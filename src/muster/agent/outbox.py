@@ -23,9 +23,9 @@ class Outbox:
         self._acknowledged_seq = 0
         self._last_seq = 0
 
-    def __bool__(self) -> bool:
-        """Whether there is something to send."""
-        return bool(self._unsent or self._unnumbered)
+    def __len__(self) -> int:
+        """How many reports are to be sent."""
+        return len(self._unsent) + len(self._unnumbered)
 
     def add(self, seq: int, report: KernelReport) -> None:
         self._unsent.append((seq, report))

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from muster.cli.exits import ExitCode
 from muster.cli.screen import plain, stderr
-from muster.client import Unreachable
+from muster.client import NoConnection, Unreachable
 from muster.core.errors import InvalidSpec, MusterError
 
 
@@ -25,10 +25,13 @@ def report(error: Exception) -> int:
         case InvalidSpec(problems=problems) if len(problems) > 1:
             lines = "".join(f"\n  {problem.sentence()}" for problem in problems)
             return _say(f"refused, nothing was started:{lines}", ExitCode.FAILED)
-        case Unreachable():
+        case Unreachable() | NoConnection():
             return _say(str(error), ExitCode.UNREACHABLE)
         case MusterError():
             return _say(str(error), ExitCode.FAILED)
+        case OSError():
+            where = f" {error.filename}:" if error.filename else ""
+            return _say(f"cannot do that:{where} {error.strerror or error}", ExitCode.FAILED)
         case typer.Abort():
             return _say("nothing was done", ExitCode.FAILED)
         case _:
@@ -42,13 +45,8 @@ def report(error: Exception) -> int:
 
 def _usage(error: typer.TyperException) -> int:
     context = getattr(error, "ctx", None)
-    text = error.format_message()
-    if context is not None and not text.startswith("Usage:"):
-        text = f"{text.rstrip('.')}; see `{context.command_path} --help`"
-    if text.startswith("Usage:"):  # no command was given: that is a question
-        stderr().print(Text(text))
-        return error.exit_code
-    return _say(text, error.exit_code)
+    hint = f"; see `{context.command_path} --help`" if context is not None else ""
+    return _say(error.format_message().rstrip(".") + hint, error.exit_code)
 
 
 def _say(sentence: str, code: int) -> int:

@@ -57,7 +57,7 @@ app = typer.Typer(
     name="muster",
     help="Hand work to a GPU cluster, watch it, and understand what does not start.",
     epilog=EPILOG,
-    no_args_is_help=True,
+    invoke_without_command=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -83,6 +83,8 @@ def muster(
     ] = False,
 ) -> None:
     ctx.obj = (ctx.obj or Target()).said(url, token, home)
+    if ctx.invoked_subcommand is None:
+        typer.echo(ctx.get_help())
 
 
 def main() -> NoReturn:

@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,11 +32,17 @@ Home = Annotated[
 ]
 
 
-def connect(target: "Target") -> "Client":
+TIMEOUT_S = 30.0
+"""Longest wait for one answer of the controller."""
+
+
+def connect(target: "Target", timeout_s: float) -> "Client":
     """A client of the cluster that the options, the environment or the home directory name."""
     from muster.client import Client
 
-    return Client(target.url, target.token, home=target.home)
+    if target.home is not None:
+        os.environ["MUSTER_HOME"] = str(target.home.expanduser().absolute())
+    return Client(target.url, target.token, timeout_s=timeout_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +52,15 @@ class Target:
     url: str | None = None
     token: str | None = None
     home: Path | None = None
-    connector: "Callable[[Target], Client]" = connect
+    connector: "Callable[[Target, float], Client]" = connect
 
-    def client(self) -> "Client":
-        """
+    def client(self, timeout_s: float = TIMEOUT_S) -> "Client":
+        """A new connection; each thread needs its own.
+
         Raises:
             MusterError: no address or token is known.
         """
-        return self.connector(self)
+        return self.connector(self, timeout_s)
 
     def said(self, url: str | None, token: str | None, home: Path | None) -> "Target":
         """With what the command line adds; what is not given stays."""

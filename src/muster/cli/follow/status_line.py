@@ -20,8 +20,9 @@ class StatusLine:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._enabled = console.is_terminal and not console.is_dumb_terminal
+        self._shared = self._enabled and sys.stdout.isatty()
         self._drawn = False
-        self._at_line_start = True
+        self._at_line_start = True  # of the terminal, as far as output on stdout goes there
 
     @property
     def enabled(self) -> bool:
@@ -52,12 +53,12 @@ class StatusLine:
         self.clear()
         sys.stdout.buffer.write(data)
         sys.stdout.flush()
-        self._at_line_start = data.endswith(b"\n")
+        self._at_line_start = not self._shared or data.endswith(b"\n")
 
     def say(self, line: Text) -> None:
         """A line on stderr that stays."""
         self.clear()
-        if not self._at_line_start and self._enabled:
+        if not self._at_line_start:
             self._console.print()
             self._at_line_start = True
         self._console.print(line)

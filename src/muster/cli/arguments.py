@@ -1,0 +1,43 @@
+"""Arguments and options that several commands share, and what a person means by a REF."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from muster.cli.completion import complete_ref
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a REF names: a session by its id, or a job by name, id or beginning of its id.
+
+    ``index`` is the task of a job, or the kernel of a session, when the REF has one.
+    """
+
+    ref: str
+    index: int | None
+    is_session: bool
+
+
+def parse_ref(text: str) -> Subject:
+    """``train-1``, ``01jd2x8k``, ``train-1/3``, ``ses-01jd2x8k``.
+
+    Raises:
+        typer.BadParameter: what follows the slash is not a number, or there is nothing before it.
+    """
+    ref, slash, index = text.partition("/")
+    if not ref or (slash and not (index.isascii() and index.isdecimal())):
+        raise typer.BadParameter(
+            f"{text!r} is not a REF: expected a name or an id, and after a slash a task's number"
+        )
+    return Subject(ref, int(index) if slash else None, ref.lower().startswith("ses-"))
+
+
+Ref = Annotated[
+    str,
+    typer.Argument(
+        metavar="REF", help="Job or session, or one task of it.", autocompletion=complete_ref
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="As JSON on stdout, and nothing else.")]

@@ -1,0 +1,99 @@
+"""``muster why``."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from muster.cli.arguments import AsJson, Ref
+from muster.cli.screen import Column, indented, plain, print_json, status, stdout, table
+from muster.cli.target import Target, on_cluster
+from muster.cli.words import count
+from muster.core.reasons import ReasonKind
+
+if TYPE_CHECKING:
+    from muster.core.views import ReasonView, WhyView
+
+WHO_ACTS = {
+    ReasonKind.WAITING: "waiting: nothing to do, time cures it",
+    ReasonKind.LIMIT: "limit: your quota",
+    ReasonKind.REQUEST: "request: change what was asked for",
+    ReasonKind.OPERATOR: "operator: the cluster needs attention",
+}
+
+
+@on_cluster
+def why(target: Target, ref: Ref, as_json: AsJson = False) -> None:
+    """Explain why a job does not start, or why it ended."""
+    with target.client() as client:
+        answer = client.why(ref)
+    if as_json:
+        print_json(answer)
+        return
+    console = stdout()
+    for part in explanation(console, answer):
+        console.print(part)
+
+
+def explanation(console: Console, why: "WhyView") -> list[RenderableType]:
+    """The verdict, every reason with what to do, and what the agents lack."""
+    parts: list[RenderableType] = [
+        Text.assemble(status(why.status), "  ", (plain(why.verdict), "bold"))
+    ]
+    parts += [indented(_reason(reason, why.verdict)) for reason in why.reasons]
+    if why.placement:
+        parts += _placement(console, why.placement)
+    return parts
+
+
+def _reason(reason: "ReasonView", verdict: str) -> Text:
+    said = [] if reason.sentence in verdict else [plain(reason.sentence)]
+    kind = WHO_ACTS.get(ReasonKind(reason.kind), reason.kind)
+    lines = [*said, kind, *([plain(reason.remedy)] if reason.remedy else [])]
+    return Text("\n".join(lines))
+
+
+def _placement(console: Console, placement: Mapping[str, Any]) -> list[RenderableType]:
+    group, queue = placement["group"], placement["queue"]
+    parts: list[RenderableType] = [
+        Text(
+            f"\nPlace {placement['position']:,} of {queue:,} in the queue of group {group}; "
+            f"{placement['kernels_fit']:,} of {count(placement['kernels'], 'kernel')} would fit "
+            f"when those ahead have started."
+        )
+    ]
+    for request in placement["requests"]:
+        parts += _request(console, request, placement["agents"])
+    return parts
+
+
+def _request(
+    console: Console, request: Mapping[str, Any], agents: int
+) -> list[RenderableType]:
+    each = "" if request["kernels"] == 1 else " each"
+    asks = f"{count(request['kernels'], 'kernel')} asking for {request['asks']}{each}"
+    looked = Text(f"\n{count(agents, 'agent')} looked at for {asks}")
+    if not request["groups"]:
+        return [looked]
+    columns = [
+        Column("AGENTS", right=True),
+        Column("WHAT THEY LACK", flexible=True),
+        Column("NEAREST", from_width=70),
+        Column("SUCH AS", from_width=100),
+    ]
+    rows = [_agents(group) for group in request["groups"]]
+    parts: list[RenderableType] = [looked, table(console, columns, rows)]
+    if request["other_agents"]:
+        parts.append(Text(f"and {count(request['other_agents'], 'agent')} that lack otherwise"))
+    return parts
+
+
+def _agents(group: Mapping[str, Any]) -> Sequence[Text | str]:
+    lacks = "; ".join(plain(reason["sentence"]) for reason in group["lacks"])
+    return [
+        f"{group['agents']:,}",
+        lacks or Text("nothing: there is room", style="green"),
+        group["nearest"] if group["lacks"] else "",
+        ", ".join(group["examples"]),
+    ]

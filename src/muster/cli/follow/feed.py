@@ -1,0 +1,118 @@
+"""What happens to a job, from several connections at once, as one bounded queue of events."""
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from muster.cli.target import Target
+
+if TYPE_CHECKING:
+    from muster.client import Client
+    from muster.core.views import JobView
+
+MAX_EVENTS = 256
+_LOOK_S = 0.2
+"""How often a full queue's writer looks whether it is still wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """The job's state or counts changed; ``job.ended`` says that it was the last time."""
+
+    job: "JobView"
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A piece of the output of the task with this index."""
+
+    task: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class OutputEnded:
+    """There will be no more output of the task; ``error`` says why if that is no good end."""
+
+    task: int
+    error: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The job can no longer be watched."""
+
+    error: Exception
+
+
+Event = Changed | Output | OutputEnded | Lost
+
+
+class Feed:
+    """Threads that wait for the cluster, and the one queue that they fill.
+
+    A reader that is slow slows the connections down; nothing is dropped and nothing piles up.
+    Leaving the ``with`` block abandons the threads: they end when their connections have something
+    to say, or with the process.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._events: queue.Queue[Event] = queue.Queue(MAX_EVENTS)
+        self._closed = threading.Event()
+
+    def __enter__(self) -> "Feed":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closed.set()
+
+    def next(self, timeout_s: float) -> Event | None:
+        """The next event; None if there is none in time."""
+        try:
+            return self._events.get(timeout=timeout_s)
+        except queue.Empty:
+            return None
+
+    def watch_job(self, job_id: str) -> None:
+        """Have every change of the job reported, until it has ended."""
+
+        def watch(client: "Client") -> None:
+            ended = client.wait(job_id, on_change=lambda job: self._put(Changed(job)))
+            self._put(Changed(ended))
+
+        self._start(watch, Lost)
+
+    def follow_task(self, read: "Callable[[Client], Iterator[bytes]]", task: int) -> None:
+        """Have a task's output reported as ``read`` yields it."""
+
+        def follow(client: "Client") -> None:
+            for data in read(client):
+                if self._closed.is_set():
+                    return
+                self._put(Output(task, data))
+            self._put(OutputEnded(task))
+
+        self._start(follow, lambda error: OutputEnded(task, error))
+
+    def _start(
+        self, work: "Callable[[Client], None]", failed: Callable[[Exception], Event]
+    ) -> None:
+        def run() -> None:
+            try:
+                with self._target.client() as client:
+                    work(client)
+            except Exception as error:  # carried to the thread that shows it
+                self._put(failed(error))
+
+        threading.Thread(target=run, daemon=True).start()
+
+    def _put(self, event: Event) -> None:
+        while not self._closed.is_set():
+            try:
+                self._events.put(event, timeout=_LOOK_S)
+            except queue.Full:
+                continue
+            return

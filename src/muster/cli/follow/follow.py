@@ -1,0 +1,203 @@
+"""Following a job to its end."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from muster.cli.follow.feed import Changed, Event, Feed, Lost, Output, OutputEnded
+from muster.cli.follow.interrupt import Choice, ask
+from muster.cli.follow.lines import PrefixedLines, last_lines, prefix_width
+from muster.cli.follow.outcome import exit_code, first_failed
+from muster.cli.follow.progress import conclusion, progress
+from muster.cli.follow.status_line import StatusLine
+from muster.cli.screen import plain, status, stderr
+from muster.cli.target import Target
+from muster.cli.words import count, shorten
+from muster.core.errors import Conflict, MusterError
+from muster.core.states import JobState
+
+if TYPE_CHECKING:
+    from muster.client import Client
+    from muster.core.views import JobView
+
+MAX_FOLLOWED = 8
+"""Tasks whose output is shown at once; it costs a connection each."""
+TICK_S = 0.2
+ASK_WHY_AFTER_S = 1.0
+ASK_WHY_EVERY_S = 5.0
+DRAIN_S = 5.0
+"""How long output may take to arrive once the job has ended."""
+
+FAILED_TAIL_LINES = 20
+FAILED_TAIL_BYTES = 16 * 1024
+"""How much is shown of a failed task whose output was not followed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How following ended; without ``job.ended`` the job goes on by itself."""
+
+    job: "JobView"
+    exit_code: int
+
+
+class Follower:
+    """Shows a job's progress on stderr and its tasks' output on stdout.
+
+    Args:
+        output: whether the output is shown, or the progress alone.
+        quiet: whether only output and errors are shown.
+    """
+
+    def __init__(
+        self, target: Target, job: "JobView", *, output: bool = True, quiet: bool = False
+    ) -> None:
+        self._target = target
+        self._job = job
+        self._quiet = quiet
+        self._output = output
+        self._open = set(range(min(job.tasks_total, MAX_FOLLOWED))) if output else set[int]()
+        self._lines = PrefixedLines(prefix_width(job.tasks_total))
+        self._screen = StatusLine(stderr())
+        self._began_s = time.monotonic()
+        self._quiet_since_s = self._began_s
+        self._ask_why_s = self._began_s + ASK_WHY_AFTER_S
+        self._why = ""
+        self._tick = 0
+        self._cancelled = False
+
+    def run(self) -> Ending:
+        """Follow until the job has ended and its output is shown, or the person has had enough.
+
+        Raises:
+            MusterError: the job cannot be watched any more.
+        """
+        short = shorten([self._job.id])[self._job.id]
+        if not self._screen.enabled:
+            self._say(Text(f"{self._job.name} ({short}) accepted"))
+        if self._open and self._job.tasks_total > len(self._open):
+            self._say(
+                Text(
+                    f"showing the output of the first {len(self._open)} of "
+                    f"{count(self._job.tasks_total, 'task')}: see the others with "
+                    f"`muster logs {self._job.name}/INDEX`"
+                )
+            )
+        with Feed(self._target) as feed:
+            feed.watch_job(self._job.id)
+            for task in self._open:
+                feed.follow_task(_reader(self._job.id, task), task)
+            while not self._finished():
+                try:
+                    self._take(feed.next(TICK_S))
+                except KeyboardInterrupt:
+                    if self._interrupted() is Choice.DETACH:
+                        return self._detached()
+        return self._ended()
+
+    # -- events ----------------------------------------------------------------------------------
+
+    def _take(self, event: Event | None) -> None:
+        now_s = time.monotonic()
+        if event is not None:
+            self._quiet_since_s = now_s
+        match event:
+            case Changed(job):
+                self._changed(job)
+            case Output(task, data):
+                self._screen.output(self._lines.add(task, data))
+            case OutputEnded(task, error):
+                self._output_ended(task, error)
+            case Lost(error):
+                self._screen.clear()
+                raise error
+        if self._job.state is JobState.PENDING and now_s >= self._ask_why_s:
+            self._ask_why_s = now_s + ASK_WHY_EVERY_S
+            self._learn_why()
+        if not self._quiet and not self._job.ended:
+            self._tick += 1
+            self._screen.show(progress(self._job, now_s - self._began_s, self._why, self._tick))
+
+    def _changed(self, job: "JobView") -> None:
+        moved = job.state is not self._job.state
+        self._job = job
+        if job.state is not JobState.PENDING:
+            self._why = ""
+        if moved and not job.ended and not self._screen.enabled:
+            self._say(Text.assemble(f"{job.name} ", status(job.state)))
+
+    def _output_ended(self, task: int, error: Exception | None) -> None:
+        self._open.discard(task)
+        self._screen.output(self._lines.finish(task))
+        # Conflict: the job ended before the task started, so it has no output to miss.
+        if error is not None and not isinstance(error, Conflict):
+            self._say(Text(f"the output of task {task} is not shown: {plain(str(error))}"), True)
+
+    def _learn_why(self) -> None:
+        with suppress(MusterError), self._target.client() as client:
+            reasons = client.why(self._job.id).reasons
+            why = reasons[0].sentence if reasons else ""
+            if why and why != self._why and not self._screen.enabled:
+                self._say(Text(f"{self._job.name} waits: {plain(why)}"))
+            self._why = why
+
+    def _finished(self) -> bool:
+        if not self._job.ended:
+            return False
+        return not self._open or time.monotonic() - self._quiet_since_s > DRAIN_S
+
+    # -- Ctrl-C ----------------------------------------------------------------------------------
+
+    def _interrupted(self) -> Choice:
+        self._screen.clear()
+        # A second Ctrl-C while it is being cancelled: no more waiting.
+        choice = Choice.DETACH if self._cancelled else ask(stderr())
+        if choice is Choice.CANCEL:
+            self._cancelled = True
+            self._say(Text(f"cancelling {self._job.name}"))
+            with self._target.client() as client:
+                client.cancel(self._job.id)
+        return choice
+
+    # -- ends ------------------------------------------------------------------------------------
+
+    def _detached(self) -> Ending:
+        self._say(
+            Text(
+                f"{self._job.name} goes on: `muster logs -f {self._job.name}` shows its output, "
+                f"`muster cancel {self._job.name}` stops it"
+            )
+        )
+        return Ending(self._job, 0)
+
+    def _ended(self) -> Ending:
+        self._screen.clear()
+        if self._open:
+            self._say(
+                Text(f"output may be missing: see it with `muster logs {self._job.name}`"), True
+            )
+        with self._target.client() as client:
+            failed = first_failed(client, self._job)
+            code = exit_code(client, self._job, failed, self._cancelled)
+            if failed is not None and self._output and failed.index >= MAX_FOLLOWED:
+                self._show_end_of_output(client, failed.index)
+        self._say(conclusion(self._job), self._job.state is not JobState.SUCCEEDED)
+        return Ending(self._job, code)
+
+    def _show_end_of_output(self, client: "Client", task: int) -> None:
+        with suppress(MusterError):
+            data = b"".join(client.logs(self._job.id, task=task, tail_bytes=FAILED_TAIL_BYTES))
+            shown = last_lines(data, FAILED_TAIL_LINES)
+            self._screen.output(self._lines.add(task, shown) + self._lines.finish(task))
+
+    def _say(self, line: Text, important: bool = False) -> None:
+        if important or not self._quiet:
+            self._screen.say(line)
+
+
+def _reader(job_id: str, task: int) -> "Callable[[Client], Iterator[bytes]]":
+    return lambda client: client.logs(job_id, task=task, follow=True)

@@ -1,0 +1,82 @@
+"""The exit code of a job that has ended, as a shell would have it."""
+
+import signal
+from typing import TYPE_CHECKING
+
+from muster.cli.exits import SIGNAL_BASE, ExitCode
+from muster.core.reasons import ReasonCode
+from muster.core.states import JobState, TaskState
+
+if TYPE_CHECKING:
+    from muster.client import Client
+    from muster.core.views import JobView, TaskDetail
+
+_NOT_FOUND = 127  # POSIX, Shell Command Language, 2.8.2
+_NOT_EXECUTABLE = 126
+_LOOKED_AT = 100
+"""Tasks that are looked at for the reason of a job that was stopped."""
+
+
+def first_failed(client: "Client", job: "JobView") -> "TaskDetail | None":
+    """The failed task with the lowest index of a job that FAILED.
+
+    Raises:
+        MusterError: the job's tasks cannot be read.
+    """
+    if job.state is not JobState.FAILED:
+        return None
+    failed = client.tasks(job.id, state=TaskState.FAILED, limit=1).items
+    return client.task(job.id, failed[0].index) if failed else None
+
+
+def exit_code(
+    client: "Client", job: "JobView", failed: "TaskDetail | None", cancelled_here: bool = False
+) -> int:
+    """The code with which a command that waited for ``job`` ends.
+
+    That of the ``first_failed`` task, 124 after a timeout, 130 when ``cancelled_here``, 143 when
+    somebody else cancelled it.
+
+    Raises:
+        MusterError: the job's tasks cannot be read.
+    """
+    match job.state:
+        case JobState.SUCCEEDED:
+            return ExitCode.OK
+        case JobState.FAILED:
+            return of_task(failed) if failed else ExitCode.FAILED
+        case JobState.KILLED:
+            if _timed_out(client, job):
+                return ExitCode.TIMEOUT
+            return ExitCode.INTERRUPTED if cancelled_here else SIGNAL_BASE + signal.SIGTERM
+        case _:
+            return ExitCode.FAILED
+
+
+def of_task(task: "TaskDetail") -> int:
+    """The code of one task, by its last attempt: its exit code, 128 and the number of its signal,
+    what a shell says of a command it cannot start; never 0 for one that did not succeed."""
+    if task.state is TaskState.SUCCEEDED:
+        return ExitCode.OK
+    last = task.attempts[-1] if task.attempts else None
+    if last is not None and last.signal:
+        return SIGNAL_BASE + last.signal
+    if task.exit_code:
+        return task.exit_code
+    match task.reason.code if task.reason else None:
+        case ReasonCode.COMMAND_NOT_FOUND:
+            return _NOT_FOUND
+        case ReasonCode.COMMAND_NOT_EXECUTABLE:
+            return _NOT_EXECUTABLE
+        case ReasonCode.TIMEOUT:
+            return ExitCode.TIMEOUT
+        case _:
+            return ExitCode.FAILED
+
+
+def _timed_out(client: "Client", job: "JobView") -> bool:
+    """Whether the job was stopped because a task ran too long; the others are stopped with it."""
+    if job.reason is not None and job.reason.code == ReasonCode.TIMEOUT:
+        return True
+    killed = client.tasks(job.id, state=TaskState.KILLED, limit=_LOOKED_AT).items
+    return any(task.reason and task.reason.code == ReasonCode.TIMEOUT for task in killed)

@@ -1,0 +1,85 @@
+"""How far a job is, in one line."""
+
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from muster.cli.screen import plain, status
+from muster.cli.words import count, duration
+from muster.core.states.task import ACTIVE, COLOURS, TASK_TABLE, TaskState
+
+if TYPE_CHECKING:
+    from muster.core.views import JobView
+
+BAR = 24
+_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_FAILED = (TaskState.FAILED, TaskState.WORKER_FAILED, TaskState.UNSCHEDULABLE)
+
+
+def done(job: "JobView") -> int:
+    """How many of the job's tasks have ended, however they did."""
+    return sum(number for state, number in job.counts.items() if state in TASK_TABLE.terminal)
+
+
+def counted(job: "JobView") -> Text:
+    """The job's tasks by state, as in 120 succeeded, 12 running, 68 pending."""
+    parts = []
+    for state in TaskState:
+        if number := job.counts.get(state, 0):
+            parts.append(Text.assemble(f"{number:,} ", status(state)))
+    return Text(", ").join(parts)
+
+
+def progress(job: "JobView", elapsed_s: float, reason: str, tick: int) -> Text:
+    """The line that is shown while a job is followed.
+
+    Args:
+        elapsed_s: since it was followed.
+        reason: why it waits, if that is known.
+        tick: counts up; moves what shows that the line is alive.
+    """
+    parts: list[Text | str]
+    if job.tasks_total == 1:
+        spinner = Text(_SPINNER[tick % len(_SPINNER)], style="bold")
+        parts = [Text.assemble(spinner, f" {job.name} ", status(job.state))]
+    else:
+        parts = [Text.assemble(f"{job.name} ", bar(job), f" {done(job):,}/{job.tasks_total:,}")]
+        running = sum(job.counts.get(state, 0) for state in ACTIVE)
+        failed = sum(job.counts.get(state, 0) for state in _FAILED)
+        if running:
+            parts.append(Text(f"{running:,} running", style=COLOURS[TaskState.RUNNING]))
+        if failed:
+            parts.append(Text(f"{failed:,} failed", style=COLOURS[TaskState.FAILED]))
+    parts.append(duration(elapsed_s))
+    if reason:
+        parts.append(plain(reason))
+    return Text(" · ").join(Text(part) if isinstance(part, str) else part for part in parts)
+
+
+def bar(job: "JobView", width: int = BAR) -> Text:
+    """The job's tasks as one bar in the colours of their states, those that ended first."""
+    ended = [state for state in TaskState if state in TASK_TABLE.terminal]
+    active = [state for state in TaskState if state in ACTIVE]
+    drawn = Text()
+    tasks = 0
+    for state in (*ended, *active):
+        tasks += job.counts.get(state, 0)
+        # Rounded down, so that the bar is full when all is done and not before.
+        cells = width * tasks // job.tasks_total - len(drawn)
+        drawn.append("━" * cells, style=COLOURS[state])
+    drawn.append("─" * (width - len(drawn)), style="dim")
+    return drawn
+
+
+def conclusion(job: "JobView") -> Text:
+    """The sentence at the end."""
+    took = duration((job.finished_at or job.state_changed_at) - job.submitted_at)
+    sentence = Text.assemble(f"{job.name} ", status(job.state))
+    if job.tasks_total > 1:
+        sentence.append(f" ({done(job):,} of {count(job.tasks_total, 'task')} ended)")
+    sentence.append(f" after {took}")
+    if job.reason is not None:
+        sentence.append(f": {plain(job.reason.sentence)}")
+        if job.reason.remedy:
+            sentence.append(f". {plain(job.reason.remedy)}")
+    return sentence

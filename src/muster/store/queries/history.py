@@ -1,0 +1,76 @@
+"""What happened, as the API tells it."""
+
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, Select, select
+
+from muster.core.errors import NotFound
+from muster.core.owner import Principal
+from muster.core.views import HistoryPage, HistoryView, ReasonView
+from muster.store import schema
+from muster.store.queries.refs import AGENTS, JOBS, SESSIONS, resolve
+from muster.store.queries.tasks import job_row, task_view
+from muster.store.rows import load_reasons
+
+MAX_SESSIONS = 1000
+"""Sessions of a job whose history is shown with the job's: the latest."""
+
+
+def read_history(connection: Connection, principal: Principal, ref: str, limit: int) -> HistoryPage:
+    """What happened to a job with its tasks and sessions, to one task (``job/index``) with the
+    sessions of its attempts, to a session, or to an agent.
+
+    Raises:
+        NotFound, Ambiguous: see ``refs.resolve``.
+    """
+    history = schema.history
+    found: dict[int, Row[Any]] = {}
+    for entities in _entities(connection, principal, ref):
+        newest = select(history).where(entities).order_by(history.c.seq.desc()).limit(limit + 1)
+        found |= {row.seq: row for row in connection.execute(newest)}
+    kept = sorted(found)[-limit:]
+    return HistoryPage(items=tuple(_view(found[seq]) for seq in kept), left_out=len(found) > limit)
+
+
+def _entities(connection: Connection, principal: Principal, ref: str) -> list[ColumnElement[bool]]:
+    """What ``ref`` stands for in the history, as conditions that its index answers."""
+    entity = schema.history.c.entity
+    job_ref, slash, index = ref.partition("/")
+    if slash:
+        job = job_row(connection, principal, job_ref)
+        number = int(index) if index.isdecimal() and len(index) < 10 else -1
+        task = task_view(connection, job, number)
+        return [entity == f"{job.id}/{task.index}", entity.in_(_sessions(job.id, task.index))]
+    for named in (JOBS, SESSIONS, AGENTS):
+        try:
+            id_ = resolve(connection, named, principal, ref)
+        except NotFound:
+            continue
+        if named is not JOBS:
+            return [entity == id_]
+        tasks = (entity >= f"{id_}/") & (entity < f"{id_}0")  # "0" comes after "/"
+        return [entity == id_, tasks, entity.in_(_sessions(id_))]
+    raise NotFound(f"there is no job, session or agent {ref!r}")
+
+
+def _sessions(job_id: str, index: int | None = None) -> Select[Any]:
+    kernels = schema.kernels
+    sessions = select(kernels.c.session_id).distinct().where(kernels.c.job_id == job_id)
+    if index is not None:
+        sessions = sessions.where(kernels.c.task_index == index)
+    return sessions.order_by(kernels.c.session_id.desc()).limit(MAX_SESSIONS)
+
+
+def _view(row: Row[Any]) -> HistoryView:
+    return HistoryView(
+        seq=row.seq,
+        entity=row.entity,
+        phase=row.phase,
+        from_status=row.from_status,
+        to_status=row.to_status,
+        result=row.result,
+        reasons=tuple(ReasonView.of(reason) for reason in load_reasons(row.reasons)),
+        times=row.times,
+        first_at=row.first_at,
+        last_at=row.last_at,
+    )

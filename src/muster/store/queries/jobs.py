@@ -1,0 +1,72 @@
+"""Jobs as the API tells them."""
+
+import json
+from typing import Any
+
+from sqlalchemy import Connection, Row, select
+
+from muster.core.owner import Principal
+from muster.core.states import JOB_TABLE, JobState, TaskState
+from muster.core.views import JobDetail, JobPage, JobView
+from muster.store import schema
+from muster.store.queries.listing import Listing, listed, owner_view, reason_view
+from muster.store.queries.refs import JOBS, resolve
+
+_WITHOUT_SPEC = [column for column in schema.jobs.c if column is not schema.jobs.c.spec]
+
+
+def list_jobs(connection: Connection, principal: Principal, listing: Listing) -> JobPage:
+    rows = connection.execute(listed(select(*_WITHOUT_SPEC), JOBS, principal, listing)).all()
+    items = tuple(_view(row) for row in rows[: listing.limit])
+    return JobPage(items=items, next=items[-1].id if len(rows) > listing.limit else None)
+
+
+def read_job(connection: Connection, principal: Principal, ref: str) -> JobDetail:
+    """One job, with its spec.
+
+    Raises:
+        NotFound, Ambiguous: see ``refs.resolve``.
+    """
+    jobs = schema.jobs
+    id_ = resolve(connection, JOBS, principal, ref)
+    row = connection.execute(select(jobs).where(jobs.c.id == id_)).one()
+    return JobDetail(**dict(_view(row)), spec=json.loads(row.spec))
+
+
+def all_counts(
+    rows: dict[TaskState, int], tasks_total: int, next_task: int, *, ended: bool
+) -> dict[TaskState, int]:
+    """All of a job's tasks by state: ``rows`` of them, and those that have no row yet."""
+    counts = {state: count for state, count in rows.items() if count}
+    if without_row := tasks_total - next_task:
+        state = state_without_row(ended=ended)
+        counts[state] = counts.get(state, 0) + without_row
+    return counts
+
+
+def state_without_row(*, ended: bool) -> TaskState:
+    """What a task is that has no row: it waits, or never ran if its job has ended."""
+    return TaskState.KILLED if ended else TaskState.PENDING
+
+
+def row_counts(row: Row[Any]) -> dict[TaskState, int]:
+    return {TaskState(state): count for state, count in json.loads(row.counts).items()}
+
+
+def _view(row: Row[Any]) -> JobView:
+    state = JobState(row.state)
+    ended = state in JOB_TABLE.terminal
+    return JobView(
+        id=row.id,
+        name=row.name,
+        owner=owner_view(row),
+        group=row.group,
+        state=state,
+        state_changed_at=row.state_changed_at,
+        tasks_total=row.tasks_total,
+        counts=all_counts(row_counts(row), row.tasks_total, row.next_task, ended=ended),
+        submitted_at=row.submitted_at,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        reason=reason_view(row),
+    )

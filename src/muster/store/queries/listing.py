@@ -1,0 +1,66 @@
+"""What listings share: their filters, their pages, and columns that every view has."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Row, Select
+
+from muster.core.owner import Owner, Principal
+from muster.core.views import OwnerView, ReasonView
+from muster.store.queries.refs import Named, one_of, owned_by, visible
+from muster.store.rows import load_reason
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Which rows a listing wants, and which page of them: newest first.
+
+    Args:
+        states: only these; None is all.
+        owner: a user, or domain/project/user.
+        cursor: rows before this id only.
+    """
+
+    states: Collection[str] | None = None
+    name: str | None = None
+    owner: str | None = None
+    limit: int = 100
+    cursor: str | None = None
+
+
+def listed(query: Select[Any], named: Named, principal: Principal, listing: Listing) -> Select[Any]:
+    """``query`` with a listing's conditions, and one row more than its limit."""
+    table = named.table
+    conditions = visible(table, principal)
+    if listing.states is not None:
+        if frozenset(listing.states) <= frozenset(named.live):
+            conditions.append(one_of(named.status, named.live))  # the partial index of the live
+        conditions.append(one_of(named.status, listing.states))
+    if listing.name is not None:
+        conditions.append(table.c.name == listing.name)
+    if listing.owner is not None:
+        conditions.append(_owned(named, listing.owner))
+    if listing.cursor is not None:
+        conditions.append(table.c.id < listing.cursor)
+    return query.where(*conditions).order_by(table.c.id.desc()).limit(listing.limit + 1)
+
+
+def _owned(named: Named, owner: str) -> ColumnElement[bool]:
+    levels = owner.split("/")
+    if len(levels) == 3:
+        return owned_by(named.table, Owner(*levels))
+    return named.table.c.user == owner
+
+
+def owner_of(row: Row[Any]) -> Owner:
+    return Owner(row.domain, row.project, row.user)
+
+
+def owner_view(row: Row[Any]) -> OwnerView:
+    return OwnerView.of(owner_of(row))
+
+
+def reason_view(row: Row[Any]) -> ReasonView | None:
+    reason = load_reason(row.reason, row.reason_numbers)
+    return None if reason is None else ReasonView.of(reason)

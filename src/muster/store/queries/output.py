@@ -1,0 +1,96 @@
+"""Where the output of a task's attempt or of a session's kernel is."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row, select
+
+from muster.core.errors import NotFound
+from muster.core.ids import AgentId, KernelId
+from muster.core.owner import Principal
+from muster.core.states import KERNEL_TABLE
+from muster.store import schema
+from muster.store.queries.refs import SESSIONS, resolve
+from muster.store.queries.tasks import job_row, task_view
+
+
+@dataclass(frozen=True, slots=True)
+class OutputSource:
+    """A kernel whose output somebody wants.
+
+    Args:
+        entity: the task or session, as events and history call it.
+        state: what it is, for a person.
+        attempt: the one that was found, or that is waited for.
+        last: whether no other attempt will follow it.
+        ended: whether it is over; without a ``kernel`` it never started then.
+        kernel, generation, agent: where the output is; None as long as there is none.
+    """
+
+    entity: str
+    state: str
+    attempt: int
+    last: bool
+    ended: bool
+    kernel: KernelId | None = None
+    generation: int = 0
+    agent: AgentId | None = None
+
+
+def task_output(
+    connection: Connection, principal: Principal, ref: str, index: int, attempt: int | None
+) -> OutputSource:
+    """The output of an attempt of a task: the latest when ``attempt`` is None.
+
+    Raises:
+        NotFound, Ambiguous: see ``refs.resolve``; NotFound also when there is no such task.
+    """
+    kernels = schema.kernels
+    job = job_row(connection, principal, ref)
+    task = task_view(connection, job, index)
+    wanted = attempt or max(task.attempt, 1)
+    entity = f"{job.id}/{index}"
+    last = task.ended and wanted >= task.attempt
+    row = connection.execute(
+        select(kernels).where(
+            kernels.c.job_id == job.id,
+            kernels.c.task_index == index,
+            kernels.c.attempt == wanted,
+        )
+    ).one_or_none()
+    if row is None:
+        return OutputSource(entity, task.state, wanted, last, ended=task.ended)
+    return _source(row, entity, task.state, last)
+
+
+def session_output(
+    connection: Connection, principal: Principal, ref: str, index: int
+) -> OutputSource:
+    """The output of a session's kernel.
+
+    Raises:
+        NotFound, Ambiguous: see ``refs.resolve``; NotFound also when there is no such kernel.
+    """
+    sessions, kernels = schema.sessions, schema.kernels
+    id_ = resolve(connection, SESSIONS, principal, ref)
+    status = connection.execute(select(sessions.c.status).where(sessions.c.id == id_)).scalar_one()
+    row = connection.execute(
+        select(kernels).where(kernels.c.session_id == id_, kernels.c.idx == index)
+    ).one_or_none()
+    if row is None:
+        raise NotFound(f"session {id_} has no kernel {index}")
+    return _source(row, id_, status, last=True)
+
+
+def _source(row: Row[Any], entity: str, state: str, last: bool) -> OutputSource:
+    started = row.started_at is not None and row.agent_id is not None
+    return OutputSource(
+        entity=entity,
+        state=state,
+        attempt=row.attempt,
+        last=last,
+        ended=row.status in KERNEL_TABLE.terminal,
+        kernel=KernelId(row.id) if started else None,
+        generation=row.generation,
+        agent=AgentId(row.agent_id) if started else None,
+    )

@@ -1,0 +1,97 @@
+"""Sessions and their kernels as the API tells them."""
+
+import json
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, select
+
+from muster.core.owner import Principal
+from muster.core.views import KernelView, SessionDetail, SessionPage, SessionView, ShareView
+from muster.store import schema
+from muster.store.queries.listing import Listing, listed, owner_view, reason_view
+from muster.store.queries.refs import SESSIONS, resolve
+from muster.store.rows import load_shares
+
+_WITHOUT_SPEC = [column for column in schema.sessions.c if column is not schema.sessions.c.spec]
+
+
+def list_sessions(
+    connection: Connection, principal: Principal, listing: Listing, *, of_jobs: bool
+) -> SessionPage:
+    """Sessions that were handed in by themselves; with ``of_jobs`` those of jobs too."""
+    query = listed(select(*_WITHOUT_SPEC), SESSIONS, principal, listing)
+    if not of_jobs:
+        query = query.where(schema.sessions.c.job_id.is_(None))
+    rows = connection.execute(query).all()
+    items = tuple(_view(row) for row in rows[: listing.limit])
+    return SessionPage(items=items, next=items[-1].id if len(rows) > listing.limit else None)
+
+
+def read_session(connection: Connection, principal: Principal, ref: str) -> SessionDetail:
+    """One session, with its kernels.
+
+    Raises:
+        NotFound, Ambiguous: see ``refs.resolve``.
+    """
+    sessions, kernels = schema.sessions, schema.kernels
+    id_ = resolve(connection, SESSIONS, principal, ref)
+    row = connection.execute(select(sessions).where(sessions.c.id == id_)).one()
+    members = kernels_with_agents().where(kernels.c.session_id == id_).order_by(kernels.c.idx)
+    return SessionDetail(
+        **dict(_view(row)),
+        kernels=tuple(kernel_view(kernel) for kernel in connection.execute(members)),
+        spec=json.loads(row.spec) if row.spec else None,
+    )
+
+
+def kernels_with_agents() -> Select[Any]:
+    """Kernels, each with the name of its agent as ``agent_name``."""
+    kernels, agents = schema.kernels, schema.agents
+    joined = kernels.outerjoin(agents, agents.c.id == kernels.c.agent_id)
+    return select(kernels, agents.c.name.label("agent_name")).select_from(joined)
+
+
+def kernel_view(row: Row[Any]) -> KernelView:
+    """A row of ``kernels_with_agents``."""
+    return KernelView(
+        id=row.id,
+        session_id=row.session_id,
+        index=row.idx,
+        task_index=row.task_index,
+        attempt=row.attempt,
+        status=row.status,
+        status_changed_at=row.status_changed_at,
+        agent_id=row.agent_id,
+        agent=row.agent_name,
+        devices=tuple(
+            ShareView(index=share.index, share=share.milli / 1000)
+            for share in load_shares(row.devices)
+        ),
+        ports=tuple(json.loads(row.ports or "[]")),
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+        exit_code=row.exit_code,
+        signal=row.signal,
+        reason=reason_view(row),
+    )
+
+
+def _view(row: Row[Any]) -> SessionView:
+    return SessionView(
+        id=row.id,
+        job_id=row.job_id,
+        name=row.name,
+        type=row.type,
+        owner=owner_view(row),
+        group=row.group,
+        priority=row.priority,
+        status=row.status,
+        status_changed_at=row.status_changed_at,
+        created_at=row.created_at,
+        queued_at=row.queued_at,
+        tries=row.tries,
+        reschedules=row.reschedules,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        reason=reason_view(row),
+    )

@@ -1,0 +1,129 @@
+"""Verdicts on attempts, and the derivation of a job's state, as the reference and DESIGN 9 say."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.control.job.judge import Attempt, Budget, derive_job, judge, judge_gang, outcome
+from muster.core.reasons import ReasonCode, reason
+from muster.core.states import JobState, KernelStatus, TaskState
+
+NO_RETRY = Budget(0, 0, 0, 0)
+
+
+def ended(exit_code: int, at: float = 1.0) -> Attempt:
+    why = reason(ReasonCode.EXITED, exit_code=exit_code)
+    return Attempt(KernelStatus.TERMINATED, exit_code, at, True, why, None)
+
+
+def lost(*, started: bool = True) -> Attempt:
+    why = reason(ReasonCode.AGENT_LOST, agent="a")
+    return Attempt(KernelStatus.ERROR, None, 1.0, started, why, None)
+
+
+def stopped(by: ReasonCode | None = None) -> Attempt:
+    why = reason(ReasonCode.STOPPED, detail="x")
+    session = reason(by) if by else reason(ReasonCode.KERNEL_ENDED, index=0, how="x")
+    return Attempt(KernelStatus.TERMINATED, None, 2.0, True, why, session)
+
+
+@pytest.mark.parametrize(
+    ("attempt", "state"),
+    [
+        (ended(0), TaskState.SUCCEEDED),
+        (ended(1), TaskState.FAILED),
+        (lost(), TaskState.WORKER_FAILED),
+        (lost(started=False), TaskState.PENDING),
+        (stopped(ReasonCode.CANCELLED), TaskState.KILLED),
+        (stopped(ReasonCode.TIMEOUT), TaskState.KILLED),
+        (
+            Attempt(
+                KernelStatus.CANCELLED, None, None, False, None,
+                reason(ReasonCode.SCHEDULING_TIMEOUT, timeout_s=1),
+            ),
+            TaskState.UNSCHEDULABLE,
+        ),
+    ],
+)  # fmt: skip
+def test_outcome_of_an_attempt(attempt: Attempt, state: TaskState) -> None:
+    assert outcome(attempt) is state
+
+
+def test_task_that_ended_well_before_it_was_stopped_has_succeeded() -> None:
+    late = replace(ended(0), session_reason=reason(ReasonCode.TIMEOUT, timeout_s=1))
+    assert outcome(late) is TaskState.SUCCEEDED
+
+
+@given(st.integers(0, 5), st.integers(0, 5))
+def test_failures_are_retried_while_the_counter_does_not_exceed_the_limit(
+    count: int, limit: int
+) -> None:
+    verdict = judge(ended(1), Budget(count, 0, limit, 0))
+    assert verdict.failure_count == count + 1
+    assert (verdict.state is TaskState.PENDING) == (count + 1 <= limit)
+    assert verdict.preemption_count == 0
+
+
+@given(st.integers(0, 5), st.integers(0, 5))
+def test_lost_machines_charge_the_preemption_budget_only(count: int, limit: int) -> None:
+    verdict = judge(lost(), Budget(0, count, 0, limit))
+    assert (verdict.state is TaskState.PENDING) == (count + 1 <= limit)
+    assert verdict.failure_count == 0
+
+
+def test_attempt_lost_before_it_began_charges_nothing() -> None:
+    verdict = judge(lost(started=False), NO_RETRY)
+    assert verdict.state is TaskState.PENDING
+    assert verdict.preemption_count == 0
+
+
+def test_only_the_first_failure_of_a_gang_is_charged() -> None:
+    budget = Budget(0, 0, 1, 0)
+    attempts = [ended(1, at=5.0), ended(1, at=4.0), stopped()]
+    verdicts = judge_gang(attempts, [budget] * 3)
+    assert [verdict.failure_count for verdict in verdicts] == [0, 1, 0]
+    assert {verdict.state for verdict in verdicts} == {TaskState.PENDING}
+
+
+def test_gang_without_budget_ends_the_culprit_failed_and_its_siblings_worker_failed() -> None:
+    verdicts = judge_gang([ended(0), ended(2), stopped()], [NO_RETRY] * 3)
+    assert [verdict.state for verdict in verdicts] == [
+        TaskState.WORKER_FAILED,
+        TaskState.FAILED,
+        TaskState.WORKER_FAILED,
+    ]
+
+
+def test_gang_that_was_cancelled_is_killed_but_for_what_had_succeeded() -> None:
+    verdicts = judge_gang([ended(0), stopped(ReasonCode.CANCELLED)], [NO_RETRY] * 2)
+    assert [verdict.state for verdict in verdicts] == [TaskState.SUCCEEDED, TaskState.KILLED]
+
+
+@pytest.mark.parametrize(
+    ("counts", "tolerated", "state"),
+    [
+        ({}, 0, JobState.PENDING),
+        ({TaskState.SUCCEEDED: 3}, 0, JobState.SUCCEEDED),
+        ({TaskState.SUCCEEDED: 1, TaskState.FAILED: 1}, 0, JobState.FAILED),
+        ({TaskState.SUCCEEDED: 1, TaskState.FAILED: 1}, 1, JobState.PENDING),
+        ({TaskState.SUCCEEDED: 2, TaskState.FAILED: 1}, 1, JobState.SUCCEEDED),
+        ({TaskState.UNSCHEDULABLE: 1, TaskState.KILLED: 1}, 0, JobState.UNSCHEDULABLE),
+        ({TaskState.KILLED: 1, TaskState.RUNNING: 1}, 0, JobState.KILLED),
+        ({TaskState.RUNNING: 1}, 0, JobState.RUNNING),
+        ({TaskState.ASSIGNED: 1}, 0, JobState.RUNNING),
+        ({TaskState.SUCCEEDED: 2, TaskState.WORKER_FAILED: 1}, 0, JobState.FAILED),
+        ({TaskState.SUCCEEDED: 1, TaskState.WORKER_FAILED: 1}, 0, JobState.PENDING),
+        ({TaskState.SUCCEEDED: 2}, 0, JobState.PENDING),
+    ],
+)
+def test_state_of_a_job_of_three_tasks(
+    counts: dict[TaskState, int], tolerated: int, state: JobState
+) -> None:
+    assert derive_job(JobState.PENDING, 3, counts, tolerated) is state
+
+
+@given(st.sampled_from([JobState.SUCCEEDED, JobState.FAILED, JobState.KILLED]))
+def test_ended_job_stays_as_it_is(state: JobState) -> None:
+    assert derive_job(state, 3, {TaskState.RUNNING: 3}, 0) is state

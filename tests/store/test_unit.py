@@ -1,0 +1,182 @@
+"""The one way to change a status, the ledger, and what a failed commit leaves."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import text, update
+
+from muster.core.clock import VirtualClock
+from muster.core.ids import AgentId, IdFactory
+from muster.core.owner import Owner
+from muster.core.reasons import ReasonCode, reason
+from muster.core.resources import Device, DeviceShare, Resources
+from muster.core.specs import JobSpec
+from muster.core.states import (
+    AgentStatus,
+    IllegalTransition,
+    JobState,
+    TaskState,
+)
+from muster.store import database, schema
+from muster.store.database import DatabaseUnusable, open_engine, sqlite_url
+from muster.store.records import Agent, Allocation, Job, Task
+from muster.store.store import CommitFailed, Store
+from muster.store.unit import Unit
+
+ADA = Owner("default", "default", "ada")
+
+
+class Watch:
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def held(self, row: Allocation) -> None:
+        self.told.append("held")
+
+    def charged(self, row: Allocation, before: tuple[DeviceShare, ...] | None) -> None:
+        self.told.append("charged")
+
+    def released(self, row: Allocation) -> None:
+        self.told.append("released")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = Store(open_engine(sqlite_url(tmp_path / "muster.db")))
+    yield opened
+    opened.close()
+
+
+def unit(store: Store, now: float = 100.0) -> Unit:
+    return store.unit(now, Watch())
+
+
+def a_job(seed: int = 1) -> Job:
+    spec = JobSpec(command=["x"], tasks=3)
+    return Job(
+        IdFactory(VirtualClock(), random.Random(seed)).job(),
+        "x-1",
+        ADA,
+        "default",
+        spec,
+        spec.resources.resources(),
+        JobState.PENDING,
+        100.0,
+        3,
+        0,
+        {},
+        100.0,
+    )
+
+
+def test_only_records_with_the_expected_status_change_and_the_rest_is_reported(
+    store: Store,
+) -> None:
+    job = a_job()
+    work = unit(store)
+    work.add_job(job)
+    tasks = [Task(job, index, TaskState.PENDING, 100.0) for index in range(2)]
+    for task in tasks:
+        work.add_task(task)
+    work.transition([tasks[0]], {TaskState.PENDING}, TaskState.ASSIGNED, phase="x")
+    stale = work.transition(tasks, {TaskState.ASSIGNED}, TaskState.RUNNING, phase="x")
+    assert stale == [tasks[1]]
+    assert [task.status for task in tasks] == [TaskState.RUNNING, TaskState.PENDING]
+    assert job.counts == {TaskState.PENDING: 1, TaskState.ASSIGNED: 0, TaskState.RUNNING: 1}
+
+
+def test_change_that_the_table_does_not_hold_is_refused(store: Store) -> None:
+    job = a_job()
+    work = unit(store)
+    work.add_job(job)
+    work.transition([job], {JobState.PENDING}, JobState.KILLED, phase="x")
+    with pytest.raises(IllegalTransition):
+        work.transition([job], {JobState.KILLED}, JobState.PENDING, phase="x")
+
+
+def test_row_that_somebody_else_changed_fails_the_commit_and_the_mirror_is_read_again(
+    store: Store,
+) -> None:
+    job = a_job()
+    work = unit(store)
+    work.add_job(job)
+    store.commit(work)
+    with store.engine.begin() as other:
+        other.execute(update(schema.jobs).values(state="RUNNING"))
+    work = unit(store)
+    work.transition([job], {JobState.PENDING}, JobState.KILLED, phase="x")
+    with pytest.raises(CommitFailed):
+        store.commit(work)
+    assert [found.status for found in store.live.jobs.values()] == [JobState.RUNNING]
+    assert store.live.jobs[job.id] is not job
+
+
+def test_freeing_twice_is_harmless_and_the_row_is_gone(store: Store) -> None:
+    work = unit(store)
+    row = Allocation(
+        "krn-1", 0, AgentId("agt-1"), True, Resources(1000), (DeviceShare(0, 500),), "boot", 1.0  # type: ignore[arg-type]
+    )  # fmt: skip
+    store.live.hold(row)
+    watch = Watch()
+    work = store.unit(100.0, watch)
+    assert work.release((row.kernel_id, 0)) is row
+    assert work.release((row.kernel_id, 0)) is None
+    assert watch.told == ["released"]
+    assert not store.live.ledger
+    assert not store.live.rows_of
+
+
+def test_everything_of_an_agent_is_the_same_after_reading_it_again(store: Store) -> None:
+    agent = Agent(
+        AgentId("agt-1"),
+        "a",
+        "default",
+        AgentStatus.ALIVE,
+        1.0,
+        "hash",
+        "boot",
+        "0.1",
+        "host",
+        Resources.with_extra(1, 2, 3, 0, {"licence": 5}),
+        (Device(0, "H100", "GPU-1", 80),),
+        {"rack": "r1"},
+        1.0,
+        2.0,
+        reason(ReasonCode.AGENT_SILENT, silent_s=3),
+    )
+    work = unit(store)
+    work.add_agent(agent)
+    store.commit(work)
+    store.reload()
+    (found,) = store.live.agents.values()
+    for name in Agent.__slots__:
+        assert getattr(found, name) == getattr(agent, name), name
+
+
+def test_database_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
+    url = sqlite_url(tmp_path / "muster.db")
+    engine = open_engine(url)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    engine.dispose()
+    with pytest.raises(DatabaseUnusable, match="newer version"):
+        open_engine(url)
+
+
+def test_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "muster.db").write_text("not a database, but long enough to look like one" * 50)
+    with pytest.raises(DatabaseUnusable, match="cannot be used"):
+        open_engine(sqlite_url(tmp_path / "muster.db"))
+
+
+def test_migrations_lead_to_the_schema(store: Store) -> None:
+    with store.engine.connect() as connection:
+        context = MigrationContext.configure(connection)
+        assert compare_metadata(context, schema.metadata) == []
+    scripts = ScriptDirectory(str(database._MIGRATIONS))
+    assert scripts.get_current_head() == database.HEAD
