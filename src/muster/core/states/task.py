@@ -43,7 +43,8 @@ COLOURS = {
 }
 
 _T = TaskState
-ACTIVE = frozenset({_T.ASSIGNED, _T.BUILDING, _T.RUNNING})
+_ACTIVE = (_T.ASSIGNED, _T.BUILDING, _T.RUNNING)
+ACTIVE = frozenset(_ACTIVE)
 
 TASK_TABLE: StateTable[TaskState] = StateTable(
     "task",
@@ -56,13 +57,13 @@ TASK_TABLE: StateTable[TaskState] = StateTable(
         (_T.ASSIGNED, _T.BUILDING): "agent builds",
         (_T.ASSIGNED, _T.RUNNING): "agent started it",
         (_T.BUILDING, _T.RUNNING): "build completed",
-        **{(start, _T.PENDING): "retry" for start in ACTIVE},
-        **{(start, _T.SUCCEEDED): "exit code 0" for start in ACTIVE},
-        **{(start, _T.FAILED): "failed, budget exhausted" for start in ACTIVE},
-        **{(start, _T.WORKER_FAILED): "agent lost or gang failed" for start in ACTIVE},
+        **{(start, _T.PENDING): "retry" for start in _ACTIVE},
+        **{(start, _T.SUCCEEDED): "exit code 0" for start in _ACTIVE},
+        **{(start, _T.FAILED): "failed, budget exhausted" for start in _ACTIVE},
+        **{(start, _T.WORKER_FAILED): "agent lost or gang failed" for start in _ACTIVE},
         (_T.PENDING, _T.FAILED): "failed, budget exhausted",
         (_T.PENDING, _T.WORKER_FAILED): "gang failed",
-        **{(start, _T.KILLED): "cancel, cascade or timeout" for start in (_T.PENDING, *ACTIVE)},
+        **{(start, _T.KILLED): "cancel, cascade or timeout" for start in (_T.PENDING, *_ACTIVE)},
         **{(start, _T.UNSCHEDULABLE): "scheduling timeout" for start in (_T.PENDING, _T.ASSIGNED)},
     },
 )
