@@ -121,7 +121,8 @@ class Kernels:
     def acknowledge(self, seq: int) -> None:
         """The controller has all reports up to ``seq``."""
         for report in self.outbox.acknowledge(seq):
-            self._holdings.acknowledged(report)
+            if report.kind is not ReportKind.STARTED:
+                self._holdings.acknowledged(report)
             if report.kind is ReportKind.ENDED:
                 self._ports.release((report.kernel, report.generation))
         if self._link is not None and seq > 0:
@@ -183,13 +184,17 @@ class Kernels:
         for event in events:
             report = self._holdings.apply(event)
             if report.kind is ReportKind.ENDED:
-                key = (report.kernel, report.generation)
-                self.logs.ended(key)
-                if report.reason is ReasonCode.KERNEL_VANISHED and key in self._ports.held():
-                    # The supervisor never heard of it, because it was only prepared.
-                    report = replace(report, reason=ReasonCode.NEVER_STARTED)
+                report = self._ended(report)
             self.outbox.add(event["seq"], report)
         self.news.set()
+
+    def _ended(self, report: KernelReport) -> KernelReport:
+        key = (report.kernel, report.generation)
+        self.logs.ended(key)
+        if report.reason is ReasonCode.KERNEL_VANISHED and key in self._ports.held():
+            # The supervisor never heard of it, because it was only prepared.
+            return replace(report, reason=ReasonCode.NEVER_STARTED)
+        return report
 
     def refused(self, why: str) -> None:
         # Which command it was does not matter: both sides begin anew from what is held.

@@ -23,8 +23,6 @@ def complete_ref(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     offered: list[tuple[str, str]] = []
     for job in jobs:
         offered += [
-            (name, job.state.lower())
-            for name in (job.name, job.id)
-            if name.startswith(incomplete)
+            (name, job.state.lower()) for name in (job.name, job.id) if name.startswith(incomplete)
         ]
     return offered

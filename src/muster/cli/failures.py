@@ -45,8 +45,8 @@ def report(error: Exception) -> int:
 
 def _usage(error: typer.TyperException) -> int:
     context = getattr(error, "ctx", None)
-    hint = f"; see `{context.command_path} --help`" if context is not None else ""
-    return _say(error.format_message().rstrip(".") + hint, error.exit_code)
+    hint = f" (see `{context.command_path} --help`)" if context is not None else ""
+    return _say(error.format_message() + hint, error.exit_code)
 
 
 def _say(sentence: str, code: int) -> int:

@@ -1,5 +1,6 @@
 """``muster``: the commands, and every failure as a sentence and an exit code."""
 
+from collections.abc import Callable
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -21,10 +22,15 @@ from muster.cli.commands.version import print_version, version
 from muster.cli.commands.why import why
 from muster.cli.target import Home, Target, Token, Url
 
-SECTIONS = {
+SECTIONS: dict[str, tuple[Callable[..., object] | typer.Typer, ...]] = {
     "Work": (run, submit, ps, show, logs, why, history, cancel),
     "Cluster": (up, down, agents, groups, agent, controller, doctor, version),
 }
+
+
+def _name(command: Callable[..., object] | typer.Typer) -> str:
+    return str(command.info.name) if isinstance(command, typer.Typer) else command.__name__
+
 
 EPILOG = (
     "REF is a job's name, its id or the beginning of its id; REF/3 is task 3 of it. "
@@ -47,7 +53,7 @@ class Program(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         for heading, functions in SECTIONS.items():
             with formatter.section(heading):
-                shown = [self.commands[function.__name__] for function in functions]
+                shown = [self.commands[_name(function)] for function in functions]
                 formatter.write_dl([(each.name, each.get_short_help_str(64)) for each in shown])
 
 
@@ -64,8 +70,10 @@ app = typer.Typer(
 )
 _PASS_ON = {"allow_interspersed_args": False}  # what follows the command's name is the command's
 
-for _functions in SECTIONS.values():
-    for _function in _functions:
+for _function in (each for section in SECTIONS.values() for each in section):
+    if isinstance(_function, typer.Typer):
+        app.add_typer(_function, name=_name(_function))
+    else:
         app.command(context_settings=_PASS_ON if _function is run else None)(_function)
 
 
@@ -77,9 +85,7 @@ def muster(
     home: Home = None,
     show_version: Annotated[
         bool,
-        typer.Option(
-            "--version", help="Show the version.", callback=print_version, is_eager=True
-        ),
+        typer.Option("--version", help="Show the version.", callback=print_version, is_eager=True),
     ] = False,
 ) -> None:
     ctx.obj = (ctx.obj or Target()).said(url, token, home)
@@ -90,3 +96,4 @@ def muster(
 def main() -> NoReturn:
     """The entry point."""
     app()
+    raise AssertionError("unreachable")  # Program.main leaves by SystemExit

@@ -49,13 +49,19 @@ def _console(stderr: bool) -> Console:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """``flexible`` takes the width that is left; ``from_width`` is the narrowest terminal, in
-    characters, that shows the column."""
+    """One column of a table, in characters of the terminal.
+
+    Args:
+        flexible: it takes the width that is left.
+        from_width: the narrowest terminal that shows it.
+        max_width: longer values are cut.
+    """
 
     name: str
     right: bool = False
     flexible: bool = False
     from_width: int = 0
+    max_width: int | None = None
 
 
 def table(
@@ -73,6 +79,7 @@ def table(
             no_wrap=True,
             overflow="ellipsis",
             ratio=1 if fits and column.flexible else None,
+            max_width=column.max_width if fits else None,
         )
     for row in rows:
         grid.add_row(*(_cell(row[index]) for index in shown))
@@ -86,7 +93,9 @@ def _cell(value: Text | str) -> Text:
 
 def plain(text: str) -> str:
     """Text that somebody else wrote, without what a terminal would take as a command."""
-    return "".join(each if each.isprintable() or each == "\n" else "\N{REPLACEMENT CHARACTER}" for each in text)
+    return "".join(
+        each if each.isprintable() or each == "\n" else "\N{REPLACEMENT CHARACTER}" for each in text
+    )
 
 
 def status(state: str) -> Text:

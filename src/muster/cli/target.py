@@ -64,9 +64,7 @@ class Target:
 
     def said(self, url: str | None, token: str | None, home: Path | None) -> "Target":
         """With what the command line adds; what is not given stays."""
-        return replace(
-            self, url=url or self.url, token=token or self.token, home=home or self.home
-        )
+        return replace(self, url=url or self.url, token=token or self.token, home=home or self.home)
 
 
 def on_cluster(command: Callable[Concatenate[Target, P], R]) -> Callable[..., R]:

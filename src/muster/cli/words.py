@@ -1,5 +1,6 @@
 """Times, counts and identifiers as a person reads them."""
 
+import signal
 from collections.abc import Iterable
 from datetime import datetime
 
@@ -34,6 +35,14 @@ def moment(seconds: float | None) -> str:
 def count(number: int, noun: str) -> str:
     """1 task, 2 tasks, 10,000 tasks."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def signal_name(number: int) -> str:
+    """9 → SIGKILL; a number that has no name stays one."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def shorten(ids: Iterable[str]) -> dict[str, str]:

@@ -78,7 +78,7 @@ class Tokens:
         """Every token, oldest first."""
         return sorted(self._by_hash.values(), key=lambda token: token.created_at)
 
-    def principal(self, secret: str) -> Principal | None:
+    def verify(self, secret: str) -> Principal | None:
         """Whose API token this is; None if it is none."""
         token = self._by_hash.get(token_hash(secret))
         if token is None or token.kind is not TokenKind.USER:

@@ -97,8 +97,9 @@ def _encode_report(report: KernelReport) -> pb.KernelReport:
 
 
 def _decode_report(report: pb.KernelReport) -> KernelReport:
-    # Positional, and without touching what is absent: this runs twice for each kernel.
+    # Positional, and little for what is absent: this runs twice for each kernel.
     has = report.HasField
+    ports, shares = report.ports, report.shares
     reason, detail = _decode_reason(report.reason, report.detail)
     return KernelReport(
         KernelId(report.kernel),
@@ -109,8 +110,8 @@ def _decode_report(report: pb.KernelReport) -> KernelReport:
         report.signal if has("signal") else None,
         reason,
         detail,
-        tuple(report.ports),
-        _decode_shares(report.shares),
+        tuple(ports) if ports else (),
+        _decode_shares(shares) if shares else (),
         _decode_key(report.heir) if has("heir") else None,
         _decode_key(report.predecessor) if has("predecessor") else None,
     )

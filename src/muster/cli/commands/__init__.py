@@ -1,1 +1,5 @@
-"""A module a command. Heavy imports stand inside the functions, so that ``--help`` is quick."""
+"""A module a command.
+
+What takes long to import (HTTP, specs, the processes of ``muster.app``) stands inside functions,
+so that ``muster --help`` and completion are quick.
+"""

@@ -16,9 +16,7 @@ def cancel(
     target: Target,
     refs: Annotated[
         list[str],
-        typer.Argument(
-            metavar="REF...", help="Jobs and sessions.", autocompletion=complete_ref
-        ),
+        typer.Argument(metavar="REF...", help="Jobs and sessions.", autocompletion=complete_ref),
     ],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:

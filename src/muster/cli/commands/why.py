@@ -68,9 +68,7 @@ def _placement(console: Console, placement: Mapping[str, Any]) -> list[Renderabl
     return parts
 
 
-def _request(
-    console: Console, request: Mapping[str, Any], agents: int
-) -> list[RenderableType]:
+def _request(console: Console, request: Mapping[str, Any], agents: int) -> list[RenderableType]:
     each = "" if request["kernels"] == 1 else " each"
     asks = f"{count(request['kernels'], 'kernel')} asking for {request['asks']}{each}"
     looked = Text(f"\n{count(agents, 'agent')} looked at for {asks}")

@@ -23,11 +23,11 @@ def done(job: "JobView") -> int:
 
 def counted(job: "JobView") -> Text:
     """The job's tasks by state, as in 120 succeeded, 12 running, 68 pending."""
-    parts = []
-    for state in TaskState:
-        if number := job.counts.get(state, 0):
-            parts.append(Text.assemble(f"{number:,} ", status(state)))
-    return Text(", ").join(parts)
+    return Text(", ").join(
+        Text.assemble(f"{number:,} ", status(state))
+        for state in TaskState
+        if (number := job.counts.get(state, 0))
+    )
 
 
 def progress(job: "JobView", elapsed_s: float, reason: str, tick: int) -> Text:

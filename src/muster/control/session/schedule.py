@@ -132,16 +132,19 @@ class _Ahead:
     def __init__(self, board: Board, group: GroupBoard) -> None:
         self._board = board
         self._group = group
-        self._starving = False
+        self._held: set[object] = set()
 
     def take(self, session: Session, reasons: Sequence[Reason], work: Work) -> bool:
         """Hold the session ahead on some agent, if it is short work and one has a place."""
-        codes = {why.code for why in reasons}
-        if ReasonCode.BEHIND_STARVING in codes or self._starving:
-            # What an ended kernel frees must reach the one that starves.
-            self._starving = True
+        if len(reasons) != 1 or not may_wait_ahead(session):
             return False
-        if codes != {ReasonCode.NO_ROOM} or not may_wait_ahead(session):
+        why = reasons[0]
+        if why.code is ReasonCode.BEHIND_STARVING:
+            # What an ended kernel frees must reach the one that starves; it will, if that one
+            # itself is next in line for it.
+            if dict(why.numbers).get("session") not in self._held:
+                return False
+        elif why.code is not ReasonCode.NO_ROOM:
             return False
         assert session.job is not None
         mean_s = self._board.mean_run_s.get(session.job.id)
@@ -156,6 +159,7 @@ class _Ahead:
             if len(shape.ahead) < depth and agent.status is AgentStatus.ALIVE:
                 kernel.agent_id = agent_id
                 work.unit.hold(kernel, agent, (), charged=False)
+                self._held.add(session.id)
                 return True
         return False
 

@@ -1,0 +1,130 @@
+"""What the control plane commits, told to those who wait for it: no polling anywhere."""
+
+import asyncio
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from muster.control.plane import ControlPlane, Events
+from muster.core.errors import Busy
+from muster.core.states import AGENT_TABLE, JOB_TABLE, SESSION_TABLE, TASK_TABLE
+
+MAX_WAITS = 10_000
+MAX_FEEDS = 256
+MAX_FEED_CHANGES = 10_000
+"""Changes that may wait for one slow reader; past them it is told to read the state anew."""
+
+_TERMINAL: dict[str, Collection[str]] = {
+    "agent": AGENT_TABLE.terminal,
+    "job": JOB_TABLE.terminal,
+    "session": SESSION_TABLE.terminal,
+    "task": TASK_TABLE.terminal,
+}
+
+
+class Feed:
+    """All changes, for one reader; those it has not taken yet are kept by what they are about.
+
+    ``gap`` says that some are missing, as at the beginning.
+    """
+
+    def __init__(self) -> None:
+        self.changed = asyncio.Event()
+        self._changes: dict[tuple[str, str], str] = {}
+        self._gap = True
+
+    def add(self, events: Events) -> None:
+        for kind, id_, status in events:
+            self._changes[kind, id_] = status
+        if len(self._changes) > MAX_FEED_CHANGES:
+            self._changes.clear()
+            self._gap = True
+        self.changed.set()
+
+    def take(self) -> tuple[bool, Events]:
+        """Whether there is a gap before them, and the changes since the last ``take``."""
+        gap, changes = self._gap, self._changes
+        self._gap, self._changes = False, {}
+        self.changed.clear()
+        return gap, [(kind, id_, status) for (kind, id_), status in changes.items()]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Wait:
+    bell: asyncio.Event
+    ends_only: bool
+
+
+class Changes:
+    """Follows the plane. ``closing`` is set when the server stops: every wait ends then."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self.closing = asyncio.Event()
+        self._waits: dict[str, set[_Wait]] = {}
+        self._waiting = 0
+        self._feeds: set[Feed] = set()
+        self._unwatch = plane.watch(self._told)
+
+    def close(self) -> None:
+        """End all waits and feeds."""
+        self._unwatch()
+        self.closing.set()
+        for waits in self._waits.values():
+            for wait in waits:
+                wait.bell.set()
+        for feed in self._feeds:
+            feed.changed.set()
+
+    @contextmanager
+    def bell(self, *ids: str, ends: Collection[str] = ()) -> Iterator[asyncio.Event]:
+        """An event that is set when one of ``ids`` changes, or one of ``ends`` ends.
+
+        Whoever waits clears it first and looks at the state then, so that nothing is missed.
+
+        Raises:
+            Busy: too many wait already.
+        """
+        if self._waiting >= MAX_WAITS:
+            raise Busy("too many wait for changes already; try again later")
+        rung = asyncio.Event()
+        if self.closing.is_set():
+            rung.set()
+        waits = [(id_, _Wait(rung, ends_only=False)) for id_ in ids]
+        waits += [(id_, _Wait(rung, ends_only=True)) for id_ in ends]
+        self._waiting += 1
+        for id_, wait in waits:
+            self._waits.setdefault(id_, set()).add(wait)
+        try:
+            yield rung
+        finally:
+            self._waiting -= 1
+            for id_, wait in waits:
+                others = self._waits[id_]
+                others.discard(wait)
+                if not others:
+                    del self._waits[id_]
+
+    @contextmanager
+    def feed(self) -> Iterator[Feed]:
+        """All changes from now on.
+
+        Raises:
+            Busy: too many follow already.
+        """
+        if len(self._feeds) >= MAX_FEEDS:
+            raise Busy("too many follow the events already; try again later")
+        feed = Feed()
+        self._feeds.add(feed)
+        try:
+            yield feed
+        finally:
+            self._feeds.discard(feed)
+
+    def _told(self, events: Events) -> None:
+        if self._waits:
+            for kind, id_, status in events:
+                for wait in self._waits.get(id_, ()):
+                    if not wait.ends_only or status in _TERMINAL[kind]:
+                        wait.bell.set()
+        for feed in self._feeds:
+            feed.add(events)

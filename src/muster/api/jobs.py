@@ -1,0 +1,193 @@
+"""Jobs and their tasks over HTTP."""
+
+import asyncio
+from functools import partial
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query, Request
+from starlette.responses import Response
+
+from muster.api.answers import answer
+from muster.api.bodies import read_spec
+from muster.api.context import Api, Call
+from muster.api.listing import Cursor, Limit, State, states_of
+from muster.api.live_views import job_view
+from muster.api.openapi import spec_body
+from muster.control.engine.work import Work
+from muster.control.requests import Requests
+from muster.core.errors import InvalidSpec, NotFound, Problem
+from muster.core.ids import JobId
+from muster.core.owner import Principal
+from muster.core.specs import JobSpec
+from muster.core.states import JOB_TABLE, TASK_TABLE
+from muster.core.states.task import TaskState
+from muster.core.views import (
+    CancelView,
+    JobDetail,
+    JobPage,
+    JobView,
+    TaskDetail,
+    TaskPage,
+    WhyView,
+    job_version,
+)
+from muster.store.queries.jobs import all_counts, list_jobs, read_job
+from muster.store.queries.listing import Listing
+from muster.store.queries.refs import JOBS, resolve
+from muster.store.queries.tasks import list_tasks, read_task
+from muster.store.records import Job
+
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+
+COALESCE_S = 0.1
+"""A wait tells of changes no faster than this; of an end at once."""
+MAX_WAIT_S = 60.0
+
+
+@router.post("", status_code=201, response_model=JobView, openapi_extra=spec_body(JobSpec))
+async def submit_job(
+    request: Request,
+    call: Call,
+    idempotency_key: Annotated[str | None, Header()] = None,
+) -> Response:
+    """Hand in a job. With the key of an earlier submission: that job, with status 200."""
+    call.must_change()
+    spec = await read_spec(request, JobSpec)
+    submit = partial(_submit, principal=call.principal, spec=spec)
+    job = await call.api.submissions.once(call.principal.owner, idempotency_key, submit)
+    if isinstance(job, Job):
+        return answer(job_view(job), 201)
+    return answer(await call.api.reader.read(read_job, call.principal, job))
+
+
+def _submit(work: Work, requests: Requests, *, principal: Principal, spec: JobSpec) -> Job:
+    known_group(work, spec.group)
+    return requests.submit_job(work, principal, spec)
+
+
+def known_group(work: Work, group: str) -> None:
+    """
+    Raises:
+        InvalidSpec: no such group: a problem of the spec, not a thing that is not found.
+    """
+    try:
+        work.live.group(group)
+    except NotFound as error:
+        raise InvalidSpec([Problem("group", repr(group), str(error))]) from None
+
+
+@router.get("", response_model=JobPage)
+async def get_jobs(
+    call: Call,
+    state: State = "live",
+    name: str | None = None,
+    owner: Annotated[str | None, Query(description="a user, or domain/project/user")] = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> Response:
+    """Jobs that the caller may see, newest first."""
+    listing = Listing(states_of(JOB_TABLE, state), name, owner, limit, cursor)
+    return answer(await call.api.reader.read(list_jobs, call.principal, listing))
+
+
+@router.get("/{ref}", response_model=JobDetail)
+async def get_job(call: Call, ref: str) -> Response:
+    """One job: by id, by a unique prefix of it, or by name (a live one first)."""
+    return answer(await call.api.reader.read(read_job, call.principal, ref))
+
+
+@router.post("/{ref}/cancel", response_model=CancelView)
+async def cancel_job(call: Call, ref: str) -> Response:
+    """Cancel a job; one that has ended already stays as it is."""
+    call.must_change()
+    api, principal = call.api, call.principal
+    job = await api.reader.read(read_job, principal, ref)
+    try:
+        cancelled = await api.plane.request(
+            lambda work, requests: requests.cancel_job(work, principal, JobId(job.id))
+        )
+    except NotFound:
+        job = await api.reader.read(read_job, principal, job.id)
+        message = f"job {job.name} ({job.id}) had ended already: it is {job.state}"
+        return answer(CancelView(id=job.id, status=job.state, changed=False, message=message))
+    message = f"job {job.name} ({job.id}) is cancelled"
+    return answer(CancelView(id=job.id, status=cancelled.status, changed=True, message=message))
+
+
+@router.get("/{ref}/tasks", response_model=TaskPage)
+async def get_tasks(
+    call: Call,
+    ref: str,
+    state: TaskState | None = None,
+    offset: Annotated[int, Query(ge=0)] = 0,
+    limit: Limit = 100,
+) -> Response:
+    """A job's tasks by index."""
+    page = await call.api.reader.read(list_tasks, call.principal, ref, state, offset, limit)
+    return answer(page)
+
+
+@router.get("/{ref}/tasks/{index}", response_model=TaskDetail)
+async def get_task(call: Call, ref: str, index: int) -> Response:
+    """One task, with its attempts."""
+    return answer(await call.api.reader.read(read_task, call.principal, ref, index))
+
+
+@router.get("/{ref}/wait", response_model=JobView)
+async def wait_for_job(
+    call: Call,
+    ref: str,
+    timeout_s: Annotated[float, Query(ge=0, le=MAX_WAIT_S)] = 30.0,
+    since: Annotated[str | None, Query(max_length=300)] = None,
+) -> Response:
+    """The job once it has ended, or once its ``version`` is not ``since``, or at the timeout."""
+    return answer(await _wait(call.api, call.principal, ref, timeout_s, since))
+
+
+async def _wait(
+    api: Api, principal: Principal, ref: str, timeout_s: float, since: str | None
+) -> JobView:
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    live = api.plane.live.jobs.get(JobId(ref))
+    if live is not None and principal.may_see(live.owner):
+        id_ = ref
+    else:
+        id_ = await api.reader.read(resolve, JOBS, principal, ref)
+    watched = api.changes.bell(ends=[id_]) if since is None else api.changes.bell(id_)
+    with watched as bell:
+        while True:
+            bell.clear()
+            job = api.plane.live.jobs.get(JobId(id_))
+            if job is None:
+                return await api.reader.read(read_job, principal, id_)
+            changed = since is not None and _version(job) != since
+            until = began + min(COALESCE_S if changed else timeout_s, timeout_s)
+            if api.changes.closing.is_set() or loop.time() >= until:
+                return job_view(job)
+            try:
+                async with asyncio.timeout_at(until):
+                    await bell.wait()
+            except TimeoutError:
+                pass
+
+
+def _version(job: Job) -> str:
+    return job_version(
+        job.status, all_counts(job.counts, job.tasks_total, job.next_task, ended=False)
+    )
+
+
+@router.get("/{ref}/why", response_model=WhyView)
+async def why_job(call: Call, ref: str) -> Response:
+    """Why a job is where it is: every reason that holds now."""
+    api = call.api
+    job = await api.reader.read(read_job, call.principal, ref)
+    live = api.plane.live
+    if JobId(job.id) in live.jobs:
+        why = api.explain_job(live, api.plane.board, JobId(job.id), api.clock.now())
+        return answer(WhyView.model_validate(why.as_dict()))
+    counts = ", ".join(f"{count} {state}" for state, count in job.counts.items())
+    reasons = (job.reason,) if job.reason else ()
+    verdict = f"ended {job.state}; its tasks: {counts}"
+    return answer(WhyView(subject=job.id, status=job.state, verdict=verdict, reasons=reasons))

@@ -1,0 +1,39 @@
+"""What the listings' query parameters mean."""
+
+from enum import StrEnum
+from typing import Annotated
+
+from fastapi import Query
+
+from muster.core.errors import InvalidSpec, Problem
+from muster.core.states import StateTable
+
+MAX_PAGE = 1000
+
+State = Annotated[str, Query(description="live, ended, all, or one state", max_length=40)]
+Limit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
+Cursor = Annotated[
+    str | None, Query(description="`next` of the page before this one", max_length=40)
+]
+Ref = Annotated[str, Query(max_length=100)]
+
+
+def states_of(table: StateTable[StrEnum], asked: str) -> frozenset[str] | None:
+    """The states that ``asked`` means; None is all of them.
+
+    Raises:
+        InvalidSpec: it is no state.
+    """
+    match asked.lower():
+        case "all":
+            return None
+        case "live":
+            return frozenset(table.live)
+        case "ended":
+            return frozenset(table.terminal)
+    state = asked.upper()
+    known = sorted(table.live | table.terminal)
+    if state not in known:
+        expected = f"expected live, ended, all, or one of {', '.join(known)}"
+        raise InvalidSpec([Problem("state", repr(asked), expected)])
+    return frozenset({state})

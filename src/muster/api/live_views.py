@@ -1,0 +1,134 @@
+"""What is alive, as the API tells it: from the mirror and the board, without SQL.
+
+To be called on the event loop only, between two wakes: then both are what was committed last.
+"""
+
+from muster.control.session.board import Board
+from muster.core.resources import GPU_WHOLE, Resources
+from muster.core.states import JOB_TABLE
+from muster.core.views import (
+    AgentView,
+    DeviceView,
+    GroupView,
+    JobView,
+    OwnerView,
+    ReasonView,
+    ResourcesView,
+    SessionView,
+)
+from muster.store.live import Live
+from muster.store.queries.jobs import all_counts
+from muster.store.records import Agent, Job, Session
+
+
+def job_view(job: Job) -> JobView:
+    ended = job.status in JOB_TABLE.terminal
+    return JobView(
+        id=job.id,
+        name=job.name,
+        owner=OwnerView.of(job.owner),
+        group=job.group,
+        state=job.status,
+        state_changed_at=job.status_changed_at,
+        tasks_total=job.tasks_total,
+        counts=all_counts(job.counts, job.tasks_total, job.next_task, ended=ended),
+        submitted_at=job.submitted_at,
+        started_at=job.started_at,
+        finished_at=job.finished_at,
+        reason=ReasonView.of(job.reason) if job.reason else None,
+    )
+
+
+def session_view(session: Session) -> SessionView:
+    return SessionView(
+        id=session.id,
+        job_id=session.job.id if session.job else None,
+        name=session.name,
+        type=session.type,
+        owner=OwnerView.of(session.owner),
+        group=session.group,
+        priority=session.priority,
+        status=session.status,
+        status_changed_at=session.status_changed_at,
+        created_at=session.created_at,
+        queued_at=session.queued_at,
+        tries=session.tries,
+        reschedules=session.reschedules,
+        started_at=session.started_at,
+        finished_at=session.finished_at,
+        reason=ReasonView.of(session.reason) if session.reason else None,
+    )
+
+
+def agent_view(agent: Agent, live: Live, board: Board) -> AgentView:
+    """An agent with what is free of it; negative where it reported more than there was room for."""
+    snapshot = board.groups[agent.group].snapshot
+    slot, columns = snapshot.slot(agent.id), snapshot.columns
+    free_of = dict(zip(columns.dimensions, columns.free[slot].tolist(), strict=True))
+    device_free = columns.device_free[slot].tolist()
+    capacity = Resources.with_extra(
+        agent.capacity.cpu_milli,
+        agent.capacity.memory_bytes,
+        agent.capacity.disk_bytes,
+        len(agent.devices) * GPU_WHOLE,
+        dict(agent.capacity.extra),
+    )
+    free = Resources(
+        free_of["cpu"],
+        free_of["memory"],
+        free_of["disk"],
+        sum(device_free[device.index] for device in agent.devices),
+        tuple((name, free_of.get(name, 0)) for name, _ in capacity.extra),
+    )
+    rows = live.held_by.get(agent.id, {}).values()
+    charged = sum(1 for row in rows if row.charged)
+    return AgentView(
+        id=agent.id,
+        name=agent.name,
+        group=agent.group,
+        status=agent.status,
+        status_changed_at=agent.status_changed_at,
+        version=agent.version,
+        host=agent.host,
+        capacity=ResourcesView.of(capacity),
+        free=ResourcesView.of(free),
+        held=ResourcesView.of(_difference(capacity, free)),
+        devices=tuple(
+            DeviceView(
+                index=device.index,
+                model=device.model,
+                uuid=device.uuid,
+                memory_bytes=device.memory_bytes,
+                free=device_free[device.index] / GPU_WHOLE,
+            )
+            for device in agent.devices
+        ),
+        attributes=agent.attributes,
+        kernels=charged,
+        ahead=len(rows) - charged,
+        joined_at=agent.joined_at,
+        seen_at=agent.seen_at,
+        reason=ReasonView.of(agent.reason) if agent.reason else None,
+    )
+
+
+def group_view(name: str, live: Live, board: Board) -> GroupView:
+    """A group, with how many agents it has and how many sessions wait for a place in it."""
+    group = board.groups[name]
+    return GroupView(
+        name=name,
+        spec=live.groups[name].model_dump(mode="json"),
+        agents=len(group.snapshot),
+        waiting=len(group.pending),
+    )
+
+
+def _difference(whole: Resources, part: Resources) -> Resources:
+    rest = dict(part.extra)
+    return Resources(
+        whole.cpu_milli - part.cpu_milli,
+        whole.memory_bytes - part.memory_bytes,
+        whole.disk_bytes - part.disk_bytes,
+        whole.gpu_milli - part.gpu_milli,
+        tuple((name, amount - rest[name]) for name, amount in whole.extra),
+    )

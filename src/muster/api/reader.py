@@ -1,0 +1,57 @@
+"""Reads from SQL, off the event loop."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Concatenate, ParamSpec, TypeVar
+
+import anyio
+from anyio import to_thread
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from muster.control.plane import Unavailable
+from muster.core.errors import Busy
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+THREADS = 4
+"""Reads at a time; more would only wait for each other, and for connections."""
+MAX_WAITING = 500
+"""Reads that may wait for a thread."""
+
+
+class Reader:
+    """Runs functions of a read-only connection in a few threads.
+
+    The leader's writes are never waited for: readers see what was committed last.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._threads = anyio.CapacityLimiter(THREADS)
+
+    async def read(
+        self, query: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """``query`` with a connection and these arguments.
+
+        Raises:
+            Busy: too many reads wait already.
+            Unavailable: the database cannot be read.
+        """
+        if self._threads.statistics().tasks_waiting >= MAX_WAITING:
+            raise Busy("the controller has more reads to do than it can take; try again later")
+        return await to_thread.run_sync(
+            partial(self._read, query, *args, **kwargs), limiter=self._threads
+        )
+
+    def _read(
+        self, query: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        try:
+            with self._engine.connect().execution_options(readonly=True) as connection:
+                return query(connection, *args, **kwargs)
+        except SQLAlchemyError as error:
+            cause = getattr(error, "orig", None) or error
+            raise Unavailable(f"the database cannot be read: {cause}") from error

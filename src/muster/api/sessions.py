@@ -1,0 +1,103 @@
+"""Sessions over HTTP."""
+
+from functools import partial
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query, Request
+from starlette.responses import Response
+
+from muster.api.answers import answer
+from muster.api.bodies import read_spec
+from muster.api.context import Call
+from muster.api.jobs import known_group
+from muster.api.listing import Cursor, Limit, State, states_of
+from muster.api.live_views import session_view
+from muster.api.openapi import spec_body
+from muster.control.engine.work import Work
+from muster.control.requests import Requests
+from muster.core.errors import NotFound
+from muster.core.ids import SessionId
+from muster.core.owner import Principal
+from muster.core.specs import SessionSpec
+from muster.core.states import SESSION_TABLE
+from muster.core.views import CancelView, SessionDetail, SessionPage, SessionView, WhyView
+from muster.store.queries.listing import Listing
+from muster.store.queries.sessions import list_sessions, read_session
+from muster.store.records import Session
+
+router = APIRouter(prefix="/v1/sessions", tags=["sessions"])
+
+
+@router.post("", status_code=201, response_model=SessionView, openapi_extra=spec_body(SessionSpec))
+async def submit_session(
+    request: Request,
+    call: Call,
+    idempotency_key: Annotated[str | None, Header()] = None,
+) -> Response:
+    """Hand in a session. With the key of an earlier submission: that session, with status 200."""
+    call.must_change()
+    spec = await read_spec(request, SessionSpec)
+    submit = partial(_submit, principal=call.principal, spec=spec)
+    session = await call.api.submissions.once(call.principal.owner, idempotency_key, submit)
+    if isinstance(session, Session):
+        return answer(session_view(session), 201)
+    return answer(await call.api.reader.read(read_session, call.principal, session))
+
+
+def _submit(work: Work, requests: Requests, *, principal: Principal, spec: SessionSpec) -> Session:
+    known_group(work, spec.group)
+    return requests.submit_session(work, principal, spec)
+
+
+@router.get("", response_model=SessionPage)
+async def get_sessions(
+    call: Call,
+    state: State = "live",
+    of_jobs: Annotated[bool, Query(description="those that belong to jobs too")] = False,
+    name: str | None = None,
+    owner: Annotated[str | None, Query(description="a user, or domain/project/user")] = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> Response:
+    """Sessions that the caller may see, newest first."""
+    listing = Listing(states_of(SESSION_TABLE, state), name, owner, limit, cursor)
+    page = await call.api.reader.read(list_sessions, call.principal, listing, of_jobs=of_jobs)
+    return answer(page)
+
+
+@router.get("/{ref}", response_model=SessionDetail)
+async def get_session(call: Call, ref: str) -> Response:
+    """One session, with its kernels: by id, by a unique prefix of it, or by name."""
+    return answer(await call.api.reader.read(read_session, call.principal, ref))
+
+
+@router.post("/{ref}/cancel", response_model=CancelView)
+async def cancel_session(call: Call, ref: str) -> Response:
+    """Cancel a session of its own; one that has ended already stays as it is."""
+    call.must_change()
+    api, principal = call.api, call.principal
+    found = await api.reader.read(read_session, principal, ref)
+    try:
+        cancelled = await api.plane.request(
+            lambda work, requests: requests.cancel_session(work, principal, SessionId(found.id))
+        )
+    except NotFound:
+        found = await api.reader.read(read_session, principal, found.id)
+        message = f"session {found.id} had ended already: it is {found.status}"
+        return answer(CancelView(id=found.id, status=found.status, changed=False, message=message))
+    message = f"session {found.id} is cancelled"
+    return answer(CancelView(id=found.id, status=cancelled.status, changed=True, message=message))
+
+
+@router.get("/{ref}/why", response_model=WhyView)
+async def why_session(call: Call, ref: str) -> Response:
+    """Why a session is where it is: every reason that holds now."""
+    api = call.api
+    found = await api.reader.read(read_session, call.principal, ref)
+    live = api.plane.live
+    if SessionId(found.id) in live.sessions:
+        why = api.explain_session(live, api.plane.board, SessionId(found.id), api.clock.now())
+        return answer(WhyView.model_validate(why.as_dict()))
+    reasons = (found.reason,) if found.reason else ()
+    verdict = f"ended {found.status}"
+    return answer(WhyView(subject=found.id, status=found.status, verdict=verdict, reasons=reasons))

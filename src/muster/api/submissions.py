@@ -1,0 +1,98 @@
+"""Submissions that a caller may repeat: accepted once, however often they arrive."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from sqlalchemy import Engine
+
+from muster.control.engine.work import Work
+from muster.control.plane import ControlPlane
+from muster.control.requests import Requests
+from muster.core.clock import Clock
+from muster.core.errors import InvalidSpec, MusterError, Problem
+from muster.core.owner import Owner
+from muster.store.records import Job, Session
+from muster.store.submissions import (
+    forget_before,
+    read_submissions,
+    remember,
+    submission_key,
+)
+
+KEPT_S = 600.0
+"""How long a submission can be repeated."""
+FORGET_EVERY_S = 60.0
+TIMEOUT_S = 30.0
+MAX_KEY_LENGTH = 255
+
+R = TypeVar("R", Job, Session)
+
+
+class Submissions:
+    """Keys of the last minutes, as the database has them: read once, kept in memory since.
+
+    One that is under way is joined, not begun again.
+    """
+
+    def __init__(self, engine: Engine, plane: ControlPlane, clock: Clock) -> None:
+        self._plane = plane
+        self._clock = clock
+        with engine.connect().execution_options(readonly=True) as connection:
+            self._accepted = read_submissions(connection)
+        self._under_way: dict[str, asyncio.Future[Any]] = {}
+        self._forgotten_at = 0.0
+
+    async def once(
+        self, owner: Owner, chosen: str | None, action: Callable[[Work, Requests], R]
+    ) -> R | str:
+        """Have ``action`` accept work, unless the same key did: then the id of what it accepted.
+
+        Raises:
+            MusterError: the action refused, or could not be stored.
+            TimeoutError: not committed in time; it may still happen, and can be repeated.
+        """
+        if chosen is None:
+            return await self._plane.request(action, TIMEOUT_S)
+        if not chosen or len(chosen) > MAX_KEY_LENGTH:
+            raise InvalidSpec(
+                [Problem("Idempotency-Key", "", f"expected 1 to {MAX_KEY_LENGTH} characters")]
+            )
+        key = submission_key(owner, chosen)
+        if key in self._accepted:
+            return self._accepted[key][0]
+        begun = self._under_way.get(key) or self._begin(key, action)
+        return await asyncio.wait_for(asyncio.shield(begun), TIMEOUT_S)
+
+    def _begin(self, key: str, action: Callable[[Work, Requests], R]) -> "asyncio.Future[R]":
+        future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        now = self._clock.now()
+        forget = now - KEPT_S if now - self._forgotten_at > FORGET_EVERY_S else None
+
+        def accept(work: Work, requests: Requests) -> R:
+            accepted = action(work, requests)
+            if forget is not None:
+                work.unit.also(forget_before(forget))
+            work.unit.also(*remember(key, accepted.id, now))
+            return accepted
+
+        def answered(accepted: R | None, error: Exception | None) -> None:
+            del self._under_way[key]
+            if accepted is None:
+                future.set_exception(error or MusterError("the submission had no answer"))
+                future.exception()  # nobody may be waiting any more
+                return
+            self._accepted[key] = (accepted.id, now)
+            if forget is not None:
+                self._forget(forget, now)
+            future.set_result(accepted)
+
+        self._plane.ask(accept, answered)
+        self._under_way[key] = future
+        return future
+
+    def _forget(self, before: float, now: float) -> None:
+        self._forgotten_at = now
+        old = [key for key, (_, at) in self._accepted.items() if at < before]
+        for key in old:
+            del self._accepted[key]

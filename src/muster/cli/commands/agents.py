@@ -1,0 +1,82 @@
+"""``muster agents``."""
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from muster.cli.arguments import AsJson
+from muster.cli.screen import Column, print_json, status, stderr, stdout, table
+from muster.cli.target import Target, on_cluster
+from muster.cli.words import duration
+from muster.core.resources import format_amount
+
+if TYPE_CHECKING:
+    from muster.core.views import AgentView
+
+
+@on_cluster
+def agents(
+    target: Target,
+    group: Annotated[str | None, typer.Option("--group", "-g", help="Only this group's.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the agents: what they have, and how much of it is free."""
+    with target.client() as client:
+        found = client.agents(group)
+    if as_json:
+        print_json(found)
+    elif found:
+        console = stdout()
+        console.print(agents_table(console, found, time.time()))
+    else:
+        stderr().print(Text("no agents; `muster agent --controller HOST:PORT` starts one"))
+
+
+def agents_table(console: Console, agents: Sequence["AgentView"], now: float) -> Table:
+    columns = [
+        Column("NAME", max_width=32),
+        Column("STATUS"),
+        Column("GROUP", from_width=80),
+        Column("CPU FREE", right=True),
+        Column("MEMORY FREE", right=True, from_width=60),
+        Column("GPU FREE", right=True),
+        Column("KERNELS", right=True),
+        Column("SEEN", right=True, from_width=100),
+        Column("HOST", from_width=120),
+    ]
+    return table(console, columns, (_row(agent, now) for agent in agents))
+
+
+def _row(agent: "AgentView", now: float) -> list[Text | str]:
+    free, capacity = agent.free, agent.capacity
+    return [
+        agent.name,
+        status(agent.status),
+        agent.group,
+        _of("cpu", free.cpu_milli, capacity.cpu_milli),
+        _of("memory", free.memory_bytes, capacity.memory_bytes),
+        _gpus(agent),
+        f"{agent.kernels:,}",
+        f"{duration(now - agent.seen_at)} ago",
+        agent.host,
+    ]
+
+
+def _of(resource: str, free: int, capacity: int) -> str:
+    return f"{format_amount(resource, free)}/{format_amount(resource, capacity)}"
+
+
+def _gpus(agent: "AgentView") -> str:
+    if not agent.capacity.gpu_milli:
+        return "-"
+    models = Counter(device.model for device in agent.devices if device.model)
+    named = " ".join(
+        model if len(models) == 1 else f"{number}x{model}" for model, number in models.items()
+    )
+    return f"{_of('gpu', agent.free.gpu_milli, agent.capacity.gpu_milli)} {named}".rstrip()

@@ -1,0 +1,167 @@
+"""``muster up``, ``down``, ``controller`` and ``agent``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from muster.cli.target import Home
+from muster.cli.words import count, duration
+
+Cpus = Annotated[
+    str | None, typer.Option("--cpus", metavar="N", help="Processors of an agent; else as found.")
+]
+Memory = Annotated[
+    str | None,
+    typer.Option("--memory", metavar="SIZE", help="Memory of an agent, as 16GiB; else as found."),
+]
+Gpus = Annotated[
+    str | None,
+    typer.Option("--gpus", metavar="NxMODEL", help="GPUs of an agent, as 4xH100; else as found."),
+]
+
+
+def up(
+    ctx: typer.Context,
+    agents: Annotated[
+        int | None,
+        typer.Option("--agents", "-n", min=0, help="Local agents. [default: 1, or as before]"),
+    ] = None,
+    cpus: Cpus = None,
+    memory: Memory = None,
+    gpus: Gpus = None,
+    home: Home = None,
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="HTTP port. [default: 7600 or next]")
+    ] = 0,
+    foreground: Annotated[
+        bool, typer.Option("--foreground", help="Stay here; Ctrl-C stops the cluster.")
+    ] = False,
+) -> None:
+    """Start a cluster on this machine."""
+    from muster.app import local
+
+    report = local.up(
+        local.UpOptions(
+            home=home or ctx.obj.home,
+            agents=agents,
+            cpus=cpus,
+            memory=memory,
+            gpus=gpus,
+            port=port,
+            foreground=foreground,
+        )
+    )
+    if foreground:
+        typer.echo("the cluster has stopped")
+        return
+    names = list(report.agents)
+    shown = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
+    typer.echo(
+        f"Muster runs at {report.url} with {count(len(names), 'agent')}"
+        f"{f' ({shown})' if names else ''}; it took {duration(report.took_s)}.\n"
+        f"Try `muster run -- hostname`, look with `muster ps`, stop it with `muster down`."
+    )
+
+
+def down(
+    ctx: typer.Context,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Leave what runs running; the next `up` finds it again.")
+    ] = False,
+    home: Home = None,
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=1, metavar="SECONDS", help="Longest wait.")
+    ] = 30.0,
+) -> None:
+    """Stop the cluster on this machine, and what runs on it."""
+    from muster.app import local
+
+    report = local.down(home or ctx.obj.home, keep_kernels=keep, timeout_s=timeout)
+    stopped = report.stopped_kernels
+    if not report.was_running and not stopped:
+        typer.echo("no cluster was running")
+        return
+    left = "what ran goes on" if keep else f"{count(stopped, 'kernel')} stopped with it"
+    typer.echo(f"the cluster has stopped; {left}")
+
+
+def controller(
+    ctx: typer.Context,
+    home: Home = None,
+    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="HTTP port. [default: 7600]")
+    ] = 0,
+    agent_port: Annotated[
+        int, typer.Option("--agent-port", min=0, max=65535, help="Port for agents. [default: next]")
+    ] = 0,
+    tls_cert: Annotated[
+        Path | None, typer.Option("--tls-cert", metavar="FILE", help="Certificate, PEM.")
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option("--tls-key", metavar="FILE", help="Its key, PEM.")
+    ] = None,
+) -> None:
+    """Be the controller of agents elsewhere."""
+    from muster.app import local
+
+    local.run_controller(
+        home=home or ctx.obj.home,
+        host=host,
+        port=port,
+        agent_port=agent_port,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+    )
+
+
+def agent(
+    address: Annotated[
+        str, typer.Option("--controller", metavar="HOST:PORT", help="Its port for agents.")
+    ],
+    token: Annotated[
+        str | None,
+        typer.Option("--token", envvar="MUSTER_JOIN_TOKEN", help="Join token; others may see it."),
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option("--token-file", metavar="FILE", help="File of the join token.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", help="Name. [default: this machine's]")
+    ] = None,
+    group: Annotated[str, typer.Option("--group", "-g", help="Scaling group to join.")] = "default",
+    directory: Annotated[
+        Path | None, typer.Option("--dir", metavar="DIR", help="Where it keeps everything.")
+    ] = None,
+    cpus: Cpus = None,
+    memory: Memory = None,
+    gpus: Gpus = None,
+    resource: Annotated[
+        list[str] | None,
+        typer.Option("--resource", "-r", metavar="NAME=AMOUNT", help="Extra; may be repeated."),
+    ] = None,
+    ca: Annotated[
+        Path | None,
+        typer.Option("--ca", metavar="FILE", help="Certificate authority of the controller, PEM."),
+    ] = None,
+) -> None:
+    """Lend this machine to a controller elsewhere."""
+    from muster.app import local
+    from muster.cli.request import pairs
+
+    if token is not None and token_file is not None:
+        raise typer.BadParameter("give one of --token and --token-file")
+    local.run_agent(
+        controller=address,
+        token=token,
+        token_file=token_file,
+        name=name,
+        group=group,
+        directory=directory,
+        cpus=cpus,
+        memory=memory,
+        gpus=gpus,
+        resources=pairs(resource or [], "--resource"),
+        ca=ca,
+    )

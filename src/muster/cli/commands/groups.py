@@ -1,0 +1,80 @@
+"""``muster groups``, and ``muster groups apply``."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from muster.cli.arguments import AsJson
+from muster.cli.screen import Column, print_json, stdout, table
+from muster.cli.spec_file import SpecFile, read_spec
+from muster.cli.target import Home, Target, Token, Url, on_cluster
+
+if TYPE_CHECKING:
+    from muster.core.views import GroupView
+
+groups = typer.Typer(name="groups", invoke_without_command=True)
+
+
+@groups.callback()
+def list_groups(
+    ctx: typer.Context,
+    as_json: AsJson = False,
+    url: Url = None,
+    token: Token = None,
+    home: Home = None,
+) -> None:
+    """List the scaling groups; `groups apply FILE` changes one."""
+    target: Target = ctx.obj.said(url, token, home)
+    ctx.obj = target
+    if ctx.invoked_subcommand is not None:
+        return
+    with target.client() as client:
+        found = client.groups()
+    if as_json:
+        print_json(found)
+    else:
+        console = stdout()
+        console.print(groups_table(console, found))
+
+
+@groups.command()
+@on_cluster
+def apply(
+    target: Target,
+    file: Annotated[str, SpecFile],
+) -> None:
+    """Make a scaling group, or give one another policy."""
+    from muster.core.specs import ScalingGroup
+
+    spec = read_spec(file)
+    if not isinstance(spec, ScalingGroup):
+        raise typer.BadParameter(
+            f"{file} is a {spec.kind}: a group needs `kind: group`; hand work in with "
+            f"`muster submit`"
+        )
+    with target.client() as client:
+        typer.echo(f"group {client.put_group(spec).name} applied")
+
+
+def groups_table(console: Console, groups: Sequence["GroupView"]) -> Table:
+    columns = [
+        Column("NAME", max_width=32),
+        Column("AGENTS", right=True),
+        Column("WAITING", right=True),
+        Column("SEQUENCER"),
+        Column("SELECTOR"),
+    ]
+    rows = (
+        [
+            group.name,
+            f"{group.agents:,}",
+            f"{group.waiting:,}",
+            str(group.spec.get("sequencer", "")),
+            str(group.spec.get("selector", "")),
+        ]
+        for group in groups
+    )
+    return table(console, columns, rows)

@@ -1,0 +1,122 @@
+"""``muster run``."""
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from muster.cli.commands.submit import hand_in
+from muster.cli.request import command_of, current_directory, environment, pairs, without_nones
+from muster.cli.target import Target, on_cluster
+
+Amount = str | None
+
+
+@on_cluster
+def run(
+    target: Target,
+    command: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="COMMAND",
+            help="Program and arguments, best after --; one with blanks is a line for the shell.",
+        ),
+    ],
+    tasks: Annotated[int | None, typer.Option("--tasks", "-n", help="Run so many of it.")] = None,
+    gang: Annotated[
+        bool, typer.Option("--gang", help="All tasks start together, with ranks and an address.")
+    ] = False,
+    cpu: Annotated[
+        Amount, typer.Option("--cpu", "-c", metavar="N", help="Processors a task, as 4 or 500m.")
+    ] = None,
+    memory: Annotated[
+        Amount, typer.Option("--memory", "-m", metavar="SIZE", help="Memory a task, as 16GiB.")
+    ] = None,
+    gpu: Annotated[
+        Amount, typer.Option("--gpu", "-g", metavar="N", help="GPUs a task, or a part, as 0.5.")
+    ] = None,
+    disk: Annotated[
+        Amount, typer.Option("--disk", metavar="SIZE", help="Scratch space a task.")
+    ] = None,
+    resource: Annotated[
+        list[str] | None,
+        typer.Option("--resource", "-r", metavar="NAME=AMOUNT", help="Extra; may be repeated."),
+    ] = None,
+    name: Annotated[Amount, typer.Option("--name", help="Name of the job.")] = None,
+    group: Annotated[Amount, typer.Option("--group", help="Scaling group.")] = None,
+    priority: Annotated[
+        int | None, typer.Option("--priority", help="0 to 100; higher goes first.")
+    ] = None,
+    timeout: Annotated[
+        Amount, typer.Option("--timeout", metavar="TIME", help="Longest run of a task, as 1h30m.")
+    ] = None,
+    scheduling_timeout: Annotated[
+        Amount, typer.Option("--scheduling-timeout", metavar="TIME", help="Longest wait for room.")
+    ] = None,
+    retries: Annotated[
+        int | None, typer.Option("--retries", help="Retries of a task that fails.")
+    ] = None,
+    env: Annotated[
+        list[str] | None,
+        typer.Option("--env", "-e", metavar="KEY[=VALUE]", help="Variable; may be repeated."),
+    ] = None,
+    clean_env: Annotated[
+        bool, typer.Option("--clean-env", help="Do not pass PATH and the like from here.")
+    ] = False,
+    workdir: Annotated[
+        Path | None,
+        typer.Option("--workdir", "-w", metavar="DIR", help="Where it runs. [default: here]"),
+    ] = None,
+    scratch: Annotated[
+        bool, typer.Option("--scratch", help="Run in an empty directory of its own.")
+    ] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", "-d", help="Print the job's id and leave it alone.")
+    ] = False,
+    no_wait: Annotated[
+        bool,
+        typer.Option(
+            "--no-wait", help="As --detach, but exit code 2 if it does not start at once."
+        ),
+    ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Only the output, no progress.")
+    ] = False,
+) -> None:
+    """Run a command, show its output, end with its exit code."""
+    if scratch and workdir is not None:
+        raise typer.BadParameter("give one of --workdir and --scratch")
+    resources: dict[str, Any] = without_nones(
+        {
+            "cpu": cpu,
+            "memory": memory,
+            "gpu": gpu,
+            "disk": disk,
+            "extra": pairs(resource, "--resource") if resource else None,
+        }
+    )
+    fields = without_nones(
+        {
+            "kind": "job",
+            "command": command_of(command),
+            "name": name,
+            "group": group,
+            "tasks": tasks,
+            "coscheduled": gang or None,
+            "resources": resources or None,
+            "priority": priority,
+            "timeout": timeout,
+            "scheduling_timeout": scheduling_timeout,
+            "max_retries_failure": retries,
+            "env": environment(env or [], os.environ, clean=clean_env),
+            "workdir": None
+            if scratch
+            else str(workdir.absolute())
+            if workdir
+            else current_directory(),
+        }
+    )
+    raise typer.Exit(
+        hand_in(target, fields, detach=detach, no_wait=no_wait, output=True, quiet=quiet)
+    )

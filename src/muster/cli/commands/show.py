@@ -1,0 +1,244 @@
+"""``muster show``."""
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from muster.cli.arguments import AsJson, Ref, parse_ref
+from muster.cli.follow.progress import counted
+from muster.cli.screen import Column, fields, plain, print_json, status, stdout, table
+from muster.cli.target import Target, on_cluster
+from muster.cli.words import count, duration, moment, signal_name
+from muster.core.states import TaskState
+
+if TYPE_CHECKING:
+    from muster.client import Client
+    from muster.core.views import JobDetail, KernelView, ReasonView, SessionDetail, TaskDetail
+
+SHOWN = 10
+"""Tasks that are shown unless more are asked for."""
+_NOTEWORTHY = (
+    TaskState.FAILED,
+    TaskState.WORKER_FAILED,
+    TaskState.UNSCHEDULABLE,
+    TaskState.RUNNING,
+    TaskState.BUILDING,
+    TaskState.ASSIGNED,
+    TaskState.PENDING,
+    TaskState.KILLED,
+    TaskState.SUCCEEDED,
+)
+"""What a person looks for first."""
+
+
+@on_cluster
+def show(
+    target: Target,
+    ref: Ref,
+    tasks: Annotated[
+        bool, typer.Option("--tasks", help="List the tasks by index, not the noteworthy few.")
+    ] = False,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, max=1000, help="Tasks listed by --tasks.")
+    ] = 100,
+    as_json: AsJson = False,
+) -> None:
+    """Show a job, task or session: where, when, how it ended."""
+    subject = parse_ref(ref)
+    console = stdout()
+    with target.client() as client:
+        if subject.is_session:
+            session = client.session(subject.ref)
+            parts: Any = session if as_json else session_parts(console, session, time.time())
+        elif subject.index is not None:
+            task = client.task(subject.ref, subject.index)
+            parts = task if as_json else [attempts_table(console, [task], time.time())]
+        else:
+            job = client.job(subject.ref)
+            if as_json:
+                parts = job if not tasks else client.tasks(job.id, limit=limit).items
+            else:
+                shown = _listed(client, job, limit) if tasks else _noteworthy(client, job)
+                parts = job_parts(console, job, shown, time.time())
+    if as_json:
+        print_json(parts)
+        return
+    for part in parts:
+        console.print(part)
+
+
+def _listed(client: "Client", job: "JobDetail", limit: int) -> list["TaskDetail"]:
+    return [client.task(job.id, task.index) for task in client.tasks(job.id, limit=limit).items]
+
+
+def _noteworthy(client: "Client", job: "JobDetail") -> list["TaskDetail"]:
+    """A few tasks, those that went wrong first; all of them by index if they are few."""
+    if job.tasks_total <= SHOWN:
+        return _listed(client, job, SHOWN)
+    found: list[TaskDetail] = []
+    for state in _NOTEWORTHY:
+        if job.counts.get(state) and len(found) < SHOWN:
+            page = client.tasks(job.id, state=state, limit=SHOWN - len(found))
+            found += [client.task(job.id, task.index) for task in page.items]
+    return found
+
+
+def job_parts(
+    console: Console, job: "JobDetail", tasks: Sequence["TaskDetail"], now: float
+) -> list[RenderableType]:
+    parts: list[RenderableType] = [
+        Text.assemble((job.name, "bold"), "  ", status(job.state), "  ", (job.id, "dim")),
+        fields(
+            [
+                ("tasks", Text.assemble(f"{job.tasks_total:,}: ", counted(job))),
+                ("reason", _sentences(job.reason)),
+                ("command", _command(job.spec)),
+                ("each asks", _asks(job.spec)),
+                ("options", _options(job.spec)),
+                ("group", job.group),
+                ("owner", str(job.owner)),
+                ("times", _times(job.submitted_at, job.started_at, job.finished_at, now)),
+            ]
+        ),
+    ]
+    if tasks:
+        parts += [Text(), attempts_table(console, tasks, now)]
+    if len(tasks) < job.tasks_total:
+        parts.append(
+            Text(
+                f"{len(tasks):,} of {count(job.tasks_total, 'task')} shown; "
+                f"--tasks lists them, `muster show {job.name}/INDEX` shows one",
+                style="dim",
+            )
+        )
+    return parts
+
+
+def session_parts(console: Console, session: "SessionDetail", now: float) -> list[RenderableType]:
+    name = Text.assemble((session.name or session.id, "bold"), "  ", status(session.status))
+    if session.name:
+        name.append(f"  {session.id}", style="dim")
+    started, finished = session.started_at, session.finished_at
+    return [
+        name,
+        fields(
+            [
+                ("reason", _sentences(session.reason)),
+                ("job", session.job_id),
+                ("group", session.group),
+                ("owner", str(session.owner)),
+                ("re-scheduled", str(session.reschedules) if session.reschedules else None),
+                ("times", _times(session.created_at, started, finished, now)),
+            ]
+        ),
+        Text(),
+        table(
+            console,
+            [Column("KERNEL", right=True), *_ATTEMPT_COLUMNS],
+            ([str(each.index), *_attempt(each, now)] for each in session.kernels),
+        ),
+    ]
+
+
+_ATTEMPT_COLUMNS = (
+    Column("STATE"),
+    Column("AGENT", max_width=24),
+    Column("GPUS", from_width=80),
+    Column("STARTED", from_width=100),
+    Column("RAN", right=True),
+    Column("EXIT", right=True),
+    Column("REASON", flexible=True),
+)
+
+
+def attempts_table(console: Console, tasks: Sequence["TaskDetail"], now: float) -> Table:
+    """A line an attempt; the task stands before its last one, which is its own state."""
+    columns = [Column("TASK", right=True), Column("ATTEMPT", right=True), *_ATTEMPT_COLUMNS]
+    rows = (row for task in tasks for row in _attempts(task, now))
+    return table(console, columns, rows)
+
+
+def _attempts(task: "TaskDetail", now: float) -> Iterator[list[Text | str]]:
+    for kernel in task.attempts[:-1]:
+        yield [str(task.index), str(kernel.attempt), *_attempt(kernel, now)]
+    reason = task.reason.sentence if task.reason else ""
+    if task.attempts:
+        last = task.attempts[-1]
+        # The state is the task's; the place and the times are those of its attempt.
+        line = [status(task.state), *_attempt(last, now)[1:-1]]
+        yield [str(task.index), str(last.attempt), *line, reason]
+    else:
+        yield [str(task.index), "-", status(task.state), "", "", "", "", "", reason]
+
+
+def _attempt(kernel: "KernelView", now: float) -> list[Text | str]:
+    """State, agent, GPUs, start, length, exit code and reason of one kernel."""
+    gpus = ",".join(
+        f"{share.index}" if share.share >= 1 else f"{share.index}({share.share:g})"
+        for share in kernel.devices
+    )
+    ran = ""
+    if kernel.started_at is not None:
+        ran = duration((kernel.ended_at or now) - kernel.started_at)
+    ended = str(kernel.exit_code) if kernel.exit_code is not None else ""
+    return [
+        status(kernel.status),
+        kernel.agent or "",
+        gpus,
+        moment(kernel.started_at) if kernel.started_at else "",
+        ran,
+        signal_name(kernel.signal) if kernel.signal else ended,
+        kernel.reason.sentence if kernel.reason else "",
+    ]
+
+
+def _sentences(reason: "ReasonView | None") -> str | None:
+    if reason is None:
+        return None
+    return f"{reason.sentence}. {reason.remedy}" if reason.remedy else reason.sentence
+
+
+def _command(spec: dict[str, Any]) -> str:
+    import shlex
+
+    command = spec.get("command", [])
+    if len(command) == 3 and command[:2] == ["/bin/sh", "-c"]:
+        return str(command[2])
+    return shlex.join(command)
+
+
+def _asks(spec: dict[str, Any]) -> str:
+    from muster.core.specs import JobSpec
+
+    return JobSpec.model_validate(spec).resources.resources().describe()
+
+
+_SHOWN_ELSEWHERE = frozenset({"kind", "name", "group", "tasks", "command", "resources"})
+
+
+def _options(spec: dict[str, Any]) -> str | None:
+    """What was asked for besides; of the environment and files the names only."""
+    shown = []
+    for key, value in spec.items():
+        if key not in _SHOWN_ELSEWHERE:
+            text = ", ".join(value) if isinstance(value, dict) else str(value)
+            shown.append(f"{key}={plain(text)}")
+    return "; ".join(shown) or None
+
+
+def _times(submitted: float, started: float | None, finished: float | None, now: float) -> str:
+    said = [f"submitted {moment(submitted)}"]
+    if started is not None:
+        said.append(f"started {duration(started - submitted)} later")
+        ran = duration((finished or now) - started)
+        said.append(f"ended after {ran}" if finished else f"{ran} ago")
+    elif finished is not None:
+        said.append(f"ended {duration(finished - submitted)} later without a start")
+    else:
+        said.append(f"waiting for {duration(now - submitted)}")
+    return ", ".join(said)

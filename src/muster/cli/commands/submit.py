@@ -1,0 +1,114 @@
+"""``muster submit``, and what it shares with ``muster run``: handing work in."""
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.text import Text
+
+from muster.cli.exits import SIGNAL_BASE, ExitCode
+from muster.cli.follow.follow import Follower
+from muster.cli.screen import plain, stderr
+from muster.cli.spec_file import SpecFile, read_spec
+from muster.cli.target import Target, on_cluster
+from muster.core.states import JobState, SessionStatus
+
+if TYPE_CHECKING:
+    from muster.client import Client
+    from muster.core.specs import JobSpec, SessionSpec
+    from muster.core.views import JobView, SessionView
+
+PLACED_WITHIN_S = 1.0
+"""How long --no-wait gives the work to be placed before it says that it waits."""
+LOOK_S = 0.05
+SESSION_LOOK_S = 0.5
+
+
+@on_cluster
+def submit(
+    target: Target,
+    file: Annotated[str, SpecFile],
+    name: Annotated[str | None, typer.Option("--name", help="In place of the file's.")] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until it has ended; end with its exit code.")
+    ] = False,
+    no_wait: Annotated[
+        bool, typer.Option("--no-wait", help="Exit code 2 if it does not start at once.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress with --wait.")] = False,
+) -> None:
+    """Hand in a job or a session from a file; prints its id."""
+    from muster.core.specs import ScalingGroup
+
+    if wait and no_wait:
+        raise typer.BadParameter("give one of --wait and --no-wait")
+    spec = read_spec(file)
+    if isinstance(spec, ScalingGroup):
+        raise typer.BadParameter(f"{file} is a group: use `muster groups apply {file}`")
+    if name is not None:
+        spec = spec.model_copy(update={"name": name})
+    code = hand_in(target, spec, detach=not wait, no_wait=no_wait, output=False, quiet=quiet)
+    raise typer.Exit(code)
+
+
+def hand_in(
+    target: Target,
+    spec: "JobSpec | SessionSpec | Mapping[str, Any]",
+    *,
+    detach: bool,
+    no_wait: bool,
+    output: bool,
+    quiet: bool,
+) -> int:
+    """Submit, and stay with it as long as was asked for; the answer is the exit code.
+
+    The id is printed on stdout unless that is for the output.
+
+    Raises:
+        MusterError: it was refused; nothing was started.
+    """
+    with target.client() as client:
+        accepted = client.submit(spec)
+        if detach or no_wait or not output:
+            typer.echo(accepted.id)
+        if no_wait:
+            return _placed_or_why(client, accepted)
+    if detach:
+        return ExitCode.OK
+    from muster.core.views import JobView
+
+    if isinstance(accepted, JobView):
+        return Follower(target, accepted, output=output, quiet=quiet).run().exit_code
+    return _wait_for_session(target, accepted.id)
+
+
+def _wait_for_session(target: Target, id_: str) -> int:
+    """Until it has ended; the first kernel's code that is not 0, as a shell would have it."""
+    with target.client() as client:
+        while not (session := client.session(id_)).ended:
+            time.sleep(SESSION_LOOK_S)
+    for kernel in session.kernels:
+        if kernel.signal:
+            return SIGNAL_BASE + kernel.signal
+        if kernel.exit_code != 0:
+            return kernel.exit_code or ExitCode.FAILED
+    return ExitCode.OK
+
+
+def _placed_or_why(client: "Client", accepted: "JobView | SessionView") -> int:
+    """Whether it found a place in a moment; if not, why."""
+    deadline_s = time.monotonic() + PLACED_WITHIN_S
+    while time.monotonic() < deadline_s:
+        if _placed(client, accepted.id):
+            return ExitCode.OK
+        time.sleep(LOOK_S)
+    for reason in client.why(accepted.id).reasons:
+        stderr().print(Text(plain(f"not placed yet: {reason.sentence}. {reason.remedy}".strip())))
+    return ExitCode.NOT_PLACED
+
+
+def _placed(client: "Client", id_: str) -> bool:
+    if id_.startswith("ses-"):
+        return client.session(id_).status is not SessionStatus.PENDING
+    return client.job(id_).state is not JobState.PENDING

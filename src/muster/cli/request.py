@@ -1,0 +1,80 @@
+"""From the options of ``muster run`` to the keys of a JobSpec."""
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import typer
+
+INHERITED = ("PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "HOME", "LANG")
+"""Variables without which a command rarely runs as it does where it was typed."""
+
+
+def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
+    """NAME=AMOUNT by name.
+
+    Raises:
+        typer.BadParameter: one is not of that form, or named twice.
+    """
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, amount = text.partition("=")
+        if not name or not equals or not amount:
+            raise typer.BadParameter(
+                f"{text!r}: expected NAME=AMOUNT, such as licence=1", param_hint=option
+            )
+        if name in found:
+            raise typer.BadParameter(f"{name} is given twice", param_hint=option)
+        found[name] = amount
+    return found
+
+
+def environment(
+    texts: Sequence[str], caller: Mapping[str, str], *, clean: bool = False
+) -> dict[str, str]:
+    """The variables of a task: what it inherits unless ``clean``, and KEY=VALUE over that.
+
+    KEY alone takes the caller's value.
+
+    Raises:
+        typer.BadParameter: the caller has no such variable, or there is no name.
+    """
+    found = {} if clean else {name: caller[name] for name in INHERITED if name in caller}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not name:
+            raise typer.BadParameter(f"{text!r}: expected KEY=VALUE or KEY", param_hint="--env")
+        if not equals:
+            if name not in caller:
+                raise typer.BadParameter(
+                    f"{name} is not set here: give it a value, as in {name}=1", param_hint="--env"
+                )
+            value = caller[name]
+        found[name] = value
+    return found
+
+
+def command_of(words: Sequence[str]) -> list[str] | str:
+    """What was typed after the options; one word with blanks is a line for the shell."""
+    if len(words) == 1 and any(each.isspace() for each in words[0]):
+        return words[0]
+    return list(words)
+
+
+def without_nones(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Only what was asked for: the rest is the spec's default."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def current_directory() -> str:
+    """Where the command was typed, as the shell shows it: symbolic links are not resolved.
+
+    An agent may reach the same directory through the same link and not through its target.
+    """
+    shown = Path(os.environ.get("PWD", ""))
+    with suppress(OSError):
+        if shown.is_absolute() and ".." not in shown.parts and shown.samefile("."):
+            return str(shown)
+    return str(Path.cwd())
