@@ -33,7 +33,7 @@ QUICK = KeepAlive(interval_s=1.0, timeout_s=1.0)
 
 def template(*command: str, **fields: object) -> KernelTemplate:
     """A kernel that runs ``command`` in a scratch directory, without limits."""
-    defaults = {
+    defaults: dict[str, object] = {
         "env": {},
         "workdir": None,
         "files": {},
@@ -132,9 +132,7 @@ class Controller:
                 self.changed.clear()
                 await self.changed.wait()
 
-    async def report(
-        self, kernel: str, kind: ReportKind, timeout_s: float = 15.0
-    ) -> KernelReport:
+    async def report(self, kernel: str, kind: ReportKind, timeout_s: float = 15.0) -> KernelReport:
         """Wait for a report of that kind about a kernel."""
         await self.until(lambda: self.of(kernel, kind), timeout_s)
         return self.of(kernel, kind)[0]

@@ -19,8 +19,7 @@ from muster.core.errors import InvalidSpec, NotFound, Problem
 from muster.core.ids import JobId
 from muster.core.owner import Principal
 from muster.core.specs import JobSpec
-from muster.core.states import JOB_TABLE, TASK_TABLE
-from muster.core.states.task import TaskState
+from muster.core.states import JOB_TABLE, TaskState
 from muster.core.views import (
     CancelView,
     JobDetail,
@@ -31,7 +30,7 @@ from muster.core.views import (
     WhyView,
     job_version,
 )
-from muster.store.queries.jobs import all_counts, list_jobs, read_job
+from muster.store.queries.jobs import all_counts, list_jobs, read_job, read_job_detail
 from muster.store.queries.listing import Listing
 from muster.store.queries.refs import JOBS, resolve
 from muster.store.queries.tasks import list_tasks, read_task
@@ -93,7 +92,7 @@ async def get_jobs(
 @router.get("/{ref}", response_model=JobDetail)
 async def get_job(call: Call, ref: str) -> Response:
     """One job: by id, by a unique prefix of it, or by name (a live one first)."""
-    return answer(await call.api.reader.read(read_job, call.principal, ref))
+    return answer(await call.api.reader.read(read_job_detail, call.principal, ref))
 
 
 @router.post("/{ref}/cancel", response_model=CancelView)

@@ -1,7 +1,6 @@
 """What the listings' query parameters mean."""
 
-from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Query
 
@@ -15,10 +14,9 @@ Limit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
 Cursor = Annotated[
     str | None, Query(description="`next` of the page before this one", max_length=40)
 ]
-Ref = Annotated[str, Query(max_length=100)]
 
 
-def states_of(table: StateTable[StrEnum], asked: str) -> frozenset[str] | None:
+def states_of(table: StateTable[Any], asked: str) -> frozenset[str] | None:
     """The states that ``asked`` means; None is all of them.
 
     Raises:

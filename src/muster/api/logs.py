@@ -6,49 +6,37 @@ begins, and what is to come, so that a reader can go on where a broken connectio
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
-from typing import Annotated, TypeVar
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 from starlette.responses import Response, StreamingResponse
 
 from muster.api.context import Api, Call
 from muster.core.errors import Conflict, MusterError
-from muster.core.views import LogEnd
+from muster.core.ids import AgentId
+from muster.core.views import LOG_ATTEMPT_HEADER, LOG_END_HEADER, LOG_OFFSET_HEADER, LogEnd
 from muster.store.queries.output import OutputSource, session_output, task_output
 from muster.wire.messages import LogChunk, LogRequest
 
 log = logging.getLogger(__name__)
 router = APIRouter(tags=["logs"])
 
-MAX_STREAM_S = 3600.0
-"""Longest answer; the reader asks for the rest."""
-ALL_BYTES = 2**62
+SILENCE_S = 60.0
+"""An answer that is silent for so long ends; the reader asks for the rest."""
+_ALL_BYTES = 2**62
+_TEXT = "text/plain; charset=utf-8"
 
-ATTEMPT_HEADER = "Muster-Log-Attempt"
-OFFSET_HEADER = "Muster-Log-Offset"
-END_HEADER = "Muster-Log-End"
-
-T = TypeVar("T")
 Find = Callable[[], Awaitable[OutputSource]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Window:
-    """Which part is asked for; a negative offset counts from the end."""
-
-    offset: int
-    follow: bool
-
+Body = AsyncGenerator[bytes, None]
 
 Tail = Annotated[int | None, Query(ge=1, description="only so many bytes of its end")]
-Offset = Annotated[int, Query(ge=0, description="bytes of its beginning to leave out")]
-Follow = Annotated[bool, Query(description="go on until the attempt has ended")]
+Offset = Annotated[int, Query(ge=0, description="so many bytes of its beginning are left out")]
+Follow = Annotated[bool, Query(description="wait for it to start, go on until it has ended")]
 
 
 @router.get("/v1/jobs/{ref}/logs", response_class=Response)
-async def job_logs(
+async def get_job_logs(
     call: Call,
     ref: str,
     task: Annotated[int, Query(ge=0)] = 0,
@@ -62,12 +50,11 @@ async def job_logs(
     async def find() -> OutputSource:
         return await call.api.reader.read(task_output, call.principal, ref, task, attempt)
 
-    window = _Window(-tail_bytes if tail_bytes else offset, follow)
-    return await _output(call.api, find, window)
+    return await _output(call.api, find, -tail_bytes if tail_bytes else offset, follow=follow)
 
 
 @router.get("/v1/sessions/{ref}/logs", response_class=Response)
-async def session_logs(
+async def get_session_logs(
     call: Call,
     ref: str,
     kernel: Annotated[int, Query(ge=0)] = 0,
@@ -80,35 +67,45 @@ async def session_logs(
     async def find() -> OutputSource:
         return await call.api.reader.read(session_output, call.principal, ref, kernel)
 
-    window = _Window(-tail_bytes if tail_bytes else offset, follow)
-    return await _output(call.api, find, window)
+    return await _output(call.api, find, -tail_bytes if tail_bytes else offset, follow=follow)
 
 
-async def _output(api: Api, find: Find, window: _Window) -> Response:
+async def _output(api: Api, find: Find, offset: int, *, follow: bool) -> Response:
+    """The answer from ``offset`` on; a negative one counts from the end."""
     source = await find()
     if source.kernel is not None:
-        return await _from_agent(api, source, window)
-    if source.ended:
-        return _answer(source, 0, _end(source))
-    if not window.follow:
+        return await _from_agent(api, source, offset, follow=follow)
+    if source.ended:  # it never started
+        return Response(headers=_headers(source, 0, ended=True), media_type=_TEXT)
+    if not follow:
         raise Conflict(
-            f"{source.entity} has no output yet: it is {source.state}; follow it to wait for it, "
+            f"{source.entity} has no output yet, it is {source.state}: follow it to wait for it, "
             f"or ask why it does not start"
         )
-    waiting = _after_start(api, find, source.entity)
-    return _answer(source, 0, LogEnd.OPEN, _bounded(waiting, api.changes.closing))
+    body = _bounded(api, _after_start(api, find, source.entity))
+    return StreamingResponse(body, headers=_headers(source, 0, ended=False), media_type=_TEXT)
 
 
-async def _from_agent(api: Api, source: OutputSource, window: _Window) -> Response:
-    """What there is, then what follows. The first piece is awaited here: an agent that cannot be
-    reached is an error, not an empty answer."""
-    assert source.kernel is not None and source.agent is not None, "it has started"
-    request = LogRequest(source.kernel, source.generation, window.offset, ALL_BYTES)
-    pieces = api.read_log(source.agent, request)
+async def _from_agent(api: Api, source: OutputSource, offset: int, *, follow: bool) -> Response:
+    """What there is, then what follows. The first piece is waited for here: an agent that cannot
+    be reached makes an error, not an empty answer."""
+    pieces = api.read_log(_agent(source), _request(source, offset, follow=False))
     first = await anext(pieces)
-    end = _end(source) if first.eof else LogEnd.OPEN
-    body = _joined(api, source, first, pieces, follow=window.follow)
-    return _answer(source, first.offset, end, _bounded(body, api.changes.closing))
+    body = _bounded(api, _joined(api, source, first, pieces, follow=follow))
+    headers = _headers(source, first.offset, ended=first.eof)
+    return StreamingResponse(body, headers=headers, media_type=_TEXT)
+
+
+def _headers(source: OutputSource, offset: int, *, ended: bool) -> dict[str, str]:
+    end = LogEnd.OPEN
+    if ended:
+        end = LogEnd.ALL if source.last else LogEnd.ATTEMPT
+    return {
+        LOG_ATTEMPT_HEADER: str(source.attempt),
+        LOG_OFFSET_HEADER: str(offset),
+        LOG_END_HEADER: end.value,
+        "Cache-Control": "no-store",
+    }
 
 
 async def _joined(
@@ -118,24 +115,21 @@ async def _joined(
     pieces: AsyncIterator[LogChunk],
     *,
     follow: bool,
-) -> AsyncIterator[bytes]:
-    yield first.data
+) -> Body:
     last = first
-    async for piece in pieces:
-        yield piece.data
-        last = piece
+    yield first.data
+    async for last in pieces:
+        yield last.data
     if follow and not last.eof:
         async for data in _followed(api, source, last.offset + len(last.data)):
             yield data
 
 
-async def _followed(api: Api, source: OutputSource, offset: int) -> AsyncIterator[bytes]:
-    """From ``offset`` until the kernel has ended, or until output was lost to rotation: the reader
-    asks again then, and is told where it goes on."""
-    assert source.kernel is not None and source.agent is not None, "it has started"
-    request = LogRequest(source.kernel, source.generation, offset, follow=True)
+async def _followed(api: Api, source: OutputSource, offset: int) -> Body:
+    """From ``offset`` until the kernel has ended, or until rotation took output away: the reader
+    asks again then, and is told where the output goes on."""
     try:
-        async for piece in api.read_log(source.agent, request):
+        async for piece in api.read_log(_agent(source), _request(source, offset, follow=True)):
             if piece.offset != offset:
                 return
             yield piece.data
@@ -145,14 +139,14 @@ async def _followed(api: Api, source: OutputSource, offset: int) -> AsyncIterato
         log.info("following %s ended: %s", source.entity, error)
 
 
-async def _after_start(api: Api, find: Find, entity: str) -> AsyncIterator[bytes]:
+async def _after_start(api: Api, find: Find, entity: str) -> Body:
     """The output of what has not started yet, from its beginning."""
     job_id = entity.partition("/")[0]
     with api.changes.bell(entity, ends=[job_id]) as bell:
         while True:
             bell.clear()
             source = await find()
-            if source.kernel is not None or source.ended or api.changes.closing.is_set():
+            if source.kernel is not None or source.ended:
                 break
             await bell.wait()
     if source.kernel is not None:
@@ -160,27 +154,39 @@ async def _after_start(api: Api, find: Find, entity: str) -> AsyncIterator[bytes
             yield data
 
 
-async def _bounded(source: AsyncIterator[T], closing: asyncio.Event) -> AsyncIterator[T]:
-    """``source``, until the server stops or ``MAX_STREAM_S`` have passed."""
-    loop = asyncio.get_running_loop()
-    until = loop.time() + MAX_STREAM_S
-    closed = asyncio.ensure_future(closing.wait())
-    item: asyncio.Future[T] | None = None
+async def _bounded(api: Api, body: Body) -> Body:
+    """``body``, until the server stops or ``SILENCE_S`` pass without a piece."""
+    closing = asyncio.ensure_future(api.changes.closing.wait())
+    piece: asyncio.Task[bytes] | None = None
     try:
         while True:
-            item = asyncio.ensure_future(anext(source))
-            limit_s = max(until - loop.time(), 0.0)
-            await asyncio.wait({item, closed}, timeout=limit_s, return_when="FIRST_COMPLETED")
-            if not item.done():
+            piece = asyncio.create_task(_next(body))
+            await asyncio.wait({piece, closing}, timeout=SILENCE_S, return_when="FIRST_COMPLETED")
+            if not piece.done():
                 return
             try:
-                found = item.result()
+                found = piece.result()
             except StopAsyncIteration:
                 return
-            yield found
+            if found:
+                yield found
     finally:
-        for waiting in (item, closed):
-            if waiting is not None:
-                waiting.cancel()
-"""
-"""
+        closing.cancel()
+        if piece is not None and not piece.done():
+            piece.cancel()
+            await asyncio.wait({piece})
+        await body.aclose()
+
+
+async def _next(body: Body) -> bytes:
+    return await anext(body)
+
+
+def _agent(source: OutputSource) -> AgentId:
+    assert source.agent is not None, "it has started"
+    return source.agent
+
+
+def _request(source: OutputSource, offset: int, *, follow: bool) -> LogRequest:
+    assert source.kernel is not None, "it has started"
+    return LogRequest(source.kernel, source.generation, offset, _ALL_BYTES, follow)

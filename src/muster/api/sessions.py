@@ -22,7 +22,7 @@ from muster.core.specs import SessionSpec
 from muster.core.states import SESSION_TABLE
 from muster.core.views import CancelView, SessionDetail, SessionPage, SessionView, WhyView
 from muster.store.queries.listing import Listing
-from muster.store.queries.sessions import list_sessions, read_session
+from muster.store.queries.sessions import list_sessions, read_session, read_session_detail
 from muster.store.records import Session
 
 router = APIRouter(prefix="/v1/sessions", tags=["sessions"])
@@ -68,7 +68,7 @@ async def get_sessions(
 @router.get("/{ref}", response_model=SessionDetail)
 async def get_session(call: Call, ref: str) -> Response:
     """One session, with its kernels: by id, by a unique prefix of it, or by name."""
-    return answer(await call.api.reader.read(read_session, call.principal, ref))
+    return answer(await call.api.reader.read(read_session_detail, call.principal, ref))
 
 
 @router.post("/{ref}/cancel", response_model=CancelView)

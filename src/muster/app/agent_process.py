@@ -8,33 +8,52 @@ import asyncio
 import json
 import signal
 import sys
-from dataclasses import asdict
+from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from muster.agent.config import AgentConfig
 from muster.agent.daemon import run
 from muster.app.process import run_process
+from muster.wire.transport import KeepAlive
 
-_PATHS = ("directory", "certificate_authority")
+# How the values that JSON does not know are written, and read again.
+_WRITE: dict[str, Callable[[Any], Any]] = {
+    "directory": str,
+    "certificate_authority": str,
+    "ports": lambda ports: [ports.start, ports.stop],
+    "keepalive": lambda keepalive: [keepalive.interval_s, keepalive.timeout_s],
+    "extra": dict,
+    "attributes": dict,
+}
+_READ: dict[str, Callable[[Any], Any]] = {
+    "directory": Path,
+    "certificate_authority": Path,
+    "ports": lambda ends: range(*ends),
+    "keepalive": lambda seconds: KeepAlive(*seconds),
+}
 
 
 def dump_config(config: AgentConfig) -> str:
-    """The settings as text, for ``load_config``. Only what differs from the defaults."""
-    kept: dict[str, Any] = {}
-    defaults = AgentConfig(Path(), "", "")
-    for name, value in asdict(config).items():
-        if value != asdict(defaults)[name]:
-            kept[name] = str(value) if name in _PATHS else value
-    return json.dumps(kept)
+    """The settings as text, for ``load_config``; without those that are the default."""
+    default = AgentConfig(config.directory, config.controller, config.name)
+    needed = ("directory", "controller", "name")
+    return json.dumps(
+        {
+            field.name: _WRITE.get(field.name, lambda value: value)(value)
+            for field in fields(config)
+            if (value := getattr(config, field.name)) != getattr(default, field.name)
+            or field.name in needed
+        }
+    )
 
 
 def load_config(text: str) -> AgentConfig:
     kept = json.loads(text)
-    for name in _PATHS:
-        if kept.get(name) is not None:
-            kept[name] = Path(kept[name])
-    return AgentConfig(**kept)
+    return AgentConfig(
+        **{name: _READ.get(name, lambda value: value)(value) for name, value in kept.items()}
+    )
 
 
 async def serve(config: AgentConfig) -> None:

@@ -15,9 +15,10 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 
 import uvicorn
+from fastapi import FastAPI
 
 from muster.agent.config import AgentConfig
-from muster.api.app import create_app
+from muster.api.app import create_app, stop_waiting
 from muster.app.controller_process import ControllerConfig
 from muster.app.driver import Driver
 from muster.app.home import Home, Running, write_private
@@ -167,7 +168,7 @@ class _Server(uvicorn.Server):
 
 @asynccontextmanager
 async def _http(
-    app: "uvicorn._types.ASGIApplication", listener: socket.socket, tls: ServerTls | None
+    app: FastAPI, listener: socket.socket, tls: ServerTls | None
 ) -> AsyncIterator[None]:
     config = uvicorn.Config(
         app,
@@ -185,6 +186,7 @@ async def _http(
         await asyncio.wait_for(server.ready.wait(), START_TIMEOUT_S)
         yield
     finally:
+        stop_waiting(app)
         server.should_exit = True
         await task
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from rich.console import Console, RenderableType
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -24,6 +23,11 @@ T = TypeVar("T")
 
 UNCUT = 100_000
 """The width of what is no terminal: wide enough that nothing is cut or wrapped."""
+
+GAP = 2
+"""Blanks between columns."""
+FLEXIBLE = 24
+"""What a flexible column needs before others are left out for it."""
 
 _STYLES = {state.value: colour for state, colour in COLOURS.items()} | {
     "ALIVE": COLOURS[TaskState.SUCCEEDED],
@@ -49,41 +53,68 @@ def _console(stderr: bool) -> Console:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a table, in characters of the terminal.
+    """One column of a table, and what becomes of it where the terminal is too narrow.
 
     Args:
         flexible: it takes the width that is left.
-        from_width: the narrowest terminal that shows it.
-        max_width: longer values are cut.
+        wraps: the flexible column goes on below, and is not cut.
+        drops: the columns with the highest number are left out first; 0 never.
+        shrinks: characters to which it may be cut; 0 if it may not.
     """
 
     name: str
     right: bool = False
     flexible: bool = False
-    from_width: int = 0
-    max_width: int | None = None
+    wraps: bool = False
+    drops: int = 0
+    shrinks: int = 0
 
 
 def table(
     console: Console, columns: Sequence[Column], rows: Iterable[Sequence[Text | str]]
 ) -> Table:
-    """Rows of one line each; on a terminal the flexible column is cut to fit."""
-    shown = [index for index, column in enumerate(columns) if column.from_width <= console.width]
+    """Rows under a heading; without a terminal all of it is shown, a line a row."""
+    cells = [[_cell(value) for value in row] for row in rows]
+    widths = [
+        max([len(column.name), *(row[index].cell_len for row in cells)])
+        for index, column in enumerate(columns)
+    ]
+    shown = _fitting(columns, widths, console.width)
     fits = console.width < UNCUT and any(columns[index].flexible for index in shown)
-    grid = Table(box=None, expand=fits, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    grid = Table(box=None, expand=fits, pad_edge=False, padding=(0, GAP, 0, 0))
     for index in shown:
         column = columns[index]
         grid.add_column(
-            column.name,
+            Text(column.name, style="bold"),
             justify="right" if column.right else "left",
-            no_wrap=True,
-            overflow="ellipsis",
+            no_wrap=not (fits and column.wraps),
+            overflow="fold" if column.wraps else "ellipsis",
             ratio=1 if fits and column.flexible else None,
-            max_width=column.max_width if fits else None,
+            width=widths[index] if fits and not column.flexible else None,
+            min_width=len(column.name),
         )
-    for row in rows:
-        grid.add_row(*(_cell(row[index]) for index in shown))
+    for row in cells:
+        grid.add_row(*(row[index] for index in shown))
     return grid
+
+
+def _fitting(columns: Sequence[Column], widths: list[int], available: int) -> list[int]:
+    """The columns that are shown; ``widths`` of those that shrink are made to fit."""
+
+    def narrowest(index: int) -> int:
+        limit = FLEXIBLE if columns[index].flexible else columns[index].shrinks
+        return min(widths[index], limit or widths[index])
+
+    shown = list(range(len(columns)))
+    for index in sorted(shown, key=lambda each: -columns[each].drops):
+        needed = sum(narrowest(each) + GAP for each in shown)
+        if columns[index].drops and needed > available:
+            shown.remove(index)
+    room = available - sum(narrowest(each) + GAP for each in shown)
+    for index in shown:
+        if columns[index].shrinks:
+            widths[index] = min(widths[index], narrowest(index) + max(room, 0))
+    return shown
 
 
 def _cell(value: Text | str) -> Text:
@@ -114,8 +145,15 @@ def fields(pairs: Iterable[tuple[str, RenderableType | None]]) -> RenderableType
     return grid
 
 
-def indented(renderable: RenderableType) -> Padding:
-    return Padding(renderable, (0, 0, 0, 2))
+def write(console: Console, *parts: RenderableType) -> None:
+    """Show the parts under each other; without a terminal no line ends in blanks."""
+    if console.is_terminal:
+        console.print(*parts, sep="\n")
+        return
+    with console.capture() as captured:
+        console.print(*parts, sep="\n")
+    lines = captured.get().splitlines()
+    console.file.write("".join(f"{line.rstrip()}\n" for line in lines))
 
 
 def print_json(value: "BaseModel | Sequence[BaseModel]") -> None:

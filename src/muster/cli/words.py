@@ -2,7 +2,7 @@
 
 import signal
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import UTC, datetime
 
 SHORT_ID = 8
 """Characters of a short identifier: 32 ms of its time of creation (``core.ids``)."""
@@ -29,7 +29,17 @@ def moment(seconds: float | None) -> str:
     """Local time of day with its date; a dash for what has not happened."""
     if seconds is None:
         return "-"
-    return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    return f"{_local(seconds):%Y-%m-%d %H:%M:%S}"
+
+
+def clock_time(seconds: float, now: float) -> str:
+    """Local time of day; with its date unless that is today."""
+    today = _local(seconds).date() == _local(now).date()
+    return f"{_local(seconds):%H:%M:%S}" if today else moment(seconds)
+
+
+def _local(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC).astimezone()
 
 
 def count(number: int, noun: str) -> str:

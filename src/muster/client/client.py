@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, overload
+from urllib.parse import quote
 
 from muster.client.connection import find_connection
-from muster.client.errors import Unavailable
+from muster.client.errors import Unreachable
 from muster.core.errors import NotFound
 
 if TYPE_CHECKING:
@@ -112,6 +114,17 @@ class Client:
             InvalidSpec: with every problem found; nothing was written.
             Conflict: the name is taken.
         """
+        from muster.core.views import JobView, SessionView
+
+        if (spec is None) == (not fields):
+            raise TypeError("submit takes a spec, or the keys of one")
+        kind, body = _body(fields if spec is None else spec)
+        key = {"Idempotency-Key": uuid.uuid4().hex}
+        if kind == "session":
+            answer = self._http.send("POST", "/v1/sessions", body=body, headers=key)
+            return self._parse(SessionView, answer.content)
+        answer = self._http.send("POST", "/v1/jobs", body=body, headers=key)
+        return self._parse(JobView, answer.content)
 
     def jobs(
         self,
@@ -129,6 +142,25 @@ class Client:
             owner: only this user's, or this ``domain/project/user``'s; for admins.
             limit: how many at most.
         """
+        from muster.core.views import JobPage
+
+        jobs: list[JobView] = []
+        cursor: str | None = None
+        while len(jobs) < limit:
+            page = self._get(
+                JobPage,
+                "/v1/jobs",
+                state=state,
+                name=name,
+                owner=owner,
+                limit=min(limit - len(jobs), PAGE),
+                cursor=cursor,
+            )
+            jobs += page.items
+            cursor = page.next
+            if cursor is None:
+                break
+        return jobs
 
     def job(self, ref: str) -> JobDetail:
         """One job, with its spec.
@@ -137,6 +169,9 @@ class Client:
             NotFound: there is none of yours.
             Ambiguous: ``ref`` means several; the message names them.
         """
+        from muster.core.views import JobDetail
+
+        return self._get(JobDetail, f"/v1/jobs/{_quoted(ref)}")
 
     def wait(
         self,
@@ -152,32 +187,103 @@ class Client:
         Raises:
             NotFound, Ambiguous: as ``job``.
         """
+        until_s = None if timeout_s is None else time.monotonic() + timeout_s
+        told: str | None = None
+        first = True
+        while True:
+            left_s = LONG_POLL_S if until_s is None else max(until_s - time.monotonic(), 0.0)
+            # The first answer comes at once: from then on it is this job, whoever gets its name.
+            poll_s = 0.0 if first and on_change else min(left_s, LONG_POLL_S)
+            job = self._wait_once(ref, poll_s, told)
+            if on_change is not None and job.version != told:
+                told = job.version
+                on_change(job)
+            if job.ended or (left_s <= 0 and not first):
+                return job
+            ref, first = job.id, False
+
+    def _wait_once(self, ref: str, timeout_s: float, since: str | None) -> JobView:
+        from muster.client.output import PATIENCE_S
+        from muster.core.views import JobView
+
+        answer = self._http.send(
+            "GET",
+            f"/v1/jobs/{_quoted(ref)}/wait",
+            params={"timeout_s": timeout_s, "since": since},
+            patience_s=PATIENCE_S,
+            extra_s=timeout_s,
+        )
+        return self._parse(JobView, answer.content)
 
     def tasks(
         self, ref: str, state: str | None = None, *, offset: int = 0, limit: int = 100
     ) -> TaskPage:
-        """A job's tasks by index, from the ``offset``-th on; of one ``state`` if it is given."""
+        """A job's tasks by index, from the ``offset``-th on; of one ``state`` if it is given.
+
+        At most ``PAGE`` (1,000) at a time; ``total`` says how many there are.
+        """
+        from muster.core.views import TaskPage
+
+        path = f"/v1/jobs/{_quoted(ref)}/tasks"
+        return self._get(TaskPage, path, state=state, offset=offset, limit=min(limit, PAGE))
 
     def task(self, ref: str, index: int) -> TaskDetail:
         """One task, with its attempts."""
+        from muster.core.views import TaskDetail
+
+        return self._get(TaskDetail, f"/v1/jobs/{_quoted(ref)}/tasks/{index}")
 
     def sessions(
         self, state: str = "live", *, of_jobs: bool = False, limit: int = 100
     ) -> list[SessionView]:
         """Sessions, newest first; those that belong to jobs only with ``of_jobs``."""
+        from muster.core.views import SessionPage
+
+        sessions: list[SessionView] = []
+        cursor: str | None = None
+        while len(sessions) < limit:
+            page = self._get(
+                SessionPage,
+                "/v1/sessions",
+                state=state,
+                of_jobs=of_jobs,
+                limit=min(limit - len(sessions), PAGE),
+                cursor=cursor,
+            )
+            sessions += page.items
+            cursor = page.next
+            if cursor is None:
+                break
+        return sessions
 
     def session(self, ref: str) -> SessionDetail:
         """One session, with its kernels."""
+        from muster.core.views import SessionDetail
+
+        return self._get(SessionDetail, f"/v1/sessions/{_quoted(ref)}")
 
     def cancel(self, ref: str) -> CancelView:
         """Cancel a job or a session; one that has ended already is left as it is."""
+        from muster.core.views import CancelView
+
+        return self._job_or_session(
+            ref,
+            lambda path: self._parse(CancelView, self._http.send("POST", path).content),
+            "cancel",
+        )
 
     def why(self, ref: str) -> WhyView:
         """Why a job or a session is where it is."""
+        from muster.core.views import WhyView
+
+        return self._job_or_session(ref, lambda path: self._get(WhyView, path), "why")
 
     def history(self, ref: str, *, limit: int = 200) -> HistoryPage:
         """What happened to a job with its tasks and sessions, to one task (``job/index``), to a
-        session or to an agent."""
+        session or to an agent: the newest ``limit`` entries, at most 1,000."""
+        from muster.core.views import HistoryPage
+
+        return self._get(HistoryPage, f"/v1/history/{quote(ref)}", limit=min(limit, PAGE))
 
     def logs(
         self,
@@ -201,26 +307,53 @@ class Client:
             Conflict: it has not started, and ``follow`` is not set.
             AgentUnreachable: the output is on a machine that does not answer.
         """
+        from muster.client.output import read_output
+
+        return read_output(
+            self._http,
+            f"/v1/jobs/{_quoted(ref)}/logs",
+            {"task": task},
+            attempt=attempt,
+            tail_bytes=tail_bytes,
+            follow=follow,
+        )
 
     def session_logs(
         self, ref: str, *, kernel: int = 0, tail_bytes: int | None = None, follow: bool = False
     ) -> Iterator[bytes]:
         """The output of a session's kernel; as ``logs``."""
+        from muster.client.output import read_output
+
+        return read_output(
+            self._http,
+            f"/v1/sessions/{_quoted(ref)}/logs",
+            {"kernel": kernel},
+            attempt=None,
+            tail_bytes=tail_bytes,
+            follow=follow,
+        )
 
     # -- the cluster ---------------------------------------------------------------------------
 
     def agents(self, group: str | None = None) -> list[AgentView]:
         """Machines, by name; of one group if it is given."""
+        from muster.core.views import AgentPage
 
-    def remove_agent(self, ref: str) -> AgentView:
+        return list(self._get(AgentPage, "/v1/agents", group=group).items)
+
+    def remove_agent(self, ref: str) -> None:
         """Forget an agent (its name, id, or a prefix of it) that is gone for good; for admins.
 
         Raises:
             Conflict: it is alive, or may still run something.
         """
+        self._http.send("DELETE", f"/v1/agents/{_quoted(ref)}", repeat=False)
 
     def groups(self) -> list[GroupView]:
         """Scaling groups, by name."""
+        from muster.core.views import GroupPage
+
+        return list(self._get(GroupPage, "/v1/groups").items)
 
     def put_group(self, spec: ScalingGroup | Mapping[str, Any]) -> GroupView:
         """Make a scaling group, or give one another policy; for admins.
@@ -228,12 +361,76 @@ class Client:
         Raises:
             InvalidSpec: with every problem found.
         """
+        from muster.core.views import GroupView
+
+        name = str(spec.get("name", "")) if isinstance(spec, Mapping) else spec.name
+        _, body = _body(spec)
+        answer = self._http.send("PUT", f"/v1/groups/{_quoted(name)}", body=body)
+        return self._parse(GroupView, answer.content)
 
     def cluster(self) -> ClusterView:
         """The cluster as a whole."""
+        from muster.core.views import ClusterView
+
+        return self._get(ClusterView, "/v1/cluster")
 
     def health(self) -> HealthView:
-        """Whether the controller answers; needs no right token."""
+        """Whether the controller answers; the token is not looked at."""
+        from muster.core.views import HealthView
+
+        return self._get(HealthView, "/health")
 
     def events(self) -> Iterator[EventView]:
         """What changes, as it happens, for ever; a ``reset`` comes first and after each gap."""
+        from muster.client.events import read_events
+
+        return read_events(self._http)
+
+    # -- underneath ------------------------------------------------------------------------------
+
+    @property
+    def _http(self) -> Transport:
+        if self._opened is None:
+            from muster.client.transport import Transport
+
+            self._opened = Transport(self._connection, self._timeout_s)
+        return self._opened
+
+    def _get(self, view: type[V], path: str, **params: str | int | float | bool | None) -> V:
+        return self._parse(view, self._http.send("GET", path, params=params).content)
+
+    def _parse(self, view: type[V], content: bytes) -> V:
+        from pydantic import ValidationError
+
+        try:
+            return view.model_validate_json(content)
+        except ValidationError as error:
+            raise Unreachable(
+                f"what answers at {self.url} is not a Muster controller, or of another version "
+                f"than this client: {error.error_count()} keys of {view.__name__} are not right"
+            ) from error
+
+    def _job_or_session(self, ref: str, ask: Callable[[str], V], what: str) -> V:
+        """Ask about a job of this name, else about a session."""
+        session_path = f"/v1/sessions/{_quoted(ref)}/{what}"
+        if ref.lower().startswith("ses-"):
+            return ask(session_path)
+        try:
+            return ask(f"/v1/jobs/{_quoted(ref)}/{what}")
+        except NotFound as no_job:
+            try:
+                return ask(session_path)
+            except NotFound:
+                raise no_job from None
+
+
+def _quoted(ref: str) -> str:
+    """One segment of a path; an empty one would make another path of it."""
+    return quote(ref or "-", safe="")
+
+
+def _body(spec: Any) -> tuple[str, bytes]:
+    """A spec's kind and its JSON."""
+    if isinstance(spec, Mapping):
+        return str(spec.get("kind", "job")), json.dumps(dict(spec)).encode()
+    return spec.kind, spec.model_dump_json(exclude_defaults=True).encode()

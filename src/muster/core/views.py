@@ -284,6 +284,22 @@ class CancelView(View):
     message: str
 
 
+LOG_ATTEMPT_HEADER = "Muster-Log-Attempt"
+"""Which attempt an answer with output is about."""
+LOG_OFFSET_HEADER = "Muster-Log-Offset"
+"""Where in the attempt's output, in bytes, the answer begins."""
+LOG_END_HEADER = "Muster-Log-End"
+"""A ``LogEnd``."""
+
+
+class LogEnd(StrEnum):
+    """What comes after an answer with output, as far as is known when it begins."""
+
+    OPEN = "open"  # perhaps more of this attempt
+    ATTEMPT = "attempt"  # nothing more of this attempt; perhaps another
+    ALL = "all"  # nothing
+
+
 class WhyView(View):
     """Why something is where it is. ``verdict`` is a sentence, ``reasons`` are all that hold.
 
@@ -353,6 +369,12 @@ class AgentView(View):
     reason: ReasonView | None = None
 
 
+class AgentPage(View):
+    """All agents asked for, by name."""
+
+    items: tuple[AgentView, ...]
+
+
 class GroupView(View):
     """A scaling group: its policy in the form of ``ScalingGroup``, its agents, its queue."""
 
@@ -360,6 +382,12 @@ class GroupView(View):
     spec: dict[str, Any]
     agents: int = 0
     waiting: int = 0
+
+
+class GroupPage(View):
+    """All scaling groups, by name."""
+
+    items: tuple[GroupView, ...]
 
 
 class HealthView(View):

@@ -222,3 +222,12 @@ outbox = Table(
     Column("at", Float, nullable=False),
     Column("events", Text, nullable=False),  # JSON: what one commit changed
 )
+
+submissions = Table(
+    "submissions",
+    metadata,
+    Column("key", String, primary_key=True),
+    Column("entity", String, nullable=False),  # the id of the job or session
+    Column("at", Float, nullable=False),
+    sqlite_with_rowid=False,
+)

@@ -7,30 +7,10 @@ that accepts the work, so there is no moment at which one exists without the oth
 import hashlib
 from typing import Any
 
-from sqlalchemy import (
-    Column,
-    Connection,
-    Delete,
-    Float,
-    Insert,
-    String,
-    Table,
-    delete,
-    insert,
-    select,
-)
+from sqlalchemy import Connection, Delete, Insert, delete, insert, select
 
 from muster.core.owner import Owner
-from muster.store.schema import metadata
-
-submissions = Table(
-    "submissions",
-    metadata,
-    Column("key", String, primary_key=True),
-    Column("entity", String, nullable=False),  # the id of the job or session
-    Column("at", Float, nullable=False),
-    sqlite_with_rowid=False,
-)
+from muster.store.schema import submissions
 
 
 def submission_key(owner: Owner, chosen: str) -> str:

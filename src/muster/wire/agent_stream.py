@@ -10,7 +10,6 @@ from grpc import aio
 from muster.core.ids import AgentId
 from muster.wire import agent_pb2 as pb
 from muster.wire.codec import decode_agent_message, encode_in_pieces
-from muster.wire.duplex import run_until_one_ends
 from muster.wire.messages import AgentMessage, ControllerMessage
 from muster.wire.transport import PIECE_BYTES
 
@@ -36,6 +35,8 @@ class AgentStream:
         self._said = said
         self._outgoing: asyncio.Queue[ControllerMessage] = asyncio.Queue(queue_limit)
         self._closed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._writer: asyncio.Task[None] | None = None
+        self._writing = False
 
     def send(self, message: ControllerMessage) -> None:
         """Queue a message; dropped when the stream is closed or too far behind."""
@@ -54,11 +55,36 @@ class AgentStream:
     async def run(self, context: Context) -> str:
         """Carry messages until the stream ends; the answer says why, empty if the agent left.
 
+        A write may still be under way then: ``written`` waits for it.
+
         Raises:
             MalformedMessage: the agent said something that cannot be understood.
         """
-        await run_until_one_ends(self._read(context), self._write(context), closed=self._closed)
-        return self._closed.result() if self._closed.done() else ""
+        self._writer = asyncio.create_task(self._write(context))
+        self._writer.add_done_callback(_forget_error)
+        reader = asyncio.create_task(self._read(context))
+        try:
+            await asyncio.wait(
+                (reader, self._writer, self._closed), return_when=asyncio.FIRST_COMPLETED
+            )
+        except asyncio.CancelledError:
+            self._writer.cancel()  # the call is over, and with it the write
+            raise
+        finally:
+            self.close("")
+            if not self._writing:
+                self._writer.cancel()
+            reader.cancel()
+            await asyncio.wait((reader,))
+        if not reader.cancelled() and (error := reader.exception()) is not None:
+            raise error
+        return self._closed.result()
+
+    async def written(self) -> None:
+        """Wait until nothing is being written, for gRPC takes no status before that. A peer that
+        is gone ends the wait by keepalive, one that only does not read finds a closed stream."""
+        if self._writer is not None:
+            await asyncio.wait((self._writer,))
 
     async def _read(self, context: Context) -> None:
         while (message := await context.read()) is not aio.EOF:
@@ -68,9 +94,13 @@ class AgentStream:
             self._said(decoded)
 
     async def _write(self, context: Context) -> None:
-        while True:
+        while not self._closed.done():
             for piece in self._encoded(await self._outgoing.get()):
+                self._writing = True
                 await context.write(piece)
+                self._writing = False
+                if self._closed.done():
+                    return
 
     def _encoded(self, message: ControllerMessage) -> Iterable[pb.ControllerMessage]:
         # One bad message must not make the agent say Hello, be told the same, and so on for ever.
@@ -79,3 +109,9 @@ class AgentStream:
         except (ValueError, TypeError):
             log.exception("agent %s: a message cannot be encoded and is dropped", self._agent)
             return ()
+
+
+def _forget_error(writer: asyncio.Task[None]) -> None:
+    """A write fails when the agent is gone, and that is known already."""
+    if not writer.cancelled():
+        writer.exception()

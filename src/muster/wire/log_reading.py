@@ -6,7 +6,7 @@ reader delays another, and a read goes on where it was when the agent has connec
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 from typing import Any
 
@@ -117,7 +117,7 @@ class LogReader:
         if self._streams.get(agent) is stream:
             del self._streams[agent]
 
-    async def read(self, agent: AgentId, request: LogRequest) -> AsyncIterator[LogChunk]:
+    async def read(self, agent: AgentId, request: LogRequest) -> AsyncGenerator[LogChunk, None]:
         """The output of a kernel, as ``LogRequest`` says. At least one chunk, unless it follows.
 
         ``limit_bytes`` bounds a read that does not follow. Its last chunk has ``eof`` set only

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from functools import partial
 from typing import Any
 
@@ -129,7 +129,7 @@ class AgentGateway(agent_pb2_grpc.AgentGatewayServicer):
         if (stream := self._streams.get(agent)) is not None:
             stream.close(why)
 
-    def read_log(self, agent: AgentId, request: LogRequest) -> AsyncIterator[LogChunk]:
+    def read_log(self, agent: AgentId, request: LogRequest) -> AsyncGenerator[LogChunk, None]:
         """Output of a kernel from its agent; see ``LogReader.read``. Closing the iterator ends
         the read on the agent too."""
         return self._logs.read(agent, request)
@@ -151,23 +151,26 @@ class AgentGateway(agent_pb2_grpc.AgentGatewayServicer):
         agent = await self._authenticated(context)
         try:
             hello = await self._hello(agent, context)
-            stream = AgentStream(agent, self._queue_limit, partial(self._events.agent_said, agent))
-            if (older := self._streams.get(agent)) is not None:
-                older.close("the agent opened a newer stream")
-            self._streams[agent] = stream
-            try:
-                self._events.agent_said(agent, hello)
-                why = await stream.run(context)
-            finally:
-                if self._streams.get(agent) is stream:
-                    del self._streams[agent]
-                    self._events.agent_left(agent)
         except MalformedMessage as malformed:
-            log.warning("agent %s: %s", agent, malformed)
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(malformed))
+        stream = AgentStream(agent, self._queue_limit, partial(self._events.agent_said, agent))
+        if (older := self._streams.get(agent)) is not None:
+            older.close("the agent opened a newer stream")
+        self._streams[agent] = stream
+        code = grpc.StatusCode.UNAVAILABLE
+        try:
+            self._events.agent_said(agent, hello)
+            why = await stream.run(context)
+        except MalformedMessage as malformed:
+            code, why = grpc.StatusCode.INVALID_ARGUMENT, str(malformed)
+        finally:
+            if self._streams.get(agent) is stream:
+                del self._streams[agent]
+                self._events.agent_left(agent)
         if why:
-            log.info("agent %s: stream closed: %s", agent, why)
-            await context.abort(grpc.StatusCode.UNAVAILABLE, why)
+            log.warning("agent %s: stream closed: %s", agent, why)
+            await stream.written()
+            await context.abort(code, why)
 
     async def Logs(  # type: ignore[override]
         self, _replies: object, context: Context

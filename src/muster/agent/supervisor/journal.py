@@ -93,7 +93,7 @@ class Journal:
 
     def accept(self, kernels: Iterable[Kernel]) -> None:
         """Note the intent to start these; `write_intents` must follow before a spawn."""
-        accepted = [[kernel.id, kernel.generation, kernel.shape] for kernel in kernels]
+        accepted = [(*kernel.key, kernel.shape) for kernel in kernels]
         if accepted:
             self._pending.append(encode({"accepted": accepted}) + "\n")
             self._intents_pending = True
@@ -104,7 +104,7 @@ class Journal:
             self.last_seq += 1
             event["seq"] = self.last_seq
         text = encode(events)
-        started = f',"running":{encode(_running(running))}' if running is not None else ""
+        started = f',"running":{_running(running)}' if running is not None else ""
         self._pending.append(f'{{"events":{text}{started}}}\n')
         self._pending_batches.append(Batch(self.last_seq, text[1:-1]))
 
@@ -169,11 +169,11 @@ class Journal:
 
     def _compacted(self, live: Collection[Kernel]) -> Iterator[bytes]:
         yield (encode(self._header()) + "\n").encode()
-        accepted = [[kernel.id, kernel.generation, kernel.shape] for kernel in live]
+        accepted = [(*kernel.key, kernel.shape) for kernel in live]
         yield (encode({"accepted": accepted}) + "\n").encode()
         for kernel in live:
             if kernel.status is not Status.QUEUED:
-                yield (encode({"running": _running(kernel)}) + "\n").encode()
+                yield f'{{"running":{_running(kernel)}}}\n'.encode()
         offset, seq = 0, self.acked_seq
         while True:
             batches, next_offset = self.read(offset, seq)
@@ -209,15 +209,17 @@ class Journal:
         return True
 
 
-def _running(kernel: Kernel) -> list[object]:
-    return [kernel.id, kernel.generation, kernel.pid, *kernel.born_ticks]
+def _running(kernel: Kernel) -> str:
+    # No encoder, because this is done for each kernel and an id needs no escapes.
+    kernel_id, generation = kernel.key
+    low, high = kernel.born_ticks
+    return f'["{kernel_id}",{generation},{kernel.pid},{low},{high}]'
 
 
 def _write_all(fd: int, data: bytes, offset: int) -> None:
-    rest = memoryview(data)
-    while rest:
-        written = os.pwrite(fd, rest, offset)
-        rest, offset = rest[written:], offset + written
+    while data:
+        written = os.pwrite(fd, data, offset)
+        data, offset = data[written:], offset + written
 
 
 def _replay(fd: int) -> tuple[Replay, int]:

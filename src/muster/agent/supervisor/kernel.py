@@ -62,8 +62,7 @@ class Event(TypedDict, total=False):
 class Kernel:
     """One (id, generation), from its acceptance until its end is acknowledged."""
 
-    id: str
-    generation: int
+    key: Key
     shape: str = ""
     devices: tuple[Device, ...] = ()
     device_milli: int = 1000
@@ -89,8 +88,12 @@ class Kernel:
     end: Event | None = None
 
     @property
-    def key(self) -> Key:
-        return self.id, self.generation
+    def id(self) -> str:
+        return self.key[0]
+
+    @property
+    def generation(self) -> int:
+        return self.key[1]
 
     @property
     def in_grace(self) -> bool:

@@ -29,6 +29,7 @@ from muster.agent.supervisor.protocol import (
     Shutdown,
     Start,
     Stop,
+    file_name,
 )
 from muster.agent.supervisor.reaper import Reaper
 from muster.agent.supervisor.recovery import kill_leftovers
@@ -78,7 +79,8 @@ class Process:
         Raises:
             OSError: the folder cannot be used, or the machine lacks what is needed.
         """
-        self._signals = SignalFd((signal.SIGCHLD, signal.SIGTERM, signal.SIGINT))
+        self._deaths = SignalFd((signal.SIGCHLD,))
+        self._terminations = SignalFd((signal.SIGTERM, signal.SIGINT))
         children = Children()
         for name in ("kernels", "logs"):
             os.makedirs(f"{directory}/{name}", mode=0o700, exist_ok=True)
@@ -93,7 +95,8 @@ class Process:
         self._reaper = Reaper(directory, children)
         self._supervisor = Supervisor(self._journal, starter, self._reaper)
         self._take_over(directory, boot_id)
-        self._loop.watch(self._signals.fd, self._on_signal)
+        self._loop.watch(self._deaths.fd, self._on_death)
+        self._loop.watch(self._terminations.fd, self._on_termination)
         self._link = AgentLink(
             self._loop,
             _listen(),
@@ -107,19 +110,17 @@ class Process:
     def run(self) -> None:
         """Turn until there is nothing left to do."""
         gc.freeze()
+        live = self._supervisor.live
         now_s = clock.now_s()
-        while not self._done(now_s):
+        while live or not self._done(now_s):
             self._loop.turn(self._wait_s(now_s))
             now_s = clock.now_s()
             self._supervisor.turn(now_s)
-            live = self._supervisor.live()
             written = self._journal.write()
             self._link.deliver(written, now_s, busy=len(live) >= _BUSY_KERNELS)
-            self._journal.compact_if_due(live)
+            self._journal.compact_if_due(live.values())
             if not live:
                 self._scratch.remove_spare()
-            if self._link.attached:
-                self._alone_since_s = now_s
         self._link.close()
         os.unlink(SOCKET_NAME)
         if self._cgroups is not None:
@@ -164,8 +165,7 @@ class Process:
     def _remove_files(self, keys: tuple[Key, ...]) -> None:
         """Remove what kernels have left on disk, in a process of its own: it may take long."""
         paths = []
-        for kernel_id, generation in keys:
-            name = f"{kernel_id}.{generation}"
+        for name in map(file_name, keys):
             log = self._outputs.log_path(name)
             paths += [self._scratch.path(name), log, f"{log}.1"]
         try:
@@ -175,26 +175,28 @@ class Process:
         else:
             self._reaper.add_helper(pid)
 
-    def _on_signal(self) -> None:
-        numbers = self._signals.read()
-        if signal.SIGCHLD in numbers:
+    def _on_death(self) -> None:
+        if self._deaths.read():
             self._reaper.due = True
-        if numbers - {signal.SIGCHLD}:
+
+    def _on_termination(self) -> None:
+        if self._terminations.read():
             self._supervisor.shut_down(_TERMINATION_GRACE_S)
 
     def _wait_s(self, now_s: float) -> float:
-        wait_s = min(
-            _LONGEST_WAIT_S,
+        return min(
+            _JOURNAL_RETRY_S if self._journal.failing else _LONGEST_WAIT_S,
             self._supervisor.idle_s(now_s),
             self._link.idle_s(now_s),
             self._outputs.resume(now_s),
         )
-        return min(wait_s, _JOURNAL_RETRY_S) if self._journal.failing else wait_s
 
     def _done(self, now_s: float) -> bool:
+        """Whether, without a kernel, there is nothing left to stay for."""
         if self._supervisor.finished(now_s):
             return True
-        if self._supervisor.live() or self._link.attached:
+        if self._link.attached:
+            self._alone_since_s = now_s
             return False
         lease_s = self._supervisor.lease_s
         return now_s >= self._alone_since_s + (_ALONE_S if lease_s is None else lease_s)

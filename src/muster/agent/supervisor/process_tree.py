@@ -33,13 +33,20 @@ class Children:
             raise OSError(ctypes.get_errno(), "cannot become a child subreaper")
         self._fd = os.open(f"/proc/self/task/{os.getpid()}/children", os.O_RDONLY | os.O_CLOEXEC)
 
+    def count(self) -> int:
+        """How many there are, zombies included."""
+        return self._read().count(b" ")
+
     def pids(self) -> list[int]:
-        """All of them, zombies included. Complete, because nobody else reaps them meanwhile."""
+        """All of them. Complete, because nobody else reaps them meanwhile."""
+        return [int(pid) for pid in self._read().split()]
+
+    def _read(self) -> bytes:
         data = os.pread(self._fd, _PAGE_BYTES, 0)
         if len(data) > _PAGE_BYTES // 2:  # shorter, it is the whole: /proc fills pages
             while more := os.pread(self._fd, _PAGE_BYTES, len(data)):
                 data += more
-        return [int(pid) for pid in data.split()]
+        return data
 
 
 def descendants(pid: int) -> Iterator[int]:

@@ -25,6 +25,12 @@ _Object = dict[str, object]
 encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 
+def file_name(key: Key) -> str:
+    """What the log and the scratch directory of a kernel are called."""
+    kernel_id, generation = key
+    return f"{kernel_id}.{generation}"
+
+
 class ProtocolError(Exception):
     """A line that cannot be obeyed; the text is a sentence for the agent."""
 

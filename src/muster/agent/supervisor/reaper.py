@@ -100,10 +100,10 @@ class Reaper:
 
     def _adopt(self) -> None:
         """Find out whose the children are that are new here."""
-        pids = self._children.pids()
-        if len(pids) == len(self._owners):  # those known are all still there: only we reap them
+        # Those known are all still there, for only we reap them: so a number tells of strangers.
+        if self._children.count() == len(self._owners):
             return
-        for pid in pids:
+        for pid in self._children.pids():
             if pid in self._owners:
                 continue
             kernel = self._owners[pid] = self._owner(pid)

@@ -42,7 +42,7 @@ def ended_without_run(kernel: Kernel, reason: EndReason, detail: str = "") -> Ev
 
 def unknown(key: Key) -> Event:
     """An end for a kernel that is not known here, so that whoever asks can free what it held."""
-    return ended_without_run(Kernel(*key), EndReason.UNKNOWN_KERNEL)
+    return ended_without_run(Kernel(key), EndReason.UNKNOWN_KERNEL)
 
 
 def ended(kernel: Kernel, oom_kills: int, dropped_bytes: int) -> Event:
@@ -90,9 +90,10 @@ def describe(kernel: Kernel) -> dict[str, object]:
 
 
 def _event(kernel: Kernel, kind: str) -> Event:
+    kernel_id, generation = kernel.key
     event: Event = {
-        "kernel": kernel.id,
-        "generation": kernel.generation,
+        "kernel": kernel_id,
+        "generation": generation,
         "kind": kind,
         "at": time.time(),
     }

@@ -3,7 +3,6 @@
 import ctypes
 import os
 import signal
-import sys
 from collections.abc import Iterable
 
 _SIGINFO_BYTES = 128
@@ -32,13 +31,9 @@ class SignalFd:
         if self.fd < 0:
             raise OSError(ctypes.get_errno(), "signalfd failed")
 
-    def read(self) -> set[int]:
-        """The numbers of the signals that have come since; empty if none has."""
+    def read(self) -> bool:
+        """Whether one has come since."""
         try:
-            data = os.read(self.fd, 8 * _SIGINFO_BYTES)
+            return bool(os.read(self.fd, 8 * _SIGINFO_BYTES))
         except BlockingIOError:
-            return set()
-        return {
-            int.from_bytes(data[at : at + 4], sys.byteorder)  # the first field, ssi_signo
-            for at in range(0, len(data), _SIGINFO_BYTES)
-        }
+            return False

@@ -15,7 +15,7 @@ from muster.agent.supervisor import clock, process_tree
 from muster.agent.supervisor.cgroups import Cgroups, Limits, LimitsKind
 from muster.agent.supervisor.kernel import CreateFailure, EndReason, Kernel
 from muster.agent.supervisor.output import Outputs
-from muster.agent.supervisor.protocol import KernelOrder, Template
+from muster.agent.supervisor.protocol import KernelOrder, Template, file_name
 from muster.agent.supervisor.scratch import BadFilePath, ScratchDirectories, write_files
 
 _INHERITED = ("PATH", "HOME", "LANG", "USER", "TZ", "TMPDIR")
@@ -63,7 +63,9 @@ class Starter:
         self.limits_kind = LimitsKind.NONE if cgroups is None else cgroups.kind
         self._directory = directory
         self._directory_fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        self._null_fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        null_fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        os.dup2(null_fd, 0)  # inherited by every kernel as its stdin
+        os.close(null_fd)
         self._outputs = outputs
         self._scratch = scratch
         self._cgroups = cgroups
@@ -114,7 +116,7 @@ class Starter:
         Raises:
             CreateFailed, BadFilePath, OSError: as they say.
         """
-        name = f"{kernel.id}.{kernel.generation}"
+        name = file_name(kernel.key)
         if template.workdir is None or template.files:
             kernel.scratch = self._scratch.create(name)
             write_files(kernel.scratch, template.files)
@@ -129,11 +131,12 @@ class Starter:
             kernel.slot = self._cgroups.acquire(limits)
 
     def _environment(self, kernel: Kernel, order: KernelOrder) -> dict[str, str]:
+        kernel_id, generation = kernel.key
         environment = {
             **order.template.env,
             **order.env,
-            process_tree.ID_VARIABLE: kernel.id,
-            process_tree.GENERATION_VARIABLE: str(kernel.generation),
+            process_tree.ID_VARIABLE: kernel_id,
+            process_tree.GENERATION_VARIABLE: str(generation),
             process_tree.SUPERVISOR_VARIABLE: self._directory,
         }
         if kernel.scratch is not None:
@@ -156,7 +159,6 @@ class Starter:
                 command,
                 environment,
                 file_actions=(
-                    (os.POSIX_SPAWN_DUP2, self._null_fd, 0),
                     (os.POSIX_SPAWN_DUP2, write_fd, 1),
                     (os.POSIX_SPAWN_DUP2, write_fd, 2),
                 ),

@@ -9,7 +9,7 @@ import heapq
 import math
 import signal
 from collections import OrderedDict, deque
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from itertools import count
 
 from muster.agent.supervisor import clock, reports
@@ -45,7 +45,7 @@ class Supervisor:
         self._reaper = reaper
         self._known: dict[Key, Kernel] = {}
         self._newest: dict[str, Kernel] = {}  # id -> its highest generation known
-        self._live: dict[Key, Kernel] = {}  # neither ended nor failed
+        self.live: dict[Key, Kernel] = {}  # neither ended nor failed
         self._to_start: deque[Kernel] = deque()  # may hold some that are no longer queued
         self._backlog = Backlog()
         self._finals: deque[tuple[int, Kernel]] = deque()  # events after which a kernel may go
@@ -64,7 +64,7 @@ class Supervisor:
     def report_lost(self, survivors: Iterable[Survivor], detail: str) -> None:
         """Report the kernels of a dead supervisor, which have no process any more."""
         for survivor in survivors:
-            kernel = Kernel(*survivor.key, shape=survivor.shape, pid=survivor.pid)
+            kernel = Kernel(survivor.key, shape=survivor.shape, pid=survivor.pid)
             self._know(kernel)
             event = reports.ended_without_run(kernel, EndReason.SUPERVISOR_LOST, detail)
             self._end(kernel, event)
@@ -77,7 +77,7 @@ class Supervisor:
             if event.get("reason") == EndReason.UNKNOWN_KERNEL:
                 self._bury(key, event["seq"])
                 continue
-            kernel = self._known.get(key) or Kernel(*key)
+            kernel = self._known.get(key) or Kernel(key)
             self._know(kernel)
             kernel.devices = tuple(event.get("devices", ()))
             kernel.device_milli = event.get("device_milli", 1000)
@@ -150,7 +150,7 @@ class Supervisor:
         self._journal.acknowledge(seq)
         while self._finals and self._finals[0][0] <= seq:
             kernel = self._finals.popleft()[1]
-            if kernel.key not in self._live:  # it may be a failed one that was started again
+            if kernel.key not in self.live:  # it may be a failed one that was started again
                 self._known.pop(kernel.key, None)
                 if self._newest.get(kernel.id) is kernel:
                     del self._newest[kernel.id]
@@ -161,7 +161,7 @@ class Supervisor:
             ProtocolError: one of these kernels has not.
         """
         for kernel_id, generation in keys:
-            if (kernel_id, generation) in self._live:
+            if (kernel_id, generation) in self.live:
                 raise ProtocolError(f"kernel {kernel_id}, generation {generation}, has not ended")
 
     def shut_down(self, grace_s: float) -> None:
@@ -206,13 +206,9 @@ class Supervisor:
             due_s = min(due_s, self._deadlines[0][0])
         return max(0.0, due_s - now_s)
 
-    def live(self) -> Collection[Kernel]:
-        """The kernels that have not ended."""
-        return self._live.values()
-
     def finished(self, now_s: float) -> bool:
         """Whether a shutdown is through: all gone, and reported or nobody there to hear it."""
-        if not self._shutting_down or self._live:
+        if not self._shutting_down or self.live:
             return False
         if self._empty_since_s is None:
             self._empty_since_s = now_s
@@ -240,9 +236,9 @@ class Supervisor:
         newest = self._newest.get(order.id)
         if key in self._tombstones or (newest and newest.generation > order.generation):
             return None
-        kernel = Kernel(order.id, order.generation)
+        kernel = Kernel(key)
         self._know(kernel)
-        if newest is not None and newest.key in self._live:
+        if newest is not None and newest.key in self.live:
             self._supersede(newest, kernel)
         self._enqueue(kernel, order)
         return kernel
@@ -252,7 +248,7 @@ class Supervisor:
         first = older.waits_for if older.waits_for is not None else older
         if older.status is Status.QUEUED:
             self._stop(older, 0.0, EndReason.STOPPED, "superseded")
-        if first.key in self._live:
+        if first.key in self.live:
             newer.waits_for, first.successor = first, newer
             assert first.order is not None
             self._stop(first, first.order.template.grace_s, EndReason.STOPPED, "superseded")
@@ -264,7 +260,7 @@ class Supervisor:
             self._newest[kernel.id] = kernel
 
     def _enqueue(self, kernel: Kernel, order: KernelOrder) -> None:
-        self._live[kernel.key] = kernel
+        self.live[kernel.key] = kernel
         kernel.order, kernel.shape = order, order.shape
         kernel.devices, kernel.device_milli = order.devices, order.device_milli
         if kernel.waits_for is not None:
@@ -332,7 +328,7 @@ class Supervisor:
     def _end(self, kernel: Kernel, event: Event, status: Status = Status.ENDED) -> None:
         kernel.status, kernel.end = status, event
         kernel.order = None
-        self._live.pop(kernel.key, None)
+        self.live.pop(kernel.key, None)
         newer = kernel.successor
         if newer is not None and newer.status is Status.QUEUED and newer.order is not None:
             newer.waits_for = None
@@ -346,7 +342,7 @@ class Supervisor:
                 self._finals.append((event["seq"], kernel))
 
     def _stop_all(self, grace_s: float, reason: EndReason, detail: str) -> None:
-        for kernel in list(self._live.values()):
+        for kernel in list(self.live.values()):
             self._stop(kernel, grace_s, reason, detail)
 
     def _stop(self, kernel: Kernel, grace_s: float, reason: EndReason, detail: str) -> None:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from muster.cli.arguments import AsJson
-from muster.cli.screen import Column, print_json, status, stderr, stdout, table
+from muster.cli.screen import Column, print_json, status, stderr, stdout, table, write
 from muster.cli.target import Target, on_cluster
 from muster.cli.words import duration
 from muster.core.resources import format_amount
@@ -33,22 +33,22 @@ def agents(
         print_json(found)
     elif found:
         console = stdout()
-        console.print(agents_table(console, found, time.time()))
+        write(console, agents_table(console, found, time.time()))
     else:
         stderr().print(Text("no agents; `muster agent --controller HOST:PORT` starts one"))
 
 
 def agents_table(console: Console, agents: Sequence["AgentView"], now: float) -> Table:
     columns = [
-        Column("NAME", max_width=32),
+        Column("NAME", shrinks=12),
         Column("STATUS"),
-        Column("GROUP", from_width=80),
+        Column("GROUP", drops=3),
         Column("CPU FREE", right=True),
-        Column("MEMORY FREE", right=True, from_width=60),
+        Column("MEMORY FREE", right=True, drops=1),
         Column("GPU FREE", right=True),
-        Column("KERNELS", right=True),
-        Column("SEEN", right=True, from_width=100),
-        Column("HOST", from_width=120),
+        Column("KERNELS", right=True, drops=2),
+        Column("SEEN", right=True, drops=4),
+        Column("HOST", drops=5),
     ]
     return table(console, columns, (_row(agent, now) for agent in agents))
 

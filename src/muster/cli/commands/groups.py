@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from muster.cli.arguments import AsJson
-from muster.cli.screen import Column, print_json, stdout, table
+from muster.cli.screen import Column, print_json, stdout, table, write
 from muster.cli.spec_file import SpecFile, read_spec
 from muster.cli.target import Home, Target, Token, Url, on_cluster
 
@@ -37,7 +37,7 @@ def list_groups(
         print_json(found)
     else:
         console = stdout()
-        console.print(groups_table(console, found))
+        write(console, groups_table(console, found))
 
 
 @groups.command()
@@ -61,7 +61,7 @@ def apply(
 
 def groups_table(console: Console, groups: Sequence["GroupView"]) -> Table:
     columns = [
-        Column("NAME", max_width=32),
+        Column("NAME", shrinks=12),
         Column("AGENTS", right=True),
         Column("WAITING", right=True),
         Column("SEQUENCER"),

@@ -1,5 +1,6 @@
 """``muster history``."""
 
+import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -8,9 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from muster.cli.arguments import AsJson, Ref
-from muster.cli.screen import Column, print_json, status, stderr, stdout, table
+from muster.cli.screen import Column, print_json, status, stderr, stdout, table, write
 from muster.cli.target import Target, on_cluster
-from muster.cli.words import moment, shorten
+from muster.cli.words import clock_time, shorten
 
 if TYPE_CHECKING:
     from muster.core.views import HistoryPage, HistoryView
@@ -30,26 +31,26 @@ def history(
         print_json(page.items)
         return
     console = stdout()
-    console.print(history_table(console, page))
+    write(console, history_table(console, page, time.time()))
     if page.left_out:
         stderr().print(Text(f"older entries are left out: --limit {limit * 10} shows more"))
 
 
-def history_table(console: Console, page: "HistoryPage") -> Table:
+def history_table(console: Console, page: "HistoryPage", now: float) -> Table:
     short = shorten(entry.entity.partition("/")[0] for entry in page.items)
     columns = [
-        Column("WHEN", from_width=60),
+        Column("WHEN", drops=1),
         Column("WHAT"),
         Column("STATE"),
-        Column("BY", from_width=100),
-        Column("RESULT", from_width=120),
-        Column("TIMES", right=True, from_width=80),
-        Column("REASON", flexible=True),
+        Column("BY", drops=3),
+        Column("RESULT", drops=4),
+        Column("TIMES", right=True, drops=2),
+        Column("REASON", flexible=True, wraps=True),
     ]
-    return table(console, columns, (_row(entry, short) for entry in page.items))
+    return table(console, columns, (_row(entry, short, now) for entry in page.items))
 
 
-def _row(entry: "HistoryView", short: dict[str, str]) -> list[Text | str]:
+def _row(entry: "HistoryView", short: dict[str, str], now: float) -> list[Text | str]:
     # A job's own identifier stands before the slash of its tasks': the kind says which is which.
     owner, slash, index = entry.entity.partition("/")
     kind = "task" if slash else {"ses": "session", "agt": "agent"}.get(owner[:3], owner[:3])
@@ -58,7 +59,7 @@ def _row(entry: "HistoryView", short: dict[str, str]) -> list[Text | str]:
     if entry.from_status and entry.from_status != entry.to_status:
         state = Text.assemble((entry.from_status.lower(), "dim"), " → ", state)
     return [
-        moment(entry.first_at),
+        clock_time(entry.first_at, now),
         f"{kind} {name}",
         state,
         entry.phase,

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from muster.cli.arguments import AsJson
 from muster.cli.follow.progress import done
-from muster.cli.screen import Column, print_json, status, stderr, stdout, table
+from muster.cli.screen import Column, print_json, status, stderr, stdout, table, write
 from muster.cli.target import Target, on_cluster
 from muster.cli.words import duration, shorten
 from muster.core.errors import MusterError
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 EXPLAINED = 10
 """Waiting jobs whose reason is asked for; each costs a request."""
 REFRESH_S = 1.0
-NAME_WIDTH = 32
 
 
 @on_cluster
@@ -54,7 +53,7 @@ def ps(
         why = reasons(client, jobs[:limit])
     if jobs:
         console = stdout()
-        console.print(jobs_table(console, jobs[:limit], why, time.time()))
+        write(console, jobs_table(console, jobs[:limit], why, time.time()))
     elif not show_all:
         stderr().print(Text("no job is waiting or running; `muster ps -a` lists those that ended"))
     if len(jobs) > limit:
@@ -90,11 +89,11 @@ def jobs_table(
     short = shorten(job.id for job in jobs)
     columns = [
         Column("ID"),
-        Column("NAME", max_width=NAME_WIDTH),
+        Column("NAME", shrinks=16),
         Column("STATE"),
-        Column("TASKS", right=True),
-        Column("AGE", right=True),
-        Column("GROUP", from_width=80),
+        Column("TASKS", right=True, drops=1),
+        Column("AGE", right=True, drops=2),
+        Column("GROUP", drops=3),
         Column("WHY", flexible=True),
     ]
     return table(console, columns, (_row(job, short, why, now) for job in jobs))

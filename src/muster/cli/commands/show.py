@@ -11,9 +11,9 @@ from rich.text import Text
 
 from muster.cli.arguments import AsJson, Ref, parse_ref
 from muster.cli.follow.progress import counted
-from muster.cli.screen import Column, fields, plain, print_json, status, stdout, table
+from muster.cli.screen import Column, fields, plain, print_json, status, stdout, table, write
 from muster.cli.target import Target, on_cluster
-from muster.cli.words import count, duration, moment, signal_name
+from muster.cli.words import clock_time, count, duration, moment, signal_name
 from muster.core.states import TaskState
 
 if TYPE_CHECKING:
@@ -68,8 +68,7 @@ def show(
     if as_json:
         print_json(parts)
         return
-    for part in parts:
-        console.print(part)
+    write(console, *parts)
 
 
 def _listed(client: "Client", job: "JobDetail", limit: int) -> list["TaskDetail"]:
@@ -147,12 +146,12 @@ def session_parts(console: Console, session: "SessionDetail", now: float) -> lis
 
 _ATTEMPT_COLUMNS = (
     Column("STATE"),
-    Column("AGENT", max_width=24),
-    Column("GPUS", from_width=80),
-    Column("STARTED", from_width=100),
-    Column("RAN", right=True),
+    Column("AGENT", shrinks=8),
+    Column("GPUS", drops=2),
+    Column("STARTED", drops=3),
+    Column("RAN", right=True, drops=1),
     Column("EXIT", right=True),
-    Column("REASON", flexible=True),
+    Column("REASON", flexible=True, wraps=True),
 )
 
 
@@ -190,7 +189,7 @@ def _attempt(kernel: "KernelView", now: float) -> list[Text | str]:
         status(kernel.status),
         kernel.agent or "",
         gpus,
-        moment(kernel.started_at) if kernel.started_at else "",
+        clock_time(kernel.started_at, now) if kernel.started_at else "",
         ran,
         signal_name(kernel.signal) if kernel.signal else ended,
         kernel.reason.sentence if kernel.reason else "",

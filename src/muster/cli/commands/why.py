@@ -7,7 +7,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from muster.cli.arguments import AsJson, Ref
-from muster.cli.screen import Column, indented, plain, print_json, status, stdout, table
+from muster.cli.screen import Column, plain, print_json, status, stdout, table, write
 from muster.cli.target import Target, on_cluster
 from muster.cli.words import count
 from muster.core.reasons import ReasonKind
@@ -32,8 +32,7 @@ def why(target: Target, ref: Ref, as_json: AsJson = False) -> None:
         print_json(answer)
         return
     console = stdout()
-    for part in explanation(console, answer):
-        console.print(part)
+    write(console, *explanation(console, answer))
 
 
 def explanation(console: Console, why: "WhyView") -> list[RenderableType]:
@@ -41,7 +40,7 @@ def explanation(console: Console, why: "WhyView") -> list[RenderableType]:
     parts: list[RenderableType] = [
         Text.assemble(status(why.status), "  ", (plain(why.verdict), "bold"))
     ]
-    parts += [indented(_reason(reason, why.verdict)) for reason in why.reasons]
+    parts += [_reason(reason, why.verdict) for reason in why.reasons]
     if why.placement:
         parts += _placement(console, why.placement)
     return parts
@@ -51,18 +50,16 @@ def _reason(reason: "ReasonView", verdict: str) -> Text:
     said = [] if reason.sentence in verdict else [plain(reason.sentence)]
     kind = WHO_ACTS.get(ReasonKind(reason.kind), reason.kind)
     lines = [*said, kind, *([plain(reason.remedy)] if reason.remedy else [])]
-    return Text("\n".join(lines))
+    return Text("\n".join(f"  {line}" for line in lines))
 
 
 def _placement(console: Console, placement: Mapping[str, Any]) -> list[RenderableType]:
-    group, queue = placement["group"], placement["queue"]
-    parts: list[RenderableType] = [
-        Text(
-            f"\nPlace {placement['position']:,} of {queue:,} in the queue of group {group}; "
-            f"{placement['kernels_fit']:,} of {count(placement['kernels'], 'kernel')} would fit "
-            f"when those ahead have started."
-        )
-    ]
+    place = f"Place {placement['position']:,} of {placement['queue']:,} in the queue"
+    said = f"{place} of group {placement['group']}"
+    if placement["kernels"] > 1:
+        fit = f"{placement['kernels_fit']:,} of {placement['kernels']:,} kernels"
+        said += f"; once those ahead have started, {fit} would find room"
+    parts: list[RenderableType] = [Text(f"\n{said}.")]
     for request in placement["requests"]:
         parts += _request(console, request, placement["agents"])
     return parts
@@ -76,9 +73,9 @@ def _request(console: Console, request: Mapping[str, Any], agents: int) -> list[
         return [looked]
     columns = [
         Column("AGENTS", right=True),
-        Column("WHAT THEY LACK", flexible=True),
-        Column("NEAREST", from_width=70),
-        Column("SUCH AS", from_width=100),
+        Column("WHAT THEY LACK", flexible=True, wraps=True),
+        Column("NEAREST", drops=1),
+        Column("SUCH AS", drops=2),
     ]
     rows = [_agents(group) for group in request["groups"]]
     parts: list[RenderableType] = [looked, table(console, columns, rows)]

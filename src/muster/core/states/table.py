@@ -52,6 +52,6 @@ class StateTable(Generic[S]):
         lines += [
             f"    {start} --> {end}: {trigger}" for (start, end), trigger in self.allowed.items()
         ]
-        reached = {end for _, end in self.allowed}
-        lines += [f"    {state} --> [*]" for state in type(self.initial) if state in self.terminal & reached]
+        ends = self.terminal & {end for _, end in self.allowed}
+        lines += [f"    {state} --> [*]" for state in type(self.initial) if state in ends]
         return "\n".join(lines)

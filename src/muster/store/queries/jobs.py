@@ -21,7 +21,18 @@ def list_jobs(connection: Connection, principal: Principal, listing: Listing) ->
     return JobPage(items=items, next=items[-1].id if len(rows) > listing.limit else None)
 
 
-def read_job(connection: Connection, principal: Principal, ref: str) -> JobDetail:
+def read_job(connection: Connection, principal: Principal, ref: str) -> JobView:
+    """One job.
+
+    Raises:
+        NotFound, Ambiguous: see ``refs.resolve``.
+    """
+    id_ = resolve(connection, JOBS, principal, ref)
+    row = connection.execute(select(*_WITHOUT_SPEC).where(schema.jobs.c.id == id_)).one()
+    return _view(row)
+
+
+def read_job_detail(connection: Connection, principal: Principal, ref: str) -> JobDetail:
     """One job, with its spec.
 
     Raises:

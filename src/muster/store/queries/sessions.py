@@ -27,7 +27,18 @@ def list_sessions(
     return SessionPage(items=items, next=items[-1].id if len(rows) > listing.limit else None)
 
 
-def read_session(connection: Connection, principal: Principal, ref: str) -> SessionDetail:
+def read_session(connection: Connection, principal: Principal, ref: str) -> SessionView:
+    """One session.
+
+    Raises:
+        NotFound, Ambiguous: see ``refs.resolve``.
+    """
+    id_ = resolve(connection, SESSIONS, principal, ref)
+    row = connection.execute(select(*_WITHOUT_SPEC).where(schema.sessions.c.id == id_)).one()
+    return _view(row)
+
+
+def read_session_detail(connection: Connection, principal: Principal, ref: str) -> SessionDetail:
     """One session, with its kernels.
 
     Raises:

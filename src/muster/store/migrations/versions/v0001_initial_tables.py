@@ -213,3 +213,11 @@ def upgrade() -> None:
         sa.Column("created_at", sa.Float(), nullable=False),
         sa.PrimaryKeyConstraint("hash"),
     )
+    op.create_table(
+        "submissions",
+        sa.Column("key", sa.String(), nullable=False),
+        sa.Column("entity", sa.String(), nullable=False),
+        sa.Column("at", sa.Float(), nullable=False),
+        sa.PrimaryKeyConstraint("key"),
+        sqlite_with_rowid=False,
+    )

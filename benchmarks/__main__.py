@@ -1,0 +1,45 @@
+"""`make bench`: the short form of every benchmark. `make bench B=b1`: the full form of one."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from benchmarks import b1, b6, results
+from benchmarks.results import Results
+from rich.console import Console
+
+PLAIN_WIDTH = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    title: str
+    full: Callable[[], Results]
+    short: Callable[[], Results]
+
+
+BENCHMARKS = {
+    "b1": Benchmark(b1.TITLE, lambda: b1.measure(b1.FULL), lambda: b1.measure(b1.SHORT)),
+    "b6": Benchmark(b6.TITLE, lambda: b6.measure(b6.FULL), lambda: b6.measure(b6.SHORT)),
+}
+
+
+def main(arguments: list[str]) -> None:
+    unknown = [name for name in arguments if name not in BENCHMARKS]
+    if unknown:
+        sys.exit(f"there is no benchmark {unknown[0]!r}; there are: {', '.join(BENCHMARKS)}")
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=PLAIN_WIDTH)
+    console.print(f"{results.machine()}; commit {results.commit()}")
+    short = not arguments
+    for name in arguments or BENCHMARKS:
+        benchmark = BENCHMARKS[name]
+        found = benchmark.short() if short else benchmark.full()
+        path = results.write(name, found, short=short)
+        results.show(console, benchmark.title, found)
+        console.print(f"written to {path}\n", soft_wrap=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

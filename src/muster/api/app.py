@@ -1,0 +1,71 @@
+"""The application: endpoints, errors and authentication over the injected parts."""
+
+from fastapi import FastAPI
+from sqlalchemy import Engine
+
+from muster.api import cluster, events, history, jobs, logs, sessions
+from muster.api.answers import add_error_handlers
+from muster.api.auth import BearerAuth
+from muster.api.changes import Changes
+from muster.api.context import Api, ExplainJob, ExplainSession, ReadLog
+from muster.api.openapi import describe
+from muster.api.reader import Reader
+from muster.api.submissions import Submissions
+from muster.control.plane import ControlPlane
+from muster.core.clock import Clock
+from muster.store.tokens import Tokens
+from muster.version import __version__
+
+
+def create_app(
+    *,
+    plane: ControlPlane,
+    engine: Engine,
+    tokens: Tokens,
+    clock: Clock,
+    read_log: ReadLog,
+    explain_job: ExplainJob,
+    explain_session: ExplainSession,
+) -> FastAPI:
+    """The HTTP API of a controller, to be served on the plane's event loop.
+
+    Args:
+        engine: the store's; only read.
+        read_log: how the output of a kernel is had from its agent.
+        explain_job, explain_session: answer ``why`` for what is alive.
+
+    ``stop_waiting`` is called before the server is stopped.
+    """
+    app = FastAPI(
+        title="Muster",
+        version=__version__,
+        description="Batch jobs and sessions on a cluster. Every request but /health carries "
+        "`Authorization: Bearer TOKEN`; amounts and times are canonical: thousandths, bytes, "
+        "seconds since the epoch.",
+        openapi_url="/v1/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.state.api = Api(
+        plane=plane,
+        reader=Reader(engine),
+        changes=Changes(plane),
+        submissions=Submissions(engine, plane, clock),
+        clock=clock,
+        read_log=read_log,
+        explain_job=explain_job,
+        explain_session=explain_session,
+    )
+    for module in (jobs, sessions, logs, history, cluster, events):
+        app.include_router(module.router)
+    app.add_middleware(BearerAuth, verify=tokens.verify)
+    add_error_handlers(app)
+    describe(app)
+    return app
+
+
+def stop_waiting(app: FastAPI) -> None:
+    """End every wait, follow and event stream, so that the server can stop."""
+    api: Api = app.state.api
+    api.changes.close()

@@ -1,0 +1,94 @@
+"""The cluster over HTTP: its agents, its scaling groups, itself."""
+
+import asyncio
+from collections import Counter
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from muster.api.answers import answer
+from muster.api.bodies import read_spec
+from muster.api.context import Call
+from muster.api.live_views import agent_view, group_view
+from muster.api.openapi import spec_body
+from muster.core.errors import InvalidSpec, Problem
+from muster.core.ids import AgentId
+from muster.core.specs import ScalingGroup
+from muster.core.views import AgentPage, AgentView, ClusterView, GroupPage, GroupView, HealthView
+from muster.store.queries.cluster import read_cluster_id
+from muster.store.queries.refs import AGENTS, resolve
+from muster.version import __version__
+
+router = APIRouter(tags=["cluster"])
+
+AGENTS_AT_ONCE = 100
+"""Agents that are described before other work gets its turn."""
+
+
+@router.get("/health", response_model=HealthView)
+async def get_health() -> Response:
+    """Whether the controller answers; for this no token is needed."""
+    return answer(HealthView(status="ok", version=__version__))
+
+
+@router.get("/v1/cluster", response_model=ClusterView)
+async def get_cluster(call: Call) -> Response:
+    """The cluster as a whole."""
+    live, board = call.api.plane.live, call.api.plane.board
+    cluster = ClusterView(
+        id=await call.api.reader.read(read_cluster_id),
+        version=__version__,
+        now=call.api.clock.now(),
+        agents=dict(Counter(agent.status for agent in live.agents.values())),
+        jobs=len(live.jobs),
+        sessions=len(live.sessions),
+        waiting=sum(len(group.pending) for group in board.groups.values()),
+        kernels=len(live.ledger),
+    )
+    return answer(cluster)
+
+
+@router.get("/v1/agents", response_model=AgentPage)
+async def get_agents(call: Call, group: str | None = None) -> Response:
+    """Agents by name, with what is free of them."""
+    plane = call.api.plane
+    wanted = [a for a in plane.live.agents.values() if group is None or a.group == group]
+    wanted.sort(key=lambda agent: agent.name)
+    views: list[AgentView] = []
+    for start in range(0, len(wanted), AGENTS_AT_ONCE):
+        for agent in wanted[start : start + AGENTS_AT_ONCE]:
+            current = plane.live.agents.get(agent.id)
+            if current is not None:
+                views.append(agent_view(current, plane.live, plane.board))
+        await asyncio.sleep(0)
+    return answer(AgentPage(items=tuple(views)))
+
+
+@router.delete("/v1/agents/{ref}", status_code=204)
+async def delete_agent(call: Call, ref: str) -> Response:
+    """Forget an agent that is gone for good; for admins."""
+    call.must_be_admin("remove agents")
+    id_ = AgentId(await call.api.reader.read(resolve, AGENTS, call.principal, ref))
+    principal = call.principal
+    await call.api.plane.request(lambda work, requests: requests.remove_agent(work, principal, id_))
+    return Response(status_code=204)
+
+
+@router.get("/v1/groups", response_model=GroupPage)
+async def get_groups(call: Call) -> Response:
+    """Scaling groups by name, with their policies."""
+    live, board = call.api.plane.live, call.api.plane.board
+    views = tuple(group_view(name, live, board) for name in sorted(live.groups))
+    return answer(GroupPage(items=views))
+
+
+@router.put("/v1/groups/{name}", response_model=GroupView, openapi_extra=spec_body(ScalingGroup))
+async def put_group(request: Request, call: Call, name: str) -> Response:
+    """Make a scaling group, or give one another policy; for admins."""
+    call.must_be_admin("change scaling groups")
+    spec = await read_spec(request, ScalingGroup)
+    if spec.name != name:
+        raise InvalidSpec([Problem("name", repr(spec.name), f"expected {name!r}, as in the path")])
+    plane = call.api.plane
+    await plane.request(lambda work, requests: requests.put_group(work, spec))
+    return answer(group_view(name, plane.live, plane.board))

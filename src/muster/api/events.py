@@ -1,0 +1,85 @@
+"""Changes over HTTP as server-sent events, coalesced, each reader's backlog bounded."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+from fastapi import APIRouter
+from starlette.responses import Response, StreamingResponse
+
+from muster.api.changes import Feed
+from muster.api.context import Call, Caller
+from muster.control.plane import Events
+from muster.core.ids import JobId, SessionId
+from muster.core.owner import Owner, Role
+from muster.core.views import EventView
+from muster.store.queries.refs import JOBS, SESSIONS, owners_of
+
+router = APIRouter(tags=["events"])
+
+COALESCE_S = 0.1
+"""Changes of the same thing within this time are told as one."""
+HEARTBEAT_S = 15.0
+
+
+@router.get("/v1/events", response_class=Response)
+async def get_events(call: Call) -> Response:
+    """What changes, as it happens. A ``reset`` comes first and after each gap: read the state then.
+
+    Each event's data is an ``EventView``; a comment comes when nothing else does for a while.
+    """
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return StreamingResponse(_stream(call), headers=headers, media_type="text/event-stream")
+
+
+async def _stream(call: Caller) -> AsyncIterator[str]:
+    changes = call.api.changes
+    with changes.feed() as feed:
+        while not changes.closing.is_set():
+            gap, events = feed.take()
+            told = [EventView(kind="reset")] if gap else []
+            told += [EventView(kind=k, id=i, status=s) for k, i, s in await _visible(call, events)]
+            if told:
+                yield "".join(f"data: {event.model_dump_json()}\n\n" for event in told)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(COALESCE_S):
+                        await changes.closing.wait()
+            if not await _changed(feed):
+                yield ": nothing changed\n\n"
+
+
+async def _changed(feed: Feed) -> bool:
+    """Wait for a change; False if none came for a while."""
+    try:
+        async with asyncio.timeout(HEARTBEAT_S):
+            await feed.changed.wait()
+    except TimeoutError:
+        return False
+    return True
+
+
+async def _visible(call: Caller, events: Events) -> Events:
+    """Those that the caller may see: agents, and what is its own."""
+    if call.principal.role is Role.ADMIN or not events:
+        return events
+    jobs = {id_.partition("/")[0] for kind, id_, _ in events if kind in ("job", "task")}
+    sessions = {id_ for kind, id_, _ in events if kind == "session"}
+    owners = await _owners(call, jobs, sessions)
+    return [
+        (kind, id_, status)
+        for kind, id_, status in events
+        if kind == "agent"
+        or ((owner := owners.get(id_.partition("/")[0])) and call.principal.may_see(owner))
+    ]
+
+
+async def _owners(call: Caller, jobs: set[str], sessions: set[str]) -> dict[str, Owner]:
+    """Whose these are: what is alive from the mirror, what has ended from SQL."""
+    live = call.api.plane.live
+    owners = {id_: live.jobs[JobId(id_)].owner for id_ in jobs if id_ in live.jobs}
+    owners |= {id_: live.sessions[SessionId(id_)].owner for id_ in sessions if id_ in live.sessions}
+    for named, ids in ((JOBS, jobs), (SESSIONS, sessions)):
+        ended = ids - owners.keys()
+        if ended:
+            owners |= await call.api.reader.read(owners_of, named, ended)
+    return owners

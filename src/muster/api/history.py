@@ -1,0 +1,22 @@
+"""History over HTTP."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+from starlette.responses import Response
+
+from muster.api.answers import answer
+from muster.api.context import Call
+from muster.api.listing import Limit
+from muster.core.views import HistoryPage
+from muster.store.queries.history import read_history
+
+router = APIRouter(tags=["history"])
+
+What = Annotated[str, Path(description="a job, job/index for one task, a session or an agent")]
+
+
+@router.get("/v1/history/{ref:path}", response_model=HistoryPage)
+async def get_history(call: Call, ref: What, limit: Limit = 200) -> Response:
+    """What happened, oldest first; when there is more than ``limit``, the newest of it."""
+    return answer(await call.api.reader.read(read_history, call.principal, ref, limit))

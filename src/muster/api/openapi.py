@@ -1,0 +1,52 @@
+"""The API's description of itself: the parts that its endpoints' types do not say."""
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from muster.core.specs import JobSpec, ScalingGroup, SessionSpec
+from muster.core.views import ErrorView
+
+_SCHEMAS = "#/components/schemas/"
+_SPECS = (JobSpec, SessionSpec, ScalingGroup)
+
+
+def spec_body(model: type[JobSpec | SessionSpec | ScalingGroup]) -> dict[str, Any]:
+    """What an endpoint says of the body that it reads itself."""
+    schema = {"schema": {"$ref": _SCHEMAS + model.__name__}}
+    content = {"application/json": schema, "application/yaml": schema}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+def describe(app: FastAPI) -> None:
+    """Have ``app.openapi`` tell of specs, of tokens, and of errors too."""
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = _document(app)
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign] # FastAPI's own way to extend it
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    document = get_openapi(
+        title=app.title, version=app.version, description=app.description, routes=app.routes
+    )
+    components = document.setdefault("components", {})
+    schemas = components.setdefault("schemas", {})
+    for model in (*_SPECS, ErrorView):
+        schema = model.model_json_schema(ref_template=_SCHEMAS + "{model}")
+        schemas.update(schema.pop("$defs", {}))
+        schemas[model.__name__] = schema
+    components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    error = {"application/json": {"schema": {"$ref": _SCHEMAS + "ErrorView"}}}
+    refusal = {"description": "Refused: one sentence, and every problem found", "content": error}
+    for path, methods in document["paths"].items():
+        for operation in methods.values():
+            operation["responses"].pop("422", None)
+            operation["responses"]["4XX"] = refusal
+            if path != "/health":
+                operation["security"] = [{"token": []}]
+    return document

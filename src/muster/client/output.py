@@ -1,0 +1,78 @@
+"""Reading a kernel's output to its end, whatever happens to the connection meanwhile."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from muster.client.errors import Unreachable
+from muster.client.transport import StreamBroke
+
+if TYPE_CHECKING:
+    from muster.client.transport import Transport
+
+PATIENCE_S = 60.0
+"""How long a controller that starts again is waited for."""
+SILENCE_S = 90.0
+"""Longest silence within an answer; the server ends one that is silent for less."""
+_MAX_BREAKS = 20
+"""Answers in a row that may break without a byte."""
+_EMPTY_PAUSE_S = 0.2
+"""After an answer that ended at once and empty, as those of a server that is stopping do."""
+
+
+def read_output(
+    transport: Transport,
+    path: str,
+    whose: Mapping[str, int],
+    *,
+    attempt: int | None,
+    tail_bytes: int | None,
+    follow: bool,
+    pause: Callable[[float], None] = time.sleep,
+) -> Iterator[bytes]:
+    """The output at ``path``, piece by piece: asked for again, from where the last answer ended,
+    until the server says that it is all.
+
+    Args:
+        whose: the task or kernel, as query parameters.
+        attempt: None is the latest, and with ``follow`` those after it too.
+        tail_bytes: only so much of its end.
+
+    Raises:
+        MusterError: the server's refusal, or no answer.
+    """
+    from muster.core.views import LOG_ATTEMPT_HEADER, LOG_END_HEADER, LOG_OFFSET_HEADER, LogEnd
+
+    every_attempt = follow and attempt is None
+    offset: int | None = None if tail_bytes else 0
+    breaks = 0
+    while True:
+        begin = {"tail_bytes": tail_bytes} if offset is None else {"offset": offset}
+        asked = {**whose, **begin, "attempt": attempt or None, "follow": follow}
+        end, got, began_s, broke = LogEnd.OPEN, 0, time.monotonic(), False
+        try:
+            with transport.stream(
+                path, asked, silence_s=SILENCE_S, patience_s=PATIENCE_S
+            ) as response:
+                attempt = int(response.headers[LOG_ATTEMPT_HEADER])
+                offset = int(response.headers[LOG_OFFSET_HEADER])
+                for piece in response.iter_bytes():
+                    got += len(piece)
+                    offset += len(piece)
+                    yield piece
+                end = LogEnd(response.headers[LOG_END_HEADER])
+        except StreamBroke as error:
+            broke = True
+            breaks = 0 if got else breaks + 1
+            if breaks > _MAX_BREAKS:
+                raise Unreachable(f"the output breaks off again and again: {error}") from error
+        if end is LogEnd.ALL or (end is LogEnd.ATTEMPT and not every_attempt):
+            return
+        if end is LogEnd.ATTEMPT:
+            attempt, offset = (attempt or 0) + 1, 0
+        elif not got and not follow and not broke:
+            return
+        elif not got and time.monotonic() - began_s < _EMPTY_PAUSE_S:
+            pause(_EMPTY_PAUSE_S)

@@ -1,0 +1,64 @@
+"""The agent's directory: one agent at a time, and a secret that only its owner reads."""
+
+from pathlib import Path
+
+import pytest
+
+from muster.agent.identity import (
+    Identity,
+    UnusableDirectory,
+    load_identity,
+    locked,
+    save_identity,
+)
+from muster.core.errors import Conflict
+from muster.core.ids import AgentId
+
+IDENTITY = Identity(AgentId("agt-1"), "secret")
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+def test_identity_saved_is_loaded_again(tmp_path: Path) -> None:
+    assert load_identity(tmp_path) is None
+    save_identity(tmp_path, IDENTITY)
+    save_identity(tmp_path, Identity(AgentId("agt-2"), "newer"))
+    assert load_identity(tmp_path) == Identity(AgentId("agt-2"), "newer")
+
+
+def test_directory_and_credential_are_for_their_owner_only(tmp_path: Path) -> None:
+    directory = tmp_path / "state" / "agent"
+    directory.mkdir(parents=True, mode=0o755)
+    with locked(directory):
+        save_identity(directory, IDENTITY)
+        assert mode(directory) == 0o700
+        assert mode(directory / "credential.json") == 0o600
+
+
+def test_second_agent_on_a_directory_is_refused_until_the_first_has_left(tmp_path: Path) -> None:
+    with (
+        locked(tmp_path),
+        pytest.raises(Conflict, match=r"another agent \(process \d+\) runs on"),
+        locked(tmp_path),
+    ):
+        pass
+    with locked(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize("damaged", ["", "{", "[]", '{"agent": "agt-1"}'])
+def test_damaged_credential_says_what_to_do(tmp_path: Path, damaged: str) -> None:
+    (tmp_path / "credential.json").write_text(damaged)
+    with pytest.raises(UnusableDirectory, match="start the agent with a join token"):
+        load_identity(tmp_path)
+
+
+def test_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with (
+        pytest.raises(UnusableDirectory, match="Not a directory"),
+        locked(tmp_path / "file" / "agent"),
+    ):
+        pass

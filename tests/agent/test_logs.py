@@ -1,0 +1,181 @@
+"""Logs as the agent reads them: by offsets in all that was ever written, over rotations."""
+
+import asyncio
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.agent import logs
+from muster.agent.logs import LogFiles
+from muster.core.ids import KernelId
+from muster.wire.messages import KernelKey, LogChunk, LogRequest
+from muster.wire.transport import LOG_WINDOW_BYTES
+
+KEY: KernelKey = (KernelId("krn-1"), 2)
+
+
+@dataclass
+class Writer:
+    """Writes a kernel's log as the supervisor does, a step of a rotation at a time if need be."""
+
+    directory: Path
+    everything: bytes = b""
+    steps: list[str] = field(default_factory=list)
+
+    @property
+    def log(self) -> Path:
+        return self.directory / "krn-1.2.log"
+
+    @property
+    def older(self) -> Path:
+        return self.directory / "krn-1.2.log.1"
+
+    def write(self, data: bytes) -> None:
+        self.everything += data
+        with self.log.open("ab") as file:
+            file.write(data)
+
+    def note_rotation(self) -> None:
+        inode = self.log.stat().st_ino
+        (self.directory / "krn-1.2.log.start").write_text(f"{len(self.everything)} {inode}")
+
+    def rotate(self) -> None:
+        self.note_rotation()
+        self.log.replace(self.older)
+
+    @property
+    def kept_from(self) -> int:
+        sizes = [path.stat().st_size for path in (self.older, self.log) if path.exists()]
+        return len(self.everything) - sum(sizes)
+
+
+def request(**fields: object) -> LogRequest:
+    return LogRequest(*KEY, **fields)  # type: ignore[arg-type]
+
+
+def read(directory: Path, *, live: bool = False, **fields: object) -> LogChunk:
+    return asyncio.run(LogFiles(directory, lambda _key: live).read(request(**fields)))
+
+
+def test_kernel_that_wrote_nothing_has_an_empty_log(tmp_path: Path) -> None:
+    assert read(tmp_path) == LogChunk(0, b"", eof=True)
+    assert read(tmp_path, live=True) == LogChunk(0, b"", eof=False)
+
+
+def test_log_of_one_file_is_read_from_any_offset(tmp_path: Path) -> None:
+    Writer(tmp_path).write(b"one two")
+    assert read(tmp_path) == LogChunk(0, b"one two", eof=True)
+    assert read(tmp_path, offset=4) == LogChunk(4, b"two", eof=True)
+    assert read(tmp_path, offset=-3) == LogChunk(4, b"two", eof=True)
+    assert read(tmp_path, offset=-100) == LogChunk(0, b"one two", eof=True)
+    assert read(tmp_path, limit_bytes=3) == LogChunk(0, b"one", eof=False)
+    assert read(tmp_path, offset=50) == LogChunk(50, b"", eof=True)
+
+
+def test_read_is_never_longer_than_a_window(tmp_path: Path) -> None:
+    Writer(tmp_path).write(b"x" * (LOG_WINDOW_BYTES + 1))
+    assert len(read(tmp_path, limit_bytes=2**40).data) == LOG_WINDOW_BYTES
+
+
+def test_offset_that_is_no_longer_kept_moves_to_what_is(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    for data in (b"gone ", b"kept ", b"new"):
+        writer.write(data)
+        if data != b"new":
+            writer.rotate()
+    assert read(tmp_path) == LogChunk(5, b"kept new", eof=True)
+
+
+def test_rotation_that_was_never_noted_counts_from_what_is_kept(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    writer.write(b"old ")
+    writer.log.replace(writer.older)
+    writer.write(b"new")
+    assert read(tmp_path) == LogChunk(0, b"old new", eof=True)
+
+
+@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "", ".", "a/b", "x" * 200])
+def test_kernel_whose_name_is_no_file_name_has_no_log(tmp_path: Path, name: str) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "secret.1.log").write_text("secret")
+    files = LogFiles(tmp_path / "logs", lambda _key: False)
+    assert asyncio.run(files.read(LogRequest(KernelId(name), 1))).data == b""
+
+
+STEPS = st.lists(st.binary(max_size=12) | st.sampled_from(["rotate", "note"]), max_size=12)
+
+
+@given(STEPS, st.integers(-60, 60), st.integers(0, 60))
+def test_read_gives_what_was_written_at_its_offset(
+    tmp_path_factory: pytest.TempPathFactory,
+    steps: list[bytes | str],
+    offset: int,
+    limit_bytes: int,
+) -> None:
+    writer = Writer(tmp_path_factory.mktemp("logs"))
+    noted = False
+    for step in steps:
+        if isinstance(step, bytes):
+            if noted and step:
+                writer.log.replace(writer.older)  # a rotation that was noted goes on first
+                noted = False
+            writer.write(step)
+        elif writer.log.exists() and writer.log.stat().st_size and not noted:
+            writer.note_rotation()
+            noted = step == "note"
+            if not noted:
+                writer.log.replace(writer.older)
+    chunk = read(writer.directory, offset=offset, limit_bytes=limit_bytes)
+    asked = offset if offset >= 0 else max(0, len(writer.everything) + offset)
+    assert chunk.offset == max(asked, writer.kept_from)
+    assert chunk.data == writer.everything[chunk.offset :][:limit_bytes]
+    assert chunk.eof == (chunk.offset + len(chunk.data) >= len(writer.everything))
+
+
+def test_rotation_between_opening_the_two_files_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = Writer(tmp_path)
+    writer.write(b"first ")
+    writer.rotate()
+    writer.write(b"second ")
+    opened: list[str] = []
+    real_open = os.open
+
+    def interrupting_open(path: Path, flags: int) -> int:
+        opened.append(Path(path).name)
+        if len(opened) == 2:
+            writer.rotate()
+            writer.write(b"third")
+        return real_open(path, flags)
+
+    monkeypatch.setattr(logs.os, "open", interrupting_open)
+    assert read(tmp_path) == LogChunk(6, b"second third", eof=True)
+
+
+async def test_following_waits_for_output_and_for_the_end(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    live = {KEY}
+    files = LogFiles(tmp_path, live.__contains__)
+    first = asyncio.create_task(files.read(request(follow=True)))
+    await asyncio.sleep(0)
+    assert not first.done()
+    writer.write(b"one")
+    assert await first == LogChunk(0, b"one", eof=False)
+    last = asyncio.create_task(files.read(request(offset=3, follow=True)))
+    await asyncio.sleep(0)
+    live.clear()
+    files.ended(KEY)
+    assert await last == LogChunk(3, b"", eof=True)
+
+
+async def test_following_answers_with_nothing_when_nothing_is_written_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "LOG_WAIT_S", 0.05)
+    files = LogFiles(tmp_path, lambda _key: True)
+    assert await files.read(request(follow=True)) == LogChunk(0, b"", eof=False)

@@ -1,0 +1,112 @@
+"""Ports reserved for kernels: nobody else's, kept over a restart, given back."""
+
+import random
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from muster.agent.ports import NoPorts, PreparedPorts
+from muster.core.ids import KernelId
+
+ONE, TWO, THREE = ((KernelId(f"krn-{n}"), 1) for n in (1, 2, 3))
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])
+
+
+def ports_of(directory: Path, allowed: range) -> PreparedPorts:
+    directory.mkdir(exist_ok=True)
+    return PreparedPorts(directory, allowed, random.Random(1))
+
+
+@pytest.fixture
+def two_free() -> range:
+    """Two ports next to each other that nobody listens on."""
+    while True:
+        port = free_port()
+        with socket.socket() as first, socket.socket() as second:
+            try:
+                first.bind(("", port))
+                second.bind(("", port + 1))
+            except OSError:
+                continue
+        return range(port, port + 2)
+
+
+@pytest.fixture
+def ports(tmp_path: Path, two_free: range) -> Iterator[PreparedPorts]:
+    with closing(ports_of(tmp_path / "a", two_free)) as made:
+        yield made
+
+
+def test_reserved_ports_are_different_and_can_be_bound(
+    ports: PreparedPorts, two_free: range
+) -> None:
+    reserved = ports.reserve(ONE, 1) + ports.reserve(TWO, 1)
+    assert sorted(reserved) == list(two_free)
+    for port in reserved:
+        with socket.socket() as kernel:
+            kernel.bind(("", port))
+
+
+def test_reserving_again_gives_the_same_ports(ports: PreparedPorts) -> None:
+    assert ports.reserve(ONE, 2) == ports.reserve(ONE, 2)
+
+
+def test_too_few_ports_reserve_none(ports: PreparedPorts) -> None:
+    with pytest.raises(NoPorts, match="2 of 3"):
+        ports.reserve(ONE, 3)
+    assert not ports.held()
+    assert len(ports.reserve(TWO, 2)) == 2
+
+
+def test_port_that_somebody_listens_on_is_not_reserved(
+    ports: PreparedPorts, two_free: range
+) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", two_free[0]))
+        other.listen()
+        assert ports.reserve(ONE, 1) == (two_free[1],)
+        with pytest.raises(NoPorts):
+            ports.reserve(TWO, 1)
+
+
+def test_released_ports_can_be_reserved_again(ports: PreparedPorts) -> None:
+    ports.reserve(ONE, 2)
+    ports.release(ONE)
+    ports.release(ONE)
+    ports.release(THREE)
+    assert len(ports.reserve(TWO, 2)) == 2
+
+
+def test_ports_of_another_agent_of_the_machine_are_left_alone(
+    ports: PreparedPorts, tmp_path: Path, two_free: range
+) -> None:
+    mine = ports.reserve(ONE, 1)
+    with closing(ports_of(tmp_path / "b", two_free)) as others:
+        assert set(others.reserve(ONE, 1)).isdisjoint(mine)
+        with pytest.raises(NoPorts):
+            others.reserve(TWO, 1)
+
+
+def test_reservations_survive_a_restart(tmp_path: Path, two_free: range) -> None:
+    with closing(ports_of(tmp_path, two_free)) as before:
+        kept = before.reserve(ONE, 1)
+        before.reserve(TWO, 1)
+        before.release(TWO)
+    with closing(ports_of(tmp_path, two_free)) as after:
+        assert dict(after.held()) == {ONE: kept}
+        assert set(after.reserve(TWO, 1)).isdisjoint(kept)
+
+
+@pytest.mark.parametrize("damaged", ["", "{}[", '[["krn-1"]]', "7"])
+def test_damaged_file_is_as_good_as_none(tmp_path: Path, damaged: str) -> None:
+    (tmp_path / "ports.json").write_text(damaged)
+    with closing(ports_of(tmp_path, range(20_000, 20_100))) as ports:
+        assert not ports.held()

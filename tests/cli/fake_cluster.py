@@ -1,0 +1,257 @@
+"""A cluster of data behind the client's interface, and the commands run against it."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from typer.testing import CliRunner, Result
+
+from muster.cli.main import app
+from muster.cli.target import Target
+from muster.client import Client
+from muster.core.errors import Conflict, InvalidSpec, MusterError, NotFound, Problem
+from muster.core.reasons import ReasonCode, reason
+from muster.core.states import JobState, KernelStatus, TaskState
+from muster.core.views import (
+    AgentView,
+    CancelView,
+    ClusterView,
+    GroupView,
+    HistoryPage,
+    JobDetail,
+    JobView,
+    KernelView,
+    OwnerView,
+    ReasonView,
+    SessionDetail,
+    ShareView,
+    TaskDetail,
+    TaskPage,
+    TaskView,
+    WhyView,
+)
+
+NOW = 1_763_672_400.0
+ANN = OwnerView(domain="default", project="research", user="ann")
+IDS = [f"job-01kae{letter}7m{letter}2qv3x9p" for letter in "cdefghjk"]
+
+
+def because(code: ReasonCode, **numbers: Any) -> ReasonView:
+    return ReasonView.of(reason(code, **numbers))
+
+
+def job(
+    name: str = "train",
+    state: JobState = JobState.RUNNING,
+    counts: Mapping[TaskState, int] | None = None,
+    number: int = 0,
+    **fields: Any,
+) -> JobDetail:
+    """A job whose tasks are ``counts``; one task in the state of the job when left out."""
+    alone = {TaskState(state.value): 1}
+    counted = dict(counts or alone)
+    return JobDetail(
+        **{
+            "id": IDS[number],
+            "name": name,
+            "owner": ANN,
+            "group": "default",
+            "state": state,
+            "state_changed_at": NOW - 12,
+            "tasks_total": sum(counted.values()),
+            "counts": counted,
+            "submitted_at": NOW - 75,
+            "started_at": None if state is JobState.PENDING else NOW - 72,
+            "finished_at": NOW - 12 if state not in (JobState.PENDING, JobState.RUNNING) else None,
+            "spec": {"command": ["python", "train.py"], "resources": {"cpu": "2", "gpu": "1"}},
+            **fields,
+        }
+    )
+
+
+def kernel(attempt: int = 1, **fields: Any) -> KernelView:
+    return KernelView(
+        **{
+            "id": "krn-01kaec7mc2qv3x9p",
+            "session_id": "ses-01kaec7mc2qv3x9p",
+            "index": 0,
+            "attempt": attempt,
+            "status": KernelStatus.TERMINATED,
+            "status_changed_at": NOW - 12,
+            "agent": f"agent-{attempt}",
+            "devices": (ShareView(index=attempt, share=1.0),),
+            "started_at": NOW - 72,
+            "ended_at": NOW - 12,
+            **fields,
+        }
+    )
+
+
+def task(
+    index: int = 0,
+    state: TaskState = TaskState.SUCCEEDED,
+    attempts: tuple[KernelView, ...] = (),
+    **fields: Any,
+) -> TaskDetail:
+    return TaskDetail(
+        **{
+            "job_id": IDS[0],
+            "index": index,
+            "state": state,
+            "state_changed_at": NOW - 12,
+            "attempt": len(attempts),
+            "attempts": attempts,
+            **fields,
+        }
+    )
+
+
+@dataclass
+class FakeCluster:
+    """What the client would answer, as data; ``asked`` is what it was asked to change.
+
+    ``play`` are the states that a wait sees one after the other; with ``hold`` the last comes only
+    once the job is cancelled.
+    """
+
+    jobs_: list[JobDetail] = field(default_factory=list)
+    tasks_: list[TaskDetail] = field(default_factory=list)
+    sessions_: list[SessionDetail] = field(default_factory=list)
+    agents_: list[AgentView] = field(default_factory=list)
+    groups_: list[GroupView] = field(default_factory=list)
+    why_: dict[str, WhyView] = field(default_factory=dict)
+    history_: HistoryPage = HistoryPage(items=())  # noqa: RUF009 - frozen
+    output: dict[int, list[bytes]] = field(default_factory=dict)
+    play: list[JobDetail] = field(default_factory=list)
+    hold: bool = False
+    at_start: Callable[[], None] = lambda: None
+    fails: MusterError | None = None
+    asked: list[tuple[str, Any]] = field(default_factory=list)
+    timeouts_s: list[float] = field(default_factory=list)
+    cancelled: threading.Event = field(default_factory=threading.Event)
+
+    # -- the client ------------------------------------------------------------------------------
+
+    def __enter__(self) -> "FakeCluster":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def _answer(self) -> None:
+        if self.fails is not None:
+            raise self.fails
+
+    def jobs(self, state: str = "live", *, limit: int = 100, **_: Any) -> list[JobView]:
+        self._answer()
+        found = [each for each in self.jobs_ if state == "all" or not each.ended]
+        return list(found[:limit])
+
+    def job(self, ref: str) -> JobDetail:
+        self._answer()
+        for each in self.jobs_:
+            if ref == each.name or each.id.removeprefix("job-").startswith(ref) or ref == each.id:
+                return each
+        raise NotFound(f"there is no job {ref!r}")
+
+    def submit(self, spec: Any) -> Any:
+        self._answer()
+        self.asked.append(("submit", spec))
+        return self.play[0] if self.play else self.sessions_[0] if self.sessions_ else self.jobs_[0]
+
+    def wait(
+        self,
+        ref: str,
+        timeout_s: float | None = None,
+        on_change: Callable[[JobView], None] | None = None,
+    ) -> JobView:
+        *before, last = self.play
+        for each in before:
+            if on_change is not None:
+                on_change(each)
+        self.at_start()
+        if self.hold:
+            assert self.cancelled.wait(20.0), "the job was never cancelled"
+        return last
+
+    def tasks(
+        self, ref: str, state: str | None = None, *, offset: int = 0, limit: int = 100
+    ) -> TaskPage:
+        found: list[TaskView] = [each for each in self.tasks_ if state in (None, each.state)]
+        return TaskPage(items=tuple(found[offset : offset + limit]), total=len(found))
+
+    def task(self, ref: str, index: int) -> TaskDetail:
+        return next(each for each in self.tasks_ if each.index == index)
+
+    def session(self, ref: str) -> SessionDetail:
+        return next(each for each in self.sessions_ if each.id.startswith(ref))
+
+    def cancel(self, ref: str) -> CancelView:
+        self.asked.append(("cancel", ref))
+        self.cancelled.set()
+        found = self.job(ref)
+        return CancelView(
+            id=found.id, status=found.state, changed=True, message=f"{found.name} is cancelled"
+        )
+
+    def why(self, ref: str) -> WhyView:
+        self._answer()
+        if ref not in self.why_:
+            raise NotFound(f"there is no job {ref!r}")
+        return self.why_[ref]
+
+    def history(self, ref: str, *, limit: int = 200) -> HistoryPage:
+        return self.history_
+
+    def logs(
+        self,
+        ref: str,
+        *,
+        task: int = 0,
+        attempt: int | None = None,
+        tail_bytes: int | None = None,
+        follow: bool = False,
+    ) -> Iterator[bytes]:
+        self.asked.append(("logs", (task, attempt, tail_bytes, follow)))
+        if task not in self.output:
+            raise Conflict(f"task {task} has not started")
+        if tail_bytes is None:
+            yield from self.output[task]
+        else:
+            data = b"".join(self.output[task])
+            yield data[max(len(data) - tail_bytes, 0) :]
+
+    def agents(self, group: str | None = None) -> list[AgentView]:
+        return [each for each in self.agents_ if group in (None, each.group)]
+
+    def groups(self) -> list[GroupView]:
+        return self.groups_
+
+    def put_group(self, spec: Any) -> GroupView:
+        self.asked.append(("put_group", spec))
+        return GroupView(name=spec.name, spec={})
+
+    def cluster(self) -> ClusterView:
+        return ClusterView(id="c1", version="9.9.9", now=NOW)
+
+    # -- commands --------------------------------------------------------------------------------
+
+    def run(self, *words: str, stdin: str = "", columns: int | None = None) -> Result:
+        """What a command writes and ends with when this cluster answers."""
+
+        def connector(target: Target, timeout_s: float) -> Client:
+            self.timeouts_s.append(timeout_s)
+            return cast(Client, self)
+
+        return CliRunner().invoke(app, list(words), input=stdin, obj=Target(connector=connector))
+
+    def json(self, *words: str) -> Any:
+        result = self.run(*words)
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout)
+
+
+def refused(*problems: tuple[str, str, str]) -> InvalidSpec:
+    return InvalidSpec([Problem(*problem) for problem in problems])

@@ -1,0 +1,45 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.cli.follow.lines import MAX_LINE_BYTES, PrefixedLines, last_lines, prefix_width
+
+PIECES = st.lists(
+    st.tuples(st.integers(0, 3), st.text("ab\n", max_size=8).map(str.encode)), max_size=30
+)
+
+
+@given(PIECES)
+def test_prefixed_lines_are_each_tasks_own_lines_in_order(
+    pieces: list[tuple[int, bytes]],
+) -> None:
+    lines = PrefixedLines(1)
+    shown = b"".join(lines.add(task, data) for task, data in pieces)
+    shown += b"".join(lines.finish(task) for task in range(4))
+    for task in range(4):
+        whole = b"".join(data for owner, data in pieces if owner == task)
+        prefix = b"%d | " % task
+        own = [each.removeprefix(prefix) for each in shown.split(b"\n") if each[:4] == prefix]
+        assert own == whole.removesuffix(b"\n").split(b"\n") if whole else own == []
+
+
+def test_prefix_is_as_wide_as_the_largest_index() -> None:
+    lines = PrefixedLines(prefix_width(200))
+    assert lines.add(7, b"x\n") + lines.add(199, b"y\n") == b"  7 | x\n199 | y\n"
+
+
+def test_output_of_a_single_task_passes_as_it_is() -> None:
+    lines = PrefixedLines(prefix_width(1))
+    assert lines.add(0, b"50%\r") == b"50%\r"
+    assert lines.finish(0) == b""
+
+
+def test_line_that_never_ends_is_broken_and_not_kept() -> None:
+    lines = PrefixedLines(1)
+    shown = b"".join(lines.add(0, b"x" * 1000) for _ in range(200))
+    assert shown.count(b"x") >= 200_000 - MAX_LINE_BYTES
+
+
+@given(st.text("ab\n").map(str.encode), st.integers(0, 6))
+def test_last_lines_are_those_at_the_end(data: bytes, lines: int) -> None:
+    kept = data.splitlines(keepends=True)
+    assert last_lines(data, lines) == b"".join(kept[len(kept) - lines :] if lines else [])

@@ -1,0 +1,64 @@
+import os
+from pathlib import Path
+
+import pytest
+import typer
+
+from muster.cli.arguments import Subject, parse_ref
+from muster.cli.request import command_of, current_directory, environment, pairs
+
+CALLER = {"PATH": "/bin", "LANG": "C", "SECRET": "s", "EDITOR": "vi"}
+
+
+def test_environment_passes_what_a_command_needs_and_nothing_else() -> None:
+    assert environment([], CALLER) == {"PATH": "/bin", "LANG": "C"}
+
+
+def test_environment_when_clean_is_only_what_was_given() -> None:
+    assert environment(["A=1=2", "EDITOR", "B="], CALLER, clean=True) == {
+        "A": "1=2",
+        "EDITOR": "vi",
+        "B": "",
+    }
+
+
+@pytest.mark.parametrize("text", ["MISSING", "=x"])
+def test_environment_without_a_value_to_give_is_refused(text: str) -> None:
+    with pytest.raises(typer.BadParameter):
+        environment([text], CALLER)
+
+
+@pytest.mark.parametrize("texts", [["licence"], ["=1"], ["licence="], ["a=1", "a=2"]])
+def test_pairs_of_another_form_are_refused(texts: list[str]) -> None:
+    with pytest.raises(typer.BadParameter):
+        pairs(texts, "--resource")
+
+
+def test_one_word_with_blanks_is_a_line_for_the_shell() -> None:
+    assert command_of(["sleep 1 && date"]) == "sleep 1 && date"
+    assert command_of(["true"]) == ["true"]
+    assert command_of(["echo", "a b"]) == ["echo", "a b"]
+
+
+def test_current_directory_is_named_as_the_shell_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    monkeypatch.chdir(tmp_path / "link")
+    monkeypatch.setenv("PWD", str(tmp_path / "link"))
+    assert current_directory() == str(tmp_path / "link")
+    for lie in (str(tmp_path), str(tmp_path / "gone"), "real", f"{tmp_path}/link/../link"):
+        monkeypatch.setenv("PWD", lie)
+        assert current_directory() == os.path.realpath(tmp_path / "real")
+
+
+def test_ref_may_name_a_task() -> None:
+    assert parse_ref("train-1/30") == Subject("train-1", 30, is_session=False)
+    assert parse_ref("SES-01kaec") == Subject("SES-01kaec", None, is_session=True)
+
+
+@pytest.mark.parametrize("text", ["", "/3", "a/", "a/b", "a/-1", "a/1/2", "a/²"])
+def test_ref_of_another_form_is_refused(text: str) -> None:
+    with pytest.raises(typer.BadParameter):
+        parse_ref(text)

@@ -1,0 +1,72 @@
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.cli.words import SHORT_ID, clock_time, count, duration, moment, shorten, signal_name
+from muster.core.clock import VirtualClock
+from muster.core.ids import IdFactory
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (-3, "0s"),
+        (0, "0s"),
+        (0.34, "0.3s"),
+        (9.949, "9.9s"),
+        (9.96, "10s"),
+        (59.6, "1m00s"),
+        (185, "3m05s"),
+        (3599.7, "1h00m"),
+        (7800, "2h10m"),
+        (86400 * 3 + 4 * 3600, "3d04h"),
+    ],
+)
+def test_duration_shows_at_most_two_units(seconds: float, shown: str) -> None:
+    assert duration(seconds) == shown
+
+
+def test_count_knows_one_and_many() -> None:
+    assert [count(number, "task") for number in (0, 1, 10_000)] == [
+        "0 tasks",
+        "1 task",
+        "10,000 tasks",
+    ]
+
+
+def test_clock_time_of_another_day_has_its_date() -> None:
+    noon = 1_763_640_000.0
+    assert clock_time(noon, noon + 60) == moment(noon)[11:]
+    assert clock_time(noon, noon + 86400) == moment(noon)
+    assert moment(None) == "-"
+
+
+def test_signal_name_of_an_unknown_number_is_the_number() -> None:
+    assert (signal_name(9), signal_name(200)) == ("SIGKILL", "signal 200")
+
+
+@given(
+    jobs=st.integers(1, 30),
+    gaps_ms=st.lists(st.integers(0, 5000), max_size=30),
+    seed=st.integers(0, 2**32),
+)
+def test_short_ids_are_unique_prefixes_of_what_they_stand_for(
+    jobs: int, gaps_ms: list[int], seed: int
+) -> None:
+    clock = VirtualClock()
+    ids = IdFactory(clock, random.Random(seed))
+    made = []
+    for number in range(jobs):
+        made.append(ids.job())
+        clock.advance(gaps_ms[number] / 1000 if number < len(gaps_ms) else 0)
+    short = shorten(made)
+    for id_ in made:
+        assert len(short[id_]) >= SHORT_ID
+        assert [other for other in made if other.startswith(f"job-{short[id_]}")] == [id_]
+
+
+def test_short_ids_are_no_longer_than_they_must_be() -> None:
+    short = shorten(["job-01kaecabcdefghij", "job-01kaecabcdefghik", "job-02kaecabcdefghij"])
+    assert sorted(short.values()) == ["01kaecabcdefghij", "01kaecabcdefghik", "02kaecab"]

@@ -1,0 +1,243 @@
+"""A cluster of real processes in a directory of its own, whose parts can be killed and started."""
+
+import os
+import random
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from muster.agent.config import AgentConfig
+from muster.app.agent_process import dump_config
+from muster.app.controller_process import ControllerConfig, dump_controller
+from muster.app.home import Home, Running
+from muster.app.local import down
+from muster.client import Client
+
+CONTROLLER = ("-m", "muster.app.controller_process")
+AGENT = ("-m", "muster.app.agent_process")
+
+# Below the ports that the system gives to clients: while nobody listens on such a port, one that
+# tries to connect to it may be given that very port for its own end, and then nobody can listen.
+PORTS = range(10_000, 18_000)
+START_TIMEOUT_S = 60.0
+
+T = TypeVar("T")
+
+
+def agent(name: str, **fields: Any) -> AgentConfig:
+    """An agent of a cluster, which fills in where it lives and whom it talks to."""
+    return AgentConfig(Path(), "", name, **fields)
+
+
+def until(condition: Callable[[], T | None], timeout_s: float = 30.0) -> T:
+    """The first true answer of ``condition``."""
+    deadline_s = time.monotonic() + timeout_s
+    while not (answer := condition()):
+        assert time.monotonic() < deadline_s, f"nothing after {timeout_s} s"
+        time.sleep(0.02)
+    return answer
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports on which nobody listens now, from a random place on."""
+    found: list[int] = []
+    start = random.randrange(len(PORTS))
+    for step in range(len(PORTS)):
+        port = PORTS[(start + step) % len(PORTS)]
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        found.append(port)
+        if len(found) == count:
+            return found
+    raise AssertionError("no free ports")
+
+
+class Cluster:
+    """A controller and agents, each a process that the test started itself.
+
+    Everything runs with the home in its command line or environment, so that ``survivors`` finds
+    whatever was left behind.
+    """
+
+    def __init__(self, path: Path, agents: Sequence[AgentConfig] = ()) -> None:
+        self.home = Home(path)
+        self.home.create()
+        self.port, self.agent_port = free_ports(2)
+        self.environment = {
+            **{name: value for name, value in os.environ.items() if name[:7] != "MUSTER_"},
+            "MUSTER_HOME": str(self.home.path),
+        }
+        self._configs = {
+            config.name: replace(
+                config,
+                directory=self.home.agent_directory(config.name),
+                controller=f"127.0.0.1:{self.agent_port}",
+            )
+            for config in agents
+        }
+        self._controller: subprocess.Popen[bytes] | None = None
+        self._agents: dict[str, subprocess.Popen[bytes]] = {}
+
+    # -- parts -----------------------------------------------------------------------------------
+
+    @property
+    def agents(self) -> list[str]:
+        return list(self._configs)
+
+    def start(self) -> None:
+        """Start everything, and wait until all agents have said who they are."""
+        self.start_controller()
+        self.running()
+        for name in self._configs:
+            self.start_agent(name)
+        with self.client() as client:
+            until(lambda: [a.status for a in client.agents()] == ["ALIVE"] * len(self._configs))
+
+    def start_controller(self) -> subprocess.Popen[bytes]:
+        config = ControllerConfig(self.home, port=self.port, agent_port=self.agent_port)
+        self._controller = self._spawn(CONTROLLER, dump_controller(config), self.home.log)
+        return self._controller
+
+    def running(self) -> Running:
+        """What the controller says of itself once it is ready."""
+
+        def ready() -> Running | None:
+            process = self._controller
+            assert process is not None, "it was started"
+            assert process.poll() is None, self.home.log.read_text()[-2000:]
+            running = self.home.running()
+            return running if running is not None and running.pid == process.pid else None
+
+        return until(ready, START_TIMEOUT_S)
+
+    def kill_controller(self) -> None:
+        self._kill(self._controller)
+
+    def start_agent(self, name: str) -> None:
+        """Start an agent; the controller must have run once, because it makes the join token."""
+        config = replace(self._configs[name], token=self.home.join_token())
+        self._agents[name] = self._spawn(
+            AGENT, dump_config(config), config.directory.with_suffix(".log")
+        )
+
+    def kill_agent(self, name: str) -> None:
+        self._kill(self._agents[name])
+
+    def kill_supervisor(self, name: str) -> int:
+        """SIGKILL for the process that outlives the agent; its process id."""
+        directory = os.fsencode(self._configs[name].directory)
+        found = [
+            pid
+            for pid, command, _ in processes_naming(self._configs[name].directory)
+            if command[-2:] == [b"--dir", directory]
+        ]
+        assert len(found) == 1, f"one supervisor on {directory!r}: {found}"
+        os.kill(found[0], signal.SIGKILL)
+        return found[0]
+
+    def client(self, token: str | None = None) -> Client:
+        """A client of an administrator, or of whoever has the token."""
+        known = self.home.client()
+        return Client(f"http://127.0.0.1:{self.port}", token or known["token"])
+
+    def query(self, sql: str, *parameters: object) -> list[tuple[object, ...]]:
+        """Rows of the database, read beside the controller."""
+        database = f"file:{self.home.database}?mode=ro"
+        with closing(sqlite3.connect(database, uri=True)) as connection:
+            return connection.execute(sql, parameters).fetchall()
+
+    # -- processes -------------------------------------------------------------------------------
+
+    def _spawn(self, command: Sequence[str], settings: str, log: Path) -> subprocess.Popen[bytes]:
+        with log.open("ab") as output:
+            process = subprocess.Popen(
+                [sys.executable, *command],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                env=self.environment,
+                cwd="/",
+                start_new_session=True,
+            )
+        assert process.stdin is not None
+        with suppress(BrokenPipeError):
+            process.stdin.write(settings.encode())
+            process.stdin.close()
+        return process
+
+    def _kill(self, process: subprocess.Popen[bytes] | None) -> None:
+        assert process is not None, "it was started"
+        process.kill()
+        process.wait()
+
+    def kernels(self) -> list[int]:
+        """The processes of kernels."""
+        return [
+            pid
+            for pid, _, environment in processes_naming(self.home.path)
+            if any(entry.startswith(b"MUSTER_KERNEL_ID=") for entry in environment)
+        ]
+
+    def close(self) -> None:
+        """Stop everything; whatever is left then is killed, and is a failure."""
+        for process in (self._controller, *self._agents.values()):
+            if process is not None:
+                process.terminate()
+        for process in (self._controller, *self._agents.values()):
+            if process is not None:
+                process.wait(START_TIMEOUT_S)
+        down(self.home.path)
+        assert_no_survivors(self.home.path)
+
+
+def processes_naming(path: Path) -> Iterator[tuple[int, list[bytes], list[bytes]]]:
+    """Processes with ``path`` in their command line or environment: pid, and both."""
+    needle = os.fsencode(path)
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            command = (entry / "cmdline").read_bytes()
+            environment = (entry / "environ").read_bytes()
+        except OSError:
+            continue
+        if needle in command or needle in environment:
+            yield (
+                int(entry.name),
+                command.rstrip(b"\0").split(b"\0"),
+                environment.rstrip(b"\0").split(b"\0"),
+            )
+
+
+def assert_no_survivors(path: Path) -> None:
+    """Nothing that names ``path`` runs any longer. Whatever does is killed, then it fails."""
+    deadline_s = time.monotonic() + 5.0
+    while found := [(pid, command) for pid, command, _ in processes_naming(path)]:
+        if time.monotonic() > deadline_s:
+            for pid, _ in found:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            raise AssertionError(f"left behind: {found}")
+        time.sleep(0.02)
+
+
+@contextmanager
+def started(cluster: Cluster) -> Iterator[Cluster]:
+    """The cluster runs, and afterwards nothing of it does."""
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.close()

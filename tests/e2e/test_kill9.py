@@ -1,0 +1,208 @@
+"""kill -9 of the controller, of agents, of both, at any time: nothing is lost, nothing runs twice.
+
+The tasks prove it themselves, by the marks that they write (issue 2, "Shown by" 3).
+"""
+
+import os
+import random
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+from tests.e2e.cluster import Cluster, agent, started, until
+from tests.e2e.markers import Mark, marked, read_marks
+
+from muster.client import Client
+from muster.core.states import JobState, TaskState
+
+SEED = int(os.environ.get("MUSTER_TEST_SEED", "2"))
+MOMENTS = 50
+LONGEST_GAP_S = 2.0
+LONGEST_OUTAGE_S = 0.4
+JOBS, TASKS, GANG = 8, 37, 4  # 8 x 37 + 4 = 300
+FLAKY, NEVER = 5, 1000  # each fifth task of every other job fails at first
+WORKLOAD_TIMEOUT_S = 60.0
+
+# 0 to 200 ms; "flaky" tasks fail at first, all with codes that tell them apart.
+_WORK = """
+ms=$(( (MUSTER_TASK_INDEX * 73 + SALT * 31) % 201 ))
+sleep $(printf 0.%03d $ms)
+code=0
+if [ $(( (MUSTER_TASK_INDEX + 1) % FLAKY )) -eq 0 ] && [ $MUSTER_ATTEMPT -eq 1 ]; then
+    code=$(( MUSTER_TASK_INDEX + 1 ))
+fi
+"""
+# Waits until all of the gang are there: each depends on all the others having been started.
+_GANG_WORK = """
+code=0
+until [ $(grep -c "^$MUSTER_JOB_NAME .* begin" "$MARKERS/lines") -ge $MUSTER_TASK_COUNT ]; do
+    sleep 0.02
+done
+"""
+
+
+def specs(markers: Path) -> list[dict[str, Any]]:
+    """The workload, in the order in which it is handed in: the gang comes in the middle."""
+    jobs: list[dict[str, Any]] = [
+        {
+            "name": f"work-{number}",
+            "command": marked(_WORK),
+            "tasks": TASKS,
+            "max_retries_failure": 1,
+            "env": {
+                "MARKERS": str(markers),
+                "SALT": str(number),
+                "FLAKY": str(FLAKY if number % 2 else NEVER),
+            },
+        }
+        for number in range(JOBS)
+    ]
+    gang = {
+        "name": "gang",
+        "command": marked(_GANG_WORK),
+        "tasks": GANG,
+        "coscheduled": True,
+        "env": {"MARKERS": str(markers)},
+    }
+    return [*jobs[: JOBS // 2], gang, *jobs[JOBS // 2 :]]
+
+
+def attempts_expected(spec: dict[str, Any], task: int) -> list[int]:
+    """The exit codes of a task's attempts, in order."""
+    flaky = int(spec["env"].get("FLAKY", NEVER))
+    return [0] if (task + 1) % flaky else [task + 1, 0]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    names = ("one", "two", "three")
+    agents = [agent(name, cpu_milli=2000) for name in names]
+    with started(Cluster(tmp_path / "home", agents)) as cluster:
+        yield cluster
+
+
+def boot_clock() -> float:
+    """The clock of the marks, which is /proc/uptime."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def kill_and_start(cluster: Cluster, rng: random.Random) -> tuple[float, float]:
+    """SIGKILL for the controller, for agents, or for both, and a new life for them soon after.
+
+    Between the two moments that are returned all of them were dead.
+    """
+    kind = rng.choice(("controller", "agent", "agent", "both", "all"))
+    victims: list[str | None] = [] if kind == "agent" else [None]  # None is the controller
+    if kind == "all":
+        victims += cluster.agents
+    elif kind != "controller":
+        victims.append(rng.choice(cluster.agents))
+    rng.shuffle(victims)
+    for victim in victims:
+        if victim is None:
+            cluster.kill_controller()
+        else:
+            cluster.kill_agent(victim)
+    died_at = boot_clock()
+    time.sleep(rng.uniform(0.0, LONGEST_OUTAGE_S))
+    back_at = boot_clock()
+    rng.shuffle(victims)
+    for victim in victims:
+        if victim is None:
+            cluster.start_controller()
+        else:
+            cluster.start_agent(victim)
+    return died_at, back_at
+
+
+def hand_in(
+    cluster: Cluster, workload: Sequence[dict[str, Any]], turns: Sequence[Event]
+) -> list[str]:
+    """Submit each job when its turn comes, whoever is dead at that time."""
+    ids = []
+    with cluster.client() as client:
+        for spec, turn in zip(workload, turns, strict=True):
+            turn.wait()
+            ids.append(client.submit(**spec).id)
+    return ids
+
+
+def test_kill9_of_controller_and_agents_at_50_moments_loses_and_doubles_nothing(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    markers = tmp_path / "markers"
+    markers.mkdir()
+    rng = random.Random(SEED)
+    workload = specs(markers)
+    outages: list[tuple[float, float]] = []
+    turns = [Event() for _ in workload]
+    with ThreadPoolExecutor(1) as pool:
+        submitted = pool.submit(hand_in, cluster, workload, turns)
+        try:
+            for moment in range(MOMENTS):
+                turn = moment * len(workload) // (MOMENTS - 5)
+                for event in turns[: turn + 1]:
+                    event.set()
+                time.sleep(rng.uniform(0.0, LONGEST_GAP_S))
+                outages.append(kill_and_start(cluster, rng))
+        finally:
+            for event in turns:
+                event.set()
+        ids = submitted.result(WORKLOAD_TIMEOUT_S)
+    cluster.running()
+    with cluster.client() as client:
+        for id_, spec in zip(ids, workload, strict=True):
+            job = client.wait(id_, WORKLOAD_TIMEOUT_S)
+            assert job.state == JobState.SUCCEEDED, (job, spec["name"])
+            assert job.counts == {TaskState.SUCCEEDED: spec["tasks"]}, job
+        marks = read_marks(markers)
+        assert_ran_once(marks, workload)
+        assert_known(client, ids, workload, marks)
+    until(lambda: cluster.query("SELECT count(*) FROM allocations") == [(0,)], 10.0)
+    until(lambda: cluster.kernels() == [], 5.0)
+    ends = [mark.at for mark in marks if mark.what == "end"]
+    unheard = [at for at in ends if any(died <= at <= back for died, back in outages)]
+    assert unheard, "some attempts must end while nobody listens, or nothing was shown"
+
+
+def assert_ran_once(marks: Sequence[Mark], workload: Sequence[dict[str, Any]]) -> None:
+    """Each attempt of each task began once and ended once, after the one before it was gone."""
+    assert [mark for mark in marks if mark.what == "overlap"] == []
+    ran: dict[tuple[str, int], list[Mark]] = defaultdict(list)
+    for mark in marks:
+        ran[mark.job, mark.task].append(mark)
+    expected = {}
+    found = {}
+    for spec in workload:
+        for task in range(spec["tasks"]):
+            key = spec["name"], task
+            expected[key] = [
+                step
+                for attempt, code in enumerate(attempts_expected(spec, task), 1)
+                for step in ((attempt, "begin", None), (attempt, "end", code))
+            ]
+            found[key] = [(mark.attempt, mark.what, mark.exit_code) for mark in ran[key]]
+            assert len({mark.pid for mark in ran[key]}) == len(attempts_expected(spec, task))
+    assert found == expected
+    assert ran.keys() == expected.keys()
+
+
+def assert_known(
+    client: Client, ids: Sequence[str], workload: Sequence[dict[str, Any]], marks: Sequence[Mark]
+) -> None:
+    """What the API says of each attempt is what the attempt itself wrote."""
+    wrote: dict[tuple[str, int], list[int | None]] = defaultdict(list)
+    for mark in marks:
+        if mark.what == "end":
+            wrote[mark.job, mark.task].append(mark.exit_code)
+    for id_, spec in zip(ids, workload, strict=True):
+        for task in range(spec["tasks"]):
+            detail = client.task(id_, task)
+            assert detail.state == TaskState.SUCCEEDED
+            assert [attempt.exit_code for attempt in detail.attempts] == wrote[spec["name"], task]
+            assert detail.preemption_count == 0, detail

@@ -1,0 +1,222 @@
+"""What is said arrives as it was meant: exact round trips through protobuf bytes."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.core.ids import AgentId, KernelId
+from muster.core.reasons import ReasonCode
+from muster.core.resources import Device, DeviceShare, Resources
+from muster.wire import agent_pb2 as pb
+from muster.wire import codec
+from muster.wire.messages import (
+    Acknowledge,
+    AgentMessage,
+    Command,
+    Commands,
+    ControllerMessage,
+    Heartbeat,
+    HeldKernel,
+    HeldStatus,
+    Hello,
+    JoinReply,
+    JoinRequest,
+    KernelReport,
+    KernelTemplate,
+    LogRequest,
+    Prepare,
+    Recall,
+    Renew,
+    ReportKind,
+    Reports,
+    Start,
+    Stop,
+    Welcome,
+)
+
+INT32 = st.integers(-(2**31), 2**31 - 1)
+INT64 = st.integers(-(2**63), 2**63 - 1)
+AMOUNTS = st.integers(0, 2**62)
+GENERATIONS = st.integers(0, 2**40)
+SECONDS = st.floats(allow_nan=False)
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+TEXTS = st.dictionaries(TEXT, TEXT, max_size=3)
+KERNELS = TEXT.map(KernelId)
+SHARES = st.lists(st.builds(DeviceShare, INT32, INT32), max_size=3).map(tuple)
+KEYS = st.tuples(KERNELS, GENERATIONS)
+
+RESOURCES = st.builds(
+    Resources.with_extra,
+    AMOUNTS,
+    AMOUNTS,
+    AMOUNTS,
+    AMOUNTS,
+    st.dictionaries(TEXT, AMOUNTS, max_size=3),
+)
+HELLOS = st.builds(
+    Hello,
+    agent=TEXT.map(AgentId),
+    name=TEXT,
+    group=TEXT,
+    boot_id=TEXT,
+    version=TEXT,
+    host=TEXT,
+    capacity=RESOURCES,
+    devices=st.lists(st.builds(Device, INT32, TEXT, TEXT, AMOUNTS), max_size=3).map(tuple),
+    attributes=TEXTS,
+    kernels=st.lists(
+        st.builds(HeldKernel, KERNELS, GENERATIONS, st.sampled_from(HeldStatus)), max_size=3
+    ).map(tuple),
+)
+KERNEL_REPORTS = st.builds(
+    KernelReport,
+    kernel=KERNELS,
+    generation=GENERATIONS,
+    kind=st.sampled_from(ReportKind),
+    at=SECONDS,
+    exit_code=st.none() | INT32,
+    signal=st.none() | INT32,
+    reason=st.none() | st.sampled_from(ReasonCode),
+    detail=TEXT,
+    ports=st.lists(INT32, max_size=3).map(tuple),
+    shares=SHARES,
+    heir=st.none() | KEYS,
+    predecessor=st.none() | KEYS,
+)
+REPORTS = st.builds(Reports, INT64, st.lists(KERNEL_REPORTS, max_size=4).map(tuple))
+AGENT_MESSAGES: st.SearchStrategy[AgentMessage] = HELLOS | REPORTS | st.builds(Heartbeat)
+
+TEMPLATES = st.builds(
+    KernelTemplate,
+    command=st.lists(TEXT, max_size=3).map(tuple),
+    env=TEXTS,
+    workdir=st.none() | TEXT,
+    files=TEXTS,
+    grace_s=SECONDS,
+    cpu_milli=AMOUNTS,
+    memory_bytes=AMOUNTS,
+    shape=TEXT,
+)
+
+
+@st.composite
+def commands(draw: st.DrawFn) -> Commands:
+    """Commands of all kinds, of which starts share a few templates."""
+    templates = draw(st.lists(TEMPLATES, min_size=1, max_size=3))
+    starts = st.builds(
+        Start, KERNELS, GENERATIONS, st.sampled_from(templates), TEXTS, SHARES, st.booleans()
+    )
+    others = (
+        st.builds(Prepare, KERNELS, GENERATIONS, INT32)
+        | st.builds(Stop, KERNELS, GENERATIONS, SECONDS, TEXT)
+        | st.builds(Recall, KERNELS, GENERATIONS)
+    )
+    return Commands(tuple(draw(st.lists(starts | others, max_size=6))))
+
+
+CONTROLLER_MESSAGES: st.SearchStrategy[ControllerMessage] = (
+    commands()
+    | st.builds(Acknowledge, INT64)
+    | st.builds(Renew)
+    | st.builds(Welcome, SECONDS, SECONDS)
+)
+
+
+def through_the_wire(message: ControllerMessage) -> ControllerMessage:
+    data = codec.encode_controller_message(message).SerializeToString()
+    return codec.decode_controller_message(pb.ControllerMessage.FromString(data))
+
+
+def sharing(commands: Sequence[Command]) -> list[int]:
+    """For each start, the position of the first one with the same template object."""
+    templates = [command.template for command in commands if isinstance(command, Start)]
+    objects = [id(template) for template in templates]
+    return [objects.index(each) for each in objects]
+
+
+@given(AGENT_MESSAGES)
+def test_agent_message_through_the_wire_is_the_same(message: AgentMessage) -> None:
+    data = codec.encode_agent_message(message).SerializeToString()
+    assert codec.decode_agent_message(pb.AgentMessage.FromString(data)) == message
+
+
+@given(CONTROLLER_MESSAGES)
+def test_controller_message_through_the_wire_is_the_same(message: ControllerMessage) -> None:
+    arrived = through_the_wire(message)
+    # Templates compare by identity, so compare what is in them.
+    assert type(arrived) is type(message)
+    assert asdict(arrived) == asdict(message)
+
+
+@given(commands())
+def test_commands_through_the_wire_share_templates_as_before(message: Commands) -> None:
+    arrived = through_the_wire(message)
+    assert isinstance(arrived, Commands)
+    assert sharing(arrived.commands) == sharing(message.commands)
+
+
+@given(commands())
+def test_template_of_many_starts_travels_once(message: Commands) -> None:
+    encoded = codec.encode_controller_message(message)
+    assert len(encoded.commands.templates) == len(set(sharing(message.commands)))
+
+
+@given(commands(), st.integers(1, 200))
+def test_large_batch_in_pieces_keeps_every_command_in_order(
+    message: Commands, limit_bytes: int
+) -> None:
+    pieces = list(codec.encode_in_pieces(message, limit_bytes))
+    decoded = [codec.decode_controller_message(piece) for piece in pieces]
+    joined = [
+        command for piece in decoded if isinstance(piece, Commands) for command in piece.commands
+    ]
+    assert [asdict(command) for command in joined] == [asdict(each) for each in message.commands]
+    for piece in pieces:
+        assert piece.ByteSize() <= limit_bytes or len(piece.commands.commands) <= 1
+
+
+@given(st.builds(JoinRequest, TEXT, TEXT, TEXT, TEXT))
+def test_join_request_through_the_wire_is_the_same(request: JoinRequest) -> None:
+    assert codec.decode_join_request(codec.encode_join_request(request)) == request
+
+
+@given(st.builds(JoinReply, TEXT.map(AgentId), TEXT))
+def test_join_reply_through_the_wire_is_the_same(reply: JoinReply) -> None:
+    assert codec.decode_join_reply(codec.encode_join_reply(reply)) == reply
+
+
+@given(st.builds(LogRequest, KERNELS, GENERATIONS, INT64, INT64, st.booleans()))
+def test_log_request_through_the_wire_is_the_same(request: LogRequest) -> None:
+    assert codec.decode_log_request(codec.encode_log_request(7, request)) == request
+
+
+def test_message_of_an_unknown_kind_is_refused() -> None:
+    with pytest.raises(codec.MalformedMessage):
+        codec.decode_agent_message(pb.AgentMessage())
+    with pytest.raises(codec.MalformedMessage):
+        codec.decode_controller_message(pb.ControllerMessage())
+
+
+def test_report_of_an_unknown_kind_is_refused() -> None:
+    reports = pb.Reports(last_seq=1, reports=[pb.KernelReport(kernel="krn-1", kind="FROZEN")])
+    with pytest.raises(codec.MalformedMessage, match="FROZEN"):
+        codec.decode_agent_message(pb.AgentMessage(reports=reports))
+
+
+def test_start_without_its_template_is_refused() -> None:
+    start = pb.Command(start=pb.Start(kernel="krn-1", template=1))
+    commands = pb.Commands(templates=[pb.KernelTemplate()], commands=[start])
+    with pytest.raises(codec.MalformedMessage, match="krn-1"):
+        codec.decode_controller_message(pb.ControllerMessage(commands=commands))
+
+
+def test_reason_of_a_newer_agent_is_kept_in_the_detail() -> None:
+    report = pb.KernelReport(kernel="krn-1", kind="ENDED", reason="ATE_BY_BEAR", detail="brown")
+    message = pb.AgentMessage(reports=pb.Reports(last_seq=1, reports=[report]))
+    arrived = codec.decode_agent_message(message)
+    assert isinstance(arrived, Reports)
+    assert arrived.reports[0].reason is None
+    assert arrived.reports[0].detail == "ATE_BY_BEAR: brown"

@@ -1,0 +1,208 @@
+"""Output of kernels, read from their agents: windows, following, and what goes wrong."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+
+import pytest
+from tests.wire.controller import QUICK, Controller, controller
+
+from muster.core.errors import Busy
+from muster.core.ids import AgentId, KernelId
+from muster.wire import log_reading
+from muster.wire.client import ControllerChannel
+from muster.wire.log_reading import AgentUnreachable, LogUnreadable
+from muster.wire.messages import LogChunk, LogRequest
+from muster.wire.transport import LOG_WINDOW_BYTES, MAX_LOG_READS
+
+AGENT = AgentId("agt-1")
+CREDENTIAL = "secret of agt-1"
+
+
+@dataclass
+class Log:
+    """A kernel's output in memory, served as an agent does."""
+
+    data: bytes = b""
+    ended: bool = False
+    requests: list[LogRequest] = field(default_factory=list)
+    waiting: int = 0
+    changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    async def write(self, data: bytes, *, ended: bool = False) -> None:
+        async with self.changed:
+            self.data += data
+            self.ended = ended
+            self.changed.notify_all()
+
+    async def read(self, request: LogRequest) -> LogChunk:
+        self.requests.append(request)
+        offset = request.offset if request.offset >= 0 else len(self.data) + request.offset
+        async with self.changed:
+            self.waiting += 1
+            self.changed.notify_all()
+            try:
+                await self.changed.wait_for(
+                    lambda: len(self.data) > offset or self.ended or not request.follow
+                )
+            finally:
+                self.waiting -= 1
+                self.changed.notify_all()
+        data = self.data[offset : offset + request.limit_bytes]
+        return LogChunk(offset, data, self.ended and offset + len(data) == len(self.data))
+
+
+@asynccontextmanager
+async def served(made: Controller, log: Log) -> AsyncIterator[None]:
+    """An agent that serves this log, connected."""
+    made.credentials[CREDENTIAL] = AGENT
+    async with ControllerChannel(made.address, keepalive=QUICK) as channel:
+        serving = asyncio.create_task(channel.serve_logs(CREDENTIAL, log.read))
+        try:
+            yield
+        finally:
+            serving.cancel()
+            await asyncio.gather(serving, return_exceptions=True)
+
+
+def request(**fields: object) -> LogRequest:
+    return LogRequest(KernelId("krn-1"), 1, **fields)  # type: ignore[arg-type]
+
+
+async def read(made: Controller, **fields: object) -> list[LogChunk]:
+    async with asyncio.timeout(10):
+        return [chunk async for chunk in made.gateway.read_log(AGENT, request(**fields))]
+
+
+async def eventually(log: Log, waiting: int) -> None:
+    """Wait until so many reads wait on the agent."""
+    async with asyncio.timeout(5), log.changed:
+        await log.changed.wait_for(lambda: log.waiting == waiting)
+
+
+async def test_log_of_an_ended_kernel_is_read_whole() -> None:
+    async with controller() as made, served(made, Log(b"one two", ended=True)):
+        assert await read(made) == [LogChunk(0, b"one two", eof=True)]
+
+
+async def test_log_of_a_running_kernel_is_read_up_to_now_without_its_end() -> None:
+    async with controller() as made, served(made, Log(b"one")):
+        assert await read(made) == [LogChunk(0, b"one", eof=False)]
+
+
+async def test_empty_log_says_whether_more_may_come() -> None:
+    async with controller() as made:
+        async with served(made, Log()):
+            assert await read(made) == [LogChunk(0, b"", eof=False)]
+        async with served(made, Log(ended=True)):
+            assert await read(made) == [LogChunk(0, b"", eof=True)]
+
+
+async def test_long_log_comes_in_windows_up_to_its_limit() -> None:
+    data = bytes(range(256)) * (LOG_WINDOW_BYTES // 64)
+    limit_bytes = 2 * LOG_WINDOW_BYTES + 10
+    async with controller() as made, served(made, Log(data, ended=True)):
+        chunks = await read(made, offset=7, limit_bytes=limit_bytes)
+        assert b"".join(chunk.data for chunk in chunks) == data[7 : 7 + limit_bytes]
+        assert [chunk.offset for chunk in chunks] == [
+            7,
+            7 + LOG_WINDOW_BYTES,
+            7 + 2 * LOG_WINDOW_BYTES,
+        ]
+        assert not chunks[-1].eof
+
+
+async def test_negative_offset_reads_the_end() -> None:
+    async with controller() as made, served(made, Log(b"one two", ended=True)):
+        assert await read(made, offset=-3) == [LogChunk(4, b"two", eof=True)]
+
+
+async def test_following_gives_what_is_written_until_the_kernel_ends() -> None:
+    log = Log(b"old ")
+    async with controller() as made, served(made, log):
+        chunks = made.gateway.read_log(AGENT, request(offset=-2, follow=True))
+        assert await anext(chunks) == LogChunk(2, b"d ")
+        await log.write(b"new")
+        assert await anext(chunks) == LogChunk(4, b"new")
+        await log.write(b"!", ended=True)
+        assert await anext(chunks) == LogChunk(7, b"!", eof=True)
+        with pytest.raises(StopAsyncIteration):
+            await anext(chunks)
+
+
+async def test_reader_that_goes_away_ends_the_read_on_the_agent() -> None:
+    log = Log(b"old")
+    async with controller() as made, served(made, log):
+        async with aclosing(made.gateway.read_log(AGENT, request(follow=True))) as chunks:
+            await anext(chunks)
+            following = asyncio.ensure_future(anext(chunks))
+            await eventually(log, waiting=1)
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+        await eventually(log, waiting=0)
+
+
+async def test_slow_reader_is_not_read_ahead_for() -> None:
+    log = Log(b"x" * (10 * LOG_WINDOW_BYTES), ended=True)
+    async with (
+        controller() as made,
+        served(made, log),
+        aclosing(made.gateway.read_log(AGENT, request(follow=True))) as chunks,
+    ):
+        await anext(chunks)
+        await read(made)  # another reader is not held up meanwhile
+        asked = [each for each in log.requests if each.follow]
+        assert len(asked) == 1
+
+
+async def test_following_goes_on_where_it_was_after_the_agent_came_back() -> None:
+    log = Log(b"before ")
+    async with (
+        controller() as made,
+        aclosing(made.gateway.read_log(AGENT, request(follow=True))) as chunks,
+    ):
+        async with served(made, log):
+            assert (await anext(chunks)).data == b"before "
+            following = asyncio.ensure_future(anext(chunks))
+            await eventually(log, waiting=1)
+        await log.write(b"meanwhile", ended=True)
+        async with served(made, log), asyncio.timeout(10):
+            assert await following == LogChunk(7, b"meanwhile", eof=True)
+
+
+async def test_log_that_cannot_be_read_says_why() -> None:
+    class Broken(Log):
+        async def read(self, request: LogRequest) -> LogChunk:
+            raise OSError(5, "Input/output error")
+
+    async with controller() as made, served(made, Broken()):
+        with pytest.raises(LogUnreadable, match="Input/output error"):
+            await read(made)
+
+
+async def test_log_of_an_agent_that_is_not_connected_is_not_waited_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(log_reading, "AGENT_WAIT_S", 0.05)
+    async with controller() as made:
+        with pytest.raises(AgentUnreachable, match="not connected"):
+            await read(made)
+
+
+async def test_agent_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_reading, "REPLY_TIMEOUT_S", 0.2)
+    async with controller() as made, served(made, Log()):
+        with pytest.raises(AgentUnreachable, match="did not answer"):
+            await read(made, follow=True)
+
+
+async def test_too_many_readers_of_one_agent_are_turned_away() -> None:
+    log = Log()
+    async with controller() as made, served(made, log):
+        readers = [asyncio.create_task(read(made, follow=True)) for _ in range(MAX_LOG_READS)]
+        await eventually(log, waiting=MAX_LOG_READS)
+        with pytest.raises(Busy):
+            await read(made)
+        await log.write(b"", ended=True)
+        assert all(await asyncio.gather(*readers))
