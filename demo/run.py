@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -29,11 +29,11 @@ from muster.app.home import Home
 from muster.app.local import UpOptions, down, up
 from muster.client import Client
 from muster.core.errors import MusterError
-from muster.core.specs import JobSpec, ResourcesSpec
 from muster.core.states import AgentStatus, JobState, TaskState
 from muster.core.views import JobView, KernelView
 
 AGENTS = 3
+CPUS = 4
 GPUS = 4
 RANKS = 4
 SLICES = 200
@@ -84,8 +84,8 @@ class Stage:
         for line in text.splitlines():
             self.console.print(Text(f"   {line}", style=style))
 
-    def run(self, spec: JobSpec) -> JobView:
-        """Hand in a job and see it to its end.
+    def run(self, **fields: Any) -> JobView:
+        """Hand in a job, by the keys of its spec, and see it to its end.
 
         Raises:
             Unexpected: it did not end in time.
@@ -96,7 +96,7 @@ class Stage:
             MofNCompleteColumn(),
             TimeElapsedColumn(),
         )
-        job = self.client.submit(spec)
+        job = self.client.submit(timeout=JOB_LIMIT_S, **fields)
         with Progress(
             *columns, console=self.console, transient=True, disable=not self.console.is_terminal
         ) as progress:
@@ -136,18 +136,14 @@ def train_a_gang(stage: Stage) -> Iterator[Row]:
         "Its tasks start together or not at all, meet at MASTER_ADDR:MASTER_PORT and add up\n"
         "their gradients round a ring of sockets."
     )
-    programs = ("ring.py", "train.py")
     job = stage.run(
-        JobSpec(
-            name="train-digits",
-            command=[sys.executable, "-m", "demo.train"],
-            files={f"demo/{name}": (PROGRAMS / name).read_text() for name in programs},
-            env={"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
-            tasks=RANKS,
-            coscheduled=True,
-            resources=ResourcesSpec(gpu=2),
-            timeout=JOB_LIMIT_S,
-        )
+        name="train-digits",
+        command=[sys.executable, "-m", "demo.train"],
+        files=_files("ring.py", "train.py"),
+        env={"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+        tasks=RANKS,
+        coscheduled=True,
+        resources={"gpu": 2},
     )
     for rank in range(RANKS):
         stage.show(stage.log(job, rank))
@@ -160,12 +156,10 @@ def train_a_gang(stage: Stage) -> Iterator[Row]:
 def compute_slices(stage: Stage) -> Iterator[Row]:
     stage.title(2, f"A job of {SLICES} tasks that add up to pi")
     job = stage.run(
-        JobSpec(
-            name="pi",
-            command=[sys.executable, "-I", "-S", "-c", (PROGRAMS / "pi_slice.py").read_text()],
-            tasks=SLICES,
-            timeout=JOB_LIMIT_S,
-        )
+        name="pi",
+        command=[sys.executable, "-S", "demo/pi_slice.py"],
+        files=_files("pi_slice.py"),
+        tasks=SLICES,
     )
     stage.expect_success(job)
     total = math.fsum(float(stage.log(job, index)) for index in range(SLICES))
@@ -184,12 +178,10 @@ def compute_slices(stage: Stage) -> Iterator[Row]:
 def retry_a_task(stage: Stage) -> Iterator[Row]:
     stage.title(3, f"A task that fails {FAILURES} times, with a budget of {FAILURES} retries")
     job = stage.run(
-        JobSpec(
-            name="flaky",
-            command=[sys.executable, "-I", "-S", "-c", (PROGRAMS / "flaky.py").read_text()],
-            max_retries_failure=FAILURES,
-            timeout=JOB_LIMIT_S,
-        )
+        name="flaky",
+        command=[sys.executable, "-S", "demo/flaky.py"],
+        files=_files("flaky.py"),
+        max_retries_failure=FAILURES,
     )
     attempts = stage.attempts(job, 0)
     for attempt in attempts:
@@ -205,7 +197,9 @@ def retry_a_task(stage: Stage) -> Iterator[Row]:
 def ask_for_too_much(stage: Stage) -> Iterator[Row]:
     stage.title(4, f"A job that asks for {GPUS_OF_NONE} GPUs, where agents have {GPUS} each")
     job = stage.client.submit(
-        JobSpec(name="too-large", command=["/bin/true"], resources=ResourcesSpec(gpu=GPUS_OF_NONE))
+        name="too-large",
+        command=["/bin/true"],
+        resources={"gpu": GPUS_OF_NONE},
     )
     stage.show(f"$ muster why {job.name}", style="bold")
     stage.console.file.flush()
@@ -230,6 +224,11 @@ def ask_for_too_much(stage: Stage) -> Iterator[Row]:
 
 
 ACTS: Sequence[Act] = (train_a_gang, compute_slices, retry_a_task, ask_for_too_much)
+
+
+def _files(*programs: str) -> dict[str, str]:
+    """Programs of this folder, as each kernel finds them in its scratch directory."""
+    return {f"demo/{name}": (PROGRAMS / name).read_text() for name in programs}
 
 
 def _row(job: JobView, what: str, attempt: KernelView) -> Row:
@@ -292,13 +291,13 @@ def _cluster(console: Console) -> Iterator[Stage]:
     """
     home = Path(tempfile.mkdtemp(prefix="muster-demo-"))
     try:
-        report = up(UpOptions(home, agents=AGENTS, cpus="4", gpus=f"{GPUS}xH100"))
+        report = up(UpOptions(home, agents=AGENTS, cpus=str(CPUS), gpus=f"{GPUS}xH100"))
         token = Home(home).client()["token"]
         with Client(report.url, token) as client:
             _await_agents(client)
             console.print(
-                f"A cluster of {AGENTS} agents runs at {report.url} after {report.took_s:.1f} s. "
-                f"Each offers 4 CPUs and {GPUS} GPUs (H100, declared: no job here touches one)."
+                f"A cluster of {AGENTS} agents came up at {report.url} in {report.took_s:.1f} s. "
+                f"Each declares {CPUS} CPUs and {GPUS} H100s."
             )
             yield Stage(client, home, console)
     finally:

@@ -122,14 +122,14 @@ class FakeCluster:
     agents_: list[AgentView] = field(default_factory=list)
     groups_: list[GroupView] = field(default_factory=list)
     why_: dict[str, WhyView] = field(default_factory=dict)
-    history_: HistoryPage = HistoryPage(items=())  # noqa: RUF009 - frozen
+    history_: HistoryPage = field(default_factory=lambda: HistoryPage(items=()))
     output: dict[int, list[bytes]] = field(default_factory=dict)
     play: list[JobDetail] = field(default_factory=list)
     hold: bool = False
     at_start: Callable[[], None] = lambda: None
     fails: MusterError | None = None
     asked: list[tuple[str, Any]] = field(default_factory=list)
-    timeouts_s: list[float] = field(default_factory=list)
+    targets: list[Target] = field(default_factory=list)
     cancelled: threading.Event = field(default_factory=threading.Event)
 
     # -- the client ------------------------------------------------------------------------------
@@ -238,12 +238,15 @@ class FakeCluster:
 
     # -- commands --------------------------------------------------------------------------------
 
-    def run(self, *words: str, stdin: str = "", columns: int | None = None) -> Result:
+    def client(self) -> Client:
+        return cast(Client, self)
+
+    def run(self, *words: str, stdin: str | bytes = "") -> Result:
         """What a command writes and ends with when this cluster answers."""
 
         def connector(target: Target, timeout_s: float) -> Client:
-            self.timeouts_s.append(timeout_s)
-            return cast(Client, self)
+            self.targets.append(target)
+            return self.client()
 
         return CliRunner().invoke(app, list(words), input=stdin, obj=Target(connector=connector))
 

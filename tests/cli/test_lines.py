@@ -42,4 +42,4 @@ def test_line_that_never_ends_is_broken_and_not_kept() -> None:
 @given(st.text("ab\n").map(str.encode), st.integers(0, 6))
 def test_last_lines_are_those_at_the_end(data: bytes, lines: int) -> None:
     kept = data.splitlines(keepends=True)
-    assert last_lines(data, lines) == b"".join(kept[len(kept) - lines :] if lines else [])
+    assert last_lines(data, lines) == b"".join(kept[-lines:] if lines else [])

@@ -1,10 +1,10 @@
 import pytest
+from tests.cli.fake_cluster import FakeCluster, because, job, kernel, task
 
 from muster.cli.follow.outcome import exit_code, first_failed
 from muster.core.reasons import ReasonCode
 from muster.core.states import JobState, TaskState
 from muster.core.views import JobView, TaskDetail
-from tests.cli.fake_cluster import FakeCluster, because, job, kernel, task
 
 FAILED = TaskState.FAILED
 
@@ -41,7 +41,7 @@ def test_job_that_lost_its_machines_is_failed_without_a_task_to_blame() -> None:
     assert code_of(job(state=JobState.FAILED), task(0, TaskState.WORKER_FAILED)) == 1
 
 
-def test_job_that_ran_too_long_ends_with_124_although_most_tasks_were_only_stopped_with_it() -> None:
+def test_job_that_ran_too_long_ends_with_124_whichever_task_it_was() -> None:
     timeout = because(ReasonCode.TIMEOUT, timeout_s=3)
     stopped = task(0, TaskState.KILLED, reason=because(ReasonCode.JOB_ENDED, state="KILLED"))
     culprit = task(1, TaskState.KILLED, reason=timeout)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import select
-from tests.control.world import Run, World, attempt, task_index
+from tests.control.world import ADA, Run, World, attempt, task_index
 
 from muster.core.reasons import ReasonCode
 from muster.core.resources import Resources
@@ -13,6 +13,7 @@ from muster.core.specs import JobSpec
 from muster.core.states import JobState, SessionStatus, TaskState
 from muster.store import schema
 from muster.store.load import load_live
+from muster.wire.messages import Start
 
 MakeWorld = Callable[..., World]
 CPU = Resources(cpu_milli=2000, memory_bytes=2**30)
@@ -134,15 +135,15 @@ def test_many_short_tasks_pass_through_the_backlog_without_going_over_capacity(
 def test_gang_waits_for_room_for_all_and_gets_ranks_and_an_address(make_world: MakeWorld) -> None:
     envs: list[dict[str, str]] = []
 
-    def note(start):  # type: ignore[no-untyped-def]
+    def note(start: Start) -> Run:
         envs.append(dict(start.env))
         return Run()
 
     world = make_world({"a": CPU}, behaviour=note)
     job = world.submit(JobSpec(command=["train"], tasks=4, coscheduled=True))
     world.run(2)
-    assert job.status is JobState.PENDING
     assert not envs
+    assert [state for state, *_ in task_rows(world, job.id)] == ["PENDING"] * 4
 
     world.add_agent("b", CPU)
     world.run(3)
@@ -200,8 +201,6 @@ def test_gang_whose_task_fails_for_good_ends_its_siblings_as_worker_failed(
 def test_cancelled_job_is_killed_and_its_processes_stopped(make_world: MakeWorld) -> None:
     world = make_world({"a": CPU}, behaviour=lambda start: Run(seconds=100))
     job = world.submit(JobSpec(command=["x"], tasks=10))
-    from tests.control.world import ADA
-
     world.ask(lambda work, requests: requests.cancel_job(work, ADA, job.id))
     world.run(1)
     assert job.status is JobState.KILLED

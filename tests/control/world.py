@@ -9,8 +9,11 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from muster.control.engine.work import Work
 from muster.control.plane import ControlPlane, credential_hash
+from muster.control.requests import Requests
 from muster.core.clock import VirtualClock
 from muster.core.ids import AgentId, IdFactory
 from muster.core.owner import Owner, Principal, Role
@@ -234,8 +237,8 @@ class World:
     def add_agent(self, name: str, capacity: Resources, gpus: int = 0) -> HollowAgent:
         secret = f"secret-{name}"
 
-        def join(work: object, requests: object) -> Agent:
-            return self.plane._join(work, JoinRequest("", name, "default"), secret)  # type: ignore[arg-type]
+        def join(work: Work, _: Requests) -> Agent:
+            return self.plane._join(work, JoinRequest("", name, "default"), secret)
 
         record: Agent = self.ask(join)
         assert self.plane.authenticate(secret) == record.id
@@ -256,9 +259,9 @@ class World:
         self.plane.agent_said(agent.id, agent.hello())
         self.settle()
 
-    def ask(self, action):  # type: ignore[no-untyped-def]
+    def ask(self, action: Callable[[Work, Requests], Any]) -> Any:
         """Run a request to its answer."""
-        box: list[tuple[object, Exception | None]] = []
+        box: list[tuple[Any, Exception | None]] = []
         self.plane.ask(action, lambda result, error: box.append((result, error)))
         self.settle()
         result, error = box[0]

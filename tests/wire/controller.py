@@ -52,6 +52,7 @@ class Controller:
     lease_s: float = 60.0
     heartbeat_s: float = 0.5
     acknowledging: bool = True
+    renewing: bool = True
     credentials: dict[str, AgentId] = field(default_factory=dict)
     joins: list[JoinRequest] = field(default_factory=list)
     hellos: list[Hello] = field(default_factory=list)
@@ -93,7 +94,8 @@ class Controller:
                     self.gateway.send(agent, Acknowledge(message.last_seq))
             case Heartbeat():
                 self.heartbeats += 1
-                self.gateway.send(agent, Renew())
+                if self.renewing:
+                    self.gateway.send(agent, Renew())
         self.changed.set()
 
     def agent_left(self, agent: AgentId) -> None:

@@ -19,10 +19,6 @@ from muster.wire.messages import (
 BATCH_REPORTS = 500
 """In one message at most. Under load the supervisor lets events wait for company already."""
 
-FIRST_HEARTBEAT_S = 5.0
-WELCOME_S = 1.0
-"""How often to speak until Welcome says it, and when it should have."""
-
 SILENCE_LIMIT_S = 10.0
 SILENCE_LIMIT_HEARTBEATS = 3
 """A controller that answers nothing for both of these is given up, even if its machine is there."""
@@ -37,8 +33,7 @@ class Conversation:
         self._now_s: Callable[[], float] = asyncio.get_running_loop().time
         self._heard_at_s = self._said_at_s = self._now_s()
         self._pulse_due = False
-        self._heartbeat_s = FIRST_HEARTBEAT_S
-        self._lease_s: float | None = None
+        self._welcome: asyncio.Future[Welcome] = asyncio.get_running_loop().create_future()
 
     async def run(self, hello: Hello) -> None:
         """Talk until the stream breaks.
@@ -62,14 +57,16 @@ class Conversation:
         match message:
             case Commands():
                 self._kernels.obey(message.commands)
+                return  # the only message that says nothing of the lease
             case Acknowledge():
                 self._kernels.acknowledge(message.seq)
+            case Welcome():
+                if not self._welcome.done():
+                    self._welcome.set_result(message)
             case Renew():
                 pass
-            case Welcome():
-                self._heartbeat_s, self._lease_s = message.heartbeat_s, message.lease_s
-        if self._lease_s is not None and not isinstance(message, Commands):
-            self._kernels.renew_lease(self._lease_s)
+        if self._welcome.done():
+            self._kernels.renew_lease(self._welcome.result().lease_s)
 
     async def _speak(self) -> None:
         outbox, news = self._kernels.outbox, self._kernels.news
@@ -86,15 +83,20 @@ class Conversation:
 
         Apart from ``_speak``, where a timeout would cost each batch more than its own sending.
         """
-        wait_s = WELCOME_S
+        try:
+            async with asyncio.timeout(SILENCE_LIMIT_S):
+                welcome = await self._welcome
+        except TimeoutError:
+            raise Disconnected(f"no Welcome within {SILENCE_LIMIT_S:g} s") from None
+        limit_s = max(SILENCE_LIMIT_S, SILENCE_LIMIT_HEARTBEATS * welcome.heartbeat_s)
+        wait_s = 0.0
         while True:
             await asyncio.sleep(wait_s)
             now_s = self._now_s()
-            limit_s = max(SILENCE_LIMIT_S, SILENCE_LIMIT_HEARTBEATS * self._heartbeat_s)
             if now_s > self._heard_at_s + limit_s:
-                raise Disconnected(f"the controller has said nothing for {limit_s:.0f} s")
-            wait_s = self._said_at_s + self._heartbeat_s - now_s
+                raise Disconnected(f"the controller has said nothing for {limit_s:g} s")
+            wait_s = self._said_at_s + welcome.heartbeat_s - now_s
             if wait_s <= 0:
                 self._pulse_due = True
                 self._kernels.news.set()
-                wait_s = self._heartbeat_s
+                wait_s = welcome.heartbeat_s

@@ -66,7 +66,9 @@ def _load_jobs(connection: Connection, live: Live) -> None:
     ):
         job = live.jobs.get(JobId(row.job_id))
         if job is not None:
-            job.tasks[row.idx] = _task(row, job)
+            task = job.tasks[row.idx] = _task(row, job)
+            if task.session_id is None:
+                job.waiting[task.index] = task
 
 
 def _load_sessions(connection: Connection, live: Live) -> None:

@@ -64,7 +64,8 @@ class Job:
 
 @dataclass(slots=True, eq=False)
 class Task:
-    """One replica of a job; ``attempt`` counts from 1, 0 before the first."""
+    """One replica of a job; ``attempt`` counts from 1, 0 before the first. ``session_id`` is the
+    current attempt's, None between two; ``kernel_id`` is the last one's."""
 
     job: Job
     index: int

@@ -89,12 +89,12 @@ class Slot:
                 os.rmdir(directory)
 
     def _count(self) -> int:
-        if self.counts_fd < 0:
-            return 0
-        for line in os.pread(self.counts_fd, 4096, 0).splitlines():
-            name, _, value = line.partition(b" ")
-            if name == b"oom_kill":
-                return int(value)
+        if self.counts_fd >= 0:
+            with suppress(OSError):  # somebody removed the cgroup
+                for line in os.pread(self.counts_fd, 4096, 0).splitlines():
+                    name, _, value = line.partition(b" ")
+                    if name == b"oom_kill":
+                        return int(value)
         return 0
 
 
@@ -198,7 +198,6 @@ def find_cgroups(name: str) -> Cgroups | None:
         try:
             remove_tree(parent)
             os.mkdir(parent)
-            _open(f"{parent}/cgroup.procs", os.O_WRONLY, close=True)
         except OSError:
             for made in parents:
                 remove_tree(made)
@@ -265,7 +264,7 @@ def _members(directory: str) -> list[int]:
     try:
         with open(f"{directory}/cgroup.procs") as lines:
             return [int(line) for line in lines]
-    except FileNotFoundError:
+    except OSError:  # it was removed, perhaps with the file open
         return []
 
 
@@ -277,8 +276,5 @@ def _write(path: str, text: str) -> None:
         os.close(fd)
 
 
-def _open(path: str, flags: int, *, close: bool = False) -> int:
-    fd = os.open(path, flags | os.O_CLOEXEC)
-    if close:
-        os.close(fd)
-    return fd
+def _open(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC)

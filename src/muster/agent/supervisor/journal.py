@@ -15,13 +15,14 @@ gone anyway. Lines:
 """
 
 # os and not pathlib: see the docstring of the package.
-# ruff: noqa: PTH105, PTH108
+# ruff: noqa: PTH105
 
 import json
 import os
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Self
 
 from muster.agent.supervisor.kernel import Event, Kernel, Status
 from muster.agent.supervisor.protocol import Key, encode
@@ -63,25 +64,31 @@ class Batch:
 class Journal:
     """The open journal of a living supervisor."""
 
-    def __init__(self, path: str, boot_id: str) -> None:
-        """Open or create it; `replay` then holds what was found.
-
-        Raises:
-            OSError: it cannot be opened or read.
-        """
+    def __init__(self, path: str, boot_id: str, fd: int, size_bytes: int, replay: Replay) -> None:
         self._path = path
         self._boot_id = boot_id
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        self.replay, self._size_bytes = _replay(self._fd)
-        os.ftruncate(self._fd, self._size_bytes)  # a torn last line goes
-        self._compact_at_bytes = max(_COMPACT_BYTES, 2 * self._size_bytes)
-        self.last_seq = self.replay.next_seq - 1
-        self.acked_seq = self.replay.acked_seq
+        self._fd = fd
+        self._size_bytes = size_bytes
+        self._compact_at_bytes = max(_COMPACT_BYTES, 2 * size_bytes)
+        self.last_seq = replay.next_seq - 1
+        self.acked_seq = replay.acked_seq
         self.compactions = 0  # offsets into the file are good only within one of these
         self.failing = False
         self._pending: list[str] = []
         self._pending_batches: list[Batch] = []
         self._intents_pending = False
+
+    @classmethod
+    def open(cls, path: str, boot_id: str) -> tuple[Self, Replay]:
+        """Open or create it; also returns what was found.
+
+        Raises:
+            OSError: it cannot be opened or read.
+        """
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        replay, size_bytes = _replay(fd)
+        os.ftruncate(fd, size_bytes)  # a torn last line goes
+        return cls(path, boot_id, fd, size_bytes, replay), replay
 
     @property
     def unacknowledged_count(self) -> int:
@@ -149,16 +156,17 @@ class Journal:
         if self._size_bytes < self._compact_at_bytes and (live or self.unacknowledged_count):
             return
         new_path = f"{self._path}.new"
-        new_fd = os.open(new_path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        new_fd = -1
         try:
+            new_fd = os.open(new_path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             size_bytes = 0
             for chunk in self._compacted(live):
                 _write_all(new_fd, chunk, size_bytes)
                 size_bytes += len(chunk)
             os.replace(new_path, self._path)
         except OSError:  # the disk is full: the old one goes on, and is tried again when longer
-            os.close(new_fd)
-            os.unlink(new_path)
+            if new_fd >= 0:
+                os.close(new_fd)
             self._compact_at_bytes = 2 * self._size_bytes
             return
         os.close(self._fd)

@@ -6,9 +6,11 @@ the journal and read from there once it does.
 
 import socket
 import struct
+import sys
 from collections.abc import Callable, Mapping
 from os import getuid
 
+from muster.agent.supervisor import clock
 from muster.agent.supervisor.journal import Batch, Journal
 from muster.agent.supervisor.loop import READABLE, WRITABLE, Loop
 from muster.agent.supervisor.protocol import (
@@ -120,11 +122,8 @@ class AgentLink:
         self._behind = False  # events after _told_seq are read from the journal, from _offset
         self._offset = 0
         self._compactions = 0
+        self.alone_since_s: float | None = clock.now_s()  # None: an agent is attached
         loop.watch(listener.fileno(), self._accept)
-
-    @property
-    def attached(self) -> bool:
-        return self._agent is not None
 
     def hear(self, connection: Connection, line: bytes | bytearray) -> None:
         """Obey one line, or answer why not."""
@@ -138,6 +137,12 @@ class AgentLink:
                 self._obey(op)
         except ProtocolError as error:
             connection.write(_error(str(error)))
+        except Exception:  # a defect here must not cost the kernels that run
+            import traceback  # a megabyte, for what should never happen
+
+            trace = traceback.format_exc()
+            sys.stderr.write(trace)
+            connection.write(_error(f"the supervisor has a defect: {trace}"))
 
     def deliver(self, batches: list[Batch], now_s: float, *, busy: bool) -> None:
         """Tell the agent what was just journalled, at once or (busy) with what follows soon."""
@@ -167,6 +172,7 @@ class AgentLink:
         self._connections.discard(connection)
         if connection is self._agent:
             self._agent = None
+            self.alone_since_s = clock.now_s()
             self._batch.clear()
 
     def close(self) -> None:
@@ -191,6 +197,7 @@ class AgentLink:
         if self._agent is not None and self._agent is not connection:
             self._agent.close()
         self._agent = connection
+        self.alone_since_s = None
         self._batch.clear()
         connection.write((encode({"state": self._state()}) + "\n").encode())
         self._fall_behind(self._journal.acked_seq)

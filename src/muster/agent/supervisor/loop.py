@@ -24,8 +24,13 @@ class Loop:
         self._handlers: dict[int, Handler] = {}
 
     def watch(self, fd: int, handler: Handler) -> None:
-        self._handlers[fd] = handler
+        """Call `handler` whenever there is something to read.
+
+        Raises:
+            OSError: the kernel does not take another descriptor.
+        """
         self._epoll.register(fd, READABLE)
+        self._handlers[fd] = handler
 
     def wait_for(self, fd: int, events: int) -> None:
         """Change what a watched descriptor is watched for; 0 pauses it."""

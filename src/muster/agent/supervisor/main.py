@@ -10,10 +10,11 @@ import signal
 import socket
 import sys
 import time
+from contextlib import suppress
 
 from muster.agent.supervisor import clock
 from muster.agent.supervisor.cgroups import Cgroups, find_cgroups
-from muster.agent.supervisor.journal import Journal
+from muster.agent.supervisor.journal import Journal, Replay
 from muster.agent.supervisor.link import AgentLink
 from muster.agent.supervisor.loop import Loop
 from muster.agent.supervisor.output import Outputs
@@ -43,7 +44,8 @@ _TERMINATION_GRACE_S = 5.0
 _LONGEST_WAIT_S = 10.0  # epoll counts no time asleep, deadlines do
 _JOURNAL_RETRY_S = 1.0
 _BUSY_KERNELS = 2
-_FORGET_AT_ONCE = 500  # kernels a `rm`, which takes three paths for each
+_NICE = -10
+_FORGET_AT_ONCE = 500  # kernels a `rm`, which takes four paths for each
 
 
 def main(arguments: list[str]) -> None:
@@ -55,6 +57,7 @@ def main(arguments: list[str]) -> None:
             if os.fork():
                 os._exit(0)
             os.setsid()
+            os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # nor may it hold what others have open
         case _:
             sys.exit("usage: supervisor [--detach] --dir DIR")
     directory = os.path.realpath(directory)
@@ -79,6 +82,7 @@ class Process:
         Raises:
             OSError: the folder cannot be used, or the machine lacks what is needed.
         """
+        _raise_priority()
         self._deaths = SignalFd((signal.SIGCHLD,))
         self._terminations = SignalFd((signal.SIGTERM, signal.SIGINT))
         children = Children()
@@ -90,11 +94,11 @@ class Process:
         self._scratch.remove_empty()
         self._cgroups = _find_cgroups(directory)
         boot_id = _boot_id()
-        self._journal = Journal(f"{directory}/journal", boot_id)
+        self._journal, replay = Journal.open(f"{directory}/journal", boot_id)
         starter = Starter(directory, self._outputs, self._scratch, self._cgroups)
         self._reaper = Reaper(directory, children)
         self._supervisor = Supervisor(self._journal, starter, self._reaper)
-        self._take_over(directory, boot_id)
+        self._take_over(directory, replay, same_boot=replay.boot_id == boot_id)
         self._loop.watch(self._deaths.fd, self._on_death)
         self._loop.watch(self._terminations.fd, self._on_termination)
         self._link = AgentLink(
@@ -105,7 +109,6 @@ class Process:
             self._obey,
             self._supervisor.state,
         )
-        self._alone_since_s = clock.now_s()
 
     def run(self) -> None:
         """Turn until there is nothing left to do."""
@@ -126,9 +129,7 @@ class Process:
         if self._cgroups is not None:
             self._cgroups.close()
 
-    def _take_over(self, directory: str, boot_id: str) -> None:
-        replay = self._journal.replay
-        same_boot = replay.boot_id == boot_id
+    def _take_over(self, directory: str, replay: Replay, *, same_boot: bool) -> None:
         left = kill_leftovers(directory, replay.survivors.values(), same_boot=same_boot)
         detail = "" if same_boot else "the machine was rebooted"
         if left:
@@ -167,7 +168,7 @@ class Process:
         paths = []
         for name in map(file_name, keys):
             log = self._outputs.log_path(name)
-            paths += [self._scratch.path(name), log, f"{log}.1"]
+            paths += [self._scratch.path(name), log, f"{log}.1", f"{log}.start"]
         try:
             pid = os.posix_spawnp("rm", ("rm", "-rf", "--", *paths), {}, setsid=True, setsigmask=())
         except OSError as error:
@@ -193,13 +194,24 @@ class Process:
 
     def _done(self, now_s: float) -> bool:
         """Whether, without a kernel, there is nothing left to stay for."""
-        if self._supervisor.finished(now_s):
+        alone_since_s, lease_s = self._link.alone_since_s, self._supervisor.lease_s
+        if self._supervisor.finished(now_s, attached=alone_since_s is None):
             return True
-        if self._link.attached:
-            self._alone_since_s = now_s
+        if alone_since_s is None:
             return False
-        lease_s = self._supervisor.lease_s
-        return now_s >= self._alone_since_s + (_ALONE_S if lease_s is None else lease_s)
+        return now_s >= alone_since_s + (_ALONE_S if lease_s is None else lease_s)
+
+
+def _raise_priority() -> None:
+    """Be served while kernels take the whole machine. They do not inherit it; not all may do it."""
+    with suppress(OSError):
+        if os.getpriority(os.PRIO_PROCESS, 0) == 0:
+            policy = os.SCHED_OTHER | os.SCHED_RESET_ON_FORK
+            os.sched_setscheduler(0, policy, os.sched_param(0))
+            os.setpriority(os.PRIO_PROCESS, 0, _NICE)
+    # Where sessions are scheduled as groups, what counts is the group's.
+    with suppress(OSError), open("/proc/self/autogroup", "w") as autogroup:
+        autogroup.write(str(_NICE))
 
 
 def _find_cgroups(directory: str) -> Cgroups | None:

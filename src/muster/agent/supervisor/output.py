@@ -33,6 +33,7 @@ class Output:
         "_path",
         "_quota_bytes",
         "_read_fd",
+        "_rotated_bytes",
         "_window_end_s",
         "dropped_bytes",
         "write_fd",
@@ -44,14 +45,20 @@ class Output:
         self._max_bytes = max_bytes
         self._log_fd = -1
         self._log_bytes = 0
+        self._rotated_bytes = 0  # written before the present file
         self._window_end_s = 0.0
         self._quota_bytes = 0
         self.dropped_bytes = 0
-        self._read_fd, self.write_fd = os.pipe2(os.O_CLOEXEC)
-        os.set_blocking(self._read_fd, False)
         # The writing end stays open here too: without it, the pipe would wake the loop once more
         # for each kernel, to say what its SIGCHLD says anyway.
-        outputs.loop.watch(self._read_fd, self.drain)
+        self._read_fd, self.write_fd = os.pipe2(os.O_CLOEXEC)
+        try:
+            os.set_blocking(self._read_fd, False)
+            outputs.loop.watch(self._read_fd, self.drain)
+        except OSError:
+            os.close(self._read_fd)
+            os.close(self.write_fd)
+            raise
 
     def drain(self) -> None:
         """Move what one read gives from the pipe to the log."""
@@ -105,11 +112,23 @@ class Output:
         log_fd = os.open(self._path, flags, 0o600)
         self._log_bytes = os.fstat(log_fd).st_size
         if self._log_bytes and self._log_bytes + needed_bytes > self._max_bytes:
+            self._note_rotation(os.fstat(log_fd).st_ino)
             os.close(log_fd)
             os.replace(self._path, self._path + ".1")
+            self._rotated_bytes += self._log_bytes
             log_fd = os.open(self._path, flags, 0o600)
             self._log_bytes = 0
         self._log_fd = log_fd
+
+    def _note_rotation(self, inode: int) -> None:
+        """Write beside the log where in all output the next file will begin, and after which one:
+        readers count from the kernel's start, and may come between any two steps of a rotation."""
+        with suppress(OSError):  # a full disk: rotating is what makes room
+            note_fd = os.open(self._path + ".start", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            try:
+                os.write(note_fd, f"{self._rotated_bytes + self._log_bytes} {inode}".encode())
+            finally:
+                os.close(note_fd)
 
 
 class Outputs:

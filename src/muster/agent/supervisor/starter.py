@@ -141,9 +141,11 @@ class Starter:
         }
         if kernel.scratch is not None:
             environment["MUSTER_SCRATCH"] = kernel.scratch
+        # Here and not in the order, for an heir learns its devices only now. Without any, it must
+        # not see those of others; their numbers are NVML's, which CUDA counts otherwise by default.
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, kernel.devices))
         if kernel.devices:
-            # Here and not in the order, for an heir learns its devices only now.
-            environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, kernel.devices))
+            environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
         return environment
 
     def _spawn(self, kernel: Kernel, order: KernelOrder) -> None:

@@ -206,16 +206,14 @@ class Supervisor:
             due_s = min(due_s, self._deadlines[0][0])
         return max(0.0, due_s - now_s)
 
-    def finished(self, now_s: float) -> bool:
+    def finished(self, now_s: float, *, attached: bool) -> bool:
         """Whether a shutdown is through: all gone, and reported or nobody there to hear it."""
         if not self._shutting_down or self.live:
             return False
         if self._empty_since_s is None:
             self._empty_since_s = now_s
-        return (
-            self._journal.unacknowledged_count == 0
-            or now_s >= self._empty_since_s + _REPORT_TIMEOUT_S
-        )
+        unheard = attached and self._journal.unacknowledged_count > 0
+        return not unheard or now_s >= self._empty_since_s + _REPORT_TIMEOUT_S
 
     # Beginnings.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from muster.cli.follow.feed import Changed, Event, Feed, Lost, Output, OutputEnded
-from muster.cli.follow.interrupt import Choice, ask
+from muster.cli.follow.interrupt import Choice, Interrupts, ask
 from muster.cli.follow.lines import PrefixedLines, last_lines, prefix_width
 from muster.cli.follow.outcome import exit_code, first_failed
 from muster.cli.follow.progress import conclusion, progress
@@ -29,6 +29,7 @@ MAX_FOLLOWED = 8
 TICK_S = 0.2
 ASK_WHY_AFTER_S = 1.0
 ASK_WHY_EVERY_S = 5.0
+WHY_TIMEOUT_S = 3.0
 DRAIN_S = 5.0
 """How long output may take to arrive once the job has ended."""
 
@@ -76,6 +77,29 @@ class Follower:
         Raises:
             MusterError: the job cannot be watched any more.
         """
+        try:
+            with Interrupts() as interrupts, Feed(self._target) as feed:
+                ended = self._follow(feed, interrupts)
+        except KeyboardInterrupt:
+            ended = False
+        return self._ended() if ended else self._detached()
+
+    def _follow(self, feed: Feed, interrupts: Interrupts) -> bool:
+        """Whether the job ended; or else the person detached."""
+        self._introduce()
+        feed.watch_job(self._job.id)
+        for task in sorted(self._open):
+            feed.follow_task(_reader(self._job.id, task), task)
+        while not self._finished():
+            self._take(feed.next(TICK_S))
+            if interrupts.take():
+                with interrupts.raised():
+                    choice = self._choose()
+                if choice is Choice.DETACH:
+                    return False
+        return True
+
+    def _introduce(self) -> None:
         short = shorten([self._job.id])[self._job.id]
         if not self._screen.enabled:
             self._say(Text(f"{self._job.name} ({short}) accepted"))
@@ -87,17 +111,6 @@ class Follower:
                     f"`muster logs {self._job.name}/INDEX`"
                 )
             )
-        with Feed(self._target) as feed:
-            feed.watch_job(self._job.id)
-            for task in self._open:
-                feed.follow_task(_reader(self._job.id, task), task)
-            while not self._finished():
-                try:
-                    self._take(feed.next(TICK_S))
-                except KeyboardInterrupt:
-                    if self._interrupted() is Choice.DETACH:
-                        return self._detached()
-        return self._ended()
 
     # -- events ----------------------------------------------------------------------------------
 
@@ -138,7 +151,7 @@ class Follower:
             self._say(Text(f"the output of task {task} is not shown: {plain(str(error))}"), True)
 
     def _learn_why(self) -> None:
-        with suppress(MusterError), self._target.client() as client:
+        with suppress(MusterError), self._target.client(WHY_TIMEOUT_S) as client:
             reasons = client.why(self._job.id).reasons
             why = reasons[0].sentence if reasons else ""
             if why and why != self._why and not self._screen.enabled:
@@ -152,7 +165,7 @@ class Follower:
 
     # -- Ctrl-C ----------------------------------------------------------------------------------
 
-    def _interrupted(self) -> Choice:
+    def _choose(self) -> Choice:
         self._screen.clear()
         # A second Ctrl-C while it is being cancelled: no more waiting.
         choice = Choice.DETACH if self._cancelled else ask(stderr())

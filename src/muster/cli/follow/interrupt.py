@@ -1,9 +1,54 @@
 """What Ctrl-C means while a job is followed."""
 
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
+from types import FrameType, TracebackType
 
 from rich.console import Console
+
+
+class Interrupts:
+    """Ctrl-C as something to look at between two steps, not an exception in the middle of one.
+
+    Pressed again before anybody looked, it is a KeyboardInterrupt after all.
+    """
+
+    def __init__(self) -> None:
+        self._pressed = False
+
+    def __enter__(self) -> "Interrupts":
+        self._before = signal.signal(signal.SIGINT, self._press)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        signal.signal(signal.SIGINT, self._before)
+
+    def take(self) -> bool:
+        """Whether it was pressed since the last look."""
+        pressed, self._pressed = self._pressed, False
+        return pressed
+
+    @contextmanager
+    def raised(self) -> Iterator[None]:
+        """While a question is asked, it is the exception that people expect."""
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def _press(self, _number: int, _frame: FrameType | None) -> None:
+        if self._pressed:
+            raise KeyboardInterrupt
+        self._pressed = True
 
 
 class Choice(StrEnum):

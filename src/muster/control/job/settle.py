@@ -103,6 +103,8 @@ class SettleTasks(FollowingHandler[Session]):
                 reason=verdict.reason if result is not SchedulingResult.SUCCESS else None,
             )
         if retry:
+            # Its session may be looked at again before the next attempt has one of its own.
+            task.session_id = None
             task.job.waiting[task.index] = task
             work.mark(task)
 

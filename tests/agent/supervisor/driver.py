@@ -1,0 +1,209 @@
+"""A real supervisor under test, and an agent's end of its socket."""
+
+import json
+import os
+import signal
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from muster.agent.supervisor.launch import connect, launch
+from muster.agent.supervisor.process_tree import all_processes, kernel_tag
+
+WAIT_S = 15.0
+
+Event = dict[str, Any]
+Message = dict[str, Any]
+
+
+class Driver:
+    """Launches a supervisor on a directory and speaks to it; all that it hears is kept."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.events: list[Event] = []
+        self.batches: list[list[Event]] = []
+        self.errors: list[str] = []
+        self.state: Message = {}
+        self._unread = b""
+        launch(directory)
+        self.attach()
+
+    def attach(self) -> Message:
+        """Connect (again) as the agent; returns the state."""
+        self.socket = connect(self.directory)
+        self.socket.settimeout(0.05)
+        credentials = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        self.pid: int = struct.unpack("3i", credentials)[0]
+        self._unread = b""
+        self.state = {}
+        self.say(op="attach")
+        self.until(lambda: bool(self.state))
+        return self.state
+
+    def detach(self) -> None:
+        self.socket.close()
+
+    def say(self, **message: Any) -> None:
+        self.say_line(json.dumps(message).encode())
+
+    def say_line(self, line: bytes) -> None:
+        self.socket.settimeout(WAIT_S)
+        self.socket.sendall(line + b"\n")
+        self.socket.settimeout(0.05)
+
+    def start(self, *kernels: str | Message, command: list[str] | None = None, **more: Any) -> None:
+        """Start kernels of one template; a name alone stands for generation 1 of it."""
+        template = {"command": command or ["true"], **more}
+        orders = [{"id": kernel} if isinstance(kernel, str) else kernel for kernel in kernels]
+        orders = [{"generation": 1, "template": 0, "shape": "s", **order} for order in orders]
+        self.say(op="start", templates=[template], kernels=orders)
+
+    def stop(self, kernel: str, grace_s: float = 10.0, generation: int = 1) -> None:
+        order = {"id": kernel, "generation": generation, "grace_s": grace_s, "reason": "cancelled"}
+        self.say(op="stop", kernels=[order])
+
+    def run(self, command: list[str], kernel: str = "k", **more: Any) -> Event:
+        """Start one kernel and wait for its end."""
+        self.start(kernel, command=command, **more)
+        return self.ended(kernel)
+
+    def started(self, kernel: str, generation: int = 1) -> Event:
+        return self.event(kernel, "started", generation)
+
+    def ended(self, kernel: str, generation: int = 1) -> Event:
+        return self.event(kernel, "ended", generation)
+
+    def event(self, kernel: str, kind: str, generation: int = 1) -> Event:
+        """The first event of this kind about a kernel, waited for."""
+        found: list[Event] = []
+
+        def search() -> bool:
+            found.extend(
+                event
+                for event in self.events
+                if (event["kernel"], event["generation"], event["kind"])
+                == (kernel, generation, kind)
+            )
+            return bool(found)
+
+        self.until(search)
+        return found[0]
+
+    def all_of(self, kernel: str) -> list[str]:
+        """The kinds of all events heard about a kernel."""
+        return [event["kind"] for event in self.events if event["kernel"] == kernel]
+
+    def error(self) -> str:
+        """The next complaint, waited for."""
+        self.until(lambda: bool(self.errors))
+        return self.errors.pop(0)
+
+    def settle(self) -> Message:
+        """A new state, after everything said so far was obeyed."""
+        self.detach()
+        return self.attach()
+
+    def status(self, kernel: str, generation: int = 1) -> str | None:
+        """Of a kernel in a new state; None if the supervisor does not know it."""
+        for entry in self.settle()["kernels"]:
+            if (entry["id"], entry["generation"]) == (kernel, generation):
+                return str(entry["status"])
+        return None
+
+    def acknowledge(self) -> None:
+        self.say(op="ack", seq=max(event["seq"] for event in self.events))
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Listen until something holds."""
+        deadline_s = time.monotonic() + WAIT_S
+        while not condition():
+            assert time.monotonic() < deadline_s, f"in vain; heard {self.events} {self.errors}"
+            self.listen()
+
+    def listen(self) -> bool:
+        """Take in what has come; False if the supervisor hung up."""
+        try:
+            data = self.socket.recv(1 << 16)
+        except TimeoutError:
+            return True
+        except ConnectionError:
+            return False
+        *lines, self._unread = (self._unread + data).split(b"\n")
+        for line in lines:
+            match json.loads(line):
+                case {"events": list(events)}:
+                    self.batches.append(events)
+                    self.events += events
+                case {"error": str(sentence)}:
+                    self.errors.append(sentence)
+                case {"state": dict(state)}:
+                    self.state = state
+        return bool(data)
+
+    def log(self, kernel: str, generation: int = 1) -> str:
+        return self.log_path(kernel, generation).read_text()
+
+    def log_path(self, kernel: str, generation: int = 1) -> Path:
+        return self.directory / "logs" / f"{kernel}.{generation}.log"
+
+    def scratch(self, kernel: str, generation: int = 1) -> Path:
+        return self.directory / "kernels" / f"{kernel}.{generation}"
+
+    def kill(self) -> None:
+        """Kill the supervisor as nothing else can, and wait until it is gone."""
+        os.kill(self.pid, signal.SIGKILL)
+        self.detach()
+        wait_gone(self.pid)
+
+    def close(self) -> None:
+        """Stop everything, and make sure that nothing is left."""
+        with suppress(OSError):
+            self.socket.close()
+        with suppress(FileNotFoundError, ConnectionError):
+            self.attach()
+            self.say(op="shutdown", grace_s=0)
+            self.say(op="ack", seq=self.state["next_seq"] - 1)
+            while self.listen():
+                if self.events:
+                    with suppress(ConnectionError):
+                        self.acknowledge()
+        self.socket.close()
+        wait_gone(self.pid)
+        assert not list(tagged(self.directory)), "processes of kernels are left"
+
+
+def tagged(directory: Path) -> Iterator[int]:
+    """The processes of a supervisor's kernels, by their environment."""
+    for process in all_processes():
+        if process.state != "Z" and kernel_tag(process.pid, str(directory)) is not None:
+            yield process.pid
+
+
+def alive(pid: int) -> bool:
+    """Whether a process exists and is no zombie."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        stat = Path(f"/proc/{pid}/stat").read_text()
+        return stat[stat.rindex(")") + 2] != "Z"
+    return False
+
+
+def wait_gone(pid: int) -> None:
+    wait_until(lambda: not alive(pid))
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline_s, "in vain"
+        time.sleep(0.002)
+
+
+def read_when_there(path: Path) -> str:
+    """The text of a file that a kernel writes, once it has a whole line."""
+    wait_until(lambda: path.exists() and path.read_text().endswith("\n"))
+    return path.read_text()

@@ -1,0 +1,92 @@
+"""How an agent becomes one: token, credential, Hello, and what it says when it is not wanted."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from tests.agent.running import config, running
+from tests.wire.controller import TOKEN, controller
+
+from muster.agent.daemon import AgentRefused, run
+from muster.core.errors import Conflict
+from muster.wire.transport import InsecureAddress
+
+
+async def test_first_contact_joins_with_the_token_and_keeps_the_credential(
+    directory: Path,
+) -> None:
+    async with controller() as made, running(made, directory, group="gpu"):
+        assert [(each.token, each.name, each.group) for each in made.joins] == [
+            (TOKEN, "a1", "gpu")
+        ]
+        kept = json.loads((directory / "credential.json").read_text())
+        assert made.credentials[kept["credential"]] == kept["agent"] == made.agent
+
+
+async def test_hello_says_who_the_agent_is_and_what_it_has(directory: Path) -> None:
+    fields = {"cpu_milli": 8000, "memory_bytes": 2**33, "disk_bytes": 2**34, "gpus": "2xT4"}
+    async with controller() as made, running(made, directory, **fields):
+        hello = made.hellos[0]
+        assert (hello.name, hello.group, hello.host) == ("a1", "default", "127.0.0.1")
+        assert hello.capacity.describe() == "8 cpu, 8GiB memory, 16GiB disk, 2 gpu"
+        assert [device.model for device in hello.devices] == ["T4", "T4"]
+        assert hello.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        assert hello.attributes["limits"] in ("none", "cgroup-v1", "cgroup-v2")
+        assert hello.kernels == ()
+
+
+async def test_restarted_agent_is_the_same_without_a_token(directory: Path) -> None:
+    async with controller() as made:
+        async with running(made, directory):
+            pass
+        async with running(made, directory, token=None):
+            assert made.hellos[0].agent == made.hellos[1].agent
+        assert len(made.joins) == 1
+
+
+async def test_wrong_token_ends_the_agent_with_the_controllers_reason(directory: Path) -> None:
+    async with controller() as made:
+        with pytest.raises(AgentRefused, match="the join token is not valid"):
+            await run(config(made, directory, token="guessed"), asyncio.Event())
+
+
+async def test_first_contact_without_a_token_ends_the_agent_with_what_to_do(
+    directory: Path,
+) -> None:
+    async with controller() as made:
+        with pytest.raises(AgentRefused, match="start the agent with a join token"):
+            await run(config(made, directory, token=None), asyncio.Event())
+
+
+async def test_forgotten_agent_joins_again_under_its_id(directory: Path) -> None:
+    async with controller() as made:
+        async with running(made, directory):
+            former = made.agent
+        made.credentials.clear()
+        async with running(made, directory):
+            assert made.joins[-1].agent == former
+            assert made.agent == former
+
+
+async def test_forgotten_agent_without_a_token_ends_with_what_to_do(directory: Path) -> None:
+    async with controller() as made:
+        async with running(made, directory):
+            pass
+        made.credentials.clear()
+        with pytest.raises(AgentRefused, match="new join token"):
+            await run(config(made, directory, token=None), asyncio.Event())
+
+
+async def test_second_agent_on_a_directory_ends_with_one_sentence(directory: Path) -> None:
+    async with controller() as made, running(made, directory):
+        with pytest.raises(Conflict, match="another agent"):
+            await run(config(made, directory), asyncio.Event())
+
+
+async def test_controller_that_others_can_reach_needs_tls(directory: Path) -> None:
+    async with controller() as made:
+        made_public = config(made, directory, host="10.0.0.2")
+        object.__setattr__(made_public, "controller", "10.0.0.1:7000")
+        with pytest.raises(InsecureAddress, match="TLS"):
+            await run(made_public, asyncio.Event())

@@ -1,0 +1,306 @@
+"""A cluster behind real HTTP: the real control plane, API and server in a thread of their own.
+
+Agents are hollow (``tests.control.world``), and control's time stands still unless a test moves it;
+HTTP itself runs in real time.
+"""
+
+import asyncio
+import random
+import socket
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import uvicorn
+from fastapi import FastAPI
+from sqlalchemy import Engine
+from tests.control.world import Behaviour, HollowAgent, Run
+
+from muster.api.app import create_app, stop_waiting
+from muster.client import Client
+from muster.control.explain import explain_job, explain_session
+from muster.control.plane import ControlPlane
+from muster.core.clock import VirtualClock
+from muster.core.ids import AgentId, IdFactory, KernelId
+from muster.core.owner import Owner, Role
+from muster.core.resources import Device, Resources
+from muster.core.specs import ScalingGroup
+from muster.store.database import open_engine, sqlite_url
+from muster.store.store import Store
+from muster.store.tokens import TokenKind, Tokens
+from muster.wire.log_reading import AgentUnreachable
+from muster.wire.messages import (
+    ControllerMessage,
+    Heartbeat,
+    JoinRequest,
+    LogChunk,
+    LogRequest,
+    Reports,
+)
+
+T = TypeVar("T")
+
+ADMIN = Owner("default", "default", "root")
+ADA = Owner("default", "default", "ada")
+BOB = Owner("default", "default", "bob")
+LARGE = Resources(cpu_milli=4000, memory_bytes=2**33)
+LIMIT_S = 20.0
+
+
+@dataclass
+class Output:
+    """What a hollow kernel has written; ``lost`` bytes of its beginning were rotated away."""
+
+    data: bytes = b""
+    ended: bool = False
+    lost: int = 0
+    grown: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+_migrated: list[bytes] = []
+
+
+def open_database(path: Path) -> Engine:
+    """A database's engine; a new one is a copy of the first that was migrated."""
+    if not path.exists():
+        if not _migrated:
+            open_engine(sqlite_url(path)).dispose()
+            _migrated.append(path.read_bytes())
+        path.write_bytes(_migrated[0])
+    return open_engine(sqlite_url(path))
+
+
+class _Server(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield  # signals are pytest's
+
+
+class ServedCluster:
+    """Start it with ``start``; ``client`` talks to it as one of its users."""
+
+    def __init__(
+        self,
+        path: Path,
+        agents: Mapping[str, Resources],
+        *,
+        gpus: int = 0,
+        behaviour: Behaviour = lambda start: Run(seconds=3600.0),
+    ) -> None:
+        self.path = path
+        self.behaviour = behaviour
+        self.clock = VirtualClock()
+        self.ids = IdFactory(self.clock, random.Random(1))
+        self.outputs: dict[KernelId, Output] = {}
+        self.unreachable = False
+        self._names = agents
+        self._gpus = gpus
+        self._agents: dict[AgentId, HollowAgent] = {}
+        self._outgoing: list[tuple[AgentId, ControllerMessage]] = []
+        self._secrets: dict[tuple[Owner, Role], str] = {}
+        self._port = 0
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="cluster")
+        self._hinted = False
+        self.paused = False
+
+    # -- life ------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._thread.start()
+        self.run(self._open())
+        for name, capacity in self._names.items():
+            self.run(self._add_agent(name, capacity))
+
+    def stop(self) -> None:
+        self.run(self._close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(LIMIT_S)
+        self._loop.close()
+
+    def down(self) -> None:
+        """Stop the controller; the agents do not notice."""
+        self.run(self._close())
+        self._outgoing.clear()
+
+    def up(self) -> None:
+        """Start it again, on the same database and port."""
+        self.run(self._open())
+        self.run(self._greet())
+
+    async def _open(self) -> None:
+        self.engine = open_database(self.path / "muster.db")
+        self.store = Store(self.engine)
+        self.tokens = Tokens(self.engine)
+        self.plane = ControlPlane(
+            self.store, self.clock, self.ids, self._hint, join_token_valid=lambda token: True
+        )
+        self.plane.attach(self)
+        if not self.plane.live.groups:
+            group = ScalingGroup(name="default")
+            await self.plane.request(lambda work, requests: requests.put_group(work, group))
+        self.app = create_app(
+            plane=self.plane,
+            engine=self.engine,
+            tokens=self.tokens,
+            clock=self.clock,
+            read_log=self.read_log,
+            explain_job=explain_job,
+            explain_session=explain_session,
+        )
+        await self._serve(self.app)
+
+    async def _serve(self, app: FastAPI) -> None:
+        listener = socket.create_server(("127.0.0.1", self._port))
+        self._port = listener.getsockname()[1]
+        config = uvicorn.Config(app, log_config=None, lifespan="off", timeout_graceful_shutdown=1)
+        self._server = _Server(config)
+        self._serving = asyncio.create_task(self._server.serve([listener]))
+        while not self._server.started:
+            await asyncio.sleep(0.001)
+
+    async def _close(self) -> None:
+        stop_waiting(self.app)
+        self._server.should_exit = True
+        await self._serving
+        self.store.close()
+
+    # -- control ---------------------------------------------------------------------------------
+
+    def _hint(self) -> None:
+        if not self._hinted:
+            self._hinted = True
+            self._loop.call_soon(self._settle)
+
+    def _settle(self) -> None:
+        """Let control and agents act until nothing more happens at this moment."""
+        self._hinted = False
+        if self.paused:
+            return
+        for _ in range(10_000):
+            due = self.plane.step()
+            outgoing, self._outgoing = self._outgoing, []
+            for agent_id, message in outgoing:
+                self._agents[agent_id].receive(message)
+            reported = False
+            for agent in self._agents.values():
+                agent.tick()
+                if agent.reports:
+                    last = agent.acknowledged + len(agent.reports)
+                    self.plane.agent_said(agent.id, Reports(last, tuple(agent.reports)))
+                    reported = True
+            if not reported and not outgoing and (due is None or due > self.clock.now()):
+                return
+        raise AssertionError("control does not come to rest")
+
+    def send(self, agent: AgentId, message: ControllerMessage) -> None:
+        self._outgoing.append((agent, message))
+
+    def close(self, agent: AgentId, why: str) -> None:
+        pass
+
+    async def _add_agent(self, name: str, capacity: Resources) -> None:
+        reply = await self.plane.join(JoinRequest("", name, "default"))
+        devices = tuple(Device(index, "H100") for index in range(self._gpus))
+        self._agents[reply.agent] = HollowAgent(
+            reply.agent, name, self.clock, capacity, devices, lambda start: self.behaviour(start)
+        )
+        await self._greet()
+
+    async def _greet(self) -> None:
+        for agent in self._agents.values():
+            self.plane.agent_said(agent.id, agent.hello())
+        self._settle()
+
+    # -- output ----------------------------------------------------------------------------------
+
+    async def read_log(self, agent: AgentId, request: LogRequest) -> AsyncIterator[LogChunk]:
+        """Fills ``AgentGateway.read_log``, in pieces of 64 KiB."""
+        output = self.outputs.setdefault(request.kernel, Output())
+        position = request.offset if request.offset >= 0 else len(output.data) + request.offset
+        first = True
+        while True:
+            if self.unreachable:
+                raise AgentUnreachable(f"agent {agent} is not connected")
+            output.grown.clear()
+            position = max(position, output.lost, 0)
+            data = output.data[position : position + 65536]
+            at_end = position + len(data) == len(output.data)
+            eof = output.ended and at_end
+            if data or eof or (first and not request.follow):
+                yield LogChunk(position, data, eof)
+            first = False
+            position += len(data)
+            if eof or (at_end and not request.follow):
+                return
+            if at_end:
+                await output.grown.wait()
+
+    def write(self, kernel: str, data: bytes = b"", *, ended: bool = False) -> None:
+        """Have a kernel write, and perhaps end."""
+
+        async def write() -> None:
+            output = self.outputs.setdefault(KernelId(kernel), Output())
+            output.data += data
+            output.ended = output.ended or ended
+            output.grown.set()
+
+        self.run(write())
+
+    # -- what tests do ---------------------------------------------------------------------------
+
+    def run(self, work: Awaitable[T]) -> T:
+        """Do something in the cluster's thread."""
+
+        async def wrapped() -> T:
+            return await work
+
+        return asyncio.run_coroutine_threadsafe(wrapped(), self._loop).result(LIMIT_S)
+
+    def call(self, function: Callable[[], T]) -> T:
+        """Call something in the cluster's thread."""
+
+        async def called() -> T:
+            return function()
+
+        return self.run(called())
+
+    def pass_time(self, seconds: float) -> None:
+        """Let control's time pass; the agents say now and then that they are there."""
+
+        def advance() -> None:
+            end = self.clock.now() + seconds
+            while self.clock.now() < end:
+                self.clock.advance(min(5.0, end - self.clock.now()))
+                for agent in self._agents.values():
+                    self.plane.agent_said(agent.id, Heartbeat())
+                self._settle()
+
+        self.call(advance)
+
+    def resume(self) -> None:
+        """Let control act again after ``paused``."""
+
+        def resume() -> None:
+            self.paused = False
+            self._settle()
+
+        self.call(resume)
+
+    def token(self, owner: Owner = ADA, role: Role = Role.USER) -> str:
+        key = (owner, role)
+        if key not in self._secrets:
+            self._secrets[key] = self.call(
+                lambda: self.tokens.create(TokenKind.USER, owner.user, owner, role, 0.0)
+            )
+        return self._secrets[key]
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
+    def client(self, owner: Owner = ADA, role: Role = Role.USER, **options: Any) -> Client:
+        return Client(self.url, self.token(owner, role), **options)

@@ -1,0 +1,65 @@
+"""The benchmarks run, in the smallest form, and write what BENCHMARKS.md names."""
+
+import json
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from benchmarks import b1, b6, results
+from benchmarks.__main__ import main
+from benchmarks.results import Figure, Results
+from rich.console import Console
+
+TINY_B1 = b1.Plan(lone_jobs=3, runs=1, few_tasks=5, many_tasks=20, floor_spawns=20)
+TINY_B6 = b6.Plan(settle_s=0.0, window_s=0.5, sessions=200, runs=1)
+
+
+def figures(found: Results) -> dict[str, results.Value]:
+    return {figure.key: figure.value for figure in found.figures}
+
+
+def test_b1_in_the_smallest_form_measures_every_key() -> None:
+    found = figures(b1.measure(TINY_B1))
+
+    assert found["durable"] is True
+    for key in ("n1_start_ms_p50", "tasks_per_s_1000", "tasks_per_s_10000", "floor_per_s"):
+        value = found[key]
+        assert isinstance(value, float)
+        assert value > 0, key
+
+
+def test_b6_in_the_smallest_form_measures_every_key() -> None:
+    found = figures(b6.measure(TINY_B6))
+
+    for key in ("idle_rss_mib", "agent_rss_mib", "supervisor_rss_mib", "bytes_per_live_session"):
+        value = found[key]
+        assert isinstance(value, float)
+        assert value > 0, key
+    assert isinstance(found["idle_cpu_percent"], float)
+
+
+def test_results_written_are_one_flat_object_with_where_they_come_from(tmp_path: Path) -> None:
+    found = Results(3, [Figure("tasks_per_s", 2400.0, "how fast"), Figure("durable", True, "so")])
+
+    path = results.write("b0", found, short=True, directory=tmp_path)
+
+    kept = json.loads(path.read_text())
+    assert path.name == "b0.json"
+    assert {"machine", "commit", "runs", "short", "tasks_per_s", "durable"} == set(kept)
+    assert (kept["runs"], kept["tasks_per_s"], kept["durable"]) == (3, 2400.0, True)
+
+
+def test_results_shown_name_each_figure_with_its_goal() -> None:
+    screen = StringIO()
+    figure = Figure("tasks_per_s", 2345.6, "how fast", "≥ 2,400")
+
+    results.show(Console(width=120, file=screen), "B0. Something", Results(3, [figure]))
+
+    (line,) = (line for line in screen.getvalue().splitlines() if "tasks_per_s" in line)
+    assert "2,346" in line
+    assert "≥ 2,400" in line
+
+
+def test_an_unknown_benchmark_is_refused_with_the_names_there_are() -> None:
+    with pytest.raises(SystemExit, match="no benchmark 'b0'; there are: b1, b6"):
+        main(["b0"])

@@ -1,0 +1,279 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.fake_cluster import IDS, FakeCluster, because, job, refused
+from typer.testing import CliRunner
+
+from muster.cli import failures
+from muster.cli.commands import submit
+from muster.cli.main import app
+from muster.client import Unauthenticated, Unreachable
+from muster.core.errors import Ambiguous, MusterError
+from muster.core.reasons import ReasonCode
+from muster.core.specs import JobSpec, ScalingGroup, SessionSpec
+from muster.core.states import JobState
+from muster.core.views import WhyView
+
+NO_ROOM = because(ReasonCode.NO_ROOM, agents=3, group="default", request="8 gpu")
+
+
+def submitted(cluster: FakeCluster) -> Any:
+    (spec,) = [what for action, what in cluster.asked if action == "submit"]
+    return spec
+
+
+# -- failures ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (Unreachable("no controller answers at http://x: is it running?"), 3),
+        (Unauthenticated("the token is wrong"), 1),
+        (Ambiguous("'01ka' means 3 jobs: type more of it"), 1),
+        (MusterError("the disk is full"), 1),
+        (refused(("tasks", "0", "expected at least 1")), 1),
+    ],
+)
+def test_failure_is_one_sentence_on_stderr_and_a_code(error: MusterError, code: int) -> None:
+    result = FakeCluster(fails=error).run("ps")
+    assert result.exit_code == code
+    assert result.stdout == ""
+    assert result.stderr == f"muster: {error}\n"
+
+
+def test_refused_spec_shows_every_problem() -> None:
+    error = refused(("tasks", "0", "expected at least 1"), ("comand", "", "unknown key"))
+    result = FakeCluster(fails=error).run("run", "true")
+    assert result.exit_code == 1
+    assert result.stderr.splitlines()[1:] == [
+        "  tasks is 0: expected at least 1",
+        "  comand: unknown key",
+    ]
+
+
+def test_defect_is_a_sentence_and_a_traceback_only_when_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Broken(FakeCluster):
+        def _answer(self) -> None:
+            raise RuntimeError("boom")
+
+    quiet = Broken().run("ps")
+    monkeypatch.setenv("MUSTER_DEBUG", "1")
+    loud = Broken().run("ps")
+    assert quiet.exit_code == loud.exit_code == 1
+    assert "RuntimeError: boom" in quiet.stderr
+    assert "Traceback" not in quiet.stderr
+    assert "Traceback" in loud.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("pss",),
+        ("ps", "--nope"),
+        ("ps", "--limit", "0"),
+        ("run",),
+        ("run", "--tasks", "many", "true"),
+        ("show", "a/b"),
+        ("cancel", "a/3"),
+        ("run", "--scratch", "--workdir", "/tmp", "true"),
+        ("run", "--env", "=1", "true"),
+        ("submit", "x", "--wait", "--no-wait"),
+        ("logs", "ses-01ka", "--attempt", "2"),
+        ("agent",),
+        ("agent", "--controller", "h:1", "--token", "x", "--token-file", "y"),
+    ],
+)
+def test_wrong_use_ends_with_2_and_points_at_the_help(words: tuple[str, ...]) -> None:
+    result = FakeCluster().run(*words)
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    assert result.stderr.startswith("muster: ")
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_no_command_shows_the_help() -> None:
+    result = FakeCluster().run()
+    assert result.exit_code == 0
+    assert "Work:" in result.stdout
+    assert result.stdout == FakeCluster().run("--help").stdout
+
+
+def test_every_command_has_help_that_fits_a_line() -> None:
+    _, found, commands = FakeCluster().run("--help").stdout.partition("Work:")
+    assert found
+    assert "..." not in commands
+    for name in ("run", "submit", "ps", "show", "logs", "why", "history", "cancel", "up", "down",
+                 "agents", "groups", "agent", "controller", "doctor", "version"):  # fmt: skip
+        assert FakeCluster().run(name, "--help").exit_code == 0
+
+
+def test_cluster_is_named_before_or_after_the_command_and_the_later_counts() -> None:
+    cluster = FakeCluster()
+    cluster.run("--url", "http://a", "--token", "t", "ps")
+    cluster.run("--url", "http://a", "ps", "--url", "http://b", "--home", "/x")
+    cluster.run("groups", "--url", "http://c")
+    assert [(each.url, each.token, str(each.home)) for each in cluster.targets] == [
+        ("http://a", "t", "None"),
+        ("http://b", None, "/x"),
+        ("http://c", None, "None"),
+    ]
+
+
+def test_no_known_cluster_ends_with_3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MUSTER_URL", "MUSTER_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("MUSTER_HOME", "")
+    result = CliRunner().invoke(app, ["ps", "--home", str(tmp_path)])
+    assert result.exit_code == 3
+    assert "muster up" in result.stderr
+
+
+# -- run and submit ------------------------------------------------------------------------------
+
+
+def test_run_asks_for_what_the_options_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", "/bin")
+    cluster = FakeCluster(jobs_=[job()])
+    result = cluster.run(
+        "run", "-d", "-n", "4", "--gang", "--cpu", "2", "--memory", "1GiB", "--gpu", "1",
+        "-r", "licence=1", "--name", "t", "--timeout", "90s", "--retries", "2", "-e", "A=1",
+        "--clean-env", "python", "train.py", "--lr", "1",
+    )  # fmt: skip
+    assert (result.exit_code, result.stdout) == (0, f"{IDS[0]}\n")
+    spec = submitted(cluster)
+    assert spec == {
+        "kind": "job",
+        "command": ["python", "train.py", "--lr", "1"],
+        "name": "t",
+        "tasks": 4,
+        "coscheduled": True,
+        "resources": {"cpu": "2", "memory": "1GiB", "gpu": "1", "extra": {"licence": "1"}},
+        "timeout": "90s",
+        "max_retries_failure": 2,
+        "env": {"A": "1"},
+        "workdir": str(tmp_path),
+    }
+    assert JobSpec.model_validate(spec).tasks == 4
+
+
+def test_run_takes_what_follows_the_command_as_its_own() -> None:
+    for words in (("run", "-d", "ls", "-d", "--help"), ("run", "-d", "--", "ls", "-d", "--help")):
+        cluster = FakeCluster(jobs_=[job()])
+        assert cluster.run(*words).exit_code == 0
+        assert submitted(cluster)["command"] == ["ls", "-d", "--help"]
+
+
+def test_run_in_scratch_has_no_working_directory() -> None:
+    cluster = FakeCluster(jobs_=[job()])
+    cluster.run("run", "-d", "--scratch", "true")
+    assert "workdir" not in submitted(cluster)
+
+
+def test_no_wait_ends_with_2_and_the_reasons_while_nothing_is_placed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(submit, "PLACED_WITHIN_S", 0.1)
+    why = WhyView(subject=IDS[0], status="PENDING", verdict="", reasons=(NO_ROOM,))
+    cluster = FakeCluster(jobs_=[job(state=JobState.PENDING)], why_={IDS[0]: why})
+    result = cluster.run("run", "--no-wait", "true")
+    assert (result.exit_code, result.stdout) == (2, f"{IDS[0]}\n")
+    assert result.stderr == (
+        f"not placed yet: {NO_ROOM.sentence}. Nothing: it starts when running work ends.\n"
+    )
+
+
+def test_no_wait_ends_with_0_once_placed() -> None:
+    cluster = FakeCluster(jobs_=[job(state=JobState.RUNNING)])
+    result = cluster.run("run", "--no-wait", "true")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, f"{IDS[0]}\n", "")
+
+
+@pytest.mark.parametrize("text", ["command: [date]\nname: d\n", '{"command": ["date"]}'])
+def test_submit_reads_yaml_and_json_from_a_file_or_standard_input(
+    tmp_path: Path, text: str
+) -> None:
+    (tmp_path / "job.yaml").write_text(text)
+    for words, stdin in ((("submit", str(tmp_path / "job.yaml")), ""), (("submit", "-"), text)):
+        cluster = FakeCluster(jobs_=[job()])
+        result = cluster.run(*words, "--name", "other", stdin=stdin)
+        assert (result.exit_code, result.stdout) == (0, f"{IDS[0]}\n"), result.output
+        spec = submitted(cluster)
+        assert isinstance(spec, JobSpec)
+        assert (spec.command, spec.name) == (["date"], "other")
+
+
+def test_submit_takes_a_session() -> None:
+    cluster = FakeCluster(jobs_=[job()])
+    cluster.run("submit", "-", stdin="kind: session\nkernels: [{command: [date]}]")
+    assert isinstance(submitted(cluster), SessionSpec)
+
+
+@pytest.mark.parametrize(
+    ("stdin", "said"),
+    [
+        ("comand: [date]", "did you mean command"),
+        ("command: [", "line 1"),
+        (b"\xff\xfe", "UTF-8"),
+        ("kind: group\nname: g", "muster groups apply"),
+        ("command: [date]\ntasks: 0", "tasks is 0"),
+    ],
+)
+def test_submit_of_a_wrong_file_hands_in_nothing(stdin: str | bytes, said: str) -> None:
+    cluster = FakeCluster(jobs_=[job()])
+    result = cluster.run("submit", "-", stdin=stdin)
+    assert result.exit_code in (1, 2)
+    assert said in result.stderr
+    assert cluster.asked == []
+
+
+def test_submit_of_a_missing_file_says_so() -> None:
+    result = FakeCluster().run("submit", "/nowhere/job.yaml")
+    assert result.exit_code == 1
+    assert result.stderr == "muster: cannot read /nowhere/job.yaml: No such file or directory\n"
+
+
+# -- the rest ------------------------------------------------------------------------------------
+
+
+def test_cancel_goes_on_after_one_that_cannot_be() -> None:
+    cluster = FakeCluster(jobs_=[job("a"), job("b", number=1)])
+    result = cluster.run("cancel", "a", "nope", "b")
+    assert result.exit_code == 1
+    assert result.stdout == "a is cancelled\nb is cancelled\n"
+    assert "there is no job 'nope'" in result.stderr
+
+
+def test_groups_apply_puts_the_policy_and_nothing_but_a_group() -> None:
+    cluster = FakeCluster()
+    assert cluster.run("groups", "apply", "-", stdin="kind: group\nname: fast").exit_code == 0
+    ((action, spec),) = cluster.asked
+    assert (action, isinstance(spec, ScalingGroup), spec.name) == ("put_group", True, "fast")
+    wrong = cluster.run("groups", "apply", "-", stdin="command: [date]")
+    assert wrong.exit_code == 2
+    assert "kind: group" in wrong.stderr
+
+
+def test_version_can_ask_the_controller() -> None:
+    assert set(FakeCluster().json("version", "--json")) == {"client"}
+    assert FakeCluster().json("version", "--controller", "--json")["controller"] == "9.9.9"
+    assert FakeCluster().run("--version").stdout.startswith("muster ")
+
+
+def test_json_is_the_only_thing_on_stdout() -> None:
+    cluster = FakeCluster(jobs_=[job(f"j{number}", number=number) for number in range(5)])
+    for words in (("ps", "-a", "--json"), ("show", "j0", "--json"), ("history", "j0", "--json")):
+        result = cluster.run(*words)
+        assert result.exit_code == 0, result.output
+        json.loads(result.stdout)
+        assert result.stderr == ""
+
+
+def test_full_disk_under_the_output_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert failures.report(OSError(28, "No space left on device")) == 1
+    assert "No space left on device" in capsys.readouterr().err

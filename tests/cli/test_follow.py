@@ -1,0 +1,339 @@
+import io
+import os
+import pty
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+from rich.console import Console
+from rich.text import Text
+from tests.cli.fake_cluster import IDS, FakeCluster, because, job, kernel, task
+
+from muster.cli.follow import follow
+from muster.cli.follow.interrupt import Choice, Interrupts, ask
+from muster.cli.follow.progress import BAR, bar, progress
+from muster.cli.follow.status_line import StatusLine
+from muster.core.errors import MusterError
+from muster.core.reasons import ReasonCode
+from muster.core.states import JobState, TaskState
+from muster.core.views import JobDetail, WhyView
+
+PENDING, RUNNING = JobState.PENDING, JobState.RUNNING
+SUCCEEDED, FAILED, KILLED = JobState.SUCCEEDED, JobState.FAILED, JobState.KILLED
+
+
+def life(*states: JobState, tasks: int = 1) -> list[JobDetail]:
+    return [job(state=state, counts={TaskState(state.value): tasks}) for state in states]
+
+
+def interrupt() -> None:
+    """Ctrl-C, as the process gets it: in its main thread."""
+    main = threading.main_thread().ident
+    assert main is not None
+    signal.pthread_kill(main, signal.SIGINT)
+
+
+# -- run -----------------------------------------------------------------------------------------
+
+
+def test_run_shows_the_output_and_ends_well() -> None:
+    cluster = FakeCluster(
+        play=life(PENDING, RUNNING, SUCCEEDED), output={0: [b"he", b"llo\n\xff no newline"]}
+    )
+    result = cluster.run("run", "true")
+    assert result.exit_code == 0
+    assert result.stdout_bytes == b"hello\n\xff no newline"
+    assert result.stderr.splitlines() == [
+        "train (01kaec7m) accepted",
+        "train running",
+        "train succeeded after 1m03s",
+    ]
+
+
+def test_run_when_quiet_is_its_output_alone() -> None:
+    cluster = FakeCluster(play=life(PENDING, RUNNING, SUCCEEDED), output={0: [b"x\n"]})
+    result = cluster.run("run", "-q", "true")
+    assert (result.stdout, result.stderr) == ("x\n", "")
+
+
+def test_run_ends_with_the_failed_tasks_code_and_says_why() -> None:
+    ended = job(state=FAILED, reason=because(ReasonCode.EXITED, exit_code=3))
+    cluster = FakeCluster(
+        play=[*life(PENDING, RUNNING), ended],
+        tasks_=[task(0, TaskState.FAILED, (kernel(exit_code=3),), exit_code=3)],
+        output={0: [b"oh\n"]},
+    )
+    result = cluster.run("run", "-q", "false")
+    assert result.exit_code == 3
+    assert result.stderr == "train failed after 1m03s: exited with code 3\n"
+
+
+def test_run_of_several_tasks_tells_their_lines_apart() -> None:
+    cluster = FakeCluster(
+        play=life(PENDING, SUCCEEDED, tasks=3),
+        output={index: [b"a%d\nb%d" % (index, index)] for index in range(3)},
+    )
+    result = cluster.run("run", "-q", "-n", "3", "true")
+    assert sorted(result.stdout.splitlines()) == [
+        "0 | a0", "0 | b0", "1 | a1", "1 | b1", "2 | a2", "2 | b2",
+    ]  # fmt: skip
+
+
+def test_run_of_many_tasks_follows_a_few_and_shows_the_end_of_the_one_that_failed() -> None:
+    ended = job(state=FAILED, counts={TaskState.SUCCEEDED: 199, TaskState.FAILED: 1})
+    cluster = FakeCluster(
+        play=[*life(PENDING, tasks=200), ended],
+        tasks_=[task(150, TaskState.FAILED, exit_code=9)],
+        output={index: [b"x\n"] for index in range(200)} | {150: [b"line\n" * 100]},
+    )
+    result = cluster.run("run", "-n", "200", "true")
+    assert result.exit_code == 9
+    assert "the first 8 of 200 tasks" in result.stderr
+    assert result.stdout.count(" | x\n") == follow.MAX_FOLLOWED
+    assert result.stdout.count("150 | line\n") == follow.FAILED_TAIL_LINES
+
+
+def test_run_says_why_the_job_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follow, "ASK_WHY_AFTER_S", 0.0)
+    monkeypatch.setattr(follow, "TICK_S", 0.01)
+    told = threading.Event()
+    no_room = because(ReasonCode.NO_ROOM, agents=1, group="default", request="8 gpu")
+
+    class Telling(FakeCluster):
+        def why(self, ref: str) -> WhyView:
+            told.set()
+            return WhyView(subject=ref, status="PENDING", verdict="", reasons=(no_room,))
+
+    cluster = Telling(
+        play=life(PENDING, SUCCEEDED), output={0: []}, at_start=lambda: assert_set(told)
+    )
+    result = cluster.run("run", "true")
+    assert f"train waits: {no_room.sentence}" in result.stderr
+
+
+def assert_set(event: threading.Event) -> None:
+    assert event.wait(10.0)
+
+
+def test_run_of_a_job_that_never_started_does_not_miss_its_output() -> None:
+    cluster = FakeCluster(play=life(PENDING, JobState.UNSCHEDULABLE))
+    result = cluster.run("run", "true")
+    assert result.exit_code == 1
+    assert "not shown" not in result.stderr
+
+
+def test_run_says_when_output_cannot_be_shown() -> None:
+    class Unreadable(FakeCluster):
+        def logs(self, ref: str, **_: object) -> Iterator[bytes]:
+            raise MusterError("agent a1 is not connected")
+
+    result = Unreadable(play=life(PENDING, SUCCEEDED)).run("run", "-q", "true")
+    assert result.exit_code == 0
+    assert result.stderr == "the output of task 0 is not shown: agent a1 is not connected\n"
+
+
+def test_run_ends_when_the_job_has_although_its_output_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(follow, "DRAIN_S", 0.1)
+    stuck = threading.Event()
+
+    class Stuck(FakeCluster):
+        def logs(self, ref: str, **_: object) -> Iterator[bytes]:
+            yield b"some\n"
+            stuck.wait(20.0)
+
+    result = Stuck(play=life(PENDING, SUCCEEDED)).run("run", "true")
+    stuck.set()
+    assert result.exit_code == 0
+    assert "output may be missing" in result.stderr
+
+
+def test_run_that_can_no_longer_be_watched_is_an_error() -> None:
+    class Gone(FakeCluster):
+        def wait(self, *_: object, **__: object) -> JobDetail:
+            raise MusterError("no controller answers")
+
+    result = Gone(play=life(PENDING)).run("run", "true")
+    assert result.exit_code == 1
+    assert "no controller answers" in result.stderr
+
+
+def test_submit_wait_shows_progress_and_no_output() -> None:
+    cluster = FakeCluster(play=life(PENDING, SUCCEEDED), output={0: [b"x\n"]})
+    result = cluster.run("submit", "-", "--wait", stdin="command: [date]")
+    assert (result.exit_code, result.stdout) == (0, f"{IDS[0]}\n")
+    assert "train succeeded" in result.stderr
+
+
+# -- Ctrl-C --------------------------------------------------------------------------------------
+
+
+def test_interrupt_without_a_terminal_cancels_and_ends_with_130() -> None:
+    cluster = FakeCluster(
+        jobs_=life(RUNNING), play=life(RUNNING, KILLED), hold=True, at_start=interrupt
+    )
+    result = cluster.run("run", "true")
+    assert result.exit_code == 130
+    assert ("cancel", IDS[0]) in cluster.asked
+    assert "cancelling train" in result.stderr
+
+
+def test_interrupt_that_detaches_leaves_the_job_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follow, "ask", lambda console: Choice.DETACH)
+    cluster = FakeCluster(play=life(RUNNING, KILLED), hold=True, at_start=interrupt)
+    result = cluster.run("run", "true")
+    cluster.cancelled.set()  # the thread that still waits may end
+    assert result.exit_code == 0
+    assert not [each for each in cluster.asked if each[0] == "cancel"]
+    assert "train goes on: `muster logs -f train`" in result.stderr
+
+
+def test_interrupt_that_continues_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = threading.Event()
+
+    def answer(console: Console) -> Choice:
+        asked.set()
+        return Choice.CONTINUE
+
+    monkeypatch.setattr(follow, "ask", answer)
+
+    def interrupt_and_wait() -> None:
+        interrupt()
+        assert_set(asked)
+
+    cluster = FakeCluster(
+        play=life(RUNNING, SUCCEEDED), output={0: []}, at_start=interrupt_and_wait
+    )
+    assert cluster.run("run", "true").exit_code == 0
+
+
+def test_second_interrupt_before_the_first_was_looked_at_is_raised() -> None:
+    with Interrupts() as interrupts:
+        signal.raise_signal(signal.SIGINT)
+        assert interrupts.take()
+        assert not interrupts.take()
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize(
+    ("typed", "choice"),
+    [
+        ("c\n", Choice.CANCEL),
+        ("what\nD\n", Choice.DETACH),
+        ("\n", Choice.CONTINUE),
+        ("\x04", Choice.DETACH),
+    ],
+)
+def test_question_is_asked_until_it_is_answered(
+    typed: str, choice: Choice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs, encoding="utf-8") as terminal, os.fdopen(ours, "wb", 0) as person:
+        person.write(typed.encode())
+        monkeypatch.setattr(sys, "stdin", terminal)
+        screen = Console(file=io.StringIO(), force_terminal=True)
+        assert ask(screen) is choice
+
+
+def test_second_interrupt_while_asked_detaches(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Console(file=io.StringIO(), force_terminal=True)
+
+    def interrupted(*_: object) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(screen, "input", interrupted)
+    assert ask(screen) is Choice.DETACH
+
+
+# -- the status line -----------------------------------------------------------------------------
+
+
+class Terminal(io.TextIOWrapper):
+    """A terminal that both streams write to, and what it was sent."""
+
+    def __init__(self, width: int = 60) -> None:
+        self.sent = io.BytesIO()
+        super().__init__(self.sent, encoding="utf-8", write_through=True)
+        self.console = Console(file=self, width=width, force_terminal=True, color_system=None)
+
+    def isatty(self) -> bool:
+        return True
+
+    def text(self) -> str:
+        return self.sent.getvalue().decode()
+
+
+def terminal_of(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """Called in the test, because pytest sets its own streams when that begins."""
+    monkeypatch.setenv("TERM", "xterm")
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stdout", screen)
+    return screen
+
+
+ERASE = "\r\x1b[2K"
+
+
+def test_status_line_makes_way_for_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = terminal_of(monkeypatch)
+    line = StatusLine(terminal.console)
+    line.show(Text("one"))
+    line.output(b"hello\n")
+    line.show(Text("two"))
+    line.clear()
+    assert terminal.text() == f"one{ERASE}hello\ntwo{ERASE}"
+
+
+def test_status_line_leaves_an_unfinished_line_of_output_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    terminal = terminal_of(monkeypatch)
+    line = StatusLine(terminal.console)
+    line.output(b"50%")
+    line.show(Text("status"))
+    line.output(b"\r99%")
+    line.say(Text("done"))
+    assert terminal.text() == "50%\r99%\ndone\n"
+
+
+def test_status_line_never_wraps(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = terminal_of(monkeypatch)
+    StatusLine(terminal.console).show(Text("x" * 100))
+    assert terminal.text() == "x" * 58 + "…"
+
+
+def test_status_line_without_a_terminal_is_silent() -> None:
+    stream = io.StringIO()
+    line = StatusLine(Console(file=stream))
+    line.show(Text("status"))
+    line.clear()
+    assert stream.getvalue() == ""
+
+
+def test_bar_is_full_when_all_is_done_and_not_before() -> None:
+    nearly = job(counts={TaskState.SUCCEEDED: 9_999, TaskState.RUNNING: 1})
+    waiting = job(counts={TaskState.SUCCEEDED: 9_999, TaskState.PENDING: 1})
+    done = job(counts={TaskState.SUCCEEDED: 10_000})
+    assert bar(done).plain == "━" * BAR
+    assert bar(waiting).plain == "━" * (BAR - 1) + "─"
+    assert bar(nearly).plain == "━" * BAR  # all of them ended or run
+
+
+def test_progress_counts_what_is_done_runs_and_failed() -> None:
+    counts = {
+        TaskState.SUCCEEDED: 120,
+        TaskState.RUNNING: 12,
+        TaskState.FAILED: 3,
+        TaskState.PENDING: 65,
+    }
+    line = progress(job("sweep", counts=counts), 63.0, "", 0).plain
+    assert line == f"sweep {'━' * 16}{'─' * 8} 123/200 · 12 running · 3 failed · 1m03s"
+    alone = progress(job("t", PENDING), 3.0, "no room", 0).plain
+    assert alone == "⠋ t pending · 3s · no room"

@@ -1,0 +1,349 @@
+import io
+from collections.abc import Sequence
+
+import pytest
+from rich.console import Console, RenderableType
+from rich.text import Text
+from tests.cli.fake_cluster import ANN, IDS, NOW, FakeCluster, because, job, kernel, task
+
+from muster.cli.commands.history import history_table
+from muster.cli.commands.ps import EXPLAINED, jobs_table
+from muster.cli.commands.show import job_parts
+from muster.cli.commands.why import explanation
+from muster.cli.screen import Column, table, write
+from muster.core.reasons import ReasonCode
+from muster.core.states import AgentStatus, JobState, KernelStatus, TaskState
+from muster.core.views import (
+    AgentView,
+    DeviceView,
+    GroupView,
+    HistoryPage,
+    HistoryView,
+    ResourcesView,
+    SessionDetail,
+    WhyView,
+)
+
+NEVER_FITS = because(ReasonCode.NEVER_FITS, agents=3, group="default", request="1 cpu, 9 gpu")
+TOO_BIG = WhyView(
+    subject=IDS[0],
+    status="PENDING",
+    verdict=f"big waits: {NEVER_FITS.sentence}",
+    reasons=(NEVER_FITS,),
+    placement={
+        "group": "default",
+        "position": 2,
+        "queue": 5,
+        "agents": 1003,
+        "kernels": 4,
+        "kernels_fit": 1,
+        "requests": [
+            {
+                "asks": "1 cpu, 9 gpu",
+                "kernels": 4,
+                "other_agents": 3,
+                "groups": [
+                    {
+                        "agents": 1000,
+                        "examples": ["agent-1", "agent-2"],
+                        "nearest": "agent-1",
+                        "lacks": [
+                            {"sentence": "gpu: 9 asked, the agent has 4"},
+                            {"sentence": "cpu: 1 asked, 0 of 8 free"},
+                        ],
+                    }
+                ],
+            }
+        ],
+    },
+)
+
+
+def shown(parts: Sequence[RenderableType], width: int | None = None) -> list[str]:
+    """The lines on a terminal of that width, without colours; without one when it is None."""
+    stream = io.StringIO()
+    terminal = width is not None
+    console = Console(
+        file=stream, width=width or 100_000, force_terminal=terminal, color_system=None
+    )
+    write(console, *parts)
+    return stream.getvalue().splitlines()
+
+
+def wide() -> Console:
+    return Console(file=io.StringIO(), width=100_000)
+
+
+def narrow(width: int) -> Console:
+    return Console(file=io.StringIO(), width=width, force_terminal=True)
+
+
+def test_ps_lists_jobs_with_what_they_wait_for_or_ended_of() -> None:
+    cluster = FakeCluster(
+        jobs_=[
+            job("big", JobState.PENDING, number=2),
+            job("sweep", counts={TaskState.SUCCEEDED: 120, TaskState.RUNNING: 80}, number=1),
+            job("prep", JobState.FAILED, reason=because(ReasonCode.AGENT_LOST, agent="a1")),
+        ],
+        why_={IDS[2]: TOO_BIG},
+    )
+    lines = cluster.run("ps", "--all").stdout.splitlines()
+    assert [line.split()[:4] for line in lines] == [
+        ["ID", "NAME", "STATE", "TASKS"],
+        ["01kaee7m", "big", "pending", "0/1"],
+        ["01kaed7m", "sweep", "running", "120/200"],
+        ["01kaec7m", "prep", "failed", "1/1"],
+    ]
+    assert lines[1].endswith(NEVER_FITS.sentence)
+    assert lines[3].endswith("agent a1 was silent until the kernel's lease ran out")
+    assert all(line == line.rstrip() and "\x1b" not in line for line in lines)
+
+
+def test_ps_shows_live_jobs_unless_all_are_asked_for() -> None:
+    cluster = FakeCluster(jobs_=[job("old", JobState.SUCCEEDED)])
+    result = cluster.run("ps")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "muster ps -a" in result.stderr
+    assert cluster.json("ps", "--json") == []
+
+
+def test_ps_says_when_older_jobs_are_left_out() -> None:
+    cluster = FakeCluster(jobs_=[job(f"j{number}", number=number) for number in range(4)])
+    result = cluster.run("ps", "--limit", "3")
+    assert "j2" in result.stdout
+    assert "j3" not in result.stdout
+    assert "--limit 30" in result.stderr
+    assert len(cluster.json("ps", "--json", "--limit", "3")) == 3
+
+
+def test_ps_asks_why_of_a_few_waiting_jobs_only() -> None:
+    asked: list[str] = []
+
+    class Counting(FakeCluster):
+        def why(self, ref: str) -> WhyView:
+            asked.append(ref)
+            return TOO_BIG
+
+    waiting = [job(f"j{number}", JobState.PENDING) for number in range(EXPLAINED + 5)]
+    Counting(jobs_=waiting).run("ps")
+    assert len(asked) == EXPLAINED
+
+
+def test_ps_watch_without_a_terminal_is_refused() -> None:
+    result = FakeCluster().run("ps", "--watch")
+    assert result.exit_code == 2
+    assert "--watch" in result.stderr
+
+
+@pytest.mark.parametrize("width", [30, 40, 60, 80, 120])
+def test_ps_on_a_terminal_is_a_line_a_job_and_never_wider(width: int) -> None:
+    jobs = [job("x" * 63, JobState.PENDING, number=1), job("short", number=2)]
+    why = {IDS[1]: NEVER_FITS.sentence}
+    lines = shown([jobs_table(narrow(width), jobs, why, NOW)], width)
+    assert len(lines) == 3
+    assert all(len(line) <= width for line in lines)
+    if width >= 60:
+        assert [line.split()[0] for line in lines] == ["ID", "01kaed7m", "01kaee7m"]
+        assert "…" in lines[1]
+
+
+def test_ps_shows_equally_old_jobs_by_ids_that_differ() -> None:
+    twins = [job("a").model_copy(update={"id": f"job-01kaec7mc2qv3x9{end}"}) for end in "pq"]
+    lines = shown([jobs_table(wide(), twins, {}, NOW)])
+    assert [line.split()[0] for line in lines[1:]] == ["01kaec7mc2qv3x9p", "01kaec7mc2qv3x9q"]
+
+
+def test_text_of_others_cannot_command_the_terminal() -> None:
+    rows = [["\x1b[2J[red]evil\x07\nnext"]]
+    lines = shown([table(wide(), [Column("NAME")], rows)])
+    assert lines[1] == "\ufffd[2J[red]evil\ufffd next"
+
+
+def test_columns_that_drop_make_room_for_the_flexible_one() -> None:
+    columns = [Column("A"), Column("B", drops=1), Column("C", drops=2), Column("D", flexible=True)]
+    rows: list[list[Text | str]] = [["a" * 10, "b" * 10, "c" * 10, "d" * 100]]
+    assert shown([table(narrow(70), columns, rows)], 70)[0].split() == ["A", "B", "C", "D"]
+    assert shown([table(narrow(60), columns, rows)], 60)[0].split() == ["A", "B", "D"]
+    assert shown([table(narrow(40), columns, rows)], 40)[0].split() == ["A", "D"]
+
+
+def test_why_says_verdict_then_kind_then_remedy_then_what_agents_lack() -> None:
+    assert shown(explanation(wide(), TOO_BIG)) == [
+        f"pending  big waits: {NEVER_FITS.sentence}",
+        "  request: change what was asked for",
+        "  Ask for less per kernel, or add a larger agent to the group.",
+        "",
+        "Place 2 of 5 in the queue of group default; once those ahead have started, 1 of 4 "
+        "kernels would find room.",
+        "",
+        "1,003 agents looked at for 4 kernels asking for 1 cpu, 9 gpu each",
+        "AGENTS  WHAT THEY LACK" + " " * 44 + "NEAREST  SUCH AS",
+        " 1,000  gpu: 9 asked, the agent has 4; cpu: 1 asked, 0 of 8 free  agent-1  "
+        "agent-1, agent-2",
+        "and 3 agents that lack otherwise",
+    ]
+
+
+def test_why_shows_every_reason_that_the_verdict_does_not() -> None:
+    backoff = because(ReasonCode.RETRY_BACKOFF, seconds=4)
+    answer = TOO_BIG.model_copy(update={"reasons": (NEVER_FITS, backoff), "placement": None})
+    assert shown(explanation(wide(), answer))[3:] == [
+        "  the next try is in 4 s",
+        "  waiting: nothing to do, time cures it",
+    ]
+
+
+def test_why_on_a_narrow_terminal_wraps_and_cuts_nothing() -> None:
+    text = " ".join(" ".join(shown(explanation(narrow(44), TOO_BIG), 44)).split())
+    assert "gpu: 9 asked" in text
+    assert "8 free" in text
+    assert "…" not in text
+
+
+def test_why_json_is_what_the_client_returned() -> None:
+    cluster = FakeCluster(why_={"big": TOO_BIG})
+    assert cluster.json("why", "big", "--json") == TOO_BIG.model_dump(mode="json")
+
+
+def test_show_tells_where_each_attempt_ran_and_how_it_ended() -> None:
+    exited = because(ReasonCode.EXITED, exit_code=3)
+    killed = because(ReasonCode.SIGNALED, signal=9)
+    attempts = (kernel(1, exit_code=3, reason=exited), kernel(2, signal=9, reason=killed))
+    cluster = FakeCluster(
+        jobs_=[job("prep", JobState.FAILED, {TaskState.FAILED: 1, TaskState.PENDING: 1})],
+        tasks_=[task(0, TaskState.FAILED, attempts, reason=killed), task(1, TaskState.PENDING)],
+    )
+    lines = cluster.run("show", "prep").stdout.splitlines()
+    assert lines[0] == f"prep  failed  {IDS[0]}"
+    assert "command    python train.py" in lines
+    assert "each asks  2 cpu, 1 gpu" in lines
+    rows = [line.split() for line in lines[-3:]]
+    assert rows[0][:5] == ["0", "1", "terminated", "agent-1", "1"]
+    assert rows[0][-5:] == ["3", "exited", "with", "code", "3"]
+    assert rows[1][:5] == ["0", "2", "failed", "agent-2", "2"]
+    assert rows[1][-5:] == ["SIGKILL", "ended", "by", "signal", "9"]
+    assert rows[2] == ["1", "-", "pending"]
+
+
+def test_show_of_ten_thousand_tasks_sums_up_and_lists_what_went_wrong() -> None:
+    counts = {TaskState.SUCCEEDED: 9_000, TaskState.FAILED: 3, TaskState.RUNNING: 997}
+    tasks = [task(index, TaskState.SUCCEEDED) for index in range(300)]
+    tasks += [task(index, TaskState.FAILED, exit_code=1) for index in (300, 301, 302)]
+    tasks += [task(index, TaskState.RUNNING) for index in range(303, 400)]
+    cluster = FakeCluster(jobs_=[job("sweep", counts=counts)], tasks_=tasks)
+    lines = cluster.run("show", "sweep").stdout.splitlines()
+    assert "tasks      10,000: 997 running, 9,000 succeeded, 3 failed" in lines
+    assert [line.split()[0] for line in lines if line.split()[2:3] == ["failed"]] == [
+        "300",
+        "301",
+        "302",
+    ]
+    assert lines[-1].startswith("10 of 10,000 tasks shown")
+    listed = cluster.run("show", "sweep", "--tasks", "--limit", "20").stdout.splitlines()
+    assert [line.split()[0] for line in listed[-21:-1]] == [str(index) for index in range(20)]
+
+
+def test_show_of_one_task_is_its_attempts() -> None:
+    cluster = FakeCluster(tasks_=[task(7, TaskState.RUNNING, (kernel(ended_at=None),))])
+    lines = cluster.run("show", "sweep/7").stdout.splitlines()
+    assert lines[1].split()[:4] == ["7", "1", "running", "agent-1"]
+
+
+def test_show_of_a_session_lists_its_kernels() -> None:
+    session = SessionDetail(
+        id="ses-01kaec7mc2qv3x9p",
+        name="notebook",
+        type="interactive",
+        owner=ANN,
+        group="default",
+        priority=50,
+        status="TERMINATED",
+        status_changed_at=NOW,
+        created_at=NOW - 80,
+        queued_at=NOW - 80,
+        kernels=(kernel(status=KernelStatus.TERMINATED, exit_code=0),),
+    )
+    lines = FakeCluster(sessions_=[session]).run("show", session.id).stdout.splitlines()
+    assert lines[0] == "notebook  terminated  ses-01kaec7mc2qv3x9p"
+    assert lines[-1].split()[:3] == ["0", "terminated", "agent-1"]
+
+
+def test_show_names_variables_and_never_their_values() -> None:
+    hidden = job(spec={"command": ["true"], "env": {"TOKEN": "s3cret"}, "grace": 5})
+    text = "\n".join(shown(job_parts(wide(), hidden, [], NOW)))
+    assert "env=TOKEN; grace=5" in text
+    assert "s3cret" not in text
+
+
+def test_history_shows_merged_entries_with_their_count() -> None:
+    page = HistoryPage(
+        items=(
+            HistoryView(
+                seq=1,
+                entity="ses-01kaec7nd3rw4yap",
+                phase="ScheduleNewSessions",
+                from_status="PENDING",
+                to_status="PENDING",
+                result="SKIPPED",
+                reasons=(NEVER_FITS,),
+                times=1200,
+                first_at=NOW,
+                last_at=NOW,
+            ),
+            HistoryView(
+                seq=2,
+                entity=f"{IDS[0]}/3",
+                phase="SettleTasks",
+                from_status="RUNNING",
+                to_status="FAILED",
+                result="GIVE_UP",
+                first_at=NOW,
+                last_at=NOW,
+            ),
+        )
+    )
+    lines = shown([history_table(wide(), page, NOW)])
+    assert lines[1].split()[1:7] == [
+        "session",
+        "01kaec7n",
+        "pending",
+        "ScheduleNewSessions",
+        "skipped",
+        "1,200",
+    ]
+    assert "task 3" in lines[2]
+    assert "running → failed" in lines[2]
+
+
+def test_agents_show_what_is_free_of_what_there_is() -> None:
+    gib = 2**30
+    agent = AgentView(
+        id="agt-1",
+        name="agent-1",
+        group="default",
+        status=AgentStatus.UNREACHABLE,
+        status_changed_at=NOW,
+        version="1",
+        host="box",
+        capacity=ResourcesView(cpu_milli=8000, memory_bytes=32 * gib, gpu_milli=4000),
+        free=ResourcesView(cpu_milli=500, memory_bytes=30 * gib, gpu_milli=1500),
+        held=ResourcesView(),
+        devices=tuple(DeviceView(index=index, model="H100") for index in range(4)),
+        kernels=3,
+        joined_at=NOW,
+        seen_at=NOW,
+    )
+    cluster = FakeCluster(agents_=[agent])
+    row = cluster.run("agents").stdout.splitlines()[1].split()
+    assert row[:8] == [
+        "agent-1", "unreachable", "default", "0.5/8", "30GiB/32GiB", "1.5/4", "H100", "3",
+    ]  # fmt: skip
+    assert cluster.json("agents", "--group", "other", "--json") == []
+
+
+def test_groups_show_their_queue_and_policy() -> None:
+    spec = {"sequencer": "fifo", "selector": "concentrated"}
+    cluster = FakeCluster(groups_=[GroupView(name="default", spec=spec, agents=3, waiting=12)])
+    row = cluster.run("groups").stdout.splitlines()[1].split()
+    assert row == ["default", "3", "12", "fifo", "concentrated"]
+    assert cluster.json("groups", "--json")[0]["waiting"] == 12

@@ -1,0 +1,103 @@
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.cli.fake_cluster import FakeCluster, job
+
+from muster.cli.follow.lines import last_lines
+from muster.core.errors import MusterError
+from muster.core.states import TaskState
+
+
+def test_logs_pass_on_the_bytes_of_a_single_task() -> None:
+    cluster = FakeCluster(jobs_=[job()], output={0: [b"a\n", b"\xff\x00b"]})
+    assert cluster.run("logs", "train").stdout_bytes == b"a\n\xff\x00b"
+    assert cluster.run("logs", "train", "--follow").stdout_bytes == b"a\n\xff\x00b"
+
+
+def test_logs_of_several_tasks_tell_them_apart_and_go_on_after_one_without() -> None:
+    cluster = FakeCluster(
+        jobs_=[job(counts={TaskState.RUNNING: 3})], output={0: [b"a\n"], 2: [b"c"]}
+    )
+    result = cluster.run("logs", "train")
+    assert result.exit_code == 0
+    assert result.stdout == "0 | a\n2 | c\n"
+    assert "1: task 1 has not started" in result.stderr
+
+
+def test_logs_of_many_tasks_are_bounded_and_one_can_be_named() -> None:
+    cluster = FakeCluster(
+        jobs_=[job(counts={TaskState.SUCCEEDED: 10_000})],
+        output={index: [b"x\n"] for index in range(100)} | {99: [b"last\n"]},
+    )
+    result = cluster.run("logs", "train")
+    assert result.stdout.count("x\n") == 8
+    assert "the first 8 of 10,000 tasks" in result.stderr
+    assert cluster.run("logs", "train/99").stdout == "last\n"
+
+
+def test_logs_of_a_task_that_has_not_started_are_refused() -> None:
+    result = FakeCluster(jobs_=[job()]).run("logs", "train")
+    assert result.exit_code == 1
+    assert "has not started" in result.stderr
+
+
+def test_logs_ask_for_the_attempt() -> None:
+    cluster = FakeCluster(jobs_=[job()], output={0: [b"x"]})
+    cluster.run("logs", "train", "--attempt", "2")
+    assert cluster.asked == [("logs", (0, 2, None, False))]
+
+
+def test_logs_tail_shows_the_last_lines() -> None:
+    lines = b"".join(b"line %d\n" % number for number in range(100_000))
+    cluster = FakeCluster(jobs_=[job()], output={0: [lines]})
+    result = cluster.run("logs", "train", "--tail", "2")
+    assert result.stdout == "line 99998\nline 99999\n"
+
+
+class Growing(FakeCluster):
+    """More output comes between any two reads, and while one follows."""
+
+    def __init__(self, before: bytes, meanwhile: bytes, later: bytes) -> None:
+        super().__init__(jobs_=[job()])
+        self.data, self.meanwhile, self.later = before, meanwhile, later
+
+    def logs(
+        self, ref: str, *, tail_bytes: int | None = None, follow: bool = False, **_: Any
+    ) -> Iterator[bytes]:
+        start = 0 if tail_bytes is None else max(len(self.data) - tail_bytes, 0)
+        yield self.data[start:]
+        self.data += self.meanwhile
+        if follow:
+            yield self.later
+
+
+TEXT = st.text("ab\n", max_size=40).map(str.encode)
+
+
+@given(before=TEXT, meanwhile=TEXT, later=TEXT, tail=st.integers(0, 5))
+def test_logs_that_follow_a_tail_miss_nothing_and_repeat_nothing(
+    before: bytes, meanwhile: bytes, later: bytes, tail: int
+) -> None:
+    shown = Growing(before, meanwhile, later).run("logs", "train", "-f", "--tail", str(tail))
+    whole = before + meanwhile + later
+    assert shown.exit_code == 0
+    assert whole.endswith(shown.stdout_bytes)
+    assert shown.stdout_bytes.endswith(later)
+    if not meanwhile:
+        assert shown.stdout_bytes == last_lines(before, tail) + later
+
+
+@pytest.mark.parametrize("tasks", [1, 2])
+def test_logs_that_break_end_with_a_failure(tasks: int) -> None:
+    class Broken(FakeCluster):
+        def logs(self, ref: str, **_: Any) -> Iterator[bytes]:
+            yield b"some\n"
+            raise MusterError("agent a1 is not connected")
+
+    result = Broken(jobs_=[job(counts={TaskState.RUNNING: tasks})]).run("logs", "-f", "train")
+    assert result.exit_code == 1
+    assert "some\n" in result.stdout
+    assert "agent a1 is not connected" in result.stderr

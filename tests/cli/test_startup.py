@@ -1,0 +1,23 @@
+"""What makes a command slow to start is what it imports; times differ, imports do not."""
+
+import subprocess
+import sys
+
+import pytest
+
+# Typer needs pydantic itself.
+HEAVY = ("asyncio", "fastapi", "grpc", "httpx", "numpy", "sqlalchemy", "yaml")
+
+
+@pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["version"], ["ps", "--nope"]])
+def test_command_without_a_cluster_imports_nothing_heavy(words: list[str]) -> None:
+    program = (
+        "import sys\n"
+        "from muster.cli.main import app\n"
+        "try:\n    app(args=sys.argv[1:])\n"
+        f"finally:\n    print(sorted(set(sys.modules) & set({HEAVY!r})), file=sys.stderr)\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=30
+    )
+    assert result.stderr.splitlines()[-1] == "[]"

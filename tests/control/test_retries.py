@@ -1,0 +1,77 @@
+"""Retries that find no place at once: in the queue, or because an attempt is not proven gone."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+from tests.control.world import Behaviour, Run, World, attempt, task_index
+
+from muster.core.resources import Resources
+from muster.core.specs import JobSpec, ScalingGroup
+from muster.core.states import JobState, TaskState
+from muster.store import schema
+
+TWO_CPUS = Resources(cpu_milli=2000, memory_bytes=2**30)
+# More than stand in the queue and in the agent's backlog, which gets all that an attempt frees:
+# a retry has to wait for a place in the queue.
+MANY = 60
+BACKLOG = ScalingGroup(name="default", backlog_window=2.0)
+
+MakeWorld = Callable[[Behaviour], World]
+
+
+@pytest.fixture
+def make_world(tmp_path: Path) -> Iterator[MakeWorld]:
+    worlds: list[World] = []
+
+    def make(behaviour: Behaviour) -> World:
+        worlds.append(World(tmp_path, {"a": TWO_CPUS}, group=BACKLOG, behaviour=behaviour))
+        return worlds[-1]
+
+    yield make
+    for world in worlds:
+        world.close()
+
+
+def test_attempt_that_failed_is_charged_once_though_its_retry_waits(make_world: MakeWorld) -> None:
+    world = make_world(lambda start: Run(0.5, exit_code=1 if attempt(start) == 1 else 0))
+    job = world.submit(JobSpec(command=["flaky"], tasks=MANY, max_retries_failure=1))
+    world.run_until(lambda: job.status is not JobState.RUNNING)
+
+    assert job.status is JobState.SUCCEEDED
+    tasks = schema.tasks
+    with world.store.engine.connect() as connection:
+        charged = connection.execute(
+            select(tasks.c.failure_count).where(tasks.c.job_id == job.id)
+        ).scalars()
+        assert list(charged) == [1] * MANY
+
+
+def test_retry_that_waits_is_not_forgotten_when_the_controller_restarts(
+    make_world: MakeWorld,
+) -> None:
+    def behaviour(start: object) -> Run:
+        if attempt(start) > 1:  # type: ignore[arg-type]
+            return Run()
+        return Run(exit_code=1) if task_index(start) == 0 else Run(1e9, ignores_stop=True)  # type: ignore[arg-type]
+
+    world = make_world(behaviour)
+    id_ = world.submit(
+        JobSpec(command=["gang"], tasks=2, coscheduled=True, max_retries_failure=1, grace=1)
+    ).id
+    world.run_until(lambda: len(world.plane.live.jobs[id_].waiting) == 2)
+    assert world.plane.live.ledger, "the sibling does not end, so the retry has to wait"
+    world.restart_controller()
+    job = world.plane.live.jobs[id_]
+    assert sorted(job.waiting) == [0, 1]
+
+    sibling = world.agent("a")
+    sibling.running.clear()
+    sibling.reboot()
+    world.connect(sibling)
+    world.run_until(lambda: job.status is not JobState.PENDING)
+    world.run_until(lambda: job.status is not JobState.RUNNING)
+    assert job.status is JobState.SUCCEEDED
+    assert job.counts[TaskState.SUCCEEDED] == 2
+    assert not world.plane.live.ledger
