@@ -74,6 +74,14 @@ def open_database(path: Path) -> Engine:
 
 
 class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ready = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.ready.set()
+
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield  # signals are pytest's
@@ -159,8 +167,7 @@ class ServedCluster:
         config = uvicorn.Config(app, log_config=None, lifespan="off", timeout_graceful_shutdown=1)
         self._server = _Server(config)
         self._serving = asyncio.create_task(self._server.serve([listener]))
-        while not self._server.started:
-            await asyncio.sleep(0.001)
+        await self._server.ready.wait()
 
     async def _close(self) -> None:
         stop_waiting(self.app)

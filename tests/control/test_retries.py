@@ -8,15 +8,13 @@ from sqlalchemy import select
 from tests.control.world import Behaviour, Run, World, attempt, task_index
 
 from muster.core.resources import Resources
-from muster.core.specs import JobSpec, ScalingGroup
-from muster.core.states import JobState, TaskState
+from muster.core.specs import JobSpec
+from muster.core.states import JOB_TABLE, JobState, TaskState
 from muster.store import schema
+from muster.wire.messages import Start
 
 TWO_CPUS = Resources(cpu_milli=2000, memory_bytes=2**30)
-# More than stand in the queue and in the agent's backlog, which gets all that an attempt frees:
-# a retry has to wait for a place in the queue.
-MANY = 60
-BACKLOG = ScalingGroup(name="default", backlog_window=2.0)
+MANY = 40  # more than stand in the queue at a time
 
 MakeWorld = Callable[[Behaviour], World]
 
@@ -26,7 +24,7 @@ def make_world(tmp_path: Path) -> Iterator[MakeWorld]:
     worlds: list[World] = []
 
     def make(behaviour: Behaviour) -> World:
-        worlds.append(World(tmp_path, {"a": TWO_CPUS}, group=BACKLOG, behaviour=behaviour))
+        worlds.append(World(tmp_path, {"a": TWO_CPUS}, behaviour=behaviour))
         return worlds[-1]
 
     yield make
@@ -35,9 +33,12 @@ def make_world(tmp_path: Path) -> Iterator[MakeWorld]:
 
 
 def test_attempt_that_failed_is_charged_once_though_its_retry_waits(make_world: MakeWorld) -> None:
-    world = make_world(lambda start: Run(0.5, exit_code=1 if attempt(start) == 1 else 0))
-    job = world.submit(JobSpec(command=["flaky"], tasks=MANY, max_retries_failure=1))
-    world.run_until(lambda: job.status is not JobState.RUNNING)
+    world = make_world(lambda start: Run(exit_code=1 if attempt(start) == 1 else 0))
+    flaky = JobSpec(command=["flaky"], tasks=MANY, max_retries_failure=1)
+    job = world.submit(flaky)
+    # It gets what the first attempts free, so that their retries find no place in the queue.
+    world.submit(flaky.model_copy(update={"name": "urgent", "priority": 100}))
+    world.run_until(lambda: job.status in JOB_TABLE.terminal)
 
     assert job.status is JobState.SUCCEEDED
     tasks = schema.tasks
@@ -51,10 +52,10 @@ def test_attempt_that_failed_is_charged_once_though_its_retry_waits(make_world: 
 def test_retry_that_waits_is_not_forgotten_when_the_controller_restarts(
     make_world: MakeWorld,
 ) -> None:
-    def behaviour(start: object) -> Run:
-        if attempt(start) > 1:  # type: ignore[arg-type]
+    def behaviour(start: Start) -> Run:
+        if attempt(start) > 1:
             return Run()
-        return Run(exit_code=1) if task_index(start) == 0 else Run(1e9, ignores_stop=True)  # type: ignore[arg-type]
+        return Run(exit_code=1) if task_index(start) == 0 else Run(1e9, ignores_stop=True)
 
     world = make_world(behaviour)
     id_ = world.submit(
@@ -66,12 +67,9 @@ def test_retry_that_waits_is_not_forgotten_when_the_controller_restarts(
     job = world.plane.live.jobs[id_]
     assert sorted(job.waiting) == [0, 1]
 
-    sibling = world.agent("a")
-    sibling.running.clear()
-    sibling.reboot()
-    world.connect(sibling)
-    world.run_until(lambda: job.status is not JobState.PENDING)
-    world.run_until(lambda: job.status is not JobState.RUNNING)
+    world.agent("a").reboot()
+    world.connect(world.agent("a"))
+    world.run_until(lambda: job.status in JOB_TABLE.terminal)
     assert job.status is JobState.SUCCEEDED
     assert job.counts[TaskState.SUCCEEDED] == 2
     assert not world.plane.live.ledger

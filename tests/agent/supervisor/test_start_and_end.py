@@ -91,6 +91,7 @@ def test_environment_is_the_orders_and_a_few_defaults(supervisor: Driver) -> Non
         "MUSTER_GENERATION": "3",
         "MUSTER_SUPERVISOR": str(supervisor.directory),
         "MUSTER_SCRATCH": str(supervisor.scratch("k", 3)),
+        "CUDA_VISIBLE_DEVICES": "",  # none were given, so none are seen
     }
 
 

@@ -1,0 +1,120 @@
+"""Who may see and do what; what belongs to others does not exist for them (DESIGN section 13)."""
+
+from typing import Any
+
+import httpx
+import pytest
+from tests.api.served import ServedCluster
+
+TRUE = {"command": ["true"]}
+JOB_PATHS = ["", "/tasks", "/tasks/0", "/wait", "/why", "/logs"]
+SESSION_PATHS = ["", "/why", "/logs"]
+
+
+def submitted(http: httpx.Client, path: str = "/v1/jobs", body: Any = TRUE) -> str:
+    answer = http.post(path, json=body)
+    assert answer.status_code == 201, answer.text
+    id_: str = answer.json()["id"]
+    return id_
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        None,
+        "",
+        "Bearer",
+        "Bearer wrong",
+        "Basic d3Jvbmc6d3Jvbmc=",
+        "bearer\twrong",
+        "Bearer \xff",
+    ],
+)
+@pytest.mark.parametrize("path", ["/v1/jobs", "/v1/openapi.json", "/v1/nothing", "/", "/health/x"])
+def test_request_without_a_good_token_learns_nothing(
+    cluster: ServedCluster, header: str | None, path: str
+) -> None:
+    headers = [] if header is None else [(b"Authorization", header.encode("latin-1"))]
+    answer = httpx.get(cluster.url + path, headers=headers)
+    assert answer.status_code == 401
+    assert answer.headers["www-authenticate"] == "Bearer"
+    assert answer.json()["code"] == "unauthenticated"
+
+
+def test_join_token_is_no_api_token(cluster: ServedCluster) -> None:
+    from tests.api.served import ADA
+
+    from muster.core.owner import Role
+    from muster.store.tokens import TokenKind
+
+    token = cluster.call(
+        lambda: cluster.tokens.create(TokenKind.JOIN, "join", ADA, Role.ADMIN, 0.0)
+    )
+    answer = httpx.get(cluster.url + "/v1/jobs", headers={"Authorization": f"Bearer {token}"})
+    assert answer.status_code == 401
+
+
+def test_health_needs_no_token(cluster: ServedCluster) -> None:
+    answer = httpx.get(cluster.url + "/health")
+    assert (answer.status_code, answer.json()["status"]) == (200, "ok")
+
+
+def test_job_of_another_answers_exactly_as_one_that_does_not_exist(
+    ada: httpx.Client, bob: httpx.Client
+) -> None:
+    theirs = submitted(ada)
+    missing = theirs[:-1] + ("0" if theirs[-1] != "0" else "1")
+    for path in JOB_PATHS:
+        found = bob.get(f"/v1/jobs/{theirs}{path}")
+        absent = bob.get(f"/v1/jobs/{missing}{path}")
+        assert found.status_code == absent.status_code == 404, path
+        assert found.text == absent.text.replace(missing, theirs)
+    assert bob.post(f"/v1/jobs/{theirs}/cancel").status_code == 404
+    assert bob.get(f"/v1/history/{theirs}").status_code == 404
+    assert bob.get("/v1/jobs?state=all").json()["items"] == []
+    assert ada.get(f"/v1/jobs/{theirs}").json()["state"] in ("PENDING", "RUNNING")
+
+
+def test_session_of_another_is_not_found(ada: httpx.Client, bob: httpx.Client) -> None:
+    theirs = submitted(ada, "/v1/sessions", {"kernels": [TRUE]})
+    for path in SESSION_PATHS:
+        assert bob.get(f"/v1/sessions/{theirs}{path}").status_code == 404, path
+    assert bob.post(f"/v1/sessions/{theirs}/cancel").status_code == 404
+    assert bob.get("/v1/sessions?state=all").json()["items"] == []
+
+
+def test_viewer_sees_what_is_the_owners_and_changes_nothing(
+    ada: httpx.Client, viewer: httpx.Client
+) -> None:
+    theirs = submitted(ada)
+    assert viewer.get(f"/v1/jobs/{theirs}").status_code == 200
+    refusals = [
+        viewer.post("/v1/jobs", json=TRUE),
+        viewer.post("/v1/sessions", json={"kernels": [TRUE]}),
+        viewer.post(f"/v1/jobs/{theirs}/cancel"),
+        viewer.post("/v1/jobs/nothing/cancel"),
+        viewer.put("/v1/groups/g", json={"name": "g"}),
+        viewer.delete("/v1/agents/a1"),
+    ]
+    assert [refusal.status_code for refusal in refusals] == [403] * 6
+    assert refusals[2].text == refusals[3].text, "whether it exists is not revealed"
+    assert viewer.get(f"/v1/jobs/{theirs}").json()["state"] in ("PENDING", "RUNNING")
+
+
+def test_user_may_not_change_the_cluster(ada: httpx.Client) -> None:
+    for answer in (
+        ada.put("/v1/groups/g", json={"name": "g"}),
+        ada.delete("/v1/agents/a1"),
+        ada.delete("/v1/agents/nothing"),
+    ):
+        assert answer.status_code == 403
+        assert "only an admin's token" in answer.json()["error"]
+    assert {group["name"] for group in ada.get("/v1/groups").json()["items"]} == {"default"}
+
+
+def test_admin_sees_and_cancels_what_is_anybodys(ada: httpx.Client, admin: httpx.Client) -> None:
+    theirs = submitted(ada)
+    assert admin.get(f"/v1/jobs/{theirs}").json()["owner"]["user"] == "ada"
+    listed = admin.get("/v1/jobs", params={"owner": "ada"}).json()["items"]
+    assert theirs in [item["id"] for item in listed]
+    assert admin.post(f"/v1/jobs/{theirs}/cancel").json()["changed"] is True

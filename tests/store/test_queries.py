@@ -1,0 +1,423 @@
+"""What people read of a cluster: written by the real control plane, read back through SQL."""
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy import Connection, event, insert, text
+from tests.control.world import ADA, Run, World, task_index
+
+from muster.core.errors import Ambiguous, NotFound
+from muster.core.owner import Owner, Principal, Role
+from muster.core.resources import Resources
+from muster.core.specs import JobSpec, SessionSpec
+from muster.core.states import KernelStatus, TaskState
+from muster.core.views import TaskView
+from muster.store import schema
+from muster.store.queries.history import read_history
+from muster.store.queries.jobs import list_jobs, read_job, read_job_detail
+from muster.store.queries.listing import Listing
+from muster.store.queries.output import session_output, task_output
+from muster.store.queries.refs import JOBS, owners_of, resolve
+from muster.store.queries.sessions import list_sessions, read_session_detail
+from muster.store.queries.tasks import list_tasks, read_task
+
+BOB = Principal(Owner("default", "default", "bob"), Role.USER)
+ROOT = Principal(Owner("default", "default", "root"), Role.ADMIN)
+SMALL = Resources(cpu_milli=2000, memory_bytes=2**30)
+
+
+def job(name: str | None = None, **fields: Any) -> JobSpec:
+    return JobSpec.model_validate({"command": ["true"], "name": name, **fields})
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """One agent that runs two kernels of one processor at a time, for a second each."""
+    world = World(tmp_path, {"a1": SMALL})
+    yield world
+    world.close()
+
+
+@pytest.fixture
+def connection(world: World) -> Iterator[Connection]:
+    with world.store.engine.connect().execution_options(readonly=True) as connection:
+        yield connection
+
+
+def fresh(connection: Connection) -> Connection:
+    """The connection, seeing what was committed last."""
+    connection.rollback()
+    return connection
+
+
+# -- what a reference means ----------------------------------------------------------------------
+
+
+def test_job_is_found_by_id_by_prefix_in_any_case_and_by_name(
+    world: World, connection: Connection
+) -> None:
+    wanted = world.submit(job("train")).id
+    find = partial(resolve, connection, JOBS, ADA)
+    body = wanted.removeprefix("job-")
+    refs = [wanted, body, wanted[:-1], body[:9], body.upper(), "train"]
+    assert [find(ref) for ref in refs] == [wanted] * len(refs)
+
+
+def test_name_means_the_live_job_before_newer_ones_that_ended(
+    world: World, connection: Connection
+) -> None:
+    world.submit(job("train"))
+    world.run(5)
+    second = world.submit(job("train"))
+    assert resolve(fresh(connection), JOBS, ADA, "train") == second.id
+    world.run(5)
+    assert resolve(fresh(connection), JOBS, ADA, "train") == second.id, "the newest that ended"
+    assert resolve(connection, JOBS, ROOT, "train") == second.id
+
+
+def test_name_that_looks_like_a_prefix_of_an_id_is_taken_as_the_name(
+    world: World, connection: Connection
+) -> None:
+    other = world.submit(job("other"))
+    prefix = other.id.removeprefix("job-")[:6]
+    named = world.submit(job(prefix))
+    assert resolve(connection, JOBS, ADA, prefix) == named.id
+
+
+def test_prefix_of_several_jobs_names_the_candidates(world: World, connection: Connection) -> None:
+    first, second = world.submit(job("one")), world.submit(job("two"))
+    with pytest.raises(Ambiguous) as told:
+        resolve(connection, JOBS, ADA, first.id.removeprefix("job-")[:5])
+    assert f"{second.id} (two), {first.id} (one)" in str(told.value)
+
+
+def test_jobs_of_others_are_neither_found_nor_candidates(
+    world: World, connection: Connection
+) -> None:
+    mine = world.submit(job("same"))
+    theirs = world.submit(job("same"), BOB)
+    prefix = mine.id[:9]
+    assert resolve(connection, JOBS, ADA, prefix) == mine.id
+    assert resolve(connection, JOBS, BOB, "same") == theirs.id
+    for ref in (theirs.id, theirs.id[4:]):
+        with pytest.raises(NotFound, match="there is no job"):
+            resolve(connection, JOBS, ADA, ref)
+
+
+def test_admin_finds_everybodys_jobs_own_ones_first(world: World, connection: Connection) -> None:
+    world.submit(job("same"))
+    bobs = world.submit(job("same"), BOB)
+    with pytest.raises(Ambiguous, match="'same' means several jobs"):
+        resolve(fresh(connection), JOBS, ROOT, "same")
+    own = world.submit(job("same"), ROOT)
+    assert resolve(fresh(connection), JOBS, ROOT, "same") == own.id
+    assert resolve(connection, JOBS, ROOT, bobs.id) == bobs.id
+
+
+@pytest.mark.parametrize(
+    "ref", ["", "nothing", "job-", "job-zzzz", "ses-0", "%", "_" * 16, "x" * 500]
+)
+def test_reference_that_means_nothing_is_not_found(
+    world: World, connection: Connection, ref: str
+) -> None:
+    world.submit(job("train"))
+    with pytest.raises(NotFound):
+        resolve(connection, JOBS, ADA, ref)
+
+
+# -- listings ------------------------------------------------------------------------------------
+
+
+def test_pages_hold_every_job_once_newest_first(world: World, connection: Connection) -> None:
+    ids = [world.submit(job()).id for _ in range(7)]
+    for limit in (1, 2, 3, 6, 7, 8):
+        found: list[str] = []
+        cursor = None
+        while True:
+            page = list_jobs(connection, ADA, Listing(limit=limit, cursor=cursor))
+            assert len(page.items) <= limit
+            found += [item.id for item in page.items]
+            cursor = page.next
+            if cursor is None:
+                break
+        assert found == ids[::-1]
+
+
+def test_jobs_are_listed_by_state_name_and_owner(world: World, connection: Connection) -> None:
+    done = world.submit(job("done"))
+    world.run(5)
+    mine, bobs = world.submit(job("new")), world.submit(job("new"), BOB)
+
+    def listed(principal: Principal = ROOT, **filters: Any) -> list[str]:
+        return [item.id for item in list_jobs(connection, principal, Listing(**filters)).items]
+
+    assert listed() == [bobs.id, mine.id, done.id]
+    assert listed(states={"PENDING", "RUNNING"}) == [bobs.id, mine.id]
+    assert listed(states={"RUNNING"}) == [bobs.id, mine.id]
+    assert listed(states={"SUCCEEDED", "FAILED"}) == [done.id]
+    assert listed(name="done") == [done.id]
+    assert listed(owner="bob") == listed(owner="default/default/bob") == [bobs.id]
+    assert listed(ADA) == [mine.id, done.id]
+    assert listed(ADA, owner="bob") == []
+
+
+def test_live_jobs_are_listed_without_looking_at_those_that_ended(
+    world: World, connection: Connection
+) -> None:
+    statements: list[tuple[str, Any]] = []
+    event.listen(
+        world.store.engine,
+        "before_cursor_execute",
+        lambda _connection, _cursor, sql, parameters, _context, _many: statements.append(
+            (sql, parameters)
+        ),
+    )
+    list_jobs(connection, ROOT, Listing(states={"RUNNING"}))
+    sql, parameters = statements[-1]
+    plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", parameters).all()
+    assert "jobs_live" in plan[0].detail
+
+
+def test_job_counts_tasks_that_have_no_rows_yet(world: World, connection: Connection) -> None:
+    id_ = world.submit(job(tasks=1000)).id
+    shown = read_job(connection, ADA, id_)
+    assert sum(shown.counts.values()) == shown.tasks_total == 1000
+    assert shown.counts[TaskState.RUNNING] == 2
+
+
+def test_job_detail_has_the_spec_as_it_was_written(world: World, connection: Connection) -> None:
+    id_ = world.submit(job("train", tasks=3, env={"A": "b"})).id
+    assert read_job_detail(connection, ADA, id_).spec == {
+        "command": ["true"],
+        "name": "train",
+        "tasks": 3,
+        "env": {"A": "b"},
+    }
+
+
+# -- tasks ---------------------------------------------------------------------------------------
+
+
+def test_tasks_without_rows_are_pending_and_killed_once_the_job_ended(
+    world: World, connection: Connection
+) -> None:
+    submitted = world.submit(job(tasks=5000))
+    assert submitted.next_task < 5000
+    page = list_tasks(connection, ADA, submitted.id, None, 4998, 10)
+    assert [(item.index, item.state) for item in page.items] == [
+        (4998, TaskState.PENDING),
+        (4999, TaskState.PENDING),
+    ]
+    assert page.total == 5000
+    assert read_task(connection, ADA, submitted.id, 4999).attempts == ()
+
+    world.ask(lambda work, requests: requests.cancel_job(work, ADA, submitted.id))
+    world.run(5)
+    page = list_tasks(fresh(connection), ADA, submitted.id, TaskState.KILLED, 4990, 100)
+    assert [item.index for item in page.items] == list(range(4990, 5000))
+    assert page.total == 5000
+    assert list_tasks(connection, ADA, submitted.id, TaskState.PENDING, 0, 10).items == ()
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """Job "mixed" of 400 tasks: some ended either way, some run, some wait, some have no rows."""
+    world = World(
+        tmp_path_factory.mktemp("mixed"),
+        {"a1": SMALL},
+        behaviour=lambda start: Run(seconds=1.0, exit_code=task_index(start) % 2),
+    )
+    world.submit(job("mixed", tasks=400, max_task_failures=400))
+    world.run(10)
+    yield world
+    world.close()
+
+
+@given(
+    state=st.sampled_from([None, *TaskState]), offset=st.integers(0, 450), limit=st.integers(1, 450)
+)
+@settings(max_examples=60, deadline=None)
+def test_any_page_of_tasks_is_that_part_of_all_of_them(
+    mixed: World, state: TaskState | None, offset: int, limit: int
+) -> None:
+    with mixed.store.engine.connect().execution_options(readonly=True) as connection:
+        everything = list_tasks(connection, ADA, "mixed", None, 0, 1000).items
+        assert [item.index for item in everything] == list(range(400))
+        assert len({item.state for item in everything}) >= 4
+        wanted: list[TaskView] = [item for item in everything if state in (None, item.state)]
+        page = list_tasks(connection, ADA, "mixed", state, offset, limit)
+        assert list(page.items) == wanted[offset : offset + limit]
+        assert page.total == len(wanted)
+
+
+def test_task_shows_its_attempts_with_where_and_how_they_ended(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path, {"a1": SMALL}, behaviour=lambda start: Run(exit_code=3))
+    submitted = world.submit(job(max_retries_failure=1))
+    world.run(10)
+    with world.store.engine.connect() as connection:
+        shown = read_task(connection, ADA, submitted.id, 0)
+    world.close()
+    assert shown.state is TaskState.FAILED
+    assert [(a.attempt, a.status, a.agent, a.exit_code) for a in shown.attempts] == [
+        (1, KernelStatus.TERMINATED, "a1", 3),
+        (2, KernelStatus.TERMINATED, "a1", 3),
+    ]
+    assert [a.reason.sentence for a in shown.attempts if a.reason] == ["exited with code 3"] * 2
+
+
+@pytest.mark.parametrize("index", [-1, 3, 10**12])
+def test_task_that_the_job_does_not_have_is_not_found(
+    world: World, connection: Connection, index: int
+) -> None:
+    id_ = world.submit(job(tasks=3)).id
+    with pytest.raises(NotFound, match="its tasks are 0 to 2"):
+        read_task(connection, ADA, id_, index)
+
+
+# -- sessions ------------------------------------------------------------------------------------
+
+PAIR = SessionSpec.model_validate(
+    {"name": "pair", "kernels": [{"command": ["true"], "replicas": 2}]}
+)
+
+
+def test_session_shows_its_kernels_and_spec(world: World, connection: Connection) -> None:
+    session = world.submit_session(PAIR)
+    shown = read_session_detail(connection, ADA, "pair")
+    assert shown.id == session.id
+    assert [(k.index, k.status, k.agent) for k in shown.kernels] == [
+        (0, KernelStatus.RUNNING, "a1"),
+        (1, KernelStatus.RUNNING, "a1"),
+    ]
+    assert shown.spec == {"name": "pair", "kernels": [{"command": ["true"], "replicas": 2}]}
+    with pytest.raises(NotFound):
+        read_session_detail(connection, BOB, session.id)
+
+
+def test_sessions_of_jobs_are_listed_only_when_asked_for(
+    world: World, connection: Connection
+) -> None:
+    alone = world.submit_session(PAIR)
+    of_job = next(iter(world.submit(job()).tasks.values())).session_id
+    found = list_sessions(connection, ADA, Listing(), of_jobs=False)
+    assert [item.id for item in found.items] == [alone.id]
+    found = list_sessions(connection, ADA, Listing(), of_jobs=True)
+    assert [item.id for item in found.items] == [of_job, alone.id]
+
+
+# -- where output is -----------------------------------------------------------------------------
+
+
+def test_output_is_at_the_agent_of_the_latest_attempt(tmp_path: Path) -> None:
+    world = World(tmp_path, {"a1": SMALL}, behaviour=lambda start: Run(exit_code=1))
+    submitted = world.submit(job(max_retries_failure=1))
+    world.run(10)
+    with world.store.engine.connect() as connection:
+        attempts = read_task(connection, ADA, submitted.id, 0).attempts
+        first = task_output(connection, ADA, submitted.id, 0, 1)
+        latest = task_output(connection, ADA, submitted.id, 0, None)
+        none = task_output(connection, ADA, submitted.id, 0, 3)
+    world.close()
+    assert (first.kernel, first.last, first.ended) == (attempts[0].id, False, True)
+    assert (latest.kernel, latest.last, latest.attempt) == (attempts[1].id, True, 2)
+    assert (none.kernel, none.last, none.ended) == (None, True, True)
+
+
+def test_output_of_what_has_not_started_is_nowhere_yet(
+    world: World, connection: Connection
+) -> None:
+    id_ = world.submit(job(resources={"cpu": 99})).id
+    source = task_output(connection, ADA, id_, 0, None)
+    assert (source.kernel, source.ended, source.state) == (None, False, "PENDING")
+    assert (source.entity, source.attempt) == (f"{id_}/0", 1)
+
+
+def test_output_of_a_session_is_that_of_its_kernel(world: World, connection: Connection) -> None:
+    session = world.submit_session(PAIR)
+    source = session_output(connection, ADA, session.id, 1)
+    assert source.kernel == session.kernels[1].id
+    with pytest.raises(NotFound, match="has no kernel 2"):
+        session_output(connection, ADA, session.id, 2)
+
+
+# -- history -------------------------------------------------------------------------------------
+
+
+def test_history_of_a_job_has_its_sessions_and_tasks_in_order(
+    world: World, connection: Connection
+) -> None:
+    submitted = world.submit(job(tasks=2))
+    other = world.submit(job())
+    sessions = {task.session_id for task in submitted.tasks.values()}
+    world.run(10)
+    found = read_history(connection, ADA, submitted.id, 1000)
+    entities = {item.entity for item in found.items}
+    assert entities >= {submitted.id, *sessions}
+    assert other.id not in entities
+    assert [item.seq for item in found.items] == sorted(item.seq for item in found.items)
+    assert found.items[-1].to_status == "SUCCEEDED"
+
+
+def test_history_beyond_the_limit_keeps_the_newest(world: World, connection: Connection) -> None:
+    submitted = world.submit(job())
+    world.run(10)
+    everything = read_history(connection, ADA, submitted.id, 1000)
+    assert not everything.left_out
+    some = read_history(connection, ADA, submitted.id, 3)
+    assert some.items == everything.items[-3:]
+    assert some.left_out
+
+
+def test_history_of_a_task_is_its_own(tmp_path: Path) -> None:
+    world = World(tmp_path, {"a1": SMALL}, behaviour=lambda start: Run(exit_code=1))
+    submitted = world.submit(job(tasks=2))
+    mine = submitted.tasks[1].session_id
+    world.run(10)
+    with world.store.engine.connect() as connection:
+        found = read_history(connection, ADA, f"{submitted.id}/1", 1000)
+        with pytest.raises(NotFound):
+            read_history(connection, ADA, f"{submitted.id}/2", 10)
+        with pytest.raises(NotFound):
+            read_history(connection, ADA, f"{submitted.id}/x", 10)
+    world.close()
+    assert {item.entity for item in found.items} == {f"{submitted.id}/1", mine}
+    sentences = [reason.sentence for item in found.items for reason in item.reasons]
+    assert "exited with code 1" in sentences
+
+
+def test_history_of_an_agent_is_found_by_its_name(world: World, connection: Connection) -> None:
+    found = read_history(connection, ADA, "a1", 10)
+    assert found.items[0].entity == next(iter(world.agents))
+    with pytest.raises(NotFound, match="no job, session or agent 'a2'"):
+        read_history(connection, ADA, "a2", 10)
+
+
+def test_history_of_others_is_not_found(world: World, connection: Connection) -> None:
+    theirs = world.submit(job("theirs"), BOB)
+    for ref in (theirs.id, "theirs", f"{theirs.id}/0", theirs.tasks[0].session_id or ""):
+        with pytest.raises(NotFound):
+            read_history(connection, ADA, ref, 10)
+
+
+# -- whose ---------------------------------------------------------------------------------------
+
+
+def test_owners_are_known_of_what_exists(world: World, connection: Connection) -> None:
+    mine, theirs = world.submit(job()), world.submit(job(), BOB)
+    found = owners_of(connection, JOBS, {mine.id, theirs.id, "job-none"})
+    assert found == {mine.id: ADA.owner, theirs.id: BOB.owner}
+
+
+def test_reading_does_not_lock_the_writer_out(world: World, connection: Connection) -> None:
+    connection.execute(text("SELECT * FROM jobs")).all()
+    with world.store.engine.begin() as writer:
+        writer.execute(insert(schema.cluster), {"key": "k", "value": "v"})
+    world.submit(job("while-reading"))
+    assert resolve(fresh(connection), JOBS, ADA, "while-reading")
