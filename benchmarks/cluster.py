@@ -98,6 +98,6 @@ def _agent(directory: Path) -> psutil.Process:
 
 def _supervisor(directory: Path) -> psutil.Process:
     for process in psutil.process_iter(["cmdline"]):
-        if process.info["cmdline"][-2:] == ["--dir", str(directory)]:
+        if (process.info["cmdline"] or [])[-2:] == ["--dir", str(directory)]:
             return process
     raise NoCluster("the supervisor's process is not there")

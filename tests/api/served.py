@@ -8,6 +8,7 @@ import asyncio
 import random
 import socket
 import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -274,6 +275,15 @@ class ServedCluster:
             return function()
 
         return self.run(called())
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until something is so in the cluster's thread."""
+        deadline_s = time.monotonic() + LIMIT_S
+        while not self.call(condition):
+            assert time.monotonic() < deadline_s, "it did not happen in time"
+
+    def requests_under_way(self) -> int:
+        return len(self._server.server_state.tasks)
 
     def pass_time(self, seconds: float) -> None:
         """Let control's time pass; the agents say now and then that they are there."""

@@ -59,10 +59,10 @@ def test_run_when_quiet_is_its_output_alone() -> None:
 
 
 def test_run_ends_with_the_failed_tasks_code_and_says_why() -> None:
-    ended = job(state=FAILED, reason=because(ReasonCode.EXITED, exit_code=3))
+    exited = because(ReasonCode.EXITED, exit_code=3)
     cluster = FakeCluster(
-        play=[*life(PENDING, RUNNING), ended],
-        tasks_=[task(0, TaskState.FAILED, (kernel(exit_code=3),), exit_code=3)],
+        play=life(PENDING, RUNNING, FAILED),
+        tasks_=[task(0, TaskState.FAILED, (kernel(exit_code=3),), exit_code=3, reason=exited)],
         output={0: [b"oh\n"]},
     )
     result = cluster.run("run", "-q", "false")
@@ -330,10 +330,12 @@ def test_progress_counts_what_is_done_runs_and_failed() -> None:
     counts = {
         TaskState.SUCCEEDED: 120,
         TaskState.RUNNING: 12,
+        TaskState.ASSIGNED: 5,
         TaskState.FAILED: 3,
-        TaskState.PENDING: 65,
+        TaskState.PENDING: 60,
     }
-    line = progress(job("sweep", counts=counts), 63.0, "", 0).plain
-    assert line == f"sweep {'━' * 16}{'─' * 8} 123/200 · 12 running · 3 failed · 1m03s"
-    alone = progress(job("t", PENDING), 3.0, "no room", 0).plain
-    assert alone == "⠋ t pending · 3s · no room"
+    line = progress(job("sweep", counts=counts), 63.4, "", 0).plain
+    drawn = f"{'━' * 16}{'─' * 8}"
+    assert line == f"sweep {drawn} 123/200 · 12 running · 5 assigned · 3 failed · 1m03s"
+    assert progress(job("t", PENDING), 3.7, "no room", 0).plain == "⠋ t pending · 3s · no room"
+    assert progress(job("t", RUNNING), 0.4, "", 1).plain == "⠙ t running"

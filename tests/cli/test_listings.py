@@ -193,6 +193,19 @@ def test_why_shows_every_reason_that_the_verdict_does_not() -> None:
     ]
 
 
+def test_why_of_what_has_ended_waits_for_nothing() -> None:
+    answer = WhyView(
+        subject=IDS[0],
+        status="KILLED",
+        verdict="stopped before it started",
+        reasons=(because(ReasonCode.CANCELLED, by="ann"),),
+    )
+    assert shown(explanation(wide(), answer)) == [
+        "killed  stopped before it started",
+        "  cancelled by ann",
+    ]
+
+
 def test_why_on_a_narrow_terminal_wraps_and_cuts_nothing() -> None:
     text = " ".join(" ".join(shown(explanation(narrow(44), TOO_BIG), 44)).split())
     assert "gpu: 9 asked" in text
@@ -280,7 +293,7 @@ def test_history_shows_merged_entries_with_their_count() -> None:
         items=(
             HistoryView(
                 seq=1,
-                entity="ses-01kaec7nd3rw4yap",
+                entity="ses-01kaec7mc2qv3x9p",
                 phase="ScheduleNewSessions",
                 from_status="PENDING",
                 to_status="PENDING",
@@ -305,7 +318,7 @@ def test_history_shows_merged_entries_with_their_count() -> None:
     lines = shown([history_table(wide(), page, NOW)])
     assert lines[1].split()[1:7] == [
         "session",
-        "01kaec7n",
+        "01kaec7m",
         "pending",
         "ScheduleNewSessions",
         "skipped",

@@ -12,9 +12,11 @@ from muster.core.ids import IdFactory
 @pytest.mark.parametrize(
     ("seconds", "shown"),
     [
-        (-3, "0s"),
-        (0, "0s"),
-        (0.34, "0.3s"),
+        (-3, "0ms"),
+        (0, "0ms"),
+        (0.0344, "34ms"),
+        (0.9996, "1s"),
+        (1.34, "1.3s"),
         (9.949, "9.9s"),
         (9.96, "10s"),
         (59.6, "1m00s"),
@@ -68,5 +70,6 @@ def test_short_ids_are_unique_prefixes_of_what_they_stand_for(
 
 
 def test_short_ids_are_no_longer_than_they_must_be() -> None:
-    short = shorten(["job-01kaecabcdefghij", "job-01kaecabcdefghik", "job-02kaecabcdefghij"])
-    assert sorted(short.values()) == ["01kaecabcdefghij", "01kaecabcdefghik", "02kaecab"]
+    twins = ["job-01kaecabcdefghij", "job-01kaecabcdefghik"]
+    short = shorten([*twins, "job-02kaecabcdefghij", "ses-01kaecabcdefghij"])
+    assert list(short.values()) == ["01kaecabcdefghij", "01kaecabcdefghik", "02kaecab", "01kaecab"]

@@ -39,7 +39,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield World(cluster, **tokens)
 
 
-@pytest.mark.parametrize("header", [None, "Bearer wrong", "Bearer ", "Basic abc", "wrong"])
+@pytest.mark.parametrize("header", [None, "Bearer wrong", "Bearer", "Basic abc", "wrong"])
 def test_request_without_a_right_token_is_401(world: World, header: str | None) -> None:
     headers = {} if header is None else {"Authorization": header}
     url = f"http://127.0.0.1:{world.cluster.port}/v1/jobs"

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import httpx
 import pytest
 from tests.e2e.cluster import Cluster, agent, started, until
 
-from muster.client import Client, Unavailable
 from muster.core.states import JobState
 
 SIZE = "16m"
@@ -56,14 +56,19 @@ def fill(disk: Path) -> Path:
     return path
 
 
-def submit_until_refused(client: Client) -> tuple[list[str], str]:
-    """What was accepted after all, and the sentence of the refusal."""
+def submit_until_refused(cluster: Cluster) -> tuple[list[str], str]:
+    """What was accepted after all, and the sentence of the refusal.
+
+    Without the client, which would be patient.
+    """
     accepted: list[str] = []
+    headers = {"Authorization": f"Bearer {cluster.home.client()['token']}"}
+    url = f"http://127.0.0.1:{cluster.port}/v1/jobs"
     for _ in range(MOST_BEFORE_REFUSAL):
-        try:
-            accepted.append(client.submit(command=["true"]).id)
-        except Unavailable as refusal:
-            return accepted, str(refusal)
+        answer = httpx.post(url, headers=headers, json={"command": ["true"]})
+        if answer.status_code == 503:
+            return accepted, str(answer.json()["error"])
+        accepted.append(answer.raise_for_status().json()["id"])
     raise AssertionError("nothing was refused")
 
 
@@ -77,7 +82,7 @@ def test_full_disk_refuses_new_work_loses_nothing_and_is_recovered_from(
         )
         until(lambda: client.task(earlier.id, 0).started_at)
         filler = fill(disk)
-        accepted, sentence = submit_until_refused(client)
+        accepted, sentence = submit_until_refused(cluster)
         assert "full" in sentence
         known = {job.id for job in client.jobs("all", limit=1000)}
         assert known == {earlier.id, *accepted}, "it can still be asked, and knows what it took"

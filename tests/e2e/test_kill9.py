@@ -9,6 +9,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -17,13 +18,14 @@ import pytest
 from tests.e2e.cluster import Cluster, agent, started, until
 from tests.e2e.markers import Mark, marked, read_marks
 
-from muster.client import Client
+from muster.client import Client, Unreachable
 from muster.core.states import JobState, TaskState
 
 SEED = int(os.environ.get("MUSTER_TEST_SEED", "2"))
 MOMENTS = 50
-LONGEST_GAP_S = 2.0
+LONGEST_GAP_S = 1.0
 LONGEST_OUTAGE_S = 0.4
+KILLED_WHILE_STARTING = 0.25  # of the moments; at the others the controller has come up before
 JOBS, TASKS, GANG = 8, 37, 4  # 8 x 37 + 4 = 300
 FLAKY, NEVER = 5, 1000  # each fifth task of every other job fails at first
 WORKLOAD_TIMEOUT_S = 60.0
@@ -128,8 +130,21 @@ def hand_in(
     with cluster.client() as client:
         for spec, turn in zip(workload, turns, strict=True):
             turn.wait()
-            ids.append(client.submit(**spec).id)
+            ids.append(submitted(client, spec))
     return ids
+
+
+def submitted(client: Client, spec: dict[str, Any]) -> str:
+    """The job's id. Submits again if no controller answered for long and it does not have it."""
+    deadline_s = time.monotonic() + WORKLOAD_TIMEOUT_S
+    while True:
+        try:
+            return client.submit(**spec).id
+        except Unreachable:
+            assert time.monotonic() < deadline_s
+        with suppress(Unreachable):
+            for job in client.jobs("all", name=spec["name"]):
+                return job.id
 
 
 def test_kill9_of_controller_and_agents_at_50_moments_loses_and_doubles_nothing(
@@ -142,18 +157,20 @@ def test_kill9_of_controller_and_agents_at_50_moments_loses_and_doubles_nothing(
     outages: list[tuple[float, float]] = []
     turns = [Event() for _ in workload]
     with ThreadPoolExecutor(1) as pool:
-        submitted = pool.submit(hand_in, cluster, workload, turns)
+        handed_in = pool.submit(hand_in, cluster, workload, turns)
         try:
             for moment in range(MOMENTS):
                 turn = moment * len(workload) // (MOMENTS - 5)
                 for event in turns[: turn + 1]:
                     event.set()
+                if rng.random() >= KILLED_WHILE_STARTING:
+                    cluster.running()
                 time.sleep(rng.uniform(0.0, LONGEST_GAP_S))
                 outages.append(kill_and_start(cluster, rng))
         finally:
             for event in turns:
                 event.set()
-        ids = submitted.result(WORKLOAD_TIMEOUT_S)
+        ids = handed_in.result(WORKLOAD_TIMEOUT_S)
     cluster.running()
     with cluster.client() as client:
         for id_, spec in zip(ids, workload, strict=True):

@@ -22,10 +22,11 @@ fi
 TASKS = 4
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     agents = [agent(name, cpu_milli=2000) for name in ("one", "two")]
-    with started(Cluster(tmp_path / "home", agents)) as cluster:
+    path = tmp_path_factory.mktemp("supervisor_lost") / "home"
+    with started(Cluster(path, agents)) as cluster:
         yield cluster
 
 

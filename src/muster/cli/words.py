@@ -9,9 +9,11 @@ SHORT_ID = 8
 
 
 def duration(seconds: float) -> str:
-    """At most two units: 0.3s, 12s, 3m05s, 2h10m, 3d04h; what is negative shows as 0s."""
+    """At most two units: 40ms, 1.3s, 12s, 3m05s, 2h10m, 3d04h; what is negative shows as 0ms."""
+    if seconds < 0.9995:
+        return f"{max(round(seconds * 1000), 0)}ms"
     if seconds < 9.95:
-        return f"{max(seconds, 0.0):.1f}".removesuffix(".0") + "s"
+        return f"{seconds:.1f}".removesuffix(".0") + "s"
     whole = round(seconds)
     if whole < 60:
         return f"{whole}s"
@@ -56,16 +58,17 @@ def signal_name(number: int) -> str:
 
 
 def shorten(ids: Iterable[str]) -> dict[str, str]:
-    """Each identifier's shortest text that no other of them begins with, without the kind.
+    """Each identifier's shortest text that no other of its kind begins with, without the kind.
 
-    Never shorter than ``SHORT_ID``; every command takes it in the identifier's place.
+    Never shorter than ``SHORT_ID``; a job's stands for it wherever a REF does.
     """
-    bodies = sorted({id_: id_.partition("-")[2] for id_ in ids}.items(), key=lambda each: each[1])
+    ordered = sorted(set(ids))
     short: dict[str, str] = {}
-    for position, (id_, body) in enumerate(bodies):
-        around = bodies[max(position - 1, 0) : position] + bodies[position + 1 : position + 2]
-        shared = max((_shared(body, other) for _, other in around), default=0)
-        short[id_] = body[: max(SHORT_ID, shared + 1)]
+    for position, id_ in enumerate(ordered):
+        kind, dash, body = id_.partition("-")
+        around = ordered[max(position - 1, 0) : position] + ordered[position + 1 : position + 2]
+        shared = max((_shared(id_, other) for other in around), default=0)
+        short[id_] = body[: max(SHORT_ID, shared + 1 - len(kind + dash))]
     return short
 
 

@@ -104,9 +104,11 @@ class Driver:
         return self.errors.pop(0)
 
     def settle(self) -> Message:
-        """A new state, after everything said so far was obeyed."""
-        self.detach()
-        return self.attach()
+        """A new state, after everything said so far was obeyed. Events are heard again."""
+        self.state = {}
+        self.say(op="attach")
+        self.until(lambda: bool(self.state))
+        return self.state
 
     def status(self, kernel: str, generation: int = 1) -> str | None:
         """Of a kernel in a new state; None if the supervisor does not know it."""
@@ -119,11 +121,20 @@ class Driver:
         self.say(op="ack", seq=max(event["seq"] for event in self.events))
 
     def until(self, condition: Callable[[], bool]) -> None:
-        """Listen until something holds."""
+        """Listen until something holds.
+
+        Raises:
+            ConnectionError: the supervisor hung up.
+        """
         deadline_s = time.monotonic() + WAIT_S
         while not condition():
             assert time.monotonic() < deadline_s, f"in vain; heard {self.events} {self.errors}"
-            self.listen()
+            if not self.listen():
+                raise ConnectionError("the supervisor hung up")
+
+    def until_hung_up(self) -> None:
+        with suppress(ConnectionError):
+            self.until(lambda: False)
 
     def listen(self) -> bool:
         """Take in what has come; False if the supervisor hung up."""
@@ -167,11 +178,9 @@ class Driver:
         with suppress(FileNotFoundError, ConnectionError):
             self.attach()
             self.say(op="shutdown", grace_s=0)
-            self.say(op="ack", seq=self.state["next_seq"] - 1)
             while self.listen():
                 if self.events:
-                    with suppress(ConnectionError):
-                        self.acknowledge()
+                    self.acknowledge()
         self.socket.close()
         wait_gone(self.pid)
         assert not list(tagged(self.directory)), "processes of kernels are left"

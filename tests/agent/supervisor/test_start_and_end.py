@@ -4,7 +4,6 @@ import signal
 from pathlib import Path
 
 import pytest
-
 from tests.agent.supervisor.driver import Driver
 
 
@@ -96,10 +95,11 @@ def test_environment_is_the_orders_and_a_few_defaults(supervisor: Driver) -> Non
 
 
 def test_devices_reach_the_kernel_as_cuda_visible_devices(supervisor: Driver) -> None:
-    supervisor.start({"id": "k", "devices": [3, 1]}, command=["sh", "-c", "echo $CUDA_VISIBLE_DEVICES"])
+    show = ["sh", "-c", "echo $CUDA_VISIBLE_DEVICES $CUDA_DEVICE_ORDER"]
+    supervisor.start({"id": "k", "devices": [3, 1]}, command=show)
     supervisor.ended("k")
 
-    assert supervisor.log("k") == "3,1\n"
+    assert supervisor.log("k") == "3,1 PCI_BUS_ID\n"
     assert supervisor.started("k")["devices"] == [3, 1]
 
 

@@ -167,7 +167,8 @@ class Supervisor:
     def shut_down(self, grace_s: float) -> None:
         """Stop everything; `finished` becomes true when it is gone and reported."""
         self._shutting_down = True
-        self._stop_all(grace_s, EndReason.STOPPED, "shutdown")
+        for kernel in list(self.live.values()):
+            self._stop(kernel, grace_s, EndReason.STOPPED, "shutdown")
 
     def state(self) -> dict[str, object]:
         """The answer to `attach`."""
@@ -189,7 +190,9 @@ class Supervisor:
             self._leftovers_due_s = now_s + _LEFTOVER_PERIOD_S if self._reaper.waiting else math.inf
         if now_s >= self._lease_end_s:
             self._lease_end_s, self._lease_expired = math.inf, True
-            self._stop_all(LEASE_GRACE_MAX_S, EndReason.LEASE_EXPIRED, "")
+            for kernel in list(self.live.values()):
+                grace_s = min(_own_grace_s(kernel), LEASE_GRACE_MAX_S)
+                self._stop(kernel, grace_s, EndReason.LEASE_EXPIRED, "")
         while self._deadlines and self._deadlines[0][0] <= now_s:
             kernel = heapq.heappop(self._deadlines)[2]
             if kernel.status is Status.STOPPING and kernel.stop_deadline_s <= now_s:
@@ -248,8 +251,7 @@ class Supervisor:
             self._stop(older, 0.0, EndReason.STOPPED, "superseded")
         if first.key in self.live:
             newer.waits_for, first.successor = first, newer
-            assert first.order is not None
-            self._stop(first, first.order.template.grace_s, EndReason.STOPPED, "superseded")
+            self._stop(first, _own_grace_s(first), EndReason.STOPPED, "superseded")
 
     def _know(self, kernel: Kernel) -> None:
         self._known[kernel.key] = kernel
@@ -339,10 +341,6 @@ class Supervisor:
                 kernel = self._known[event["kernel"], event["generation"]]
                 self._finals.append((event["seq"], kernel))
 
-    def _stop_all(self, grace_s: float, reason: EndReason, detail: str) -> None:
-        for kernel in list(self.live.values()):
-            self._stop(kernel, grace_s, reason, detail)
-
     def _stop(self, kernel: Kernel, grace_s: float, reason: EndReason, detail: str) -> None:
         if kernel.status in (Status.QUEUED, Status.CREATE_FAILED):
             self._backlog.remove(kernel)
@@ -381,3 +379,8 @@ class Supervisor:
         self._tombstones[key] = seq
         if len(self._tombstones) > _MAX_TOMBSTONES:
             self._tombstones.popitem(last=False)
+
+
+def _own_grace_s(kernel: Kernel) -> float:
+    """What its order says, for when nobody else does."""
+    return kernel.order.template.grace_s if kernel.order is not None else 0.0

@@ -11,16 +11,18 @@ from muster.cli.screen import Column, plain, print_json, status, stdout, table, 
 from muster.cli.target import Target, on_cluster
 from muster.cli.words import count
 from muster.core.reasons import ReasonKind
+from muster.core.states import JOB_TABLE, SESSION_TABLE
 
 if TYPE_CHECKING:
     from muster.core.views import ReasonView, WhyView
 
-WHO_ACTS = {
+WHO_ACTS: Mapping[str, str] = {
     ReasonKind.WAITING: "waiting: nothing to do, time cures it",
     ReasonKind.LIMIT: "limit: your quota",
     ReasonKind.REQUEST: "request: change what was asked for",
     ReasonKind.OPERATOR: "operator: the cluster needs attention",
 }
+_ENDED = JOB_TABLE.terminal | SESSION_TABLE.terminal
 
 
 @on_cluster
@@ -40,16 +42,19 @@ def explanation(console: Console, why: "WhyView") -> list[RenderableType]:
     parts: list[RenderableType] = [
         Text.assemble(status(why.status), "  ", (plain(why.verdict), "bold"))
     ]
-    parts += [_reason(reason, why.verdict) for reason in why.reasons]
+    ended = why.status in _ENDED
+    parts += [_reason(reason, why.verdict, ended) for reason in why.reasons]
     if why.placement:
         parts += _placement(console, why.placement)
     return parts
 
 
-def _reason(reason: "ReasonView", verdict: str) -> Text:
-    said = [] if reason.sentence in verdict else [plain(reason.sentence)]
-    kind = WHO_ACTS.get(ReasonKind(reason.kind), reason.kind)
-    lines = [*said, kind, *([plain(reason.remedy)] if reason.remedy else [])]
+def _reason(reason: "ReasonView", verdict: str, ended: bool) -> Text:
+    lines = [] if reason.sentence in verdict else [plain(reason.sentence)]
+    if not (ended and reason.kind == ReasonKind.WAITING):  # nothing is waited for any more
+        lines.append(WHO_ACTS.get(reason.kind, reason.kind))
+    if reason.remedy:
+        lines.append(plain(reason.remedy))
     return Text("\n".join(f"  {line}" for line in lines))
 
 

@@ -198,7 +198,9 @@ class Follower:
             code = exit_code(client, self._job, failed, self._cancelled)
             if failed is not None and self._output and failed.index >= MAX_FOLLOWED:
                 self._show_end_of_output(client, failed.index)
-        self._say(conclusion(self._job), self._job.state is not JobState.SUCCEEDED)
+        # Of a single task its own reason says it all; the job's counts tasks.
+        why = failed.reason if failed and self._job.tasks_total == 1 else self._job.reason
+        self._say(conclusion(self._job, why), self._job.state is not JobState.SUCCEEDED)
         return Ending(self._job, code)
 
     def _show_end_of_output(self, client: "Client", task: int) -> None:

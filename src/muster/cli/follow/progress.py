@@ -6,13 +6,14 @@ from rich.text import Text
 
 from muster.cli.screen import plain, status
 from muster.cli.words import count, duration
-from muster.core.states.task import ACTIVE, COLOURS, TASK_TABLE, TaskState
+from muster.core.states.task import COLOURS, TASK_TABLE, TaskState
 
 if TYPE_CHECKING:
-    from muster.core.views import JobView
+    from muster.core.views import JobView, ReasonView
 
 BAR = 24
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_ACTIVE = (TaskState.RUNNING, TaskState.BUILDING, TaskState.ASSIGNED)
 _FAILED = (TaskState.FAILED, TaskState.WORKER_FAILED, TaskState.UNSCHEDULABLE)
 
 
@@ -44,13 +45,13 @@ def progress(job: "JobView", elapsed_s: float, reason: str, tick: int) -> Text:
         parts = [Text.assemble(spinner, f" {job.name} ", status(job.state))]
     else:
         parts = [Text.assemble(f"{job.name} ", bar(job), f" {done(job):,}/{job.tasks_total:,}")]
-        running = sum(job.counts.get(state, 0) for state in ACTIVE)
-        failed = sum(job.counts.get(state, 0) for state in _FAILED)
-        if running:
-            parts.append(Text(f"{running:,} running", style=COLOURS[TaskState.RUNNING]))
-        if failed:
-            parts.append(Text(f"{failed:,} failed", style=COLOURS[TaskState.FAILED]))
-    parts.append(duration(elapsed_s))
+        parts += [
+            Text.assemble(f"{number:,} ", status(state))
+            for state in (*_ACTIVE, *_FAILED)
+            if (number := job.counts.get(state, 0))
+        ]
+    if elapsed_s >= 1:
+        parts.append(duration(int(elapsed_s)))
     if reason:
         parts.append(plain(reason))
     return Text(" · ").join(Text(part) if isinstance(part, str) else part for part in parts)
@@ -59,10 +60,9 @@ def progress(job: "JobView", elapsed_s: float, reason: str, tick: int) -> Text:
 def bar(job: "JobView", width: int = BAR) -> Text:
     """The job's tasks as one bar in the colours of their states, those that ended first."""
     ended = [state for state in TaskState if state in TASK_TABLE.terminal]
-    active = [state for state in TaskState if state in ACTIVE]
     drawn = Text()
     tasks = 0
-    for state in (*ended, *active):
+    for state in (*ended, *_ACTIVE):
         tasks += job.counts.get(state, 0)
         # Rounded down, so that the bar is full when all is done and not before.
         cells = width * tasks // job.tasks_total - len(drawn)
@@ -71,15 +71,15 @@ def bar(job: "JobView", width: int = BAR) -> Text:
     return drawn
 
 
-def conclusion(job: "JobView") -> Text:
-    """The sentence at the end."""
+def conclusion(job: "JobView", why: "ReasonView | None") -> Text:
+    """The sentence at the end, with the reason for it."""
     took = duration((job.finished_at or job.state_changed_at) - job.submitted_at)
     sentence = Text.assemble(f"{job.name} ", status(job.state))
     if job.tasks_total > 1:
         sentence.append(f" ({done(job):,} of {count(job.tasks_total, 'task')} ended)")
     sentence.append(f" after {took}")
-    if job.reason is not None:
-        sentence.append(f": {plain(job.reason.sentence)}")
-        if job.reason.remedy:
-            sentence.append(f". {plain(job.reason.remedy)}")
+    if why is not None:
+        sentence.append(f": {plain(why.sentence)}")
+        if why.remedy:
+            sentence.append(f". {plain(why.remedy)}")
     return sentence

@@ -13,12 +13,12 @@ from muster.core.specs import SessionType
 from muster.core.states import JOB_TABLE, KernelStatus, SessionStatus, TaskState
 from muster.store.records import Job, Kernel, Session, Task
 
-LEAST_CANDIDATES = 16
-"""Sessions of one job that stand in the queue at a time: each placement pass looks at all of them.
-"""
+LEAST_CANDIDATES = 2
+"""Sessions of one job that stand in the queue at a time, so that placement knows of the demand.
+Each costs a look in every pass, and a write more than one that is placed as soon as it is made."""
 MOST_CANDIDATES = 1024
-"""Sessions of one job that a pass may bring up. It is reached by doubling from the least, while
-each pass of a wake places all that the one before brought up."""
+"""Sessions of one job that a pass may bring up. It is reached by doubling, while each pass of a
+wake places all that the one before brought up."""
 
 
 class ExpandJobs(FollowingHandler[Job]):
@@ -40,10 +40,12 @@ class ExpandJobs(FollowingHandler[Job]):
         if not job.waiting and job.next_task >= job.tasks_total:
             return
         queued = self._board.candidates.get(job.id, 0)
-        room = LEAST_CANDIDATES - queued
+        ahead = sum(room for _, room in self._board.room_ahead(job, job.resources))
+        room = LEAST_CANDIDATES + ahead - queued
         if not queued:
-            room = min(work.brought_up.get(job, LEAST_CANDIDATES // 2) * 2, MOST_CANDIDATES)
-            work.brought_up[job] = room
+            doubled = work.brought_up.get(job, LEAST_CANDIDATES) * 2
+            room = work.brought_up[job] = max(room, doubled)
+        room = min(room, MOST_CANDIDATES)
         if room <= 0:
             return
         for task in list(job.waiting.values()):

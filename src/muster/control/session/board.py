@@ -5,12 +5,14 @@ For each scaling group a snapshot of its agents and the queue of its PENDING ses
 each job how long its kernels take. Nothing here is stored: it is rebuilt from the mirror.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from muster.core.ids import AgentId, JobId, SessionId
-from muster.core.resources import DeviceShare
+from muster.core.resources import DeviceShare, Resources
 from muster.core.specs import SessionType
 from muster.core.states import JOB_TABLE, AgentStatus, KernelStatus, SessionStatus
+from muster.scheduling.backlog import backlog_depth
 from muster.scheduling.policy import Policy
 from muster.scheduling.snapshot import Snapshot
 from muster.scheduling.workload import SessionWorkload
@@ -145,6 +147,19 @@ class Board:
             if not agents:
                 del group.shapes[row.resources.shape]
         group.stirred = True
+
+    # -- the backlog ---------------------------------------------------------------------------
+
+    def room_ahead(self, job: Job, resources: Resources) -> Iterator[tuple[AgentId, int]]:
+        """Agents that may hold more of this job's kernels ahead, and how many each."""
+        mean_s = self.mean_run_s.get(job.id)
+        window_s = self._live.groups[job.group].backlog_window
+        if mean_s is None or mean_s > window_s:
+            return
+        for agent_id, shape in self.groups[job.group].shapes.get(resources.shape, {}).items():
+            room = backlog_depth(window_s, mean_s, shape.running) - len(shape.ahead)
+            if room > 0 and self._live.agents[agent_id].status is AgentStatus.ALIVE:
+                yield agent_id, room
 
     # -- durations -----------------------------------------------------------------------------
 

@@ -12,15 +12,14 @@ from muster.control.engine.work import Work
 from muster.control.session.board import Board, GroupBoard, may_wait_ahead
 from muster.control.session.lifecycle import reschedule_limit
 from muster.control.session.start import send_starts
-from muster.core.ids import AgentId
+from muster.core.ids import AgentId, JobId
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.resources import GPU_WHOLE, DeviceShare, Resources
-from muster.core.states import AgentStatus, KernelStatus, SessionStatus
-from muster.scheduling.backlog import backlog_depth
+from muster.core.states import KernelStatus, SessionStatus
 from muster.scheduling.outcome import Placed
 from muster.scheduling.placement import place
 from muster.scheduling.workload import SessionWorkload
-from muster.store.records import Session
+from muster.store.records import Job, Kernel, Session
 
 
 class ScheduleNewSessions(LifecycleHandler[Session]):
@@ -80,7 +79,7 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
         result: HandlerResult[Session],
         work: Work,
     ) -> None:
-        room = _Ahead(self._board, group)
+        room = _Ahead(self._board)
         for outcome in place(ready, group.snapshot, group.policy, work.now):
             session, _ = group.pending[outcome.session.id]
             if isinstance(outcome, Placed):
@@ -127,12 +126,12 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
 
 
 class _Ahead:
-    """How much more each agent of a group may hold ahead, in one pass."""
+    """Where a group's agents may hold more kernels ahead, in one pass: it only gets less."""
 
-    def __init__(self, board: Board, group: GroupBoard) -> None:
+    def __init__(self, board: Board) -> None:
         self._board = board
-        self._group = group
         self._held: set[object] = set()
+        self._room: dict[JobId, list[AgentId]] = {}
 
     def take(self, session: Session, reasons: Sequence[Reason], work: Work) -> bool:
         """Hold the session ahead on some agent, if it is short work and one has a place."""
@@ -147,21 +146,30 @@ class _Ahead:
         elif why.code is not ReasonCode.NO_ROOM:
             return False
         assert session.job is not None
-        mean_s = self._board.mean_run_s.get(session.job.id)
-        if mean_s is None:
-            return False
         kernel = session.kernels[0]
-        window_s = work.live.groups[session.group].backlog_window
-        agents = self._group.shapes.get(kernel.resources.shape, {})
-        for agent_id, shape in agents.items():
-            agent = work.live.agents[agent_id]
-            depth = backlog_depth(window_s, mean_s, shape.running)
-            if len(shape.ahead) < depth and agent.status is AgentStatus.ALIVE:
-                kernel.agent_id = agent_id
-                work.unit.hold(kernel, agent, (), charged=False)
-                self._held.add(session.id)
-                return True
-        return False
+        room = self._room_of(session.job, kernel)
+        if not room:
+            return False
+        kernel.agent_id = room.pop()
+        work.unit.hold(kernel, work.live.agents[kernel.agent_id], (), charged=False)
+        self._held.add(session.id)
+        return True
+
+    def _room_of(self, job: Job, kernel: Kernel) -> list[AgentId]:
+        """An agent's id for each kernel that it may yet hold, the agents in turn.
+
+        Jobs of one shape share that room; whoever comes later may find it too large by what the
+        earlier took, never by more than a window's work.
+        """
+        room = self._room.get(job.id)
+        if room is None:
+            room = [
+                agent
+                for agent, count in self._board.room_ahead(job, kernel.resources)
+                for _ in range(count)
+            ]
+            room = self._room[job.id] = room[::-1]
+        return room
 
 
 def _room_on(

@@ -1,0 +1,148 @@
+"""Long polls: told at once of an end, of changes, and of nothing else."""
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tests.api.served import LARGE, LIMIT_S, ServedCluster
+from tests.control.world import Run
+
+TRUE = {"command": ["true"]}
+
+
+def in_background(call: Callable[[], httpx.Response]) -> "Future[httpx.Response]":
+    future: Future[httpx.Response] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(call())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return future
+
+
+def submit(http: httpx.Client, **fields: Any) -> Any:
+    answer = http.post("/v1/jobs", json={**TRUE, **fields})
+    assert answer.status_code == 201, answer.text
+    return answer.json()
+
+
+def wait(
+    cluster: ServedCluster, job: str, timeout_s: float, since: str | None = None
+) -> "Future[httpx.Response]":
+    """A wait that has reached the server."""
+    before = cluster.call(cluster.requests_under_way)
+    params = {"timeout_s": timeout_s, **({"since": since} if since else {})}
+    headers = {"Authorization": f"Bearer {cluster.token()}"}
+    answer = in_background(
+        lambda: httpx.get(
+            f"{cluster.url}/v1/jobs/{job}/wait", params=params, headers=headers, timeout=LIMIT_S
+        )
+    )
+    cluster.until(lambda: cluster.requests_under_way() > before or answer.done())
+    return answer
+
+
+def test_wait_ends_when_the_job_does(cluster: ServedCluster, ada: httpx.Client) -> None:
+    job = submit(ada)["id"]
+    waiting = wait(cluster, job, 15)
+    assert not waiting.done()
+    ada.post(f"/v1/jobs/{job}/cancel")
+    answer = waiting.result(LIMIT_S).json()
+    assert (answer["state"], answer["counts"]) == ("KILLED", {"KILLED": 1})
+
+
+def test_wait_for_what_has_ended_answers_at_once(cluster: ServedCluster, ada: httpx.Client) -> None:
+    job = submit(ada, name="over")["id"]
+    ada.post(f"/v1/jobs/{job}/cancel")
+    assert wait(cluster, job, 15).result(LIMIT_S).json()["state"] == "KILLED"
+    assert wait(cluster, "over", 15).result(LIMIT_S).json()["id"] == job
+
+
+def test_wait_without_since_is_not_woken_by_changes(
+    cluster: ServedCluster, ada: httpx.Client
+) -> None:
+    job = submit(ada, tasks=2)
+    waiting = wait(cluster, job["id"], 0.5)
+    began_s = time.monotonic()
+    cluster.call(
+        lambda: (
+            cluster.plane._watchers
+            and [w([("job", job["id"], "RUNNING")]) for w in [*cluster.plane._watchers.values()]]
+        )
+    )
+    assert waiting.result(LIMIT_S).json()["state"] == "RUNNING"
+    assert time.monotonic() - began_s > 0.3
+
+
+def test_wait_since_an_older_version_answers_with_the_newer(
+    cluster: ServedCluster, ada: httpx.Client
+) -> None:
+    job = submit(ada)
+    seen = wait(cluster, job["id"], 15, since="PENDING-PENDING.1").result(LIMIT_S).json()
+    assert seen["state"] == "RUNNING"
+    waiting = wait(cluster, job["id"], 15, since=seen["version"])
+    assert not waiting.done()
+    ada.post(f"/v1/jobs/{job['id']}/cancel")
+    assert waiting.result(LIMIT_S).json()["state"] == "KILLED"
+
+
+def test_wait_answers_with_the_job_as_it_is_when_its_time_is_over(
+    cluster: ServedCluster, ada: httpx.Client
+) -> None:
+    job = submit(ada)
+    answer = wait(cluster, job["id"], 0.05, since=job["version"]).result(LIMIT_S)
+    assert (answer.status_code, answer.json()["id"]) == (200, job["id"])
+
+
+@pytest.mark.parametrize("timeout_s", ["-1", "61", "x", "nan", "inf"])
+def test_wait_of_an_absurd_length_is_refused(ada: httpx.Client, timeout_s: str) -> None:
+    answer = ada.get("/v1/jobs/any/wait", params={"timeout_s": timeout_s})
+    assert answer.status_code == 422
+    assert answer.json()["problems"][0]["field"] == "timeout_s"
+
+
+def test_each_change_is_told_at_most_ten_times_a_second_and_the_end_at_once(
+    tmp_path: Path,
+) -> None:
+    cluster = ServedCluster(tmp_path, {"a1": LARGE}, behaviour=lambda start: Run(seconds=1))
+    cluster.start()
+    try:
+        with httpx.Client(
+            base_url=cluster.url, headers={"Authorization": f"Bearer {cluster.token()}"}
+        ) as http:
+            job = submit(http, tasks=400)
+            answers: list[Any] = [job]
+            began_s = time.monotonic()
+            with ThreadPoolExecutor(1) as pool:
+                moving = pool.submit(cluster.pass_time, 500.0)
+                while answers[-1]["state"] in ("PENDING", "RUNNING"):
+                    params = {"timeout_s": 10, "since": answers[-1]["version"]}
+                    answers.append(http.get(f"/v1/jobs/{job['id']}/wait", params=params).json())
+                moving.result(LIMIT_S)
+            took_s = time.monotonic() - began_s
+        assert answers[-1]["counts"] == {"SUCCEEDED": 400}
+        assert len(answers) <= took_s / 0.1 + 3
+    finally:
+        cluster.stop()
+
+
+def test_waits_end_when_the_server_stops(tmp_path: Path) -> None:
+    cluster = ServedCluster(tmp_path, {"a1": LARGE})
+    cluster.start()
+    try:
+        with httpx.Client(
+            base_url=cluster.url, headers={"Authorization": f"Bearer {cluster.token()}"}
+        ) as http:
+            job = submit(http)["id"]
+        waiting = wait(cluster, job, 15)
+    finally:
+        cluster.stop()
+    assert waiting.result(LIMIT_S).json()["state"] == "RUNNING"
