@@ -105,6 +105,7 @@ class ServedCluster:
         self.ids = IdFactory(self.clock, random.Random(1))
         self.outputs: dict[KernelId, Output] = {}
         self.unreachable = False
+        self.reads = 0  # of output, under way
         self._names = agents
         self._gpus = gpus
         self._agents: dict[AgentId, HollowAgent] = {}
@@ -229,23 +230,25 @@ class ServedCluster:
         """Fills ``AgentGateway.read_log``, in pieces of 64 KiB."""
         output = self.outputs.setdefault(request.kernel, Output())
         position = request.offset if request.offset >= 0 else len(output.data) + request.offset
-        first = True
-        while True:
-            if self.unreachable:
-                raise AgentUnreachable(f"agent {agent} is not connected")
-            output.grown.clear()
-            position = max(position, output.lost, 0)
-            data = output.data[position : position + 65536]
-            at_end = position + len(data) == len(output.data)
-            eof = output.ended and at_end
-            if data or eof or (first and not request.follow):
-                yield LogChunk(position, data, eof)
-            first = False
-            position += len(data)
-            if eof or (at_end and not request.follow):
-                return
-            if at_end:
-                await output.grown.wait()
+        self.reads += 1
+        try:
+            while True:
+                if self.unreachable:
+                    raise AgentUnreachable(f"agent {agent} is not connected")
+                output.grown.clear()
+                position = max(position, output.lost, 0)
+                data = output.data[position : position + 65536]
+                at_end = position + len(data) == len(output.data)
+                eof = output.ended and at_end
+                if data or eof or not request.follow:
+                    yield LogChunk(position, data, eof)
+                position += len(data)
+                if eof or (at_end and not request.follow):
+                    return
+                if at_end:
+                    await output.grown.wait()
+        finally:
+            self.reads -= 1
 
     def write(self, kernel: str, data: bytes = b"", *, ended: bool = False) -> None:
         """Have a kernel write, and perhaps end."""

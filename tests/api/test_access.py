@@ -6,7 +6,7 @@ import httpx
 import pytest
 from tests.api.served import ServedCluster
 
-TRUE = {"command": ["true"]}
+TRUE = {"command": ["true"], "resources": {"cpu": "10m"}}
 JOB_PATHS = ["", "/tasks", "/tasks/0", "/wait", "/why", "/logs"]
 SESSION_PATHS = ["", "/why", "/logs"]
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict, cast
 
+from muster.agent.supervisor.protocol import SOCKET_NAME
 from muster.core.resources import GPU_WHOLE
 from muster.wire.messages import KernelKey, KernelTemplate, Recall, Start, Stop
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SOCKET = "supervisor.sock"
 ATTACH_TIMEOUT_S = 10.0
 LINE_LIMIT_BYTES = 2 * 1024 * 1024
 """Longer lines are cut into several; the supervisor takes lines twice as long."""
@@ -76,17 +76,18 @@ class SupervisorLink(asyncio.Protocol):
         Raises:
             SupervisorLost: there is none, or it does not answer.
         """
-        loop = asyncio.get_running_loop()
+        link = cls(listener)
         # Through a descriptor, because a socket's path must be shorter than a directory's may be.
-        folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        folder = os.open(directory, os.O_PATH | os.O_DIRECTORY)
         try:
             async with asyncio.timeout(ATTACH_TIMEOUT_S):
-                _transport, link = await loop.create_unix_connection(
-                    lambda: cls(listener), f"/proc/self/fd/{folder}/{SOCKET}"
+                await asyncio.get_running_loop().create_unix_connection(
+                    lambda: link, f"/proc/self/fd/{folder}/{SOCKET_NAME}"
                 )
                 link._say({"op": "attach"})
                 await link._attached
         except (OSError, TimeoutError) as error:
+            link.close()
             raise SupervisorLost(f"no supervisor answers in {directory}: {error}") from None
         finally:
             os.close(folder)

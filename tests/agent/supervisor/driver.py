@@ -21,7 +21,10 @@ Message = dict[str, Any]
 
 
 class Driver:
-    """Launches a supervisor on a directory and speaks to it; all that it hears is kept."""
+    """Launches a supervisor on a directory and speaks to it; all that it hears is kept.
+
+    `events` has each event once; `batches` are the messages as they came, repeated or not.
+    """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -104,7 +107,7 @@ class Driver:
         return self.errors.pop(0)
 
     def settle(self) -> Message:
-        """A new state, after everything said so far was obeyed. Events are heard again."""
+        """A new state, after everything said so far was obeyed."""
         self.state = {}
         self.say(op="attach")
         self.until(lambda: bool(self.state))
@@ -149,7 +152,8 @@ class Driver:
             match json.loads(line):
                 case {"events": list(events)}:
                     self.batches.append(events)
-                    self.events += events
+                    known = {event["seq"] for event in self.events}
+                    self.events += [event for event in events if event["seq"] not in known]
                 case {"error": str(sentence)}:
                     self.errors.append(sentence)
                 case {"state": dict(state)}:

@@ -138,7 +138,7 @@ def test_stop_of_an_unknown_kernel_is_answered_and_bars_its_late_start(superviso
     supervisor.start("k")
     supervisor.settle()
 
-    assert {event["seq"] for event in supervisor.events} == {end["seq"]}
+    assert supervisor.events == [end]
     assert supervisor.state["kernels"] == []
 
 
@@ -167,7 +167,7 @@ def test_stop_of_a_kernel_that_has_ended_adds_nothing(supervisor: Driver) -> Non
     supervisor.stop("k")
     supervisor.settle()
 
-    assert {event["seq"] for event in supervisor.events} == {1, 2}
+    assert supervisor.all_of("k") == ["started", "ended"]
 
 
 def test_lease_that_runs_out_stops_everything(supervisor: Driver) -> None:

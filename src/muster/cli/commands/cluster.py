@@ -82,8 +82,8 @@ def down(
     if not report.was_running and not stopped:
         typer.echo("no cluster was running")
         return
-    left = "what ran goes on" if keep else f"{count(stopped, 'kernel')} stopped with it"
-    typer.echo(f"the cluster has stopped; {left}")
+    ended = f", and {count(stopped, 'kernel')} with it" if stopped else ""
+    typer.echo(f"the cluster has stopped{'; what ran goes on' if keep else ended}")
 
 
 def controller(

@@ -1,0 +1,110 @@
+"""One supervisor a directory, apart from the agent, lean, and gone when nobody needs it."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tests.agent.supervisor.driver import Driver, alive, wait_gone
+
+from muster.agent.supervisor import __main__ as script
+from muster.agent.supervisor.launch import connect, launch
+
+
+def test_launch_finds_the_supervisor_that_runs(supervisor: Driver) -> None:
+    launch(supervisor.directory)
+
+    first = supervisor.pid
+    supervisor.attach()
+    assert supervisor.pid == first
+
+
+def test_second_supervisor_on_a_directory_leaves_cleanly(supervisor: Driver) -> None:
+    second = subprocess.run(
+        [sys.executable, "-I", "-S", str(script.__file__), "--dir", str(supervisor.directory)],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+    )
+
+    assert second.returncode == 0
+    assert "another supervisor has this folder" in second.stderr
+    assert supervisor.run(["true"])["exit_code"] == 0
+
+
+def test_supervisor_is_detached_from_whoever_launched_it(supervisor: Driver) -> None:
+    stat = Path(f"/proc/{supervisor.pid}/stat").read_text()
+    _state, _parent, group, session = stat[stat.rindex(")") + 2 :].split()[:4]
+
+    assert group == session == str(supervisor.pid)
+    open_files = {path.readlink() for path in Path(f"/proc/{supervisor.pid}/fd").iterdir()}
+    foreign = [
+        path for path in open_files if path.is_absolute() and not path.is_relative_to("/proc")
+    ]
+    assert {str(path) for path in foreign} <= {
+        "/dev/null",
+        str(supervisor.directory),
+        *(str(path) for path in supervisor.directory.iterdir()),
+    }
+
+
+def test_folder_and_socket_are_private(supervisor: Driver) -> None:
+    assert supervisor.directory.stat().st_mode & 0o777 == 0o700
+    assert (supervisor.directory / "supervisor.sock").stat().st_mode & 0o777 == 0o600
+
+
+def test_supervisor_stays_small(supervisor: Driver) -> None:
+    names = [f"k{number}" for number in range(100)]
+    supervisor.start(*names)
+    supervisor.until(lambda: len(supervisor.events) == 200)
+
+    status = Path(f"/proc/{supervisor.pid}/status").read_text()
+    resident_kib = int(status.split("VmRSS:")[1].split()[0])
+    assert resident_kib < 20_000
+
+
+def test_path_of_any_length_will_do(tmp_path: Path) -> None:
+    driver = Driver(tmp_path / ("long" * 50) / "supervisor")
+    try:
+        assert driver.run(["true"])["exit_code"] == 0
+    finally:
+        driver.close()
+
+
+def test_supervisor_that_is_alone_exits_when_its_lease_is_over(supervisor: Driver) -> None:
+    supervisor.run(["true"])
+    supervisor.say(op="lease", seconds=0.2)
+    supervisor.detach()
+
+    wait_gone(supervisor.pid)
+
+    with pytest.raises(FileNotFoundError):
+        connect(supervisor.directory)
+    supervisor.__init__(supervisor.directory)  # type: ignore[misc]
+    assert supervisor.ended("k")["exit_code"] == 0, "what nobody acknowledged is told by the next"
+
+
+def test_supervisor_that_is_alone_stays_while_a_kernel_runs(
+    supervisor: Driver, tmp_path: Path
+) -> None:
+    ignoring = f"trap '' TERM; while [ ! -e {tmp_path}/go ]; do sleep 0.01; done"
+    supervisor.start("k", command=["sh", "-c", ignoring], grace_s=600)
+    supervisor.started("k")
+    supervisor.say(op="lease", seconds=0.1)
+    supervisor.settle()
+    supervisor.detach()
+
+    time.sleep(0.3)  # there is no event for not leaving
+    assert alive(supervisor.pid)
+
+    (tmp_path / "go").touch()
+    wait_gone(supervisor.pid)
+
+
+def test_launch_that_fails_shows_the_log(tmp_path: Path) -> None:
+    (tmp_path / "supervisor" / "journal").mkdir(parents=True)
+
+    with pytest.raises(TimeoutError, match="IsADirectoryError"):
+        launch(tmp_path / "supervisor", timeout_s=0.5)

@@ -1,0 +1,117 @@
+"""Output goes to one log in the order it was written, bounded, and at nobody's expense."""
+
+import os
+import resource
+import time
+from pathlib import Path
+
+from tests.agent.supervisor.driver import Driver, wait_until
+
+
+def test_stdout_and_stderr_keep_their_order(supervisor: Driver) -> None:
+    supervisor.run(["sh", "-c", "for i in 1 2 3; do echo out $i; echo err $i >&2; done"])
+
+    assert supervisor.log("k") == "".join(f"out {i}\nerr {i}\n" for i in (1, 2, 3))
+
+
+def test_silent_kernel_has_no_log(supervisor: Driver) -> None:
+    supervisor.run(["true"])
+
+    assert list((supervisor.directory / "logs").iterdir()) == []
+
+
+def test_output_is_in_the_log_while_the_kernel_runs(supervisor: Driver) -> None:
+    supervisor.start("k", command=["sh", "-c", "echo early; exec sleep 60"])
+
+    wait_until(lambda: supervisor.log_path("k").exists() and supervisor.log("k") == "early\n")
+
+
+def test_everything_written_just_before_the_end_is_there(supervisor: Driver) -> None:
+    supervisor.run(["sh", "-c", "head -c 65536 /dev/zero; kill -9 $$"])
+
+    assert supervisor.log_path("k").stat().st_size == 65536
+
+
+def test_log_is_rotated_and_keeps_the_newest(supervisor: Driver) -> None:
+    """Numbered lines, four limits' worth: what is kept ends with the last and has no gap."""
+    limit_bytes = 64 << 10
+    supervisor.run(
+        ["sh", "-c", f"seq -f %09.0f {4 * limit_bytes // 10}"], log_max_bytes=limit_bytes
+    )
+
+    newer, older = supervisor.log_path("k"), Path(f"{supervisor.log_path('k')}.1")
+    assert 0 < newer.stat().st_size <= limit_bytes
+    assert 0 < older.stat().st_size <= limit_bytes
+    kept = [int(line) for line in (older.read_text() + newer.read_text()).split("\n")[1:-1]]
+    assert kept == list(range(kept[0], 4 * limit_bytes // 10 + 1))
+    assert newer.stat().st_size + older.stat().st_size > limit_bytes
+
+
+def test_flood_hurts_neither_other_kernels_nor_the_loop(supervisor: Driver) -> None:
+    supervisor.start("flood", command=["cat", "/dev/zero"], log_max_bytes=1 << 20)
+    supervisor.started("flood")
+    wait_until(lambda: Path(f"{supervisor.log_path('flood')}.1").exists())
+
+    began_s = time.monotonic()
+    for number in range(20):
+        supervisor.run(["echo", "hello"], kernel=f"k{number}")
+        assert supervisor.log(f"k{number}") == "hello\n"
+
+    assert time.monotonic() - began_s < 5
+    assert supervisor.log_path("flood").stat().st_size <= 1 << 20
+
+
+def test_flood_is_held_back_by_its_pipe(supervisor: Driver) -> None:
+    """At most 1 MiB in 10 ms is taken; the writer waits, it loses nothing."""
+    began_s = time.monotonic()
+    end = supervisor.run(["head", "-c", str(32 << 20), "/dev/zero"])
+
+    assert time.monotonic() - began_s > 0.25
+    assert "output_dropped_bytes" not in end
+    assert supervisor.log_path("k").stat().st_size == 32 << 20
+
+
+def test_full_disk_drops_output_counts_it_and_lets_the_kernel_go_on(supervisor: Driver) -> None:
+    supervisor.log_path("k").symlink_to("/dev/full")
+
+    end = supervisor.run(["sh", "-c", "echo lost; head -c 300000 /dev/zero; exit 4"])
+
+    assert (end["exit_code"], end["output_dropped_bytes"]) == (4, 300005)
+    supervisor.log_path("k").unlink()
+    assert supervisor.run(["echo", "fine"], kernel="next")["exit_code"] == 0
+    assert supervisor.log("next") == "fine\n"
+
+
+def test_disk_that_fills_up_in_the_middle_keeps_what_fitted(supervisor: Driver) -> None:
+    limit_bytes = 100_000
+    _, hard = resource.prlimit(supervisor.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(supervisor.pid, resource.RLIMIT_FSIZE, (limit_bytes, hard))
+
+    end = supervisor.run(["head", "-c", "150000", "/dev/zero"])
+
+    assert supervisor.log_path("k").stat().st_size == limit_bytes
+    assert end["output_dropped_bytes"] == 50_000
+
+
+def test_logs_are_private(supervisor: Driver) -> None:
+    supervisor.run(["echo", "secret"])
+
+    assert supervisor.log_path("k").stat().st_mode & 0o777 == 0o600
+
+
+def test_descriptor_that_a_stranger_keeps_open_does_not_delay_the_end(
+    supervisor: Driver, tmp_path: Path
+) -> None:
+    """Somebody outside of the kernel's tree has its stdout: this test, through /proc."""
+    go = tmp_path / "go"
+    supervisor.start("k", command=["sh", "-c", f"while [ ! -e {go} ]; do sleep 0.01; done"])
+    pid = supervisor.started("k")["pid"]
+    stdout = os.open(f"/proc/{pid}/fd/1", os.O_WRONLY)
+    try:
+        os.write(stdout, b"from outside\n")
+        go.touch()
+        supervisor.ended("k")
+    finally:
+        os.close(stdout)
+
+    assert supervisor.log("k") == "from outside\n"

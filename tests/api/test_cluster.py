@@ -1,0 +1,208 @@
+"""The cluster over HTTP: what is free of its agents, its groups, itself, its description."""
+
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.api.served import LARGE, ServedCluster
+
+TRUE = {"command": ["true"], "resources": {"cpu": "10m"}}
+
+
+def test_agents_tell_what_they_have_and_what_is_free(tmp_path: Path) -> None:
+    cluster = ServedCluster(tmp_path, {"a1": LARGE}, gpus=2)
+    cluster.start()
+    try:
+        headers = {"Authorization": f"Bearer {cluster.token()}"}
+        with httpx.Client(base_url=cluster.url, headers=headers) as http:
+            http.post("/v1/jobs", json={**TRUE, "resources": {"cpu": "1500m", "memory": "1GiB"}})
+            http.post("/v1/jobs", json={**TRUE, "resources": {"cpu": 0, "gpu": 0.25}})
+            (agent,) = http.get("/v1/agents").json()["items"]
+            absent = http.get("/v1/agents", params={"group": "none"}).json()["items"]
+            whole = http.get("/v1/cluster").json()
+            groups = http.get("/v1/groups").json()["items"]
+    finally:
+        cluster.stop()
+    assert (agent["name"], agent["status"], agent["kernels"]) == ("a1", "ALIVE", 2)
+    assert agent["capacity"] == {
+        "cpu_milli": 4000,
+        "memory_bytes": 2**33,
+        "disk_bytes": 0,
+        "gpu_milli": 2000,
+        "extra": {},
+    }
+    assert agent["free"]["cpu_milli"] == 2500
+    assert agent["free"]["gpu_milli"] == 1750
+    assert agent["held"]["memory_bytes"] == 2**30
+    assert [device["free"] for device in agent["devices"]] == [0.75, 1.0]
+    assert absent == []
+    assert (whole["agents"], whole["jobs"], whole["kernels"]) == ({"ALIVE": 1}, 2, 2)
+    assert [(group["name"], group["agents"], group["waiting"]) for group in groups] == [
+        ("default", 1, 0)
+    ]
+
+
+def test_why_tells_how_many_agents_were_looked_at_and_what_they_lack(ada: httpx.Client) -> None:
+    job = ada.post("/v1/jobs", json={**TRUE, "resources": {"gpu": 9}}).json()["id"]
+    why = ada.get(f"/v1/jobs/{job}/why").json()
+    assert (why["subject"], why["status"]) == (job, "PENDING")
+    (reason,) = why["reasons"]
+    assert (reason["code"], reason["kind"]) == ("NEVER_FITS", "request")
+    assert "none of 2 agents" in reason["sentence"]
+    assert "Ask for less" in reason["remedy"]
+    assert why["placement"]["agents"] == 2
+
+
+def test_why_of_what_has_ended_tells_how(ada: httpx.Client) -> None:
+    job = ada.post("/v1/jobs", json=TRUE).json()["id"]
+    ada.post(f"/v1/jobs/{job}/cancel")
+    why = ada.get(f"/v1/jobs/{job}/why").json()
+    assert "ended KILLED" in why["verdict"]
+    assert [reason["code"] for reason in why["reasons"]] == ["CANCELLED"]
+    assert why["reasons"][0]["sentence"] == "cancelled by ada"
+
+
+def test_cancelling_again_says_that_it_had_ended(ada: httpx.Client) -> None:
+    job = ada.post("/v1/jobs", json=TRUE).json()["id"]
+    first = ada.post(f"/v1/jobs/{job}/cancel").json()
+    again = ada.post(f"/v1/jobs/{job}/cancel")
+    assert first["changed"] is True
+    assert (again.status_code, again.json()["changed"]) == (200, False)
+    assert "had ended already: it is KILLED" in again.json()["message"]
+
+
+def test_session_is_cancelled_and_one_of_a_job_is_not(ada: httpx.Client) -> None:
+    session = ada.post("/v1/sessions", json={"kernels": [TRUE]}).json()["id"]
+    assert ada.post(f"/v1/sessions/{session}/cancel").json()["changed"] is True
+    assert ada.post(f"/v1/sessions/{session}/cancel").json()["changed"] is False
+    job = ada.post("/v1/jobs", json=TRUE).json()["id"]
+    of_job = ada.get(f"/v1/jobs/{job}/tasks/0").json()["session_id"]
+    answer = ada.post(f"/v1/sessions/{of_job}/cancel")
+    assert answer.status_code == 409
+    assert job in answer.json()["error"]
+
+
+def test_group_is_made_and_given_another_policy(admin: httpx.Client) -> None:
+    made = admin.put("/v1/groups/large", json={"name": "large", "max_tries": 5})
+    assert made.status_code == 200, made.text
+    assert (made.json()["spec"]["max_tries"], made.json()["agents"]) == (5, 0)
+    admin.put("/v1/groups/large", json={**made.json()["spec"], "max_tries": 7})
+    groups = admin.get("/v1/groups").json()["items"]
+    assert [(group["name"], group["spec"]["max_tries"]) for group in groups] == [
+        ("default", 3),
+        ("large", 7),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ({"name": "other"}, "'g'"),
+        ({"name": "g", "max_tries": 0}, "max_tries"),
+        ({"name": "g", "selektor": "x"}, "did you mean selector?"),
+        ({"name": "g", "selector": "nonsense"}, "nonsense"),
+    ],
+)
+def test_wrong_group_is_refused(admin: httpx.Client, body: dict[str, object], told: str) -> None:
+    answer = admin.put("/v1/groups/g", json=body)
+    assert answer.status_code in (400, 422)
+    assert told in answer.json()["error"]
+    assert "g" not in [group["name"] for group in admin.get("/v1/groups").json()["items"]]
+
+
+def test_agent_that_is_alive_is_not_removed(admin: httpx.Client) -> None:
+    answer = admin.delete("/v1/agents/a1")
+    assert answer.status_code == 409
+    assert "ALIVE" in answer.json()["error"]
+    assert admin.delete("/v1/agents/nothing").status_code == 404
+
+
+def test_history_is_read_by_job_task_and_agent(ada: httpx.Client) -> None:
+    job = ada.post("/v1/jobs", json=TRUE).json()["id"]
+    whole = ada.get(f"/v1/history/{job}").json()["items"]
+    assert job in {item["entity"] for item in whole}
+    assert ada.get(f"/v1/history/{job}/0").status_code == 200
+    assert ada.get("/v1/history/a1").json()["items"][0]["phase"] == "Join"
+    assert ada.get("/v1/history/nothing").status_code == 404
+    assert ada.get(f"/v1/history/{job}", params={"limit": 1001}).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("path", "params", "field"),
+    [
+        ("/v1/jobs", {"state": "nonsense"}, "state"),
+        ("/v1/jobs", {"limit": "0"}, "limit"),
+        ("/v1/jobs", {"limit": "1001"}, "limit"),
+        ("/v1/jobs/x/tasks", {"offset": "-1"}, "offset"),
+        ("/v1/jobs/x/tasks", {"state": "nonsense"}, "state"),
+        ("/v1/jobs/x/tasks/y", {}, "index"),
+        ("/v1/jobs/x/logs", {"tail_bytes": "0"}, "tail_bytes"),
+        ("/v1/sessions", {"state": "RUNNIN"}, "state"),
+    ],
+)
+def test_wrong_parameter_is_named(
+    ada: httpx.Client, path: str, params: dict[str, str], field: str
+) -> None:
+    answer = ada.get(path, params=params)
+    assert answer.status_code == 422
+    assert [problem["field"] for problem in answer.json()["problems"]] == [field]
+
+
+def test_what_the_api_does_not_have_is_told_as_json(ada: httpx.Client) -> None:
+    for method, path, status in (
+        ("GET", "/v1/nothing", 404),
+        ("PATCH", "/v1/jobs", 405),
+        ("GET", "/v1/jobs/", 404),
+    ):
+        answer = ada.request(method, path)
+        assert answer.status_code == status
+        assert f"the API has no {method} {path}" in answer.json()["error"]
+
+
+def test_description_names_every_path_with_errors_specs_and_tokens(
+    cluster: ServedCluster, ada: httpx.Client
+) -> None:
+    document = ada.get("/v1/openapi.json").json()
+    assert set(document["paths"]) >= {
+        "/health",
+        "/v1/jobs",
+        "/v1/jobs/{ref}",
+        "/v1/jobs/{ref}/cancel",
+        "/v1/jobs/{ref}/logs",
+        "/v1/jobs/{ref}/tasks",
+        "/v1/jobs/{ref}/tasks/{index}",
+        "/v1/jobs/{ref}/wait",
+        "/v1/jobs/{ref}/why",
+        "/v1/sessions",
+        "/v1/history/{ref}",
+        "/v1/agents",
+        "/v1/agents/{ref}",
+        "/v1/groups",
+        "/v1/groups/{name}",
+        "/v1/cluster",
+        "/v1/events",
+    }
+    known = set(document["components"]["schemas"])
+    text = ada.get("/v1/openapi.json").text
+    named = {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]}
+    assert named <= known, "every reference leads somewhere"
+    assert {"JobSpec", "SessionSpec", "ScalingGroup", "JobView", "ErrorView"} <= known
+    for path, methods in document["paths"].items():
+        for operation in methods.values():
+            assert "4XX" in operation["responses"]
+            assert ("security" in operation) == (path != "/health")
+
+
+def test_defect_inside_is_told_without_its_details(
+    cluster: ServedCluster, ada: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = "detail that is nobody's business"
+
+    def broken(*_: object) -> None:
+        raise RuntimeError(secret)
+
+    monkeypatch.setattr("muster.api.cluster.group_view", broken)
+    answer = ada.get("/v1/groups")
+    assert answer.status_code == 500
+    assert answer.json()["code"] == "internal"
+    assert secret not in answer.text

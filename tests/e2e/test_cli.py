@@ -1,0 +1,202 @@
+"""The command line as a person types it, against a cluster that it started itself."""
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.e2e.cluster import assert_no_survivors
+
+TIMEOUT_S = 60.0
+
+
+class Shell:
+    """A directory in which ``muster`` is typed, with a home of its own."""
+
+    def __init__(self, home: Path, directory: Path) -> None:
+        self.home, self.directory = home, directory
+        self.program = str(Path(sys.executable).with_name("muster"))
+        self.environment = {
+            **{name: value for name, value in os.environ.items() if name[:7] != "MUSTER_"},
+            "MUSTER_HOME": str(home),
+            "TERM": "xterm",
+            "COLUMNS": "200",
+        }
+
+    def muster(
+        self, *words: str, stdin: str = "", **variables: str
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [self.program, *words],
+            input=stdin,
+            cwd=self.directory,
+            env=self.environment | {"PWD": str(self.directory)} | variables,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+        )
+
+    def said(self, *words: str, stdin: str = "") -> str:
+        """What a command that ends well writes."""
+        result = self.muster(*words, stdin=stdin)
+        assert result.returncode == 0, result.stderr
+        return result.stdout
+
+
+class Typing:
+    """A command on a terminal, with somebody before it."""
+
+    def __init__(self, shell: Shell, *words: str) -> None:
+        self._ours, theirs = pty.openpty()
+        self.process = subprocess.Popen(
+            [shell.program, *words],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            cwd=shell.directory,
+            env=shell.environment,
+            start_new_session=True,
+        )
+        os.close(theirs)
+        self._seen = ""
+
+    def until(self, text: str) -> str:
+        """All that was shown, once ``text`` is; without what moves and colours."""
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while text not in self._seen:
+            left_s = deadline_s - time.monotonic()
+            assert left_s > 0, f"{text!r} is not in {self._seen!r}"
+            if select.select([self._ours], [], [], left_s)[0]:
+                shown = os.read(self._ours, 65536).decode(errors="replace")
+                self._seen += re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", shown)
+        return self._seen
+
+    def press(self, keys: str) -> None:
+        os.write(self._ours, keys.encode())
+
+    def interrupt(self) -> None:
+        self.process.send_signal(signal.SIGINT)
+
+    def close(self) -> int:
+        """Its exit code."""
+        code = self.process.wait(TIMEOUT_S)
+        os.close(self._ours)
+        return code
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+    home = tmp_path_factory.mktemp("home")
+    shell = Shell(home, tmp_path_factory.mktemp("work"))
+    try:
+        started = shell.muster("up", "--agents", "3", "--cpus", "4", "--gpus", "4xH100")
+        assert started.returncode == 0, started.stderr
+        yield shell
+    finally:
+        stopped = shell.muster("down")
+        assert_no_survivors(home)
+    assert stopped.returncode == 0, stopped.stderr
+
+
+def test_command_runs_where_it_was_typed_and_its_output_comes_back(shell: Shell) -> None:
+    result = shell.muster("run", "--", "sh", "-c", "pwd; echo $MUSTER_TASK_COUNT >&2")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == f"{shell.directory}\n1\n"
+    assert "succeeded" in result.stderr
+    assert "\x1b" not in result.stdout + result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["sh", "-c", "exit 7"], 7),
+        (["sh", "-c", "kill -9 $$"], 137),
+        (["no-such-program"], 127),
+        (["--timeout", "300ms", "sleep", "30"], 124),
+        (["exit 3 # one word with blanks is for the shell"], 3),
+    ],
+)
+def test_run_ends_with_the_code_of_its_command(shell: Shell, words: list[str], code: int) -> None:
+    assert shell.muster("run", "--quiet", *words).returncode == code
+
+
+def test_run_of_several_tasks_shows_all_that_each_wrote(shell: Shell) -> None:
+    script = "for line in 1 2 3; do echo $MUSTER_TASK_INDEX.$line; done"
+    written = shell.said("run", "-q", "-n", "5", "--", "sh", "-c", script)
+    assert sorted(written.splitlines()) == [
+        f"{task} | {task}.{line}" for task in range(5) for line in (1, 2, 3)
+    ]
+
+
+def test_spec_file_asks_for_what_it_says(shell: Shell) -> None:
+    spec = "name: asks\ncommand: [sleep, '60']\nresources: {cpu: 500m, gpu: 1, memory: 64MiB}"
+    id_ = shell.said("submit", "-", stdin=spec).strip()
+    assert "each asks  0.5 cpu, 64MiB memory, 1 gpu\n" in shell.said("show", id_)
+    assert "asks" in shell.said("cancel", id_)
+
+
+def test_why_of_nine_gpus_tells_what_each_agent_lacks_and_what_to_do(shell: Shell) -> None:
+    result = shell.muster("run", "--no-wait", "--name", "nine", "--gpu", "9", "--", "true")
+    assert result.returncode == 2
+    assert "not placed yet: none of 3 agents" in result.stderr
+    lines = shell.said("why", "nine").splitlines()
+    assert "  request: change what was asked for" in lines
+    assert "  Ask for less per kernel, or add a larger agent to the group." in lines
+    assert "3 agents looked at for 1 kernel asking for 1 cpu, 9 gpu" in lines
+    assert lines[-1].split()[:7] == ["3", "gpu:", "9", "asked,", "the", "agent", "has"]
+    waiting = json.loads(shell.said("ps", "--json"))
+    assert ("nine", "PENDING") in [(job["name"], job["state"]) for job in waiting]
+    assert "none of 3 agents" in shell.said("ps")
+    shell.said("cancel", "nine")
+
+
+def test_interrupt_can_cancel_and_can_detach(shell: Shell) -> None:
+    cancelled = Typing(shell, "run", "--name", "stops", "--", "sleep", "60")
+    cancelled.until("stops running")
+    cancelled.interrupt()
+    cancelled.until("continue? ")
+    cancelled.press("c\n")
+    assert "cancelled by" in cancelled.until("killed")
+    assert cancelled.close() == 130
+    detached = Typing(shell, "run", "--name", "goes-on", "--", "sleep", "60")
+    detached.until("goes-on running")
+    detached.interrupt()
+    detached.until("continue? ")
+    detached.interrupt()
+    detached.until("muster cancel goes-on")
+    assert detached.close() == 0
+    assert "goes-on" in shell.said("ps")
+    shell.said("cancel", "goes-on")
+
+
+def test_ref_is_completed_from_the_live_cluster(shell: Shell) -> None:
+    shell.said("run", "-d", "--name", "completes", "--", "sleep", "60")
+    line = {"COMP_WORDS": "muster show compl", "COMP_CWORD": "2"}
+    offered = shell.muster(_MUSTER_COMPLETE="complete_bash", **line)
+    assert offered.stdout.split() == ["completes"]
+    shell.said("cancel", "completes")
+
+
+def test_second_up_is_one_sentence_and_harms_nothing(shell: Shell) -> None:
+    result = shell.muster("up")
+    assert result.returncode == 1
+    assert len(result.stderr.splitlines()) == 1
+    assert "already runs" in result.stderr
+    assert len(shell.said("agents").splitlines()) == 4
+
+
+def test_everything_without_a_cluster_ends_with_3(shell: Shell, tmp_path: Path) -> None:
+    unknown = shell.muster("ps", "--home", str(tmp_path))
+    silent = shell.muster("ps", "--url", "http://127.0.0.1:9", "--token", "t")
+    assert (unknown.returncode, silent.returncode) == (3, 3)
+    assert "muster up" in unknown.stderr
+    assert "muster up" in silent.stderr
+    assert shell.said("down", "--home", str(tmp_path)) == "no cluster was running\n"
