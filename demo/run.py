@@ -53,6 +53,10 @@ class Unexpected(Exception):
     """Something did not go as it should; the text says what."""
 
 
+class OutOfTime(Exception):
+    """All of it together took too long."""
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """A line of the closing table: attempts of a job that are told of together."""
@@ -320,7 +324,7 @@ def _listen_to_signals() -> None:
     """Whatever ends this program early ends it by way of the clean-up."""
 
     def out_of_time(_signum: int, _frame: FrameType | None) -> NoReturn:
-        raise Unexpected(f"not done after {LIMIT_S} s")
+        raise OutOfTime(f"not done after {LIMIT_S} s")
 
     def interrupt(_signum: int, _frame: FrameType | None) -> NoReturn:
         raise KeyboardInterrupt
@@ -349,7 +353,7 @@ def main() -> int:
     except KeyboardInterrupt:
         console.print("\nInterrupted; all of it is stopped and removed.")
         return 130
-    except (Unexpected, MusterError) as error:
+    except (Unexpected, OutOfTime, MusterError) as error:
         console.print(Text(f"✗ {error}", style="bold red"))
         return 1
     verdict = "All went as it should" if well else "Not all went as it should"

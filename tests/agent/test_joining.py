@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,26 @@ async def test_second_agent_on_a_directory_ends_with_one_sentence(directory: Pat
     async with controller() as made, running(made, directory):
         with pytest.raises(Conflict, match="another agent"):
             await run(config(made, directory), asyncio.Event())
+
+
+async def test_agent_waits_for_a_controller_that_is_not_there_yet(directory: Path) -> None:
+    async with controller() as gone:
+        pass
+    stop = asyncio.Event()
+    agent = asyncio.create_task(run(config(gone, directory), stop))
+    await asyncio.to_thread(wait_for_supervisor, directory)
+    async with controller(port=gone.port) as made:
+        await made.until(lambda: made.hellos)
+        stop.set()
+        await agent
+
+
+def wait_for_supervisor(directory: Path) -> None:
+    """The agent has one before it looks for its controller."""
+    deadline_s = time.monotonic() + 10
+    while not (directory / "supervisor.sock").exists():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
 
 
 async def test_controller_that_others_can_reach_needs_tls(directory: Path) -> None:

@@ -237,7 +237,8 @@ def test_reader_that_leaves_ends_the_read_on_the_agent(
     url = f"{cluster.url}/v1/jobs/{job}/logs"
     before = cluster.call(cluster.requests_under_way)
     with httpx.stream("GET", url, params={"follow": True}, headers=headers) as answer:
-        next(answer.iter_bytes())
+        pieces = answer.iter_bytes()
+        assert next(pieces) == b"one"
         cluster.until(lambda: cluster.reads == 1)
     cluster.until(lambda: cluster.reads == 0)
     cluster.until(lambda: cluster.requests_under_way() == before)

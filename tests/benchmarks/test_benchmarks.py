@@ -10,6 +10,9 @@ from benchmarks.__main__ import main
 from benchmarks.results import Figure, Results
 from rich.console import Console
 
+# `up` leaves the controller running when it returns: that is what it is for.
+pytestmark = pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")
+
 TINY_B1 = b1.Plan(lone_jobs=3, runs=1, few_tasks=5, many_tasks=20, floor_spawns=20)
 TINY_B6 = b6.Plan(settle_s=0.0, window_s=0.5, sessions=200, runs=1)
 

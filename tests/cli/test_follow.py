@@ -242,14 +242,28 @@ def test_question_is_asked_until_it_is_answered(
 
 
 def test_second_interrupt_while_asked_detaches(monkeypatch: pytest.MonkeyPatch) -> None:
-    screen = Console(file=io.StringIO(), force_terminal=True)
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs, encoding="utf-8") as terminal, os.fdopen(ours, "wb", 0):
+        monkeypatch.setattr(sys, "stdin", terminal)
+        screen = Asking()
+        assert ask(screen.console) is Choice.DETACH
+        assert screen.asked
 
-    def interrupted(*_: object) -> str:
-        raise KeyboardInterrupt
 
-    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
-    monkeypatch.setattr(screen, "input", interrupted)
-    assert ask(screen) is Choice.DETACH
+class Asking(io.StringIO):
+    """A terminal on which Ctrl-C is pressed as soon as the question is there."""
+
+    asked = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.console = Console(file=self, force_terminal=True)
+
+    def write(self, text: str) -> int:
+        if "continue?" in text and not self.asked:
+            self.asked = True
+            signal.raise_signal(signal.SIGINT)
+        return super().write(text)
 
 
 # -- the status line -----------------------------------------------------------------------------

@@ -85,11 +85,16 @@ class Typing:
     def interrupt(self) -> None:
         self.process.send_signal(signal.SIGINT)
 
-    def close(self) -> int:
-        """Its exit code."""
-        code = self.process.wait(TIMEOUT_S)
+    def exit_code(self) -> int:
+        return self.process.wait(TIMEOUT_S)
+
+    def __enter__(self) -> "Typing":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
         os.close(self._ours)
-        return code
 
 
 @pytest.fixture(scope="module")
@@ -159,22 +164,39 @@ def test_why_of_nine_gpus_tells_what_each_agent_lacks_and_what_to_do(shell: Shel
 
 
 def test_interrupt_can_cancel_and_can_detach(shell: Shell) -> None:
-    cancelled = Typing(shell, "run", "--name", "stops", "--", "sleep", "60")
-    cancelled.until("stops running")
-    cancelled.interrupt()
-    cancelled.until("continue? ")
-    cancelled.press("c\n")
-    assert "cancelled by" in cancelled.until("killed")
-    assert cancelled.close() == 130
-    detached = Typing(shell, "run", "--name", "goes-on", "--", "sleep", "60")
-    detached.until("goes-on running")
-    detached.interrupt()
-    detached.until("continue? ")
-    detached.interrupt()
-    detached.until("muster cancel goes-on")
-    assert detached.close() == 0
+    with Typing(shell, "run", "--name", "stops", "--", "sleep", "60") as typing:
+        typing.until("stops running")
+        typing.interrupt()
+        typing.until("continue? ")
+        typing.press("c\n")
+        assert "cancelled by" in typing.until("killed")
+        assert typing.exit_code() == 130
+    with Typing(shell, "run", "--name", "goes-on", "--", "sleep", "60") as typing:
+        typing.until("goes-on running")
+        typing.interrupt()
+        typing.until("continue? ")
+        typing.interrupt()
+        typing.until("muster cancel goes-on")
+        assert typing.exit_code() == 0
     assert "goes-on" in shell.said("ps")
     shell.said("cancel", "goes-on")
+
+
+def test_run_whose_reader_has_enough_leaves_the_job_alone(shell: Shell) -> None:
+    script = "muster run --name reads -- sh -c 'while echo y; do sleep 0.01; done' | head -n 1"
+    path = f"{Path(shell.program).parent}:{shell.environment['PATH']}"
+    result = subprocess.run(
+        ["sh", "-c", script],
+        cwd=shell.directory,
+        env=shell.environment | {"PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+    assert result.stdout == "y\n"
+    assert result.stderr.splitlines()[-1].startswith("reads goes on")
+    assert "reads" in shell.said("ps")
+    shell.said("cancel", "reads")
 
 
 def test_ref_is_completed_from_the_live_cluster(shell: Shell) -> None:

@@ -19,13 +19,14 @@ from tests.e2e.cluster import Cluster, agent, started, until
 from tests.e2e.markers import Mark, marked, read_marks
 
 from muster.client import Client, Unreachable
+from muster.core.specs import JobSpec
 from muster.core.states import JobState, TaskState
 
 SEED = int(os.environ.get("MUSTER_TEST_SEED", "2"))
 MOMENTS = 50
-LONGEST_GAP_S = 1.0
+LONGEST_GAP_S = 0.8
 LONGEST_OUTAGE_S = 0.4
-KILLED_WHILE_STARTING = 0.25  # of the moments; at the others the controller has come up before
+KILLED_WHILE_STARTING = 0.3  # of the moments; at the others the controller has come up before
 JOBS, TASKS, GANG = 8, 37, 4  # 8 x 37 + 4 = 300
 FLAKY, NEVER = 5, 1000  # each fifth task of every other job fails at first
 WORKLOAD_TIMEOUT_S = 60.0
@@ -139,7 +140,7 @@ def submitted(client: Client, spec: dict[str, Any]) -> str:
     deadline_s = time.monotonic() + WORKLOAD_TIMEOUT_S
     while True:
         try:
-            return client.submit(**spec).id
+            return client.submit(JobSpec(**spec)).id
         except Unreachable:
             assert time.monotonic() < deadline_s
         with suppress(Unreachable):

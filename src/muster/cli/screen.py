@@ -5,6 +5,7 @@ and TERM=dumb by itself.
 """
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -154,6 +155,13 @@ def write(console: Console, *parts: RenderableType) -> None:
         console.print(*parts, sep="\n")
     lines = captured.get().splitlines()
     console.file.write("".join(f"{line.rstrip()}\n" for line in lines))
+
+
+def discard_stdout() -> None:
+    """Nobody reads it any longer: what is still in the buffer must not fail once more at exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 def print_json(value: "BaseModel | Sequence[BaseModel]") -> None:

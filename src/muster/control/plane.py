@@ -337,11 +337,16 @@ class ControlPlane:
                 else:
                     self._link.close(item.agent, "what it said could not be understood")
                 return now
-        calm = self._coordinator.run(work)
         try:
+            calm = self._coordinator.run(work)
             self._store.commit(work.unit)
         except CommitFailed as error:
-            self._fail(inputs, error)
+            self._fail(inputs, f"the change could not be stored: {error}")
+            return self._retry_at
+        except Exception as error:
+            log.exception("a wake failed")
+            self._store.reload()
+            self._fail(inputs, f"the controller failed: {error!r}")
             return self._retry_at
         self._send(work, acknowledge)
         for request, result, refusal in answers:
@@ -396,14 +401,14 @@ class ControlPlane:
         self._build()
         self._inbox.extendleft(reversed(inputs))
 
-    def _fail(self, inputs: list[_Request | _Said], error: CommitFailed) -> None:
+    def _fail(self, inputs: list[_Request | _Said], why: str) -> None:
         """Nothing was written: refuse the requests; what agents said is taken again later."""
-        log.error("a commit failed, trying again in %s s: %s", RETRY_COMMIT_S, error)
+        log.error("nothing was committed, trying again in %s s: %s", RETRY_COMMIT_S, why)
         said = [item for item in inputs if isinstance(item, _Said)]
         self._build()
         self._inbox.extendleft(reversed(said))
         self._retry_at = self._clock.now() + RETRY_COMMIT_S
-        refusal = Unavailable(f"the change could not be stored: {error}")
+        refusal = Unavailable(why)
         for item in inputs:
             if isinstance(item, _Request):
                 item.answer(None, refusal)

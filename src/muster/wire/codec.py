@@ -80,6 +80,7 @@ def decode_agent_message(message: pb.AgentMessage) -> AgentMessage:
 
 
 def _encode_report(report: KernelReport) -> pb.KernelReport:
+    # Little is done for what is absent, here and in decoding: both run twice for each kernel.
     return pb.KernelReport(
         kernel=report.kernel,
         generation=report.generation,
@@ -89,15 +90,14 @@ def _encode_report(report: KernelReport) -> pb.KernelReport:
         signal=report.signal,
         reason=report.reason or "",
         detail=report.detail,
-        ports=report.ports,
-        shares=_encode_shares(report.shares),
-        heir=_encode_key(report.heir),
-        predecessor=_encode_key(report.predecessor),
+        ports=report.ports or None,
+        shares=_encode_shares(report.shares) if report.shares else None,
+        heir=_encode_key(report.heir) if report.heir else None,
+        predecessor=_encode_key(report.predecessor) if report.predecessor else None,
     )
 
 
 def _decode_report(report: pb.KernelReport) -> KernelReport:
-    # Positional, and little for what is absent: this runs twice for each kernel.
     has = report.HasField
     ports, shares = report.ports, report.shares
     reason, detail = _decode_reason(report.reason, report.detail)
@@ -382,8 +382,8 @@ def _known(table: Mapping[str, V], text: str, what: str) -> V:
     return value
 
 
-def _encode_key(key: KernelKey | None) -> pb.KernelKey | None:
-    return None if key is None else pb.KernelKey(kernel=key[0], generation=key[1])
+def _encode_key(key: KernelKey) -> pb.KernelKey:
+    return pb.KernelKey(kernel=key[0], generation=key[1])
 
 
 def _decode_key(key: pb.KernelKey) -> KernelKey:

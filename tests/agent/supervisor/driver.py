@@ -33,11 +33,13 @@ class Driver:
         self.errors: list[str] = []
         self.state: Message = {}
         self._unread = b""
+        self.socket = socket.socket(socket.AF_UNIX)
         launch(directory)
         self.attach()
 
     def attach(self) -> Message:
         """Connect (again) as the agent; returns the state."""
+        self.socket.close()
         self.socket = connect(self.directory)
         self.socket.settimeout(0.05)
         credentials = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)

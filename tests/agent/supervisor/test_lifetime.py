@@ -2,11 +2,10 @@
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
-from tests.agent.supervisor.driver import Driver, alive, wait_gone
+from tests.agent.supervisor.driver import Driver, wait_gone
 
 from muster.agent.supervisor import __main__ as script
 from muster.agent.supervisor.launch import connect, launch
@@ -40,13 +39,11 @@ def test_supervisor_is_detached_from_whoever_launched_it(supervisor: Driver) -> 
 
     assert group == session == str(supervisor.pid)
     open_files = {path.readlink() for path in Path(f"/proc/{supervisor.pid}/fd").iterdir()}
-    foreign = [
-        path for path in open_files if path.is_absolute() and not path.is_relative_to("/proc")
-    ]
-    assert {str(path) for path in foreign} <= {
-        "/dev/null",
-        str(supervisor.directory),
-        *(str(path) for path in supervisor.directory.iterdir()),
+    files = {path for path in open_files if path.is_absolute() and path.parts[1] != "proc"}
+    assert files <= {
+        Path("/dev/null"),
+        supervisor.directory,
+        *supervisor.directory.iterdir(),
     }
 
 
@@ -75,32 +72,32 @@ def test_path_of_any_length_will_do(tmp_path: Path) -> None:
 
 def test_supervisor_that_is_alone_exits_when_its_lease_is_over(supervisor: Driver) -> None:
     supervisor.run(["true"])
+    supervisor.events.clear()
     supervisor.say(op="lease", seconds=0.2)
+    supervisor.settle()
     supervisor.detach()
 
     wait_gone(supervisor.pid)
 
     with pytest.raises(FileNotFoundError):
         connect(supervisor.directory)
-    supervisor.__init__(supervisor.directory)  # type: ignore[misc]
+    launch(supervisor.directory)
+    supervisor.attach()
     assert supervisor.ended("k")["exit_code"] == 0, "what nobody acknowledged is told by the next"
 
 
 def test_supervisor_that_is_alone_stays_while_a_kernel_runs(
     supervisor: Driver, tmp_path: Path
 ) -> None:
-    ignoring = f"trap '' TERM; while [ ! -e {tmp_path}/go ]; do sleep 0.01; done"
-    supervisor.start("k", command=["sh", "-c", ignoring], grace_s=600)
+    look = f"trap '' TERM; sleep 0.3; kill -0 $PPID && echo still there > {tmp_path}/seen"
+    supervisor.start("k", command=["sh", "-c", look], grace_s=600)
     supervisor.started("k")
     supervisor.say(op="lease", seconds=0.1)
     supervisor.settle()
     supervisor.detach()
 
-    time.sleep(0.3)  # there is no event for not leaving
-    assert alive(supervisor.pid)
-
-    (tmp_path / "go").touch()
     wait_gone(supervisor.pid)
+    assert (tmp_path / "seen").read_text() == "still there\n"
 
 
 def test_launch_that_fails_shows_the_log(tmp_path: Path) -> None:

@@ -85,7 +85,6 @@ class Kernel:
     stop_detail: str = ""
     stop_deadline_s: float = 0.0
     killed: bool = False
-    end: Event | None = None
 
     @property
     def id(self) -> str:

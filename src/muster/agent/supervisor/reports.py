@@ -71,7 +71,7 @@ def ended(kernel: Kernel, oom_kills: int, dropped_bytes: int) -> Event:
 
 
 def describe(kernel: Kernel) -> dict[str, object]:
-    """A kernel in the answer to `attach`."""
+    """A kernel in the answer to `attach`; how it ended is told by its event, which follows."""
     description: dict[str, object] = {
         "id": kernel.id,
         "generation": kernel.generation,
@@ -82,10 +82,6 @@ def describe(kernel: Kernel) -> dict[str, object]:
     if kernel.status is not Status.QUEUED:
         description["pid"] = kernel.pid
         description["started_at"] = kernel.started_at
-    if kernel.end is not None:
-        for name in ("reason", "detail", "exit_code", "signal"):
-            if name in kernel.end:
-                description[name] = kernel.end[name]
     return description
 
 

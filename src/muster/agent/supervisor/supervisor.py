@@ -67,7 +67,7 @@ class Supervisor:
             kernel = Kernel(survivor.key, shape=survivor.shape, pid=survivor.pid)
             self._know(kernel)
             event = reports.ended_without_run(kernel, EndReason.SUPERVISOR_LOST, detail)
-            self._end(kernel, event)
+            self._end(kernel)
             self._record([event])
 
     def remember(self, events: Iterable[Event]) -> None:
@@ -84,7 +84,7 @@ class Supervisor:
             if event["kind"] == "started":
                 kernel.pid, kernel.started_at = event["pid"], event["at"]
             else:
-                kernel.status, kernel.end = Status(event["kind"]), event
+                kernel.status = Status(event["kind"])
                 self._finals.append((event["seq"], kernel))
 
     # Operations.
@@ -226,7 +226,7 @@ class Supervisor:
         kernel = self._known.get(key)
         if kernel is not None:
             if kernel.status is Status.CREATE_FAILED:
-                kernel.status, kernel.predecessor, kernel.end = Status.QUEUED, None, None
+                kernel.status, kernel.predecessor = Status.QUEUED, None
                 self._enqueue(kernel, order)
                 return kernel
             was_queued = kernel.order is not None and kernel.order.queued
@@ -289,11 +289,11 @@ class Supervisor:
             except CreateFailed as failure:
                 # It keeps what it was given: the same order may come again.
                 events.append(reports.create_failed(kernel, failure))
-                self._end(kernel, events[-1], Status.CREATE_FAILED)
+                self._end(kernel, Status.CREATE_FAILED)
                 return None
             except CannotExecute as failure:
                 events.append(reports.cannot_execute(kernel, failure))
-                self._end(kernel, events[-1])
+                self._end(kernel)
             else:
                 events.append(reports.started(kernel))
                 kernel.status = Status.RUNNING
@@ -312,7 +312,7 @@ class Supervisor:
         oom_kills = slot.oom_kills() if slot is not None else 0
         self._starter.clean_up(kernel)
         event = reports.ended(kernel, oom_kills, output.dropped_bytes if output is not None else 0)
-        self._end(kernel, event)
+        self._end(kernel)
         events = [event]
         heir = self._appoint_heir(kernel, event)
         self._record(events, self._begin(heir, events) if heir is not None else None)
@@ -325,9 +325,8 @@ class Supervisor:
             event["heir"] = heir.key
         return heir
 
-    def _end(self, kernel: Kernel, event: Event, status: Status = Status.ENDED) -> None:
-        kernel.status, kernel.end = status, event
-        kernel.order = None
+    def _end(self, kernel: Kernel, status: Status = Status.ENDED) -> None:
+        kernel.status, kernel.order = status, None
         self.live.pop(kernel.key, None)
         newer = kernel.successor
         if newer is not None and newer.status is Status.QUEUED and newer.order is not None:
@@ -347,7 +346,7 @@ class Supervisor:
             event = reports.ended_without_run(
                 kernel, EndReason.NEVER_STARTED, detail or reason.value
             )
-            self._end(kernel, event)
+            self._end(kernel)
             self._record([event])
             return
         if kernel.status is Status.ENDED or (

@@ -14,7 +14,7 @@ from muster.cli.follow.lines import PrefixedLines, last_lines, prefix_width
 from muster.cli.follow.outcome import exit_code, first_failed
 from muster.cli.follow.progress import conclusion, progress
 from muster.cli.follow.status_line import StatusLine
-from muster.cli.screen import plain, status, stderr
+from muster.cli.screen import discard_stdout, plain, status, stderr
 from muster.cli.target import Target
 from muster.cli.words import count, shorten
 from muster.core.errors import Conflict, MusterError
@@ -81,6 +81,9 @@ class Follower:
             with Interrupts() as interrupts, Feed(self._target) as feed:
                 ended = self._follow(feed, interrupts)
         except KeyboardInterrupt:
+            ended = False
+        except BrokenPipeError:  # as after `muster run … | head`
+            discard_stdout()
             ended = False
         return self._ended() if ended else self._detached()
 

@@ -1,5 +1,6 @@
 """What Ctrl-C means while a job is followed."""
 
+import select
 import signal
 import sys
 from collections.abc import Iterator
@@ -57,6 +58,8 @@ class Choice(StrEnum):
     CONTINUE = "continue"
 
 
+_QUESTION = "Interrupted: [c]ancel the job, [d]etach and let it run, or [Enter] to continue? "
+_LOOK_S = 0.2
 _ANSWERS = {
     "c": Choice.CANCEL,
     "cancel": Choice.CANCEL,
@@ -77,12 +80,23 @@ def ask(console: Console) -> Choice:
     console.print()  # what the terminal echoed for Ctrl-C keeps its line
     while True:
         try:
-            answer = console.input(
-                "Interrupted: \\[c]ancel the job, \\[d]etach and let it run, "
-                "or \\[Enter] to continue? "
-            )
+            console.print(_QUESTION, end="", markup=False)
+            answer = _read_line()
         except (KeyboardInterrupt, EOFError):
             console.print()
             return Choice.DETACH
         if (choice := _ANSWERS.get(answer.strip().lower())) is not None:
             return choice
+
+
+def _read_line() -> str:
+    """What is typed next. Not ``input``: that sleeps on if Ctrl-C comes just before it reads.
+
+    Raises:
+        EOFError: there is nothing more to come.
+    """
+    while not select.select([sys.stdin], [], [], _LOOK_S)[0]:
+        pass
+    if not (line := sys.stdin.readline()):
+        raise EOFError
+    return line

@@ -87,6 +87,7 @@ class Greeter:
             if held is not HeldStatus.PREPARED:
                 work.send(agent.id, Prepare(kernel.id, kernel.generation, ports_needed(kernel)))
         elif kernel.status is KernelStatus.CREATING:
+            kernel.stop_sent_at = None  # a Recall may have been lost: it is sent again when due
             if held in (None, HeldStatus.PREPARED):
                 send_starts(kernel.session, [kernel], work)
         elif kernel.status in _ON_AGENT and held is None:

@@ -23,7 +23,7 @@ from muster.control.engine.timers import Timers
 from muster.control.engine.work import Work
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.results import SchedulingResult
-from muster.store.unit import Record
+from muster.store.unit import Record, entity_name
 
 log = logging.getLogger(__name__)
 
@@ -76,23 +76,30 @@ class Coordinator:
                 self.timers.set(record, lifecycle.deadline(record, work))
 
     def _run(self, handler: Handler[Any], targets: Sequence[Any], work: Work) -> None:
+        if isinstance(handler, LifecycleHandler):
+            self._run_lifecycle(handler, targets, work)
+            return
+        for record in targets:
+            try:
+                self._run_on(handler, record, work)
+            except Exception:
+                # One record that a handler cannot deal with must not hold up all the others.
+                log.exception("handler %s failed on %s", handler.name, entity_name(record))
+
+    def _run_on(self, handler: Handler[Any], record: Any, work: Work) -> None:
         match handler:
-            case LifecycleHandler():
-                self._run_lifecycle(handler, targets, work)
             case SessionPromotionHandler():
-                promoted = [record for record in targets if handler.promotes(record)]
-                to = TransitionStatus(handler.success)
-                for record in promoted:
+                if handler.promotes(record):
+                    to = TransitionStatus(handler.success)
                     self._move(handler, [record], to, work, why=handler.reason(record))
             case DerivationHandler():
-                for record in targets:
-                    derived = handler.derive(record, work)
-                    if derived is not None:
-                        to, why = TransitionStatus(derived[0]), derived[1]
-                        if self._move(handler, [record], to, work, why=why):
-                            handler.derived(record, work)
+                derived = handler.derive(record, work)
+                if derived is not None:
+                    to, why = TransitionStatus(derived[0]), derived[1]
+                    if self._move(handler, [record], to, work, why=why):
+                        handler.derived(record, work)
             case FollowingHandler():
-                handler.follow(targets, work)
+                handler.follow(record, work)
 
     def _run_lifecycle(
         self, handler: LifecycleHandler[Any], targets: Sequence[Any], work: Work

@@ -129,7 +129,7 @@ class DerivationHandler(Handler[R]):
 
 
 class FollowingHandler(Handler[R]):
-    """Brings other entities in line with the changed records; their status is not its business."""
+    """Brings other entities in line with a changed record; its own status is not its business."""
 
     @abstractmethod
-    def follow(self, records: Sequence[R], work: Work) -> None: ...
+    def follow(self, record: R, work: Work) -> None: ...

@@ -29,12 +29,11 @@ class ExpandJobs(FollowingHandler[Job]):
     def __init__(self, board: Board) -> None:
         self._board = board
 
-    def follow(self, records: Sequence[Job], work: Work) -> None:
-        for job in records:
-            if job.spec.coscheduled:
-                self._bring_up_gang(job, work)
-            else:
-                self._bring_up_tasks(job, work)
+    def follow(self, record: Job, work: Work) -> None:
+        if record.spec.coscheduled:
+            self._bring_up_gang(record, work)
+        else:
+            self._bring_up_tasks(record, work)
 
     def _bring_up_tasks(self, job: Job, work: Work) -> None:
         if not job.waiting and job.next_task >= job.tasks_total:

@@ -74,6 +74,8 @@ def outcome(attempt: Attempt) -> TaskState:
         return TaskState.WORKER_FAILED if attempt.started else TaskState.PENDING
     if attempt.status is KernelStatus.CANCELLED:
         return TaskState.PENDING
+    if not attempt.started and attempt.exit_code is None:
+        return TaskState.WORKER_FAILED  # the gang had begun, but this one could not be started
     return TaskState.FAILED
 
 

@@ -1,7 +1,5 @@
 """SettleTasks: a task's state follows its session's; an ended attempt is judged."""
 
-from collections.abc import Sequence
-
 from muster.control.engine.handler import FollowingHandler
 from muster.control.engine.work import Work
 from muster.control.job.judge import Attempt, Budget, Verdict, judge, judge_gang
@@ -33,15 +31,14 @@ class SettleTasks(FollowingHandler[Session]):
     entity = Session
     targets = frozenset(SessionStatus)
 
-    def follow(self, records: Sequence[Session], work: Work) -> None:
-        for session in records:
-            if session.job is None:
-                continue
-            if session.status in SESSION_TABLE.terminal:
-                self._settle(session, session.job, work)
-            elif session.status is not SessionStatus.TERMINATING:
-                for kernel in session.kernels:
-                    self._follow(kernel, session, session.job, work)
+    def follow(self, record: Session, work: Work) -> None:
+        if record.job is None:
+            return
+        if record.status in SESSION_TABLE.terminal:
+            self._settle(record, record.job, work)
+        elif record.status is not SessionStatus.TERMINATING:
+            for kernel in record.kernels:
+                self._follow(kernel, record, record.job, work)
 
     def _follow(self, kernel: Kernel, session: Session, job: Job, work: Work) -> None:
         task = _task_of(kernel, session, job)

@@ -93,9 +93,16 @@ class SessionLifecycle(Lifecycle[Session]):
         *,
         blame: bool = True,
     ) -> list[Session]:
-        """Back to PENDING. ``blame``: remember the agents, and count the re-schedule."""
+        """Back to PENDING. ``blame``: remember the agents, and count the re-schedule.
+
+        A session of which a kernel has ended cannot begin anew, because what is terminal stays so:
+        it ends, and its job begins another attempt.
+        """
         moved = []
         for session in sessions:
+            if any(kernel.status in KERNEL_TABLE.terminal for kernel in session.kernels):
+                moved += self.terminate(work, [session], phase, why, result)
+                continue
             if work.transition(
                 [session], PLACED, SessionStatus.PENDING, phase=phase, result=result, reason=why
             ):

@@ -1,0 +1,148 @@
+"""Limits through cgroups, where this machine lets us make any."""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.agent.supervisor.driver import Driver, read_when_there
+
+from muster.agent.supervisor.cgroups import Limits, LimitsKind, Slot, find_cgroups, remove_tree
+
+ROOT = Path("/sys/fs/cgroup")
+MEMORY_BYTES = 64 << 20
+EAT = "b = bytearray(256 << 20)"
+
+
+@pytest.fixture
+def limited(supervisor: Driver) -> Iterator[Driver]:
+    if supervisor.state["limits"] == LimitsKind.NONE:
+        pytest.skip("this machine has no cgroups that this user may make")
+    yield supervisor
+
+
+def cgroups_of(driver: Driver) -> list[Path]:
+    """The supervisor's directories; they are named after its folder."""
+    status = driver.directory.stat()
+    return list(ROOT.glob(f"**/muster-{status.st_dev:x}-{status.st_ino:x}"))
+
+
+def test_kernel_over_its_memory_ends_as_out_of_memory(limited: Driver) -> None:
+    end = limited.run(["python3", "-I", "-S", "-c", EAT], memory_bytes=MEMORY_BYTES)
+
+    assert (end["reason"], end["signal"]) == ("out_of_memory", signal.SIGKILL)
+
+
+def test_shell_that_tells_of_a_killed_child_ends_as_out_of_memory(limited: Driver) -> None:
+    end = limited.run(["sh", "-c", f"python3 -I -S -c '{EAT}'; exit $?"], memory_bytes=MEMORY_BYTES)
+
+    assert (end["reason"], end["exit_code"]) == ("out_of_memory", 137)
+
+
+def test_kernel_that_outlives_a_killed_child_says_so(limited: Driver) -> None:
+    if limited.state["limits"] == LimitsKind.V2:
+        pytest.skip("with cgroup v2 the kernel may be killed as one")
+    end = limited.run(["sh", "-c", f"python3 -I -S -c '{EAT}'; exit 3"], memory_bytes=MEMORY_BYTES)
+
+    assert (end["reason"], end["exit_code"]) == ("exited", 3)
+    assert end["detail"] == "1 of its processes were killed for lack of memory"
+
+
+def test_next_kernel_with_these_limits_is_not_blamed(limited: Driver) -> None:
+    """It gets the directory of the one that ran out of memory, and is killed by hand."""
+    limited.run(["python3", "-I", "-S", "-c", EAT], kernel="eater", memory_bytes=MEMORY_BYTES)
+
+    end = limited.run(["sh", "-c", "kill -9 $$"], kernel="next", memory_bytes=MEMORY_BYTES)
+
+    assert (end["reason"], end["signal"]) == ("signaled", signal.SIGKILL)
+
+
+def test_kernel_that_was_asked_to_stop_is_stopped_even_if_out_of_memory(limited: Driver) -> None:
+    eat_late = f"import signal; signal.signal(15, lambda *_: exec('{EAT}')); "
+    eat_late += "print('up', flush=True); [signal.pause() for _ in range(9)]"
+    limited.start("k", command=["python3", "-I", "-S", "-c", eat_late], memory_bytes=MEMORY_BYTES)
+    read_when_there(limited.log_path("k"))
+
+    limited.stop("k")
+
+    assert limited.ended("k")["reason"] == "stopped"
+
+
+def test_processes_are_in_the_cgroups_with_their_limits(limited: Driver) -> None:
+    limited.start(
+        "k",
+        command=["sh", "-c", "sleep 60 & echo up; sleep 60"],
+        cpu_milli=500,
+        memory_bytes=MEMORY_BYTES,
+    )
+    read_when_there(limited.log_path("k"))
+
+    texts = {
+        path.name: path.read_text().split()
+        for cgroup in cgroups_of(limited)
+        for path in cgroup.glob("*/*")
+        if path.name in ("cpu.cfs_quota_us", "cpu.max", "memory.limit_in_bytes", "memory.max")
+    }
+    if limited.state["limits"] == LimitsKind.V1:
+        assert texts["cpu.cfs_quota_us"] == ["50000"]
+        assert texts["memory.limit_in_bytes"] == [str(MEMORY_BYTES)]
+    else:
+        assert texts["cpu.max"] == ["50000", "100000"]
+        assert texts["memory.max"] == [str(MEMORY_BYTES)]
+    for cgroup in cgroups_of(limited):
+        (procs,) = cgroup.glob("*/cgroup.procs")
+        pids = procs.read_text().split()
+        assert str(limited.started("k")["pid"]) in pids
+        assert len(pids) == 3
+
+
+def test_child_forked_before_the_move_is_moved_too(limited: Driver) -> None:
+    """A slot filled late finds the whole tree, in whatever sessions."""
+    limited.start("k", command=["sh", "-c", "setsid sh -c 'sleep 60; true' & echo up; wait"])
+    read_when_there(limited.log_path("k"))
+    cgroups = find_cgroups(f"muster-test-{limited.pid}")
+    assert cgroups is not None
+    slot = cgroups.acquire(Limits(cpu_milli=0, memory_bytes=MEMORY_BYTES))
+    try:
+        limited.until(lambda: filled(slot, limited.started("k")["pid"]) == 3)
+    finally:
+        limited.stop("k", grace_s=0)
+        limited.ended("k")
+        cgroups.release(slot)
+        cgroups.close()
+
+
+def filled(slot: Slot, pid: int) -> int:
+    slot.place(pid)
+    return len(slot.pids())
+
+
+def test_directories_are_used_again_and_gone_at_the_end(limited: Driver) -> None:
+    for number in range(5):
+        limited.run(["true"], kernel=f"k{number}", cpu_milli=1000, memory_bytes=MEMORY_BYTES)
+    cgroups = cgroups_of(limited)
+    assert cgroups
+    assert [len([entry for entry in path.iterdir() if entry.is_dir()]) for path in cgroups] == (
+        [1] * len(cgroups)
+    )
+
+    limited.close()
+
+    assert cgroups_of(limited) == []
+
+
+def test_cgroups_of_a_killed_supervisor_are_emptied_and_removed(limited: Driver) -> None:
+    limited.start("k", command=["sleep", "60"], cpu_milli=1000)
+    pid = limited.started("k")["pid"]
+    (before,) = [path for cgroup in cgroups_of(limited) for path in cgroup.glob("*/cgroup.procs")]
+    assert before.read_text().split() == [str(pid)]
+    limited.kill()
+
+    Driver.__init__(limited, limited.directory)
+
+    assert limited.ended("k")["reason"] == "supervisor_lost"
+    assert not before.exists()
+
+
+def test_removing_a_cgroup_that_is_not_there_does_nothing(tmp_path: Path) -> None:
+    remove_tree(str(tmp_path / "none"))

@@ -1,0 +1,202 @@
+"""The client against a real server: what a script or a command line sees."""
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from tests.api.served import BOB, ServedCluster
+
+from muster.client import Client, Forbidden, Unauthenticated, Unreachable
+from muster.core.errors import Ambiguous, Conflict, InvalidSpec, NotFound
+from muster.core.specs import JobSpec, SessionSpec
+from muster.core.states import JobState, SessionStatus, TaskState
+from muster.core.views import JobView, SessionView
+
+SMALL: dict[str, Any] = {"command": ["true"], "resources": {"cpu": "10m"}}
+
+
+def test_job_is_submitted_as_keys_as_a_mapping_and_as_a_spec(client: Client) -> None:
+    jobs = [
+        client.submit(command=["true"], tasks=2, resources={"cpu": "10m"}),
+        client.submit({**SMALL, "tasks": 2}),
+        client.submit(JobSpec.model_validate({**SMALL, "tasks": 2})),
+    ]
+    for job in jobs:
+        assert isinstance(job, JobView)
+        assert (job.tasks_total, job.owner.user, job.ended) == (2, "ada", False)
+        assert client.job(job.id).spec["tasks"] == 2
+    assert client.submit({**SMALL, "kind": "job"}).id
+
+
+def test_spec_arrives_as_it_was_written(client: Client) -> None:
+    spec = JobSpec.model_validate(
+        {
+            "command": ["true"],
+            "resources": {"cpu": "500m", "memory": "1GiB", "gpu": 0.5, "extra": {"licence": 2}},
+            "timeout": "1h",
+        }
+    )
+    assert JobSpec.model_validate(client.job(client.submit(spec).id).spec) == spec
+
+
+def test_session_is_submitted_as_a_mapping_and_as_a_spec(client: Client) -> None:
+    for spec in (
+        {"kind": "session", "kernels": [SMALL]},
+        SessionSpec.model_validate({"kernels": [SMALL]}),
+    ):
+        session = client.submit(spec)  # type: ignore[arg-type]
+        assert isinstance(session, SessionView)
+        assert [kernel.status for kernel in client.session(session.id).kernels] == ["RUNNING"]
+        assert session.id in [found.id for found in client.sessions()]
+        assert client.cancel(session.id).changed
+        assert client.session(session.id).status is SessionStatus.TERMINATED
+
+
+def test_submit_without_a_spec_is_a_mistake_of_the_caller(client: Client) -> None:
+    with pytest.raises(TypeError):
+        client.submit()
+
+
+def test_wrong_spec_is_told_problem_by_problem(client: Client) -> None:
+    with pytest.raises(InvalidSpec) as told:
+        client.submit(command=["true"], tasks=0, grup="x")
+    assert {problem.field for problem in told.value.problems} == {"tasks", "grup"}
+    assert "did you mean group?" in str(told.value)
+
+
+def test_jobs_beyond_one_page_are_all_listed(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [client.submit(**SMALL).id for _ in range(5)]
+    monkeypatch.setattr("muster.client.client.PAGE", 2)
+    assert [job.id for job in client.jobs(limit=5)] == ids[::-1]
+    assert [job.id for job in client.jobs(limit=3)] == ids[:1:-1]
+    assert {job.id for job in client.jobs("all", limit=1000)} >= set(ids)
+
+
+def test_tasks_and_their_attempts_are_shown(client: Client) -> None:
+    job = client.submit(**SMALL, tasks=3)
+    page = client.tasks(job.name, offset=1)
+    assert ([task.index for task in page.items], page.total) == ([1, 2], 3)
+    assert client.tasks(job.id, "SUCCEEDED").items == ()
+    task = client.task(job.id, 2)
+    assert (task.state, [attempt.agent for attempt in task.attempts]) == (TaskState.RUNNING, ["a1"])
+
+
+def test_wait_tells_of_the_job_at_first_and_at_its_end(client: Client) -> None:
+    job = client.submit(**SMALL)
+    seen: list[JobState] = []
+
+    def changed(view: JobView) -> None:
+        seen.append(view.state)
+        if len(seen) == 1:
+            client.cancel(job.id)
+
+    ended = client.wait(job.id, 20, on_change=changed)
+    assert seen == [JobState.RUNNING, JobState.KILLED]
+    assert (ended.state, ended.ended) == (JobState.KILLED, True)
+    assert client.wait(job.name).state is JobState.KILLED
+
+
+def test_wait_that_runs_out_answers_with_a_job_that_has_not_ended(client: Client) -> None:
+    job = client.submit(**SMALL)
+    assert not client.wait(job.id, 0.05).ended
+    seen: list[JobView] = []
+    assert not client.wait(job.id, 0, on_change=seen.append).ended
+    assert len(seen) == 1
+
+
+def test_cancel_and_why_take_jobs_and_sessions_alike(client: Client) -> None:
+    job = client.submit(command=["true"], resources={"cpu": 999})
+    session = client.submit(
+        {
+            "kind": "session",
+            "name": "waits",
+            "kernels": [{"command": ["true"], "resources": {"cpu": 999}}],
+        }
+    )
+    assert client.why(job.name).reasons[0].code == "NEVER_FITS"
+    assert client.why(session.id).subject == session.id
+    assert client.why("waits").subject == session.id
+    assert client.cancel("waits").changed
+    assert client.cancel(job.id).changed
+    assert not client.cancel(job.id).changed
+    with pytest.raises(NotFound, match="there is no job 'nothing'"):
+        client.cancel("nothing")
+
+
+def test_refusals_are_typed_with_the_sentence_of_the_server(
+    cluster: ServedCluster, client: Client
+) -> None:
+    job = client.submit(**SMALL, name="taken")
+    with pytest.raises(Conflict, match=f"taken by job {job.id}"):
+        client.submit(**SMALL, name="taken")
+    client.submit(**SMALL)
+    with pytest.raises(Ambiguous, match="means several jobs"):
+        client.job("job-0" if job.id.startswith("job-0") else job.id[:5])
+    with pytest.raises(NotFound), cluster.client(BOB) as other:
+        other.job(job.id)
+    with pytest.raises(Forbidden, match="only an admin"):
+        client.put_group({"name": "g"})
+    with pytest.raises(Unauthenticated), Client(cluster.url, "wrong") as stranger:
+        stranger.jobs()
+
+
+@pytest.mark.parametrize("ref", ["", "a/b", "../health", "x?y=1", "%2e", "\x00", "ä" * 100])
+def test_odd_names_are_not_found_and_reach_nothing_else(client: Client, ref: str) -> None:
+    for ask in (client.job, client.session, client.why, client.cancel, client.wait):
+        with pytest.raises(NotFound):
+            ask(ref)
+
+
+def test_cluster_agents_and_groups_are_shown(client: Client, admin: Client) -> None:
+    assert client.health().status == "ok"
+    assert sum(client.cluster().agents.values()) == 2
+    assert [agent.name for agent in client.agents()] == ["a1", "a2"]
+    assert client.agents("none") == []
+    assert admin.put_group({"name": "second", "max_tries": 9}).spec["max_tries"] == 9
+    assert [group.name for group in client.groups()] == ["default", "second"]
+    with pytest.raises(Conflict, match="ALIVE"):
+        admin.remove_agent("a1")
+
+
+def test_history_is_of_a_job_or_one_task(client: Client) -> None:
+    job = client.submit(**SMALL)
+    assert client.history(job.id).items
+    assert not client.history(f"{job.id}/0", limit=1000).left_out
+
+
+def test_events_begin_with_a_reset(client: Client) -> None:
+    events = client.events()
+    assert next(events).kind == "reset"
+    job = client.submit(**SMALL)
+    while (event := next(events)).id != job.id:
+        pass
+    assert event.kind == "job"
+    events.close()  # type: ignore[attr-defined]
+
+
+def test_nothing_that_answers_is_told_soon_with_what_to_do() -> None:
+    with Client("http://127.0.0.1:9", "t") as client, pytest.raises(Unreachable) as told:
+        client.jobs()
+    assert "no controller answers at http://127.0.0.1:9" in str(told.value)
+    assert "`muster up`" in str(told.value)
+
+
+def test_import_is_light_and_the_first_request_leaves_httpx_without_its_command_line() -> None:
+    script = """
+import sys
+import muster.client
+heavy = {"httpx", "pydantic", "yaml", "sqlalchemy", "fastapi", "muster.core.specs"} & set(sys.modules)
+assert not heavy, heavy
+client = muster.client.Client("http://127.0.0.1:9", "t")
+try:
+    client.jobs()
+except muster.client.Unreachable:
+    pass
+heavy = {"rich", "click", "pygments", "yaml", "sqlalchemy", "fastapi"} & set(sys.modules)
+assert not heavy, heavy
+import httpx
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
