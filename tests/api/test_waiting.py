@@ -39,7 +39,7 @@ def wait(
 ) -> "Future[httpx.Response]":
     """A wait that has reached the server."""
     before = cluster.call(cluster.requests_under_way)
-    params = {"timeout_s": timeout_s, **({"since": since} if since else {})}
+    params = {"timeout_s": str(timeout_s), **({"since": since} if since else {})}
     headers = {"Authorization": f"Bearer {cluster.token()}"}
     answer = in_background(
         lambda: httpx.get(

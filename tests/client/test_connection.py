@@ -59,9 +59,13 @@ def test_token_of_the_file_is_not_shown_to_another_cluster(
         find_connection(None, None)
 
 
-def test_token_does_not_travel_unencrypted_to_another_machine() -> None:
+@pytest.mark.parametrize("url", ["http://cluster.example:7600", "HTTP://h", "http://127.0.0.x"])
+def test_token_does_not_travel_unencrypted_to_another_machine(url: str) -> None:
     with pytest.raises(NoConnection, match="use https"):
-        find_connection("http://cluster.example:7600", "t")
+        find_connection(url, "t")
+
+
+def test_token_may_travel_unencrypted_within_the_machine() -> None:
     for url in ("http://localhost:7600", "http://[::1]:7600", "http://127.1.2.3:7600"):
         assert find_connection(url, "t").loopback
 

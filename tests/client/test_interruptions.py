@@ -95,6 +95,8 @@ def test_output_cut_off_again_and_again_comes_whole(cluster: ServedCluster) -> N
         kernel = direct.task(job.id, 0).kernel_id
     assert kernel is not None
     cluster.write(kernel, data, ended=True)
+    with cluster.client() as direct:
+        direct.cancel(job.id)
     for follow in (False, True):
         proxy = Proxy(cluster.url, cuts=5, after_bytes=100_000)
         try:
@@ -149,13 +151,11 @@ def test_any_read_survives_a_restart_of_the_controller(cluster: ServedCluster) -
         later.join(LIMIT_S)
 
 
-def test_patience_has_an_end(cluster: ServedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("muster.client.client.PATIENCE_S", 0.3, raising=False)
+def test_patience_has_an_end(cluster: ServedCluster) -> None:
     with cluster.client() as client:
         client.jobs()
         cluster.down()
         try:
-            monkeypatch.setattr("muster.client.transport.PATIENCE_S", 0.3)
             with pytest.raises(Unreachable, match="no controller answers"):
                 client._http.send("GET", "/v1/jobs", patience_s=0.3)
         finally:

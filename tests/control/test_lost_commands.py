@@ -1,11 +1,12 @@
 """Commands that never arrived: the agent's next Hello makes up for them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from tests.control.world import Run, World, task_index
+from tests.control.world import Behaviour, Run, World, task_index
 
+from muster.core.ids import JobId
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec, ScalingGroup
 from muster.core.states import JOB_TABLE, JobState
@@ -13,21 +14,36 @@ from muster.wire.messages import Heartbeat
 
 ONE_CPU = Resources(cpu_milli=1000, memory_bytes=2**30)
 
+MakeWorld = Callable[..., World]
+
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    """Two agents that hold work ahead; the tasks soon become shorter, so that they hold more."""
-    world = World(
-        tmp_path,
-        {"near": ONE_CPU, "far": ONE_CPU},
-        group=ScalingGroup(name="default", backlog_window=2.0, agent_silence=60.0),
-        behaviour=lambda start: Run(1.0 if task_index(start) < 6 else 0.1),
-    )
-    yield world
-    world.close()
+def make_world(tmp_path: Path) -> Iterator[MakeWorld]:
+    worlds: list[World] = []
+
+    def make(agents: Sequence[str], backlog_window_s: float, behaviour: Behaviour) -> World:
+        group = ScalingGroup(name="default", backlog_window=backlog_window_s, agent_silence=60.0)
+        capacity = dict.fromkeys(agents, ONE_CPU)
+        worlds.append(World(tmp_path, capacity, group=group, behaviour=behaviour))
+        return worlds[-1]
+
+    yield make
+    for world in worlds:
+        world.close()
 
 
-def test_recall_and_queued_start_that_were_lost_leave_no_task_behind(world: World) -> None:
+def ended_well(world: World, id_: JobId) -> bool:
+    """Whether the job succeeds before long, and nothing of it is left."""
+    job = world.plane.live.jobs[id_]
+    world.run_until(lambda: job.status in JOB_TABLE.terminal, 60.0)
+    return job.status is JobState.SUCCEEDED and not world.plane.live.ledger
+
+
+def test_recall_and_queued_start_that_were_lost_leave_no_task_behind(
+    make_world: MakeWorld,
+) -> None:
+    # The tasks become shorter after a while, so that more of them are held ahead.
+    world = make_world(["near", "far"], 2.0, lambda s: Run(1.0 if task_index(s) < 6 else 0.1))
     job = world.submit(JobSpec(command=["short"], tasks=40))
     world.run(1.05, 0.05)
     near, far = world.agent("near"), world.agent("far")
@@ -38,10 +54,34 @@ def test_recall_and_queued_start_that_were_lost_leave_no_task_behind(world: Worl
         far.tick()
         world.plane.agent_said(near.id, Heartbeat())
         world.settle()
-    held = {world.plane.live.kernels[id_] for id_, _ in world.plane.live.held_by[far.id]}
-    assert any(kernel.stop_sent_at is not None for kernel in held), "recalled, but it never heard"
+    held = [world.plane.live.kernels[id_] for id_, _ in world.plane.live.held_by[far.id]]
+    assert any(kernel.stop_sent_at is not None for kernel in held), "recalled, unheard"
 
     world.connect(far)
-    world.run_until(lambda: job.status in JOB_TABLE.terminal, 60.0)
-    assert job.status is JobState.SUCCEEDED
-    assert not world.plane.live.ledger
+    assert ended_well(world, job.id)
+
+
+def test_start_of_a_queued_kernel_that_was_lost_with_the_controller_is_said_again(
+    make_world: MakeWorld,
+) -> None:
+    world = make_world(["a"], 0.25, lambda start: Run(0.2))
+    job = world.submit(JobSpec(command=["short"], tasks=6))
+    agent = world.agent("a")
+    world.run(0.2)  # the first has ended, the second runs, two are held ahead
+    world.clock.advance(0.2)
+    agent.tick()
+    world._deliver()
+    world.plane.step()
+    world.outgoing.clear()  # the fifth is to be held ahead, which the agent does not hear
+    for _ in range(2):
+        world.clock.advance(0.2)
+        agent.tick()
+    world.plane.agent_said(agent.id, agent.hello())
+    world.plane.step()
+    world._deliver()  # now it does hear, but nothing runs there any more,
+    world.plane.step()  # so it may start,
+    (granted,) = [key for key, row in world.plane.live.ledger.items() if row.charged]
+    assert granted in agent.queued
+    world.restart_controller()  # which it does not hear
+
+    assert ended_well(world, job.id)

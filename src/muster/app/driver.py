@@ -10,10 +10,10 @@ from muster.core.clock import Clock
 log = logging.getLogger(__name__)
 
 PAUSE_AFTER_ERROR_S = 1.0
-WAKES_A_SECOND = 100.0
-"""Wakes of a busy plane: each costs a commit, which more inputs then share."""
-BURST = 10.0
-"""Wakes that a plane at rest may do at once, so that a lone request waits for nothing."""
+LONGEST_PAUSE_S = 0.01
+"""A wake is followed by a pause as long as itself, up to this: the longer wakes take, the more
+inputs share the next one and its commit. A lone request finds a plane at rest and waits for
+nothing."""
 
 
 class Driver:
@@ -23,8 +23,6 @@ class Driver:
         self._clock = clock
         self._hinted = asyncio.Event()
         self._stopping = False
-        self._tokens = BURST
-        self._tokens_at = clock.now()
 
     def hint(self) -> None:
         """There is something to do."""
@@ -39,20 +37,14 @@ class Driver:
         while True:
             stopping = self._stopping
             self._hinted.clear()
+            began_s = self._clock.now()
             pause_s = self._wake(plane.step)
+            took_s = self._clock.now() - began_s
             if stopping:
                 return
+            await asyncio.sleep(min(took_s, LONGEST_PAUSE_S))
             if pause_s is None or pause_s > 0:
                 await self._wait(pause_s)
-            await asyncio.sleep(self._take_token())
-
-    def _take_token(self) -> float:
-        """How long to wait before the next wake: nothing until the burst is used up."""
-        now = self._clock.now()
-        self._tokens = min(self._tokens + (now - self._tokens_at) * WAKES_A_SECOND, BURST)
-        self._tokens_at = now
-        self._tokens -= 1.0
-        return max(-self._tokens / WAKES_A_SECOND, 0.0)
 
     def _wake(self, step: Callable[[], float | None]) -> float | None:
         """How long until time needs the next wake; None if only a hint will."""

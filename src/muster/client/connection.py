@@ -6,6 +6,7 @@ directory (``$MUSTER_HOME``, else ``~/.muster``), which ``muster up`` writes for
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
 from dataclasses import dataclass
@@ -13,8 +14,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from muster.client.errors import NoConnection
-
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +27,12 @@ class Connection:
 
 
 def is_loopback(url: str) -> bool:
+    """Whether the URL can mean this machine only."""
     host = urlsplit(url).hostname or ""
-    return host in _LOOPBACK or host.startswith("127.")
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def find_connection(url: str | None, token: str | None) -> Connection:
@@ -49,10 +52,10 @@ def find_connection(url: str | None, token: str | None) -> Connection:
             f"no cluster is known: start one with `muster up`, or set MUSTER_URL and MUSTER_TOKEN "
             f"({path} does not exist)"
         )
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise NoConnection(f"{url!r} is not a URL such as http://127.0.0.1:8470")
-    if parts.scheme == "http" and not is_loopback(url):
+    scheme = _scheme(url)
+    if scheme is None:
+        raise NoConnection(f"{url!r} is not a URL such as http://127.0.0.1:7600")
+    if scheme == "http" and not is_loopback(url):
         raise NoConnection(
             f"{url} would carry your token over the network for all to read: use https"
         )
@@ -64,6 +67,16 @@ def find_connection(url: str | None, token: str | None) -> Connection:
     if not (token.isascii() and token.isprintable()) or " " in token:
         raise NoConnection("the token contains characters that no token has: check MUSTER_TOKEN")
     return Connection(url, token)
+
+
+def _scheme(url: str) -> str | None:
+    """``http`` or ``https``; None if it is no URL of these."""
+    try:
+        parts = urlsplit(url)
+        usable = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return None
+    return parts.scheme if usable and parts.scheme in ("http", "https") else None
 
 
 def default_home() -> Path:

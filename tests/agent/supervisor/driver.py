@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from muster.agent.supervisor.launch import connect, launch
+from muster.agent.supervisor.launch import LOG_NAME, connect, launch
 from muster.agent.supervisor.process_tree import all_processes, kernel_tag
 
 WAIT_S = 15.0
@@ -31,6 +31,7 @@ class Driver:
         self.events: list[Event] = []
         self.batches: list[list[Event]] = []
         self.errors: list[str] = []
+        self._heard: set[int] = set()
         self.state: Message = {}
         self._unread = b""
         self.socket = socket.socket(socket.AF_UNIX)
@@ -135,7 +136,8 @@ class Driver:
         while not condition():
             assert time.monotonic() < deadline_s, f"in vain; heard {self.events} {self.errors}"
             if not self.listen():
-                raise ConnectionError("the supervisor hung up")
+                log = (self.directory / LOG_NAME).read_text()
+                raise ConnectionError(f"the supervisor hung up: {log}")
 
     def until_hung_up(self) -> None:
         with suppress(ConnectionError):
@@ -154,8 +156,8 @@ class Driver:
             match json.loads(line):
                 case {"events": list(events)}:
                     self.batches.append(events)
-                    known = {event["seq"] for event in self.events}
-                    self.events += [event for event in events if event["seq"] not in known]
+                    self.events += [e for e in events if e["seq"] not in self._heard]
+                    self._heard.update(event["seq"] for event in events)
                 case {"error": str(sentence)}:
                     self.errors.append(sentence)
                 case {"state": dict(state)}:

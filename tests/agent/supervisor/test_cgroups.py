@@ -1,13 +1,13 @@
 """Limits through cgroups, where this machine lets us make any."""
 
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.agent.supervisor.driver import Driver, read_when_there
 
 from muster.agent.supervisor.cgroups import Limits, LimitsKind, Slot, find_cgroups, remove_tree
+from muster.agent.supervisor.launch import launch
 
 ROOT = Path("/sys/fs/cgroup")
 MEMORY_BYTES = 64 << 20
@@ -15,10 +15,10 @@ EAT = "b = bytearray(256 << 20)"
 
 
 @pytest.fixture
-def limited(supervisor: Driver) -> Iterator[Driver]:
+def limited(supervisor: Driver) -> Driver:
     if supervisor.state["limits"] == LimitsKind.NONE:
         pytest.skip("this machine has no cgroups that this user may make")
-    yield supervisor
+    return supervisor
 
 
 def cgroups_of(driver: Driver) -> list[Path]:
@@ -138,7 +138,8 @@ def test_cgroups_of_a_killed_supervisor_are_emptied_and_removed(limited: Driver)
     assert before.read_text().split() == [str(pid)]
     limited.kill()
 
-    Driver.__init__(limited, limited.directory)
+    launch(limited.directory)
+    limited.attach()
 
     assert limited.ended("k")["reason"] == "supervisor_lost"
     assert not before.exists()

@@ -22,7 +22,7 @@ import os
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
 from muster.agent.supervisor.kernel import Event, Kernel, Status
 from muster.agent.supervisor.protocol import Key, encode
@@ -143,10 +143,9 @@ class Journal:
         batches = []
         for line in self._lines_at(offset):
             offset += len(line)
-            if line.startswith(b'{"events"'):
-                events = json.loads(line)["events"]
-                if events[-1]["seq"] > after_seq:
-                    batches.append(Batch(events[-1]["seq"], encode(events)[1:-1]))
+            events = _parse(line).get("events") if line.startswith(b'{"events"') else None
+            if events and events[-1]["seq"] > after_seq:
+                batches.append(Batch(events[-1]["seq"], encode(events)[1:-1]))
         return batches, offset
 
     def compact_if_due(self, live: Collection[Kernel]) -> None:
@@ -239,14 +238,20 @@ def _replay(fd: int) -> tuple[Replay, int]:
             if not line.endswith(b"\n"):
                 break
             offset += len(line)
-            try:
-                _fold(replay, json.loads(line))
-            except (ValueError, KeyError, TypeError):
-                continue  # not ours; the lines around it still hold
+            _fold(replay, _parse(line))
     return replay, offset
 
 
-def _fold(replay: Replay, line: dict[str, object]) -> None:
+def _parse(line: bytes) -> dict[str, Any]:
+    """A line; empty if something else has written there, for the lines around it still hold."""
+    try:
+        parsed = json.loads(line)
+    except ValueError:
+        return {}
+    return parsed if isinstance(parsed, dict) else {}
+
+
+def _fold(replay: Replay, line: dict[str, Any]) -> None:
     match line:
         case {"boot": str(boot_id), "next_seq": int(next_seq), "acked": int(acked_seq)}:
             replay.boot_id = boot_id
@@ -260,16 +265,13 @@ def _fold(replay: Replay, line: dict[str, object]) -> None:
             replay.acked_seq = acked_seq
     while replay.unacknowledged and replay.unacknowledged[0]["seq"] <= replay.acked_seq:
         replay.unacknowledged.popleft()
-    events = line.get("events")
-    if isinstance(events, list):
-        for event in events:
-            replay.unacknowledged.append(event)
-            replay.next_seq = event["seq"] + 1
-            if event["kind"] != "started":
-                replay.survivors.pop((event["kernel"], event["generation"]), None)
-    running = line.get("running")
-    if isinstance(running, list):
-        kernel_id, generation, pid, low, high = running
+    for event in line.get("events", ()):
+        replay.unacknowledged.append(event)
+        replay.next_seq = event["seq"] + 1
+        if event["kind"] != "started":
+            replay.survivors.pop((event["kernel"], event["generation"]), None)
+    if "running" in line:
+        kernel_id, generation, pid, low, high = line["running"]
         survivor = replay.survivors.get((kernel_id, generation))
         if survivor is not None:
             survivor.pid, survivor.born_ticks = pid, (low, high)

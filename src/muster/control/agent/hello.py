@@ -19,6 +19,7 @@ from muster.wire.messages import HeldStatus, Hello, Prepare, Stop
 
 PHASE = "AgentHello"
 _PREPARING = frozenset({KernelStatus.PREPARING, KernelStatus.PULLING})
+_NOT_STARTED = frozenset({None, HeldStatus.PREPARED, HeldStatus.QUEUED})
 _ON_AGENT = frozenset({KernelStatus.RUNNING, KernelStatus.TERMINATING})
 
 
@@ -87,8 +88,9 @@ class Greeter:
             if held is not HeldStatus.PREPARED:
                 work.send(agent.id, Prepare(kernel.id, kernel.generation, ports_needed(kernel)))
         elif kernel.status is KernelStatus.CREATING:
-            kernel.stop_sent_at = None  # a Recall may have been lost: it is sent again when due
-            if held in (None, HeldStatus.PREPARED):
+            # A Recall, or the Start of what is only queued there, may have been lost.
+            kernel.stop_sent_at = None
+            if held in _NOT_STARTED:
                 send_starts(kernel.session, [kernel], work)
         elif kernel.status in _ON_AGENT and held is None:
             why = reason(ReasonCode.KERNEL_VANISHED, agent=agent.name)

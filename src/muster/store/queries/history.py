@@ -24,12 +24,12 @@ def read_history(connection: Connection, principal: Principal, ref: str, limit: 
         NotFound, Ambiguous: see ``refs.resolve``.
     """
     history = schema.history
-    found: dict[int, Row[Any]] = {}
+    found: dict[tuple[int, str], Row[Any]] = {}
     for entities in _entities(connection, principal, ref):
         newest = select(history).where(entities).order_by(history.c.seq.desc()).limit(limit + 1)
-        found |= {row.seq: row for row in connection.execute(newest)}
+        found |= {(row.seq, row.entity): row for row in connection.execute(newest)}
     kept = sorted(found)[-limit:]
-    return HistoryPage(items=tuple(_view(found[seq]) for seq in kept), left_out=len(found) > limit)
+    return HistoryPage(items=tuple(_view(found[key]) for key in kept), left_out=len(found) > limit)
 
 
 def _entities(connection: Connection, principal: Principal, ref: str) -> list[ColumnElement[bool]]:

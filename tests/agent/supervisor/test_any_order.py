@@ -1,0 +1,176 @@
+"""Whatever is asked in whatever order: no end is lost, none is told twice, no device is shared."""
+
+import random
+from collections import Counter
+from contextlib import suppress
+from itertools import pairwise
+
+import pytest
+from tests.agent.supervisor.driver import Driver, Event
+
+from muster.agent.supervisor.launch import launch
+
+Key = tuple[str, int]
+
+OPERATIONS = 120
+COMMANDS = (
+    ["true"],
+    ["true"],
+    ["sh", "-c", "exit 3"],
+    ["sleep", "0.05"],
+    ["sleep", "60"],
+    ["sh", "-c", "setsid sleep 60 & exit 0"],
+    ["sh", "-c", "trap '' TERM; sleep 60; sleep 60"],
+    ["/no/such/program"],
+)
+
+
+class Chaos:
+    """An agent without a plan. Every kernel started directly brings a device of its own."""
+
+    def __init__(self, driver: Driver, seed: int) -> None:
+        self.driver = driver
+        self.random = random.Random(seed)
+        self.generations: Counter[str] = Counter()
+        self.over: set[Key] = set()  # the supervisor may have forgotten these: not to start again
+        self.accepted: set[Key] = set()
+        self.devices = 0
+
+    def act(self) -> None:
+        actions = {
+            self.start: 10,
+            self.start_again: 3,
+            self.stop: 5,
+            self.listen: 6,
+            self.acknowledge: 2,
+            self.return_: 1,
+            self.kill: 0.3,
+        }
+        (action,) = self.random.choices(list(actions), list(actions.values()))
+        action()
+
+    def start(self) -> None:
+        kernel = f"k{self.random.randrange(30)}"
+        self.generations[kernel] += 1
+        self._order(kernel, self.generations[kernel])
+
+    def start_again(self) -> None:
+        if self.generations:
+            kernel = self.random.choice(list(self.generations))
+            generation = self.random.randint(1, self.generations[kernel])
+            if (kernel, generation) not in self.over:
+                self._order(kernel, generation)
+
+    def _order(self, kernel: str, generation: int) -> None:
+        queued = self.random.random() < 0.5
+        self.devices += 1
+        order: Event = {
+            "id": kernel,
+            "generation": generation,
+            "queued": queued,
+            "shape": self.random.choice("xy"),
+            "devices": [] if queued else [self.devices],
+        }
+        workdir = "/missing" if self.random.random() < 0.05 else None
+        self.driver.start(
+            order, command=self.random.choice(COMMANDS), workdir=workdir, grace_s=0.05
+        )
+
+    def stop(self) -> None:
+        kernel = f"k{self.random.randrange(31)}"
+        generation = self.generations[kernel] or 1
+        self.driver.stop(kernel, self.random.choice((0, 0.05, 1)), generation)
+
+    def listen(self) -> None:
+        self.driver.listen()
+
+    def acknowledge(self) -> None:
+        if self.driver.events:
+            self.over |= {key_of(event) for event in self.driver.events if event["kind"] == "ended"}
+            self.driver.acknowledge()
+
+    def return_(self) -> None:
+        self.driver.settle()
+        self._note_accepted()
+
+    def kill(self) -> None:
+        self.return_()
+        self.driver.kill()
+        launch(self.driver.directory)
+        self.driver.attach()
+
+    def _note_accepted(self) -> None:
+        kernels = self.driver.state["kernels"]
+        self.accepted |= {(entry["id"], entry["generation"]) for entry in kernels}
+
+    def quiet(self) -> None:
+        """Stop whatever lives, until nothing does and all has been told."""
+        while live := [
+            entry
+            for entry in self.driver.settle()["kernels"]
+            if entry["status"] not in ("ended", "create_failed")
+        ]:
+            for entry in live:
+                self.driver.stop(entry["id"], 0, entry["generation"])
+            with suppress(IndexError):
+                self.driver.ended(live[0]["id"], live[0]["generation"])
+        self._note_accepted()
+        last = self.driver.state["next_seq"] - 1
+        self.driver.until(lambda: max(e["seq"] for e in self.driver.events) == last)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_end_is_lost_or_doubled(supervisor: Driver, seed: int) -> None:
+    chaos = Chaos(supervisor, seed)
+    for _ in range(OPERATIONS):
+        chaos.act()
+    chaos.quiet()
+
+    events = sorted(supervisor.events, key=lambda event: int(event["seq"]))
+    assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+    assert_each_has_one_end(events, chaos.accepted)
+    assert_devices_are_held_once(events)
+    assert_heirs_follow_their_predecessors(events)
+
+
+def key_of(event: Event) -> Key:
+    return event["kernel"], event["generation"]
+
+
+def assert_each_has_one_end(events: list[Event], accepted: set[Key]) -> None:
+    told = Counter(
+        (key_of(event), event["kind"])
+        for event in events
+        if event.get("reason") != "unknown_kernel"
+    )
+    for (key, kind), count in told.items():
+        assert kind == "create_failed" or count == 1, (key, kind, count)
+        if kind == "started":
+            assert told[key, "ended"] == 1, key
+    for key in accepted:
+        assert told[key, "ended"] or told[key, "create_failed"], key
+
+
+def assert_devices_are_held_once(events: list[Event]) -> None:
+    holders: dict[int, Key] = {}
+    for event in events:
+        if event["kind"] == "started":
+            for device in event.get("devices", []):
+                assert holders.setdefault(device, key_of(event)) == key_of(event)
+        elif event["kind"] == "ended":
+            holders = {
+                device: holder for device, holder in holders.items() if holder != key_of(event)
+            }
+    assert not holders
+
+
+def assert_heirs_follow_their_predecessors(events: list[Event]) -> None:
+    heirs = 0
+    for event, follower in pairwise(events):
+        if "heir" in event:
+            heirs += 1
+            assert key_of(follower) == tuple(event["heir"])
+            assert tuple(follower["predecessor"]) == key_of(event)
+        else:
+            assert "predecessor" not in follower
+    assert heirs, "the seed should make some"
