@@ -111,6 +111,11 @@ def _figures(plan: Plan, samples: _Samples, *, durable: bool, disk: str) -> Iter
         samples.median("floor_bare_per_s"),
         f"posix_spawn + waitpid, {AT_ONCE} at a time",
     )
+    yield Figure(
+        "floor_share_10000",
+        samples.median("many") / samples.median("floor_per_s"),
+        "tasks_per_s_10000 of floor_per_s: what a noisy machine changes least",
+    )
     for name in ("controller", "agent", "supervisor", "client"):
         yield Figure(
             f"{name}_cpu_us_per_task",

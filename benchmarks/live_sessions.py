@@ -22,7 +22,7 @@ from muster.core.specs import ScalingGroup, SessionSpec
 from muster.store.database import open_engine, sqlite_url
 from muster.store.store import Store
 
-WARM_UP = 2_000
+WARM_UP = 1_000
 BATCH = 1_000
 _TIMEOUT_S = 600.0
 _SPEC = {"kernels": [{"command": ["/bin/true"]}]}

@@ -46,7 +46,8 @@ def machine() -> str:
     memory_gib = psutil.virtual_memory().total / 2**30
     return (
         f"{len(os.sched_getaffinity(0))} × {_processor()}, {memory_gib:.0f} GiB, "
-        f"{platform.system()} {platform.release()}, Python {platform.python_version()}"
+        f"{platform.system()} {platform.release().partition('-')[0]}, "
+        f"Python {platform.python_version()}"
     )
 
 
@@ -73,7 +74,7 @@ def write(name: str, results: Results, *, short: bool, directory: Path = DIRECTO
         "runs": results.runs,
         "short": short,
     }
-    kept |= {figure.key: figure.value for figure in results.figures}
+    kept |= {figure.key: _rounded(figure.value) for figure in results.figures}
     path.write_text(json.dumps(kept, indent=2, ensure_ascii=False) + "\n")
     return path
 
@@ -87,6 +88,10 @@ def show(console: Console, title: str, results: Results) -> None:
     for figure in results.figures:
         table.add_row(figure.key, figure.shown, figure.goal, figure.meaning)
     console.print(table)
+
+
+def _rounded(value: Value) -> Value:
+    return float(f"{value:.5g}") if isinstance(value, float) else value
 
 
 def _processor() -> str:

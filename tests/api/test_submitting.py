@@ -11,7 +11,9 @@ import httpx
 import pytest
 from tests.api.served import BOB, LARGE, ServedCluster
 
+from muster.api import submissions
 from muster.api.submissions import FORGET_EVERY_S, KEPT_S
+from muster.store.submissions import read_submissions
 
 TRUE = {"command": ["true"]}
 YAML = {"Content-Type": "application/yaml"}
@@ -111,6 +113,12 @@ def test_body_that_is_too_long_is_refused(
     assert answer.json()["code"] == "too_large"
 
 
+def test_spec_as_long_as_a_spec_may_be_is_accepted(ada: httpx.Client) -> None:
+    env = {f"NAME_{number}": "x" * 131_000 for number in range(7)}
+    answer = ada.post("/v1/jobs", json={**TRUE, "env": env, "resources": {"cpu": 999}})
+    assert answer.status_code == 201, answer.text
+
+
 def test_body_that_breaks_off_changes_nothing(cluster: ServedCluster, ada: httpx.Client) -> None:
     before = live_jobs(ada)
     host, port = cluster.url.removeprefix("http://").split(":")
@@ -178,6 +186,31 @@ def test_refused_submission_may_be_corrected_under_the_same_key(ada: httpx.Clien
     key = {"Idempotency-Key": "corrected"}
     assert ada.post("/v1/jobs", json={**TRUE, "group": "no"}, headers=key).status_code == 422
     assert ada.post("/v1/jobs", json=TRUE, headers=key).status_code == 201
+
+
+def test_submissions_beyond_the_limit_are_forgotten_oldest_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(submissions, "MAX_KEPT", 10)
+    cluster = ServedCluster(tmp_path, {})
+    cluster.start()
+
+    def submit(number: int) -> int:
+        headers = {"Idempotency-Key": str(number), "Authorization": f"Bearer {cluster.token()}"}
+        return httpx.post(cluster.url + "/v1/jobs", json=TRUE, headers=headers).status_code
+
+    try:
+        for number in range(30):
+            assert submit(number) == 201
+            cluster.pass_time(1)
+        cluster.down()
+        cluster.up()
+        assert submit(29) == 200
+        assert submit(0) == 201
+        with cluster.store.engine.connect() as connection:
+            assert len(read_submissions(connection)) < 15
+    finally:
+        cluster.stop()
 
 
 @pytest.mark.parametrize("key", ["", "x" * 256])

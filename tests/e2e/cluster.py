@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from muster.agent.config import AgentConfig
 from muster.app.agent_process import dump_config
-from muster.app.controller_process import ControllerConfig, dump_controller
+from muster.app.controller_config import ControllerConfig, dump_controller
 from muster.app.home import Home, Running
 from muster.app.local import down
 from muster.client import Client

@@ -3,10 +3,11 @@
 import asyncio
 from collections import Counter
 
+from anyio import to_thread
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from muster.api.answers import answer
+from muster.api.answers import answer, json_answer
 from muster.api.bodies import read_spec
 from muster.api.context import Call
 from muster.api.live_views import agent_view, group_view
@@ -61,7 +62,8 @@ async def get_agents(call: Call, group: str | None = None) -> Response:
             if current is not None:
                 views.append(agent_view(current, plane.live, plane.board))
         await asyncio.sleep(0)
-    return answer(AgentPage(items=tuple(views)))
+    page = AgentPage(items=tuple(views))
+    return json_answer(await to_thread.run_sync(page.model_dump_json))
 
 
 @router.delete("/v1/agents/{ref}", status_code=204)

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 from starlette.responses import Response
 
-from muster.api.answers import answer
+from muster.api.answers import json_answer
 from muster.api.context import Call
 from muster.api.listing import Limit
 from muster.core.views import HistoryPage
@@ -19,4 +19,4 @@ What = Annotated[str, Path(description="a job, job/index for one task, a session
 @router.get("/v1/history/{ref:path}", response_model=HistoryPage)
 async def get_history(call: Call, ref: What, limit: Limit = 200) -> Response:
     """What happened, oldest first; when there is more than ``limit``, the newest of it."""
-    return answer(await call.api.reader.read(read_history, call.principal, ref, limit))
+    return json_answer(await call.api.reader.json(read_history, call.principal, ref, limit))

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response
 
-from muster.api.answers import answer
+from muster.api.answers import answer, json_answer
 from muster.api.bodies import read_spec
 from muster.api.context import Api, Call
 from muster.api.listing import Cursor, Limit, State, states_of
@@ -18,7 +18,7 @@ from muster.control.requests import Requests
 from muster.core.errors import InvalidSpec, NotFound, Problem
 from muster.core.ids import JobId
 from muster.core.owner import Principal
-from muster.core.specs import JobSpec
+from muster.core.specs import MAX_TASKS, JobSpec
 from muster.core.states import JOB_TABLE, TaskState
 from muster.core.views import (
     CancelView,
@@ -56,7 +56,7 @@ async def submit_job(
     job = await call.api.submissions.once(call.principal.owner, idempotency_key, submit)
     if isinstance(job, Job):
         return answer(job_view(job), 201)
-    return answer(await call.api.reader.read(read_job, call.principal, job))
+    return json_answer(await call.api.reader.json(read_job, call.principal, job))
 
 
 def _submit(work: Work, requests: Requests, *, principal: Principal, spec: JobSpec) -> Job:
@@ -86,13 +86,13 @@ async def get_jobs(
 ) -> Response:
     """Jobs that the caller may see, newest first."""
     listing = Listing(states_of(JOB_TABLE, state), name, owner, limit, cursor)
-    return answer(await call.api.reader.read(list_jobs, call.principal, listing))
+    return json_answer(await call.api.reader.json(list_jobs, call.principal, listing))
 
 
 @router.get("/{ref}", response_model=JobDetail)
 async def get_job(call: Call, ref: str) -> Response:
     """One job: by id, by a unique prefix of it, or by name (a live one first)."""
-    return answer(await call.api.reader.read(read_job_detail, call.principal, ref))
+    return json_answer(await call.api.reader.json(read_job_detail, call.principal, ref))
 
 
 @router.post("/{ref}/cancel", response_model=CancelView)
@@ -118,18 +118,18 @@ async def get_tasks(
     call: Call,
     ref: str,
     state: TaskState | None = None,
-    offset: Annotated[int, Query(ge=0)] = 0,
+    offset: Annotated[int, Query(ge=0, le=MAX_TASKS)] = 0,
     limit: Limit = 100,
 ) -> Response:
     """A job's tasks by index."""
-    page = await call.api.reader.read(list_tasks, call.principal, ref, state, offset, limit)
-    return answer(page)
+    page = await call.api.reader.json(list_tasks, call.principal, ref, state, offset, limit)
+    return json_answer(page)
 
 
 @router.get("/{ref}/tasks/{index}", response_model=TaskDetail)
 async def get_task(call: Call, ref: str, index: int) -> Response:
     """One task, with its attempts."""
-    return answer(await call.api.reader.read(read_task, call.principal, ref, index))
+    return json_answer(await call.api.reader.json(read_task, call.principal, ref, index))
 
 
 @router.get("/{ref}/wait", response_model=JobView)

@@ -15,6 +15,7 @@ from starlette.responses import Response, StreamingResponse
 from muster.api.context import Api, Call
 from muster.core.errors import Conflict, MusterError
 from muster.core.ids import AgentId
+from muster.core.specs import MAX_GANG, MAX_TASKS
 from muster.core.views import LOG_ATTEMPT_HEADER, LOG_END_HEADER, LOG_OFFSET_HEADER, LogEnd
 from muster.store.queries.output import OutputSource, session_output, task_output
 from muster.wire.messages import LogChunk, LogRequest
@@ -24,14 +25,19 @@ router = APIRouter(tags=["logs"])
 
 SILENCE_S = 60.0
 """An answer that is silent for so long ends; the reader asks for the rest."""
+MAX_ATTEMPT = 1_000_000
 _ALL_BYTES = 2**62
 _TEXT = "text/plain; charset=utf-8"
 
 Find = Callable[[], Awaitable[OutputSource]]
 Body = AsyncGenerator[bytes, None]
 
-Tail = Annotated[int | None, Query(ge=1, description="only so many bytes of its end")]
-Offset = Annotated[int, Query(ge=0, description="so many bytes of its beginning are left out")]
+Tail = Annotated[
+    int | None, Query(ge=1, le=_ALL_BYTES, description="only so many bytes of its end")
+]
+Offset = Annotated[
+    int, Query(ge=0, le=_ALL_BYTES, description="so many bytes of its beginning are left out")
+]
 Follow = Annotated[bool, Query(description="wait for it to start, go on until it has ended")]
 
 
@@ -39,8 +45,10 @@ Follow = Annotated[bool, Query(description="wait for it to start, go on until it
 async def get_job_logs(
     call: Call,
     ref: str,
-    task: Annotated[int, Query(ge=0)] = 0,
-    attempt: Annotated[int | None, Query(ge=1, description="the latest when left out")] = None,
+    task: Annotated[int, Query(ge=0, lt=MAX_TASKS)] = 0,
+    attempt: Annotated[
+        int | None, Query(ge=1, le=MAX_ATTEMPT, description="the latest when left out")
+    ] = None,
     tail_bytes: Tail = None,
     offset: Offset = 0,
     follow: Follow = False,
@@ -57,7 +65,7 @@ async def get_job_logs(
 async def get_session_logs(
     call: Call,
     ref: str,
-    kernel: Annotated[int, Query(ge=0)] = 0,
+    kernel: Annotated[int, Query(ge=0, lt=MAX_GANG)] = 0,
     tail_bytes: Tail = None,
     offset: Offset = 0,
     follow: Follow = False,
@@ -91,7 +99,9 @@ async def _from_agent(api: Api, source: OutputSource, offset: int, *, follow: bo
     be reached makes an error, not an empty answer."""
     pieces = api.read_log(_agent(source), _request(source, offset, follow=False))
     first = await anext(pieces)
-    body = _bounded(api, _joined(api, source, first, pieces, follow=follow))
+    body = _joined(api, source, first, pieces, follow=follow)
+    if follow:
+        body = _bounded(api, body)
     headers = _headers(source, first.offset, ended=first.eof)
     return StreamingResponse(body, headers=headers, media_type=_TEXT)
 
@@ -116,12 +126,18 @@ async def _joined(
     *,
     follow: bool,
 ) -> Body:
-    last = first
-    yield first.data
-    async for last in pieces:
-        yield last.data
-    if follow and not last.eof:
-        async for data in _followed(api, source, last.offset + len(last.data)):
+    """The first piece and the others. One that does not follow is cut off when the agent is lost,
+    so that nobody takes it for the whole."""
+    offset, eof = first.offset + len(first.data), first.eof
+    if first.data:
+        yield first.data
+    async for piece in pieces:
+        if follow and piece.offset != offset:
+            return
+        yield piece.data
+        offset, eof = piece.offset + len(piece.data), piece.eof
+    if follow and not eof:
+        async for data in _followed(api, source, offset):
             yield data
 
 

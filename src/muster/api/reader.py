@@ -11,6 +11,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from muster.control.plane import Unavailable
 from muster.core.errors import Busy
+from muster.core.views import View
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -45,6 +46,21 @@ class Reader:
         return await to_thread.run_sync(
             partial(self._read, query, *args, **kwargs), limiter=self._threads
         )
+
+    async def json(
+        self, query: Callable[Concatenate[Connection, P], View], *args: P.args, **kwargs: P.kwargs
+    ) -> str:
+        """What ``query`` finds, as JSON: a page of a thousand takes longer to write down than the
+        event loop may be held.
+
+        Raises:
+            Busy, Unavailable: see ``read``.
+        """
+
+        def written(connection: Connection) -> str:
+            return query(connection, *args, **kwargs).model_dump_json()
+
+        return await self.read(written)
 
     def _read(
         self, query: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs

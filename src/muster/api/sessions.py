@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response
 
-from muster.api.answers import answer
+from muster.api.answers import answer, json_answer
 from muster.api.bodies import read_spec
 from muster.api.context import Call
 from muster.api.jobs import known_group
@@ -41,7 +41,7 @@ async def submit_session(
     session = await call.api.submissions.once(call.principal.owner, idempotency_key, submit)
     if isinstance(session, Session):
         return answer(session_view(session), 201)
-    return answer(await call.api.reader.read(read_session, call.principal, session))
+    return json_answer(await call.api.reader.json(read_session, call.principal, session))
 
 
 def _submit(work: Work, requests: Requests, *, principal: Principal, spec: SessionSpec) -> Session:
@@ -61,14 +61,14 @@ async def get_sessions(
 ) -> Response:
     """Sessions that the caller may see, newest first."""
     listing = Listing(states_of(SESSION_TABLE, state), name, owner, limit, cursor)
-    page = await call.api.reader.read(list_sessions, call.principal, listing, of_jobs=of_jobs)
-    return answer(page)
+    page = await call.api.reader.json(list_sessions, call.principal, listing, of_jobs=of_jobs)
+    return json_answer(page)
 
 
 @router.get("/{ref}", response_model=SessionDetail)
 async def get_session(call: Call, ref: str) -> Response:
     """One session, with its kernels: by id, by a unique prefix of it, or by name."""
-    return answer(await call.api.reader.read(read_session_detail, call.principal, ref))
+    return json_answer(await call.api.reader.json(read_session_detail, call.principal, ref))
 
 
 @router.post("/{ref}/cancel", response_model=CancelView)

@@ -1,6 +1,7 @@
 """Submissions that a caller may repeat: accepted once, however often they arrive."""
 
 import asyncio
+import itertools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -20,8 +21,10 @@ from muster.store.submissions import (
     submission_key,
 )
 
-KEPT_S = 600.0
+KEPT_S = 300.0
 """How long a submission can be repeated."""
+MAX_KEPT = 50_000
+"""Submissions that are kept so long; past them the oldest are forgotten earlier."""
 FORGET_EVERY_S = 60.0
 TIMEOUT_S = 30.0
 MAX_KEY_LENGTH = 255
@@ -67,7 +70,7 @@ class Submissions:
     def _begin(self, key: str, action: Callable[[Work, Requests], R]) -> "asyncio.Future[R]":
         future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         now = self._clock.now()
-        forget = now - KEPT_S if now - self._forgotten_at > FORGET_EVERY_S else None
+        forget = self._too_old(now)
 
         def accept(work: Work, requests: Requests) -> R:
             accepted = action(work, requests)
@@ -90,6 +93,14 @@ class Submissions:
         self._plane.ask(accept, answered)
         self._under_way[key] = future
         return future
+
+    def _too_old(self, now: float) -> float | None:
+        """The moment before which submissions are to be forgotten; None if not now."""
+        surplus = len(self._accepted) - MAX_KEPT
+        if surplus > MAX_KEPT // 10:
+            _, at = next(itertools.islice(self._accepted.values(), surplus, None))
+            return max(at, now - KEPT_S)
+        return now - KEPT_S if now - self._forgotten_at > FORGET_EVERY_S else None
 
     def _forget(self, before: float, now: float) -> None:
         self._forgotten_at = now

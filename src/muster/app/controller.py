@@ -19,7 +19,7 @@ from fastapi import FastAPI
 
 from muster.agent.config import AgentConfig
 from muster.api.app import create_app, stop_waiting
-from muster.app.controller_process import ControllerConfig
+from muster.app.controller_config import ControllerConfig
 from muster.app.driver import Driver
 from muster.app.home import Home, Running, write_private
 from muster.app.local_agents import LocalAgents

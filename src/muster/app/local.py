@@ -18,7 +18,7 @@ from muster.agent.config import AgentConfig
 from muster.agent.discovery import parse_gpus
 from muster.agent.supervisor.launch import connect
 from muster.app.agent_process import dump_config
-from muster.app.controller_process import ControllerConfig, dump_controller
+from muster.app.controller_config import ControllerConfig, dump_controller
 from muster.app.home import Home, LocalAgents, Running, Settings, default_home
 from muster.app.local_agents import stop_agent
 from muster.core.errors import Conflict, MusterError

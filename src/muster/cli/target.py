@@ -40,6 +40,8 @@ def connect(target: "Target", timeout_s: float) -> "Client":
     """A client of the cluster that the options, the environment or the home directory name."""
     from muster.client import Client
 
+    # Else pydantic reads the metadata of every installed package, to find plug-ins for itself.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     if target.home is not None:
         os.environ["MUSTER_HOME"] = str(target.home.expanduser().absolute())
     return Client(target.url, target.token, timeout_s=timeout_s)

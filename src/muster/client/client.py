@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -44,7 +45,7 @@ LONG_POLL_S = 25.0
 
 
 class Client:
-    """A connection to a cluster; not for several threads at once.
+    """A connection to a cluster; several threads may use it at once.
 
     A job is named by its id, any unique prefix of it, or its name. Requests that can be repeated
     without harm are, for a while, when the controller does not answer; ``wait`` and a following
@@ -69,6 +70,7 @@ class Client:
         self._connection = find_connection(url, token)
         self._timeout_s = timeout_s
         self._opened: Transport | None = None
+        self._opening = threading.Lock()
 
     @property
     def url(self) -> str:
@@ -390,11 +392,12 @@ class Client:
 
     @property
     def _http(self) -> Transport:
-        if self._opened is None:
-            from muster.client.transport import Transport
+        with self._opening:
+            if self._opened is None:
+                from muster.client.transport import Transport
 
-            self._opened = Transport(self._connection, self._timeout_s)
-        return self._opened
+                self._opened = Transport(self._connection, self._timeout_s)
+            return self._opened
 
     def _get(self, view: type[V], path: str, **params: str | int | float | bool | None) -> V:
         return self._parse(view, self._http.send("GET", path, params=params).content)

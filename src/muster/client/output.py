@@ -72,7 +72,7 @@ def read_output(
             return
         if end is LogEnd.ATTEMPT:
             attempt, offset = (attempt or 0) + 1, 0
-        elif not got and not follow and not broke:
+        elif not follow and not broke:
             return
         elif not got and time.monotonic() - began_s < _EMPTY_PAUSE_S:
             pause(_EMPTY_PAUSE_S)

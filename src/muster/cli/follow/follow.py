@@ -18,7 +18,7 @@ from muster.cli.screen import discard_stdout, plain, status, stderr
 from muster.cli.target import Target
 from muster.cli.words import count, shorten
 from muster.core.errors import Conflict, MusterError
-from muster.core.states import JobState
+from muster.core.states import JobState, TaskState
 
 if TYPE_CHECKING:
     from muster.client import Client
@@ -131,7 +131,7 @@ class Follower:
             case Lost(error):
                 self._screen.clear()
                 raise error
-        if self._job.state is JobState.PENDING and now_s >= self._ask_why_s:
+        if self._stands_still() and now_s >= self._ask_why_s:
             self._ask_why_s = now_s + ASK_WHY_EVERY_S
             self._learn_why()
         if not self._quiet and not self._job.ended:
@@ -141,10 +141,14 @@ class Follower:
     def _changed(self, job: "JobView") -> None:
         moved = job.state is not self._job.state
         self._job = job
-        if job.state is not JobState.PENDING:
+        if not self._stands_still():
             self._why = ""
         if moved and not job.ended and not self._screen.enabled:
             self._say(Text.assemble(f"{job.name} ", status(job.state)))
+
+    def _stands_still(self) -> bool:
+        """Whether none of its tasks runs: they wait for a place, or on an agent that is silent."""
+        return not (self._job.ended or self._job.counts.get(TaskState.RUNNING))
 
     def _output_ended(self, task: int, error: Exception | None) -> None:
         self._open.discard(task)

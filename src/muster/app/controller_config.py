@@ -1,0 +1,60 @@
+"""What a controller is told when it starts, and the text in which it is told."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from muster.agent.config import AgentConfig
+from muster.app.agent_process import dump_config, load_config
+from muster.app.home import Home
+from muster.wire.transport import ServerTls
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerConfig:
+    """``port`` and ``agent_port`` 0 mean any. ``agents`` are started on this machine; their
+    ``controller`` and ``token`` are filled in."""
+
+    home: Home
+    host: str = "127.0.0.1"
+    port: int = 0
+    agent_port: int = 0
+    agents: tuple[AgentConfig, ...] = ()
+    tls: ServerTls | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    home: str
+    host: str
+    port: int
+    agent_port: int
+    agents: list[str]
+    tls_certificate: str | None
+    tls_key: str | None
+
+
+def dump_controller(config: ControllerConfig) -> str:
+    """The settings as text, for ``load_controller``."""
+    return json.dumps(
+        {
+            "home": str(config.home.path),
+            "host": config.host,
+            "port": config.port,
+            "agent_port": config.agent_port,
+            "agents": [dump_config(agent) for agent in config.agents],
+            "tls_certificate": str(config.tls.certificate) if config.tls else None,
+            "tls_key": str(config.tls.key) if config.tls else None,
+        }
+    )
+
+
+def load_controller(text: str) -> ControllerConfig:
+    kept = _Text(**json.loads(text))
+    agents: list[AgentConfig] = [load_config(agent) for agent in kept.agents]
+    tls = None
+    if kept.tls_certificate and kept.tls_key:
+        tls = ServerTls(Path(kept.tls_certificate), Path(kept.tls_key))
+    return ControllerConfig(
+        Home(Path(kept.home)), kept.host, kept.port, kept.agent_port, tuple(agents), tls
+    )
