@@ -2,13 +2,11 @@
 
 import json
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.api.served import ServedCluster
-
-SMALL = {"command": ["true"], "resources": {"cpu": "10m"}, "name": "known"}
 
 paths = st.sampled_from(
     [
@@ -28,10 +26,14 @@ paths = st.sampled_from(
     ]
 )
 numbers = st.one_of(st.integers(-2, 3), st.integers(), st.just(2**63), st.just(10**30))
-texts = st.one_of(st.sampled_from(["known", "job-", "live", "all", "PENDING", "nan"]), st.text())
+texts = st.one_of(
+    st.sampled_from(["known", "job-", "live", "all", "PENDING", "nan"]), st.text(max_size=50)
+)
 names = st.sampled_from(
-    ["state", "limit", "cursor", "offset", "since", "task", "attempt", "kernel", "tail_bytes"]
-    + ["name", "owner", "group", "of_jobs"]
+    [
+        *("state", "limit", "cursor", "offset", "since", "task", "attempt", "kernel"),
+        *("tail_bytes", "name", "owner", "group", "of_jobs"),
+    ]
 )
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
@@ -52,11 +54,10 @@ specs = st.dictionaries(
 )
 @settings(max_examples=300, deadline=None)
 def test_no_request_finds_a_defect(
-    cluster: ServedCluster, path: str, ref: str, number: int, params: dict[str, str]
+    ada: httpx.Client, path: str, ref: str, number: int, params: dict[str, str]
 ) -> None:
-    headers = {"Authorization": f"Bearer {cluster.token()}"}
-    url = httpx.URL(cluster.url).copy_with(path=path.format(ref=ref, number=number))
-    answer = httpx.get(url, params={**params, "timeout_s": "0"}, headers=headers)
+    url = path.format(ref=quote(ref, safe=""), number=number)
+    answer = ada.get(url, params={**params, "timeout_s": "0"})
     assert answer.status_code < 500, answer.text
     if answer.is_error:
         assert answer.json()["error"]
@@ -64,7 +65,7 @@ def test_no_request_finds_a_defect(
 
 @given(spec=anything | specs)
 @settings(max_examples=200, deadline=None)
-def test_no_body_finds_a_defect(cluster: ServedCluster, ada: httpx.Client, spec: Any) -> None:
+def test_no_body_finds_a_defect(ada: httpx.Client, spec: Any) -> None:
     answer = ada.post("/v1/jobs", content=json.dumps(spec))
     assert answer.status_code in (201, 409, 422), answer.text
     if answer.status_code == 422:

@@ -104,7 +104,7 @@ def test_output_cut_off_again_and_again_comes_whole(cluster: ServedCluster) -> N
                 assert b"".join(client.logs(job.id, follow=follow)) == data
         finally:
             proxy.close()
-        assert proxy.requests >= 6
+        assert proxy.requests > 4
 
 
 def test_wait_and_followed_output_survive_a_restart_of_the_controller(

@@ -100,7 +100,7 @@ def test_job_fails_once_its_failure_budget_is_spent(make_world: MakeWorld) -> No
 
     assert job.status is JobState.FAILED
     assert job.reason is not None
-    assert "task 0: exited with code 3" in job.reason.sentence()
+    assert job.reason.sentence() == "exited with code 3"
     assert task_rows(world, job.id) == [("FAILED", 3, 3)]
 
 
@@ -303,3 +303,28 @@ def test_mirror_equals_what_is_read_from_sql(make_world: MakeWorld) -> None:
     assert {k: j.counts for k, j in stored.jobs.items()} == {
         k: j.counts for k, j in live.jobs.items()
     }
+
+
+def test_agent_that_has_not_said_hello_since_the_controller_restarted_gets_nothing(
+    make_world: MakeWorld,
+) -> None:
+    world = make_world({"a": CPU, "b": CPU})
+    gone = world.agent("a")
+    gone.online = False
+    world.restart_controller()
+    job = world.submit(JobSpec(command=["x"], tasks=3))
+    world.run(5)
+    assert job.finished_at is not None
+    assert not gone.starts
+
+
+def test_agent_whose_stream_ended_gets_nothing_until_it_says_hello(make_world: MakeWorld) -> None:
+    world = make_world({"a": CPU})
+    agent = world.agent("a")
+    world.plane.agent_left(agent.id)
+    job = world.submit(JobSpec(command=["x"]))
+    world.run(5)
+    assert job.started_at is None
+    world.connect(agent)
+    world.run(5)
+    assert job.finished_at is not None

@@ -22,6 +22,16 @@ def test_job_needs_only_a_command() -> None:
     assert spec.max_retries_preemption == 100
 
 
+def test_spec_is_the_same_after_it_was_written_and_read() -> None:
+    spec = load_spec(
+        "{command: x, timeout: 5m,"
+        " resources: {cpu: 500m, gpu: 0.5, memory: 1GiB, extra: {licence: 2}}}"
+    )
+    assert isinstance(spec, JobSpec)
+    assert JobSpec.model_validate_json(spec.model_dump_json(exclude_defaults=True)) == spec
+    assert JobSpec.model_validate(spec.model_dump()) == spec
+
+
 def test_command_as_text_is_for_the_shell() -> None:
     assert parse_spec(JobSpec, {"command": "echo a | wc"}).command == [
         "/bin/sh",

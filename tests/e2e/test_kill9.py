@@ -25,8 +25,9 @@ from muster.core.states import JobState, TaskState
 SEED = int(os.environ.get("MUSTER_TEST_SEED", "2"))
 MOMENTS = 50
 LONGEST_GAP_S = 0.8
-LONGEST_OUTAGE_S = 0.4
+LONGEST_OUTAGE_S = 0.3
 KILLED_WHILE_STARTING = 0.3  # of the moments; at the others the controller has come up before
+AGENTS = {"one": 2, "two": 1, "three": 1}  # processors, each of which one task takes
 JOBS, TASKS, GANG = 8, 37, 4  # 8 x 37 + 4 = 300
 FLAKY, NEVER = 5, 1000  # each fifth task of every other job fails at first
 WORKLOAD_TIMEOUT_S = 60.0
@@ -83,8 +84,7 @@ def attempts_expected(spec: dict[str, Any], task: int) -> list[int]:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    names = ("one", "two", "three")
-    agents = [agent(name, cpu_milli=2000) for name in names]
+    agents = [agent(name, cpu_milli=1000 * cpus) for name, cpus in AGENTS.items()]
     with started(Cluster(tmp_path / "home", agents)) as cluster:
         yield cluster
 
@@ -99,7 +99,7 @@ def kill_and_start(cluster: Cluster, rng: random.Random) -> tuple[float, float]:
 
     Between the two moments that are returned all of them were dead.
     """
-    kind = rng.choice(("controller", "agent", "agent", "both", "all"))
+    kind = rng.choice(("controller", "agent", "agent", "agent", "both", "all"))
     victims: list[str | None] = [] if kind == "agent" else [None]  # None is the controller
     if kind == "all":
         victims += cluster.agents

@@ -68,6 +68,8 @@ async def run(
         try:
             await run_until_one_ends(daemon.work(), stop.wait())
         finally:
+            # A supervisor that is being launched must not come up after the lock is gone.
+            await asyncio.get_running_loop().shutdown_default_executor()
             daemon.close()
 
 

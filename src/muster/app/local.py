@@ -1,7 +1,6 @@
 """What `muster up`, `down`, `controller` and `agent` do."""
 
 import asyncio
-import json
 import os
 import signal
 import socket
@@ -9,14 +8,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
 from muster.agent.config import AgentConfig
 from muster.agent.discovery import parse_gpus
-from muster.agent.supervisor.launch import connect
+from muster.agent.supervisor.farewell import shut_down
 from muster.app.agent_process import dump_config
 from muster.app.controller_config import ControllerConfig, dump_controller
 from muster.app.home import Home, LocalAgents, Running, Settings, default_home
@@ -29,6 +30,9 @@ DEFAULT_PORT = 7600
 READY_TIMEOUT_S = 30.0
 PORTS_TRIED = 50
 STOP_GRACE_S = 10.0
+
+_started: list[subprocess.Popen[bytes]] = []
+"""Controllers that this process started and leaves running; kept, so that they can be reaped."""
 
 
 class CannotStart(MusterError):
@@ -91,9 +95,10 @@ def up(options: UpOptions) -> UpReport:
     try:
         running = _wait_until_ready(process, home)
     except BaseException:
-        process.terminate()
+        _abandon(process)
         raise
     names = tuple(agent.name for agent in configs)
+    _started.append(process)
     report = UpReport(running.url, running.pid, names, home.path, time.monotonic() - began_s)
     if options.foreground:
         _wait_in_foreground(process, home)
@@ -189,6 +194,16 @@ def _spawn(config: ControllerConfig, *, foreground: bool) -> subprocess.Popen[by
     return process
 
 
+def _abandon(process: subprocess.Popen[bytes]) -> None:
+    """End a controller that is still starting, and wait for it: it stops its agents itself."""
+    process.terminate()
+    try:
+        process.wait(READY_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
 def _wait_until_ready(process: subprocess.Popen[bytes], home: Home) -> Running:
     """Until the controller wrote that it runs.
 
@@ -273,56 +288,19 @@ async def _stop_agents(home: Home) -> None:
 
 
 def _stop_kernels(home: Home, timeout_s: float) -> int:
-    """End the supervisors of the home's agents, and with them their kernels; how many there were.
+    """End the supervisors of the home's agents, and with them their kernels; how many ran.
 
     Raises:
         MusterError: one does not end in time.
     """
-    leaving: list[tuple[Path, socket.socket]] = []
-    stopped = 0
-    for directory in home.agent_directories():
-        try:
-            connection = connect(directory)
-        except OSError:
-            continue
-        stopped += _ask_to_leave(connection, timeout_s)
-        leaving.append((directory, connection))
-    for directory, connection in leaving:
-        with connection:
-            if not _left(connection, timeout_s):
-                raise MusterError(f"the kernels of {directory} do not end; try again")
-    return stopped
-
-
-def _ask_to_leave(connection: socket.socket, timeout_s: float) -> int:
-    connection.settimeout(timeout_s)
+    directories = home.agent_directories()
     grace_s = min(STOP_GRACE_S, timeout_s / 2)
-    connection.sendall(
-        json.dumps({"op": "attach"}).encode()
-        + b"\n"
-        + json.dumps({"op": "shutdown", "grace_s": grace_s}).encode()
-        + b"\n"
-    )
+    end = partial(shut_down, grace_s=grace_s, timeout_s=timeout_s)
     try:
-        with connection.makefile("rb") as lines:
-            state = json.loads(lines.readline())["state"]
-    except (OSError, ValueError, KeyError):
-        return 0
-    return sum(kernel.get("status") in ("running", "stopping") for kernel in state["kernels"])
-
-
-def _left(connection: socket.socket, timeout_s: float) -> bool:
-    """Whether the supervisor closed the connection, as it does when it ends."""
-    deadline_s = time.monotonic() + timeout_s
-    try:
-        while time.monotonic() < deadline_s:
-            if not connection.recv(65536):
-                return True
-    except ConnectionError:
-        return True
-    except OSError:
-        return False
-    return False
+        with ThreadPoolExecutor(max_workers=min(len(directories), 32) or 1) as pool:
+            return sum(pool.map(end, directories))
+    except TimeoutError as error:
+        raise MusterError(f"{error}; try again") from None
 
 
 def run_controller(

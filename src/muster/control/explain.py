@@ -156,12 +156,18 @@ def _job_verdict(job: Job) -> str:
     done = job.counts.get(TaskState.SUCCEEDED, 0)
     running = job.counts.get(TaskState.RUNNING, 0)
     assigned = job.counts.get(TaskState.ASSIGNED, 0) + job.counts.get(TaskState.BUILDING, 0)
-    rest = job.tasks_total - done - running - assigned
-    parts = [f"{done} of {job.tasks_total} tasks done"]
-    if running:
-        parts.append(f"{running} running")
-    if assigned:
-        parts.append(f"{assigned} being started")
-    if rest:
-        parts.append(f"{rest} waiting or ended otherwise")
-    return ", ".join(parts)
+    waiting = job.tasks_total - job.next_task + job.counts.get(TaskState.PENDING, 0)
+    failed = job.tasks_total - done - running - assigned - waiting
+    parts = [
+        f"{count} {what}"
+        for count, what in (
+            (done, "done"),
+            (running, "running"),
+            (assigned, "being started"),
+            (waiting, "waiting"),
+            (failed, "ended otherwise"),
+        )
+        if count
+    ]
+    tasks = "1 task" if job.tasks_total == 1 else f"{job.tasks_total} tasks"
+    return f"{tasks}: {', '.join(parts)}"

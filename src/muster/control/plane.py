@@ -11,6 +11,7 @@ import logging
 import secrets
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -88,7 +89,7 @@ class _Request:
 @dataclass(slots=True)
 class _Said:
     agent: AgentId
-    message: Hello | Reports
+    message: Hello | Reports | None  # None: it left
 
 
 Events = list[tuple[str, str, str]]
@@ -250,7 +251,10 @@ class ControlPlane:
                     self._link.close(agent, str(error))
 
     def agent_left(self, agent: AgentId) -> None:
-        """Nothing: silence is what counts (rule 9)."""
+        """It gets nothing new until it says Hello again. Its kernels are another matter: silence is
+        what counts for them (rule 9)."""
+        with suppress(Busy):
+            self._put(_Said(agent, None))
 
     async def join(self, request: JoinRequest) -> JoinReply:
         if not self._join_token_valid(request.token):
@@ -384,6 +388,9 @@ class ControlPlane:
             heartbeat_s = min(group.agent_silence, group.kernel_lease) / 3
             self._link.send(agent.id, Welcome(group.kernel_lease, heartbeat_s))
             self._greeter.greet(work, agent, item.message)
+        elif item.message is None:
+            agent.connected = False
+            self.board.agent_changed(agent)
         else:
             for report in item.message.reports:
                 self._facts.apply(work, item.agent, report)

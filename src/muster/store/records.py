@@ -18,7 +18,8 @@ from muster.core.states import AgentStatus, JobState, KernelStatus, SessionStatu
 
 @dataclass(slots=True, eq=False)
 class Agent:
-    """A machine. ``seen_at`` moves with each message and is stored with other changes only."""
+    """A machine. ``seen_at`` moves with each message and is stored with other changes only;
+    ``connected`` says that it has a stream to this process, and is not stored at all."""
 
     id: AgentId
     name: str
@@ -35,6 +36,7 @@ class Agent:
     joined_at: float
     seen_at: float
     reason: Reason | None = None
+    connected: bool = False
 
 
 @dataclass(slots=True, eq=False)

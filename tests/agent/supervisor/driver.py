@@ -137,7 +137,7 @@ class Driver:
             assert time.monotonic() < deadline_s, f"in vain; heard {self.events} {self.errors}"
             if not self.listen():
                 log = (self.directory / LOG_NAME).read_text()
-                raise ConnectionError(f"the supervisor hung up: {log} {self.pid} {alive(self.pid)} {os.listdir(self.directory)}")
+                raise ConnectionError(f"the supervisor hung up: {log}")
 
     def until_hung_up(self) -> None:
         with suppress(ConnectionError):

@@ -33,8 +33,7 @@ def launch(directory: Path, *, timeout_s: float = 10.0) -> None:
     deadline_s = time.monotonic() + timeout_s
     retry_s = 0.0
     while True:
-        with suppress(ConnectionError, FileNotFoundError):
-            connect(directory).close()
+        if _answers(directory, deadline_s):
             return
         now_s = time.monotonic()
         if now_s > deadline_s:
@@ -64,6 +63,16 @@ def connect(directory: Path) -> socket.socket:
     finally:
         os.close(folder)
     return connection
+
+
+def _answers(directory: Path, deadline_s: float) -> bool:
+    """Whether a supervisor is there. That its socket takes a connection does not show it: for a
+    moment after it was killed, a child that it was about to spawn still has the socket open."""
+    with suppress(OSError), connect(directory) as connection:
+        connection.settimeout(max(_POLL_S, deadline_s - time.monotonic()))
+        connection.sendall(b"{}\n")  # a complaint about that is an answer too
+        return bool(connection.recv(1))
+    return False
 
 
 def _spawn(directory: Path) -> None:

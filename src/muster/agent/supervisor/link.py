@@ -116,6 +116,7 @@ class AgentLink:
         self._state = state
         self._connections: set[Connection] = set()
         self._agent: Connection | None = None
+        self._greeted = False  # the agent was told the state
         self._told_seq = 0  # the last event that the agent was sent, or that waits in _batch
         self._batch: list[str] = []
         self._hold_until_s = 0.0
@@ -149,6 +150,11 @@ class AgentLink:
         agent = self._agent
         if agent is None:
             return
+        if not self._greeted:
+            # Only here, after the journal was written: what is told must not be forgotten.
+            self._greeted = True
+            agent.write((encode({"state": self._state()}) + "\n").encode())
+            self._fall_behind(self._journal.acked_seq)
         if batches and not self._behind:
             self._told_seq = batches[-1].last_seq
             self._batch += [batch.text for batch in batches]
@@ -199,8 +205,7 @@ class AgentLink:
         self._agent = connection
         self.alone_since_s = None
         self._batch.clear()
-        connection.write((encode({"state": self._state()}) + "\n").encode())
-        self._fall_behind(self._journal.acked_seq)
+        self._greeted = False
 
     def _fall_behind(self, told_seq: int) -> None:
         self._behind = True

@@ -32,6 +32,7 @@ class Greeter:
         """Take note of the machine as it is now, and settle what it holds."""
         rebooted = bool(agent.boot_id) and agent.boot_id != hello.boot_id
         agent.seen_at = work.now
+        agent.connected = True
         agent.boot_id = hello.boot_id
         agent.version = hello.version
         agent.host = hello.host

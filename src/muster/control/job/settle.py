@@ -113,7 +113,7 @@ def _note_first_loss(task: Task, verdict: Verdict) -> None:
         return
     how = verdict.reason.sentence() if verdict.reason else verdict.state.lower()
     match verdict.state:
-        case TaskState.FAILED:
+        case TaskState.FAILED if job.tasks_total > 1:
             tolerated = job.spec.max_task_failures
             job.reason = reason(
                 ReasonCode.TASKS_FAILED, failed=1, tolerated=tolerated, index=task.index, how=how

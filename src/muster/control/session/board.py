@@ -87,8 +87,8 @@ class Board:
                 agent.name,
                 agent.capacity,
                 agent.devices,
-                accepting=agent.status is AgentStatus.ALIVE,
-                status=agent.status,
+                accepting=agent.status is AgentStatus.ALIVE and agent.connected,
+                status=agent.status if agent.connected else "not connected",
             )
         board.stirred = True
 
@@ -158,7 +158,8 @@ class Board:
             return
         for agent_id, shape in self.groups[job.group].shapes.get(resources.shape, {}).items():
             room = backlog_depth(window_s, mean_s, shape.running) - len(shape.ahead)
-            if room > 0 and self._live.agents[agent_id].status is AgentStatus.ALIVE:
+            agent = self._live.agents[agent_id]
+            if room > 0 and agent.status is AgentStatus.ALIVE and agent.connected:
                 yield agent_id, room
 
     # -- durations -----------------------------------------------------------------------------

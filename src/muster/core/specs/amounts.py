@@ -3,7 +3,14 @@
 import re
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    field_serializer,
+)
 
 from muster.core.resources import EXTRA_NAME, Resources, parse_bytes, parse_gpu, parse_milli
 
@@ -101,7 +108,18 @@ class ResourcesSpec(Spec):
     memory: Annotated[int, BeforeValidator(parse_bytes)] = 0
     disk: Annotated[int, BeforeValidator(parse_bytes)] = 0
     gpu: Annotated[int, BeforeValidator(parse_gpu)] = 0
-    extra: Annotated[dict[str, int], BeforeValidator(_extra), Field(max_length=32)] = {}
+    extra: Annotated[dict[str, int], BeforeValidator(_extra), Field(max_length=32)] = Field(
+        default_factory=dict
+    )
+
+    @field_serializer("cpu", "gpu")
+    def _write_milli(self, milli: int) -> str:
+        """As a person writes it: what is kept and sent is read by the same rules."""
+        return f"{milli}m"
+
+    @field_serializer("extra")
+    def _write_extra(self, extra: dict[str, int]) -> dict[str, str]:
+        return {name: f"{milli}m" for name, milli in extra.items()}
 
     def resources(self) -> Resources:
         return Resources.with_extra(self.cpu, self.memory, self.disk, self.gpu, self.extra)

@@ -42,6 +42,9 @@ Command = Annotated[
 ]
 
 
+_DEFAULT_RESOURCES = ResourcesSpec()  # one for all: a default is copied deeply for each spec
+
+
 class Process(Spec):
     """What a kernel runs; shared by sessions and jobs.
 
@@ -55,7 +58,7 @@ class Process(Spec):
     env: Environment = Field(default_factory=dict)
     workdir: Text | None = None
     files: dict[Text, Text] = Field(default_factory=dict)
-    resources: ResourcesSpec = ResourcesSpec()
+    resources: ResourcesSpec = Field(default_factory=lambda: _DEFAULT_RESOURCES)
     ports: Annotated[int, Field(ge=0, le=64)] = 0
     grace: Annotated[Duration, Field(le=3600)] = 10.0
 

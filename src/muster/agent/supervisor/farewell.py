@@ -1,0 +1,58 @@
+"""For who takes a machine's work down: end a supervisor and all that it holds."""
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+from pathlib import Path
+
+from muster.agent.supervisor.launch import connect
+
+LOCK_NAME = "supervisor.lock"
+_POLL_S = 0.02
+_ANSWER_TIMEOUT_S = 5.0
+
+
+def shut_down(directory: Path, *, grace_s: float, timeout_s: float) -> int:
+    """Stop the kernels of the supervisor on `directory` and wait until it has gone; how many ran.
+
+    What they ended with stays in its journal, for the next agent to report. No supervisor there is
+    no error: 0.
+
+    Raises:
+        TimeoutError: it is still there after `timeout_s`.
+    """
+    try:
+        connection = connect(directory)
+    except OSError:
+        return 0
+    held = 0
+    with connection, contextlib.suppress(OSError, ValueError, KeyError):
+        connection.settimeout(_ANSWER_TIMEOUT_S)
+        for op in ({"op": "attach"}, {"op": "shutdown", "grace_s": grace_s}):
+            connection.sendall(json.dumps(op).encode() + b"\n")
+        with connection.makefile("rb") as lines:
+            state = json.loads(lines.readline())["state"]
+        held = sum(kernel["status"] in ("running", "stopping") for kernel in state["kernels"])
+    # The connection is closed now: it need not wait for anybody to hear its reports.
+    deadline_s = time.monotonic() + timeout_s
+    while _is_held(directory / LOCK_NAME):
+        if time.monotonic() > deadline_s:
+            raise TimeoutError(f"the kernels of {directory} did not end within {timeout_s:g} s")
+        time.sleep(_POLL_S)
+    return held
+
+
+def _is_held(lock: Path) -> bool:
+    try:
+        descriptor = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
