@@ -24,7 +24,7 @@ from muster.core.states import JobState, TaskState
 
 SEED = int(os.environ.get("MUSTER_TEST_SEED", "2"))
 MOMENTS = 50
-LONGEST_GAP_S = 0.8
+LONGEST_GAP_S = 0.6
 LONGEST_OUTAGE_S = 0.3
 KILLED_WHILE_STARTING = 0.3  # of the moments; at the others the controller has come up before
 AGENTS = {"one": 2, "two": 1, "three": 1}  # processors, each of which one task takes
@@ -148,6 +148,7 @@ def submitted(client: Client, spec: dict[str, Any]) -> str:
                 return job.id
 
 
+@pytest.mark.timeout(300)  # a minute or so, where nothing else runs
 def test_kill9_of_controller_and_agents_at_50_moments_loses_and_doubles_nothing(
     cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -183,9 +184,13 @@ def test_kill9_of_controller_and_agents_at_50_moments_loses_and_doubles_nothing(
         assert_known(client, ids, workload, marks)
     until(lambda: cluster.query("SELECT count(*) FROM allocations") == [(0,)], 10.0)
     until(lambda: cluster.kernels() == [], 5.0)
-    ends = [mark.at for mark in marks if mark.what == "end"]
-    unheard = [at for at in ends if any(died <= at <= back for died, back in outages)]
-    assert unheard, "some attempts must end while nobody listens, or nothing was shown"
+    assert any(died <= at <= back for at in ends(marks) for died, back in outages), (
+        "some attempts must end while nobody listens, or nothing was shown"
+    )
+
+
+def ends(marks: Sequence[Mark]) -> list[float]:
+    return [mark.at for mark in marks if mark.what == "end"]
 
 
 def assert_ran_once(marks: Sequence[Mark], workload: Sequence[dict[str, Any]]) -> None:

@@ -31,6 +31,9 @@ READY_TIMEOUT_S = 30.0
 PORTS_TRIED = 50
 STOP_GRACE_S = 10.0
 
+# Our processes start others, never by a bare fork: gRPC need not prepare for one, nor warn of it.
+_ENVIRONMENT = {"GRPC_ENABLE_FORK_SUPPORT": "false"}
+
 _started: list[subprocess.Popen[bytes]] = []
 """Controllers that this process started and leaves running; kept, so that they can be reaped."""
 
@@ -185,6 +188,7 @@ def _spawn(config: ControllerConfig, *, foreground: bool) -> subprocess.Popen[by
             stdout=log,
             stderr=log,
             cwd="/",
+            env=os.environ | _ENVIRONMENT,
             start_new_session=True,
         )
     assert process.stdin is not None
@@ -377,4 +381,4 @@ def _become(module: str, settings: str) -> NoReturn:
     os.write(descriptor, settings.encode())
     os.lseek(descriptor, 0, os.SEEK_SET)
     os.dup2(descriptor, 0)
-    os.execv(sys.executable, [sys.executable, "-m", module])
+    os.execve(sys.executable, [sys.executable, "-m", module], os.environ | _ENVIRONMENT)

@@ -124,10 +124,12 @@ class Process:
             self._journal.compact_if_due(live.values())
             if not live:
                 self._scratch.remove_spare()
-        self._link.close()
-        os.unlink(SOCKET_NAME)
+        # The link goes last: whoever waits for it to close finds nothing left.
+        with suppress(FileNotFoundError):  # somebody took the folder away
+            os.unlink(SOCKET_NAME)
         if self._cgroups is not None:
             self._cgroups.close()
+        self._link.close()
 
     def _take_over(self, directory: str, replay: Replay, *, same_boot: bool) -> None:
         left = kill_leftovers(directory, replay.survivors.values(), same_boot=same_boot)
