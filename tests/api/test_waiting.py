@@ -3,14 +3,15 @@
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from tests.api.served import LARGE, LIMIT_S, ServedCluster
-from tests.control.world import Run
+
+from muster.api import jobs
 
 TRUE = {"command": ["true"], "resources": {"cpu": "10m"}}
 
@@ -43,7 +44,7 @@ def wait(
     headers = {"Authorization": f"Bearer {cluster.token()}"}
     answer = in_background(
         lambda: httpx.get(
-            f"{cluster.url}/v1/jobs/{job}/wait", params=params, headers=headers, timeout=LIMIT_S
+            f"{cluster.url}/v1/jobs/{job}/wait", params=params, headers=headers, timeout=2 * LIMIT_S
         )
     )
     cluster.until(lambda: cluster.requests_under_way() > before or answer.done())
@@ -93,29 +94,24 @@ def test_wait_of_an_absurd_length_is_refused(ada: httpx.Client, timeout_s: str) 
     assert answer.json()["problems"][0]["field"] == "timeout_s"
 
 
-def test_each_change_is_told_at_most_ten_times_a_second_and_the_end_at_once(
-    tmp_path: Path,
+def test_change_is_held_back_a_moment_for_others_to_come(
+    cluster: ServedCluster, ada: httpx.Client
 ) -> None:
-    cluster = ServedCluster(tmp_path, {"a1": LARGE}, behaviour=lambda start: Run(seconds=1))
-    cluster.start()
-    try:
-        with httpx.Client(
-            base_url=cluster.url, headers={"Authorization": f"Bearer {cluster.token()}"}
-        ) as http:
-            job = submit(http, tasks=400)
-            answers: list[Any] = [job]
-            began_s = time.monotonic()
-            with ThreadPoolExecutor(1) as pool:
-                moving = pool.submit(cluster.pass_time, 500.0)
-                while answers[-1]["state"] in ("PENDING", "RUNNING"):
-                    params = {"timeout_s": 10, "since": answers[-1]["version"]}
-                    answers.append(http.get(f"/v1/jobs/{job['id']}/wait", params=params).json())
-                moving.result(LIMIT_S)
-            took_s = time.monotonic() - began_s
-        assert answers[-1]["counts"] == {"SUCCEEDED": 400}
-        assert len(answers) <= took_s / 0.1 + 3
-    finally:
-        cluster.stop()
+    job = submit(ada)["id"]
+    began_s = time.monotonic()
+    assert wait(cluster, job, 15, since="older").result(LIMIT_S).json()["state"] == "RUNNING"
+    assert time.monotonic() - began_s >= jobs.COALESCE_S
+
+
+def test_end_is_told_at_once_even_while_a_change_is_held_back(
+    cluster: ServedCluster, ada: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "COALESCE_S", 2 * LIMIT_S)
+    job = submit(ada)["id"]
+    waiting = wait(cluster, job, 2 * LIMIT_S, since="older")
+    assert not waiting.done()
+    ada.post(f"/v1/jobs/{job}/cancel")
+    assert waiting.result(LIMIT_S).json()["state"] == "KILLED"
 
 
 def test_waits_end_when_the_server_stops(tmp_path: Path) -> None:

@@ -2,12 +2,14 @@
 
 import subprocess
 import sys
+import time
 from typing import Any
 
 import pytest
 from tests.api.served import BOB, ServedCluster
 
 from muster.client import Client, Forbidden, Unauthenticated, Unreachable
+from muster.client.transport import PATIENCE_S
 from muster.core.errors import Ambiguous, Conflict, InvalidSpec, NotFound
 from muster.core.specs import JobSpec, SessionSpec
 from muster.core.states import JobState, SessionStatus, TaskState
@@ -178,10 +180,12 @@ def test_events_begin_with_a_reset(client: Client) -> None:
 
 
 def test_nothing_that_answers_is_told_soon_with_what_to_do() -> None:
+    began_s = time.monotonic()
     with Client("http://127.0.0.1:9", "t") as client, pytest.raises(Unreachable) as told:
         client.jobs()
     assert "no controller answers at http://127.0.0.1:9" in str(told.value)
     assert "`muster up`" in str(told.value)
+    assert time.monotonic() - began_s < PATIENCE_S / 2
 
 
 def test_import_is_light_and_the_first_request_leaves_httpx_without_its_command_line() -> None:

@@ -75,6 +75,20 @@ def test_gang_of_which_one_ended_and_the_other_lost_its_machine_begins_anew_as_a
     assert not world.plane.live.ledger
 
 
+def test_gang_of_which_one_runs_when_another_cannot_start_is_stopped_and_placed_elsewhere(
+    make_world: MakeWorld,
+) -> None:
+    world = make_world(lambda start: Run(5.0))
+    world.agent("b").behaviour = lambda start: Run(create_failure=ReasonCode.DISK_FULL)
+    job = world.submit(GANG)
+    world.run_until(lambda: job.status in JOB_TABLE.terminal)
+
+    assert job.status is JobState.SUCCEEDED
+    generations = [[generation for _, generation in world.agent(name).starts] for name in "abc"]
+    assert generations == [[0, 1], [], [1]]
+    assert not world.plane.live.ledger
+
+
 def test_gang_that_can_never_start_as_a_whole_ends_when_its_budget_is_spent(
     make_world: MakeWorld,
 ) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from muster.control.engine.work import Work
-from muster.control.plane import ControlPlane, credential_hash
+from muster.control.plane import ControlPlane
 from muster.control.requests import Requests
 from muster.core.clock import VirtualClock
 from muster.core.ids import AgentId, IdFactory
@@ -23,6 +23,7 @@ from muster.core.specs import JobSpec, ScalingGroup, SessionSpec
 from muster.store.database import open_engine, sqlite_url
 from muster.store.records import Agent, Job, Session
 from muster.store.store import Store
+from muster.store.tokens import token_hash
 from muster.wire.messages import (
     Acknowledge,
     Commands,
@@ -242,7 +243,7 @@ class World:
 
         record: Agent = self.ask(join)
         assert self.plane.authenticate(secret) == record.id
-        assert credential_hash(secret) == record.credential_hash
+        assert token_hash(secret) == record.credential_hash
         devices = tuple(Device(index, "H100") for index in range(gpus))
         agent = HollowAgent(
             record.id, name, self.clock, capacity, devices, lambda start: self.behaviour(start)

@@ -37,12 +37,12 @@ def agent(name: str, **fields: Any) -> AgentConfig:
     return AgentConfig(Path(), "", name, **fields)
 
 
-def until(condition: Callable[[], T | None], timeout_s: float = 30.0) -> T:
+def until(condition: Callable[[], T | None], timeout_s: float = 30.0, pause_s: float = 0.02) -> T:
     """The first true answer of ``condition``."""
     deadline_s = time.monotonic() + timeout_s
     while not (answer := condition()):
         assert time.monotonic() < deadline_s, f"nothing after {timeout_s} s"
-        time.sleep(0.02)
+        time.sleep(pause_s)
     return answer
 
 

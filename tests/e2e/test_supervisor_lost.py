@@ -85,5 +85,22 @@ def test_kill9_of_the_supervisor_ends_its_kernels_before_they_are_tried_again(
     assert cluster.query("SELECT count(*) FROM allocations") == [(0,)]
 
 
+@pytest.mark.parametrize("repetition", range(5))  # it depends on a millisecond
+def test_kill9_of_the_supervisor_just_after_a_start_runs_no_attempt_twice(
+    cluster: Cluster, tmp_path: Path, repetition: int
+) -> None:
+    with cluster.client() as client:
+        job = client.submit(
+            command=marked("code=0; sleep 0.1"), tasks=2, env={"MARKERS": str(tmp_path)}
+        )
+        until((tmp_path / "lines").exists, pause_s=0.0)
+        # What it has started by now may not be in its journal yet.
+        for name in cluster.agents:
+            cluster.kill_supervisor(name)
+        assert client.wait(job.id, 30.0).state == JobState.SUCCEEDED
+    began = [(mark.task, mark.attempt) for mark in read_marks(tmp_path) if mark.what == "begin"]
+    assert len(began) == len(set(began))
+
+
 def lines(markers: Path) -> list[str]:
     return (markers / "children").read_text().splitlines()

@@ -9,6 +9,8 @@ import logging
 import random
 import socket
 import time
+from contextlib import suppress
+from pathlib import Path
 
 from muster.agent.backoff import Backoff
 from muster.agent.boot import boot_id
@@ -68,8 +70,6 @@ async def run(
         try:
             await run_until_one_ends(daemon.work(), stop.wait())
         finally:
-            # A supervisor that is being launched must not come up after the lock is gone.
-            await asyncio.get_running_loop().shutdown_default_executor()
             daemon.close()
 
 
@@ -134,7 +134,7 @@ class AgentDaemon:
         why = ""
         for _ in range(SUPERVISOR_TRIES):
             try:
-                await asyncio.to_thread(launch, directory)
+                await _launch(directory)
                 return await SupervisorLink.attach(directory, self._kernels)
             except (SupervisorLost, OSError) as error:  # a TimeoutError is an OSError
                 why = str(error)
@@ -259,3 +259,15 @@ async def _address_towards(controller: str) -> str:
             return str(probe.getsockname()[0])
     except (OSError, ValueError):
         return socket.gethostname()
+
+
+async def _launch(directory: Path) -> None:
+    """``launch`` in a thread. Whoever is cancelled meanwhile waits for it all the same: no
+    supervisor may come up once the directory's lock is let go."""
+    launching = asyncio.ensure_future(asyncio.to_thread(launch, directory))
+    try:
+        await asyncio.shield(launching)
+    except asyncio.CancelledError:
+        with suppress(Exception):
+            await launching
+        raise

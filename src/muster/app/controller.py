@@ -31,6 +31,7 @@ from muster.core.ids import IdFactory
 from muster.core.owner import Owner, Role
 from muster.core.specs import ScalingGroup
 from muster.store.database import open_engine, sqlite_url
+from muster.store.queries.cluster import read_cluster_id
 from muster.store.store import Store
 from muster.store.tokens import TokenKind, Tokens
 from muster.version import __version__
@@ -79,6 +80,11 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack) -> None:
     gateway = AgentGateway(plane, plane, tls=config.tls)
     plane.attach(gateway)
     await stack.enter_async_context(_driving(driver, plane))
+    with engine.connect().execution_options(readonly=True) as connection:
+        named = bool(read_cluster_id(connection))
+    if not named:
+        name = secrets.token_hex(8)
+        await plane.request(lambda work, requests: requests.name_cluster(work, name))
     if DEFAULT_GROUP not in plane.live.groups:
         group = ScalingGroup(name=DEFAULT_GROUP)
         await plane.request(lambda work, requests: requests.put_group(work, group))

@@ -93,7 +93,6 @@ def up(options: UpOptions) -> UpReport:
     config = ControllerConfig(
         home, port=settings.port, agent_port=settings.agent_port, agents=configs
     )
-    home.write_settings(settings)
     process = _spawn(config, foreground=options.foreground)
     try:
         running = _wait_until_ready(process, home)
@@ -102,6 +101,7 @@ def up(options: UpOptions) -> UpReport:
         raise
     names = tuple(agent.name for agent in configs)
     _started.append(process)
+    home.write_settings(settings)
     report = UpReport(running.url, running.pid, names, home.path, time.monotonic() - began_s)
     if options.foreground:
         _wait_in_foreground(process, home)

@@ -6,7 +6,6 @@ so a simulator can drive it under virtual time in one thread.
 """
 
 import asyncio
-import hashlib
 import logging
 import secrets
 from collections import deque
@@ -47,6 +46,7 @@ from muster.core.states import AgentStatus
 from muster.store.live import Live
 from muster.store.records import Agent
 from muster.store.store import CommitFailed, Store
+from muster.store.tokens import token_hash
 from muster.wire.messages import (
     Acknowledge,
     AgentLink,
@@ -96,11 +96,6 @@ Events = list[tuple[str, str, str]]
 """What a commit changed: (kind, id, status)."""
 
 
-def credential_hash(secret: str) -> str:
-    """How a token or credential is stored. It is random and long, so a plain hash will do."""
-    return hashlib.sha256(secret.encode()).hexdigest()
-
-
 class _NoLink:
     """Before the wire is there: nobody is connected, so whatever is sent is dropped."""
 
@@ -140,6 +135,7 @@ class ControlPlane:
         self._inbox: deque[_Request | _Said] = deque()
         self._watchers: dict[int, Callable[[Events], None]] = {}
         self._retry_at = 0.0
+        self._connected: set[AgentId] = set()  # said Hello on a stream that has not ended
         self._build()
 
     def _build(self) -> None:
@@ -149,6 +145,7 @@ class ControlPlane:
         for agent in live.agents.values():
             # Nobody could be heard while nobody listened.
             agent.seen_at = now
+            agent.connected = agent.id in self._connected
         self.board = Board(live)
         sessions = SessionLifecycle(self.board)
         self._facts = Facts(sessions, self.board)
@@ -280,7 +277,7 @@ class ControlPlane:
                     f"agent name {request.name!r} is taken by {named.id}, which may still run "
                     f"kernels: start that one again, or choose another name with --name"
                 )
-        hashed = credential_hash(secret)
+        hashed = token_hash(secret)
         if named is not None:
             self._credentials.pop(named.credential_hash, None)
             named.credential_hash = hashed
@@ -312,7 +309,7 @@ class ControlPlane:
         return agent
 
     def authenticate(self, credential: str) -> AgentId | None:
-        return self._credentials.get(credential_hash(credential))
+        return self._credentials.get(token_hash(credential))
 
     # -- the wake ------------------------------------------------------------------------------
 
@@ -387,8 +384,10 @@ class ControlPlane:
             group = work.live.groups[agent.group]
             heartbeat_s = min(group.agent_silence, group.kernel_lease) / 3
             self._link.send(agent.id, Welcome(group.kernel_lease, heartbeat_s))
+            self._connected.add(agent.id)
             self._greeter.greet(work, agent, item.message)
         elif item.message is None:
+            self._connected.discard(agent.id)
             agent.connected = False
             self.board.agent_changed(agent)
         else:

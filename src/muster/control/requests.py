@@ -150,6 +150,10 @@ class Requests:
 
     # -- the cluster ---------------------------------------------------------------------------
 
+    def name_cluster(self, work: Work, id_: str) -> None:
+        """Give a new cluster the id that it keeps."""
+        work.unit.also(insert(schema.cluster), {"key": "id", "value": id_})
+
     def put_group(self, work: Work, spec: ScalingGroup) -> ScalingGroup:
         """A new scaling group, or another policy for one.
 

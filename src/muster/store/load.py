@@ -24,6 +24,7 @@ from muster.core.states import (
 )
 from muster.store import schema
 from muster.store.live import Live
+from muster.store.queries.refs import one_of
 from muster.store.records import Agent, Allocation, Job, Kernel, Session, Task
 from muster.store.rows import (
     load_devices,
@@ -56,7 +57,7 @@ def load_live(connection: Connection) -> Live:
 def _load_jobs(connection: Connection, live: Live) -> None:
     jobs, tasks = schema.jobs, schema.tasks
     for row in connection.execute(
-        select(jobs).where(jobs.c.state.in_(sorted(JOB_TABLE.live))).order_by(jobs.c.id)
+        select(jobs).where(one_of(jobs.c.state, JOB_TABLE.live)).order_by(jobs.c.id)
     ):
         live.add_job(load_job(row))
     for row in connection.execute(
@@ -75,7 +76,7 @@ def _load_sessions(connection: Connection, live: Live) -> None:
     sessions, kernels = schema.sessions, schema.kernels
     found = connection.execute(
         select(sessions)
-        .where(sessions.c.status.in_(sorted(SESSION_TABLE.live)))
+        .where(one_of(sessions.c.status, SESSION_TABLE.live))
         .order_by(sessions.c.id)
     ).all()
     # A job may have ended while its last sessions are still being stopped.

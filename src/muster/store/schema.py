@@ -106,6 +106,7 @@ Index(
     postgresql_where=jobs.c.state.in_(sorted(JOB_TABLE.live)),
 )
 Index("jobs_by_name", jobs.c.name)
+Index("jobs_by_owner", jobs.c.domain, jobs.c.project, jobs.c.user, jobs.c.id)
 
 tasks = Table(
     "tasks",
@@ -155,6 +156,23 @@ Index(
     sessions.c.id,
     sqlite_where=sessions.c.status.in_(sorted(SESSION_TABLE.live)),
     postgresql_where=sessions.c.status.in_(sorted(SESSION_TABLE.live)),
+)
+
+# Sessions of their own, without a job over them: few beside those of jobs.
+Index(
+    "sessions_alone",
+    sessions.c.domain,
+    sessions.c.project,
+    sessions.c.user,
+    sessions.c.id,
+    sqlite_where=sessions.c.job_id.is_(None),
+    postgresql_where=sessions.c.job_id.is_(None),
+)
+Index(
+    "sessions_by_name",
+    sessions.c.name,
+    sqlite_where=sessions.c.name.is_not(None),
+    postgresql_where=sessions.c.name.is_not(None),
 )
 
 kernels = Table(

@@ -22,6 +22,7 @@ class Loop:
     def __init__(self) -> None:
         self._epoll = select.epoll()
         self._handlers: dict[int, Handler] = {}
+        self._first_fd = -1
 
     def watch(self, fd: int, handler: Handler) -> None:
         """Call `handler` whenever there is something to read.
@@ -31,6 +32,15 @@ class Loop:
         """
         self._epoll.register(fd, READABLE)
         self._handlers[fd] = handler
+
+    def watch_first(self, fd: int, handler: Handler) -> None:
+        """Watch the one descriptor whose handler comes before all others in a turn.
+
+        Raises:
+            OSError: the kernel does not take another descriptor.
+        """
+        self.watch(fd, handler)
+        self._first_fd = fd
 
     def wait_for(self, fd: int, events: int) -> None:
         """Change what a watched descriptor is watched for; 0 pauses it."""
@@ -43,7 +53,11 @@ class Loop:
 
     def turn(self, timeout_s: float) -> None:
         """Wait for up to `timeout_s` and call the handler of each descriptor that is ready."""
-        for fd, _events in self._epoll.poll(timeout_s, _MAX_READY_A_TURN):
+        ready = [fd for fd, _events in self._epoll.poll(timeout_s, _MAX_READY_A_TURN)]
+        if self._first_fd in ready:
+            ready.remove(self._first_fd)
+            self._handlers[self._first_fd]()
+        for fd in ready:
             handler = self._handlers.get(fd)
             if handler is not None:
                 handler()

@@ -99,7 +99,8 @@ class Process:
         self._reaper = Reaper(directory, children)
         self._supervisor = Supervisor(self._journal, starter, self._reaper)
         self._take_over(directory, replay, same_boot=replay.boot_id == boot_id)
-        self._loop.watch(self._deaths.fd, self._on_death)
+        # First, because an idle core or GPU waits for it, and a message may take long to read.
+        self._loop.watch_first(self._deaths.fd, self._on_death)
         self._loop.watch(self._terminations.fd, self._on_termination)
         self._link = AgentLink(
             self._loop,
@@ -180,7 +181,7 @@ class Process:
 
     def _on_death(self) -> None:
         if self._deaths.read():
-            self._reaper.due = True
+            self._supervisor.reap()
 
     def _on_termination(self) -> None:
         if self._terminations.read():

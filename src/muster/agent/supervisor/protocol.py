@@ -193,7 +193,7 @@ def _kernel_order(item: _Object, templates: list[Template]) -> KernelOrder:
     if template >= len(templates):
         raise ProtocolError(f"kernel {kernel_id}: there is no template {template}")
     devices = item.get("devices", [])
-    if not isinstance(devices, list) or not all(type(name) in (int, str) for name in devices):
+    if not isinstance(devices, list) or not all(map(_is_device, devices)):
         raise ProtocolError(f"kernel {kernel_id}: 'devices' must be a list of numbers or names")
     shape = item.get("shape", "")
     if not isinstance(shape, str):
@@ -243,12 +243,18 @@ def _environment(item: _Object) -> Mapping[str, str]:
 
 
 def _texts(item: _Object, name: str) -> dict[str, str]:
-    texts = item.get(name)
-    if texts is None:
-        return {}
-    if not isinstance(texts, dict) or not all(isinstance(text, str) for text in texts.values()):
+    texts = item.get(name) or {}
+    if not isinstance(texts, dict) or not all(map(_is_text, texts.values())):
         raise ProtocolError(f"'{name}' must be an object of strings")
     return texts
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_device(value: object) -> bool:
+    return type(value) is int or type(value) is str
 
 
 def _objects(message: _Object, name: str) -> list[_Object]:

@@ -33,7 +33,7 @@ class Reaper:
         self._leaving: list[Kernel] = []  # main process reaped, others perhaps not
         # Children without a trace of their kernel -> those that may be it. They end with the last.
         self._strays: dict[int, set[Kernel]] = {}
-        self.due = True  # a SIGCHLD came, or the last round stopped at its bound
+        self.due = False  # the last round stopped at its bound
 
     @property
     def waiting(self) -> bool:
@@ -81,13 +81,13 @@ class Reaper:
         signal_groups(members, number)
 
     def _wait(self) -> None:
+        self.due = False
         for _ in range(_REAPS_A_TURN):
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
-                pid = 0
+                return
             if pid == 0:
-                self.due = False
                 return
             kernel = self._owners.pop(pid, None)
             if kernel is None:
@@ -97,6 +97,7 @@ class Reaper:
                 self._leaving.append(kernel)
             else:
                 kernel.orphans.discard(pid)
+        self.due = True
 
     def _adopt(self) -> None:
         """Find out whose the children are that are new here."""

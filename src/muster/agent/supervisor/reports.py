@@ -45,7 +45,7 @@ def unknown(key: Key) -> Event:
     return ended_without_run(Kernel(key), EndReason.UNKNOWN_KERNEL)
 
 
-def ended(kernel: Kernel, oom_kills: int, dropped_bytes: int) -> Event:
+def ended(kernel: Kernel, oom_kills: int) -> Event:
     """The end of a kernel whose main process was reaped; `oom_kills` counts its cgroup's."""
     assert kernel.wait_status is not None
     event = _event(kernel, "ended")
@@ -65,8 +65,6 @@ def ended(kernel: Kernel, oom_kills: int, dropped_bytes: int) -> Event:
         event["reason"] = EndReason.SIGNALED if code < 0 else EndReason.EXITED
         if oom_kills:
             event["detail"] = f"{oom_kills} of its processes were killed for lack of memory"
-    if dropped_bytes:
-        event["output_dropped_bytes"] = dropped_bytes
     return event
 
 

@@ -98,10 +98,15 @@ class Starter:
         self.clean_up(kernel)
         raise failure
 
-    def clean_up(self, kernel: Kernel) -> None:
-        """Give back what a kernel had, once none of its processes is left."""
+    def clean_up(self, kernel: Kernel) -> int:
+        """Give back what a kernel had, once none of its processes is left.
+
+        Returns how many bytes of its output were dropped.
+        """
+        dropped_bytes = 0
         if kernel.output is not None:
             kernel.output.finish()
+            dropped_bytes = kernel.output.dropped_bytes
             kernel.output = None
         if kernel.slot is not None and self._cgroups is not None:
             self._cgroups.release(kernel.slot)
@@ -109,6 +114,7 @@ class Starter:
         if kernel.scratch is not None:
             self._scratch.release(kernel.scratch)
             kernel.scratch = None
+        return dropped_bytes
 
     def _prepare(self, kernel: Kernel, template: Template) -> None:
         """Directory and files; the working directory of this process becomes the kernel's.

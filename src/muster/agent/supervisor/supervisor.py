@@ -179,15 +179,21 @@ class Supervisor:
             "kernels": [reports.describe(kernel) for kernel in self._known.values()],
         }
 
-    # The passing of time.
+    # What happens by itself.
+
+    def reap(self) -> None:
+        """Children have died: report the kernels that are gone and start their heirs."""
+        for kernel in self._reaper.reap():
+            self._finish(kernel)
+        # Looked at again even without a SIGCHLD: one may have forked past the last SIGKILL.
+        self._leftovers_due_s = (
+            clock.now_s() + _LEFTOVER_PERIOD_S if self._reaper.waiting else math.inf
+        )
 
     def turn(self, now_s: float) -> None:
-        """Reap, pass devices on, enforce deadlines and start what is due: a bounded amount."""
+        """Enforce deadlines and start what is due: a bounded amount."""
         if self._reaper.due or now_s >= self._leftovers_due_s:
-            for kernel in self._reaper.reap():
-                self._finish(kernel)
-            # Looked at again even without a SIGCHLD: one may have forked past the last SIGKILL.
-            self._leftovers_due_s = now_s + _LEFTOVER_PERIOD_S if self._reaper.waiting else math.inf
+            self.reap()
         if now_s >= self._lease_end_s:
             self._lease_end_s, self._lease_expired = math.inf, True
             for kernel in list(self.live.values()):
@@ -308,14 +314,16 @@ class Supervisor:
 
     def _finish(self, kernel: Kernel) -> None:
         """All processes of a kernel are gone: report it, and start its heir on its devices."""
-        output, slot = kernel.output, kernel.slot
-        oom_kills = slot.oom_kills() if slot is not None else 0
-        self._starter.clean_up(kernel)
-        event = reports.ended(kernel, oom_kills, output.dropped_bytes if output is not None else 0)
+        event = reports.ended(kernel, kernel.slot.oom_kills() if kernel.slot is not None else 0)
         self._end(kernel)
         events = [event]
         heir = self._appoint_heir(kernel, event)
-        self._record(events, self._begin(heir, events) if heir is not None else None)
+        running = self._begin(heir, events) if heir is not None else None
+        # Only now, for the devices lie idle until the heir runs, and nobody waits for this.
+        dropped_bytes = self._starter.clean_up(kernel)
+        if dropped_bytes:
+            event["output_dropped_bytes"] = dropped_bytes
+        self._record(events, running)
 
     def _appoint_heir(self, kernel: Kernel, event: Event) -> Kernel | None:
         heir = self._backlog.take(kernel.shape)

@@ -29,7 +29,7 @@ _ENDED = JOB_TABLE.terminal | SESSION_TABLE.terminal
 def why(target: Target, ref: Ref, as_json: AsJson = False) -> None:
     """Explain why a job does not start, or why it ended."""
     with target.client() as client:
-        answer = client.why(ref)
+        answer = client.why(ref.partition("/")[0])  # a task waits for what its job waits for
     if as_json:
         print_json(answer)
         return

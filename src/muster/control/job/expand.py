@@ -107,6 +107,9 @@ class ExpandJobs(FollowingHandler[Job]):
             task.attempt += 1
             task.session_id = session.id
             task.kernel_id = kernel.id
+            task.reason = None
+            task.exit_code = None
+            task.started_at = None
             work.unit.touch(task)
         session.kernels = kernels
         work.unit.add_session(session)

@@ -115,12 +115,12 @@ class Facts:
         why = self._why(work, agent_id, report)
         self._hand_over(work, key, report.heir)
         work.unit.release(key)
-        if session.status in PLACED and kernel.started_at is None and _never_ran(why):
-            # Nothing of it ran: it goes back to the queue. A recall blames nobody.
-            blame = why.code is not ReasonCode.NEVER_STARTED
+        if session.status in PLACED and why.code is ReasonCode.NEVER_STARTED:
+            # Nothing of it ran: it goes back to the queue, and nobody is to blame. What was lost is
+            # another matter: it may have run without a word, so its attempt must not run again.
             kernel.failure = why
             self._lifecycle.reschedule(
-                work, [session], PHASE, SchedulingResult.SKIPPED, why, blame=blame
+                work, [session], PHASE, SchedulingResult.SKIPPED, why, blame=False
             )
             return
         self.end(work, kernel, why, report.at, report.exit_code, report.signal)
@@ -176,7 +176,3 @@ class Facts:
 
 
 _NOT_ON_AGENT = frozenset({KernelStatus.PENDING, KernelStatus.SCHEDULED})
-
-
-def _never_ran(why: Reason) -> bool:
-    return why.code is ReasonCode.NEVER_STARTED or why.code in LOST_CODES

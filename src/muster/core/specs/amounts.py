@@ -88,6 +88,17 @@ class Spec(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+_LEAST_MEMORY_BYTES = 1024 * 1024
+
+
+def _memory(value: Any) -> int:
+    """Bytes; so few that no process could run are a forgotten unit."""
+    size = parse_bytes(value)
+    if 0 < size < _LEAST_MEMORY_BYTES:
+        raise ValueError("expected at least 1MiB: a number without a unit is in bytes, write 3GiB")
+    return size
+
+
 def _extra(value: Any) -> Any:
     if not isinstance(value, dict):
         raise ValueError("expected names with amounts, such as {licence: 1}")
@@ -105,7 +116,7 @@ class ResourcesSpec(Spec):
     """
 
     cpu: Annotated[int, BeforeValidator(parse_milli)] = 1000
-    memory: Annotated[int, BeforeValidator(parse_bytes)] = 0
+    memory: Annotated[int, BeforeValidator(_memory)] = 0
     disk: Annotated[int, BeforeValidator(parse_bytes)] = 0
     gpu: Annotated[int, BeforeValidator(parse_gpu)] = 0
     extra: Annotated[dict[str, int], BeforeValidator(_extra), Field(max_length=32)] = Field(

@@ -36,7 +36,7 @@ KERNEL_TABLE: StateTable[KernelStatus] = StateTable(
         (_K.PULLING, _K.PREPARED): "agent: prepared",
         (_K.PREPARED, _K.CREATING): "start",
         (_K.CREATING, _K.RUNNING): "agent: started",
-        **{(start, _K.PENDING): "session re-scheduled" for start in _PLACED},
+        **{(start, _K.PENDING): "session re-scheduled" for start in (*_PLACED, _K.RUNNING)},
         **{(start, _K.TERMINATING): "terminate" for start in (*_PLACED, _K.RUNNING)},
         **{(start, _K.TERMINATED): "agent: ended" for start in _ON_AGENT},
         (_K.SCHEDULED, _K.CANCELLED): "terminated before the agent had it",

@@ -99,12 +99,9 @@ def upgrade() -> None:
     )
     with op.batch_alter_table("jobs", schema=None) as batch_op:
         batch_op.create_index("jobs_by_name", ["name"], unique=False)
+        batch_op.create_index("jobs_by_owner", ["domain", "project", "user", "id"], unique=False)
         batch_op.create_index(
-            "jobs_live",
-            ["id"],
-            unique=False,
-            sqlite_where=JOB_LIVE,
-            postgresql_where=JOB_LIVE,
+            "jobs_live", ["id"], unique=False, sqlite_where=JOB_LIVE, postgresql_where=JOB_LIVE
         )
 
     op.create_table(
@@ -175,6 +172,20 @@ def upgrade() -> None:
     )
     with op.batch_alter_table("sessions", schema=None) as batch_op:
         batch_op.create_index(
+            "sessions_alone",
+            ["domain", "project", "user", "id"],
+            unique=False,
+            sqlite_where=sa.text("job_id IS NULL"),
+            postgresql_where=sa.text("job_id IS NULL"),
+        )
+        batch_op.create_index(
+            "sessions_by_name",
+            ["name"],
+            unique=False,
+            sqlite_where=sa.text("name IS NOT NULL"),
+            postgresql_where=sa.text("name IS NOT NULL"),
+        )
+        batch_op.create_index(
             "sessions_live",
             ["id"],
             unique=False,
@@ -182,6 +193,14 @@ def upgrade() -> None:
             postgresql_where=SESSION_LIVE,
         )
 
+    op.create_table(
+        "submissions",
+        sa.Column("key", sa.String(), nullable=False),
+        sa.Column("entity", sa.String(), nullable=False),
+        sa.Column("at", sa.Float(), nullable=False),
+        sa.PrimaryKeyConstraint("key"),
+        sqlite_with_rowid=False,
+    )
     op.create_table(
         "tasks",
         sa.Column("job_id", sa.String(), nullable=False),
@@ -212,12 +231,4 @@ def upgrade() -> None:
         sa.Column("role", sa.String(), nullable=False),
         sa.Column("created_at", sa.Float(), nullable=False),
         sa.PrimaryKeyConstraint("hash"),
-    )
-    op.create_table(
-        "submissions",
-        sa.Column("key", sa.String(), nullable=False),
-        sa.Column("entity", sa.String(), nullable=False),
-        sa.Column("at", sa.Float(), nullable=False),
-        sa.PrimaryKeyConstraint("key"),
-        sqlite_with_rowid=False,
     )
