@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import select
-from tests.control.world import ADA, Run, World, attempt, task_index
+from tests.control.world import ADA, Run, World, attempt, kernel_index, task_index
 
 from muster.core.reasons import ReasonCode
 from muster.core.resources import Resources
@@ -328,3 +328,57 @@ def test_agent_whose_stream_ended_gets_nothing_until_it_says_hello(make_world: M
     world.connect(agent)
     world.run(5)
     assert job.finished_at is not None
+
+
+def test_start_that_was_delivered_before_a_long_downtime_does_not_run_twice(
+    make_world: MakeWorld,
+) -> None:
+    world = make_world({"a": CPU, "b": CPU}, behaviour=lambda start: Run(seconds=1))
+    job = world.submit(JobSpec(command=["x"]))
+    world.clock.advance(135)  # nobody listened for longer than create_timeout
+    for agent in world.agents.values():
+        agent.tick()
+    world.restart_controller()
+    world.run(5)
+    assert [key[1] for agent in world.agents.values() for key in agent.starts] == [0]
+    assert task_rows(world, job.id) == [("SUCCEEDED", 1, 0)]
+
+
+def test_end_that_could_not_be_told_in_time_keeps_its_exit_code(make_world: MakeWorld) -> None:
+    world = make_world({"a": CPU}, behaviour=lambda start: Run(seconds=30, exit_code=7))
+    job = world.submit(JobSpec(command=["x"], timeout=60))
+    world.run(2)
+    agent = world.agent("a")
+    agent.online = False
+    world.plane.agent_left(agent.id)
+    world.run(200)
+    world.connect(agent)
+    world.run(5)
+    assert task_rows(world, job.id) == [("FAILED", 1, 7)], "it failed before its time was over"
+    assert job.status is JobState.FAILED
+
+
+def test_gang_that_loses_a_machine_charges_that_and_not_who_failed_of_it(
+    make_world: MakeWorld,
+) -> None:
+    world = make_world(
+        {"a": Resources(cpu_milli=1000), "b": Resources(cpu_milli=1000)},
+        behaviour=lambda start: Run(seconds=500),
+    )
+    job = world.submit(JobSpec(command=["x"], tasks=2, coscheduled=True))
+    world.run(2)
+    (lost,) = [
+        a for a in world.agents.values() if any(kernel_index(r[0]) == 0 for r in a.running.values())
+    ]
+    (other,) = [a for a in world.agents.values() if a is not lost]
+    lost.online = False
+    world.plane.agent_left(lost.id)
+    world.run(3)
+    (key,) = other.running
+    other._end(key, ReasonCode.EXITED, 1)
+    world.run(400)
+    counts = {
+        task.index: (task.failure_count, task.preemption_count) for task in job.tasks.values()
+    }
+    assert job.status in (JobState.PENDING, JobState.RUNNING)
+    assert counts == {0: (0, 1), 1: (0, 0)}

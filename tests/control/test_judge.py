@@ -90,7 +90,7 @@ def test_only_the_first_failure_of_a_gang_is_charged() -> None:
 def test_gang_without_budget_ends_the_culprit_failed_and_its_siblings_worker_failed() -> None:
     verdicts = judge_gang([ended(0), ended(2), stopped()], [NO_RETRY] * 3)
     assert [verdict.state for verdict in verdicts] == [
-        TaskState.WORKER_FAILED,
+        TaskState.SUCCEEDED,
         TaskState.FAILED,
         TaskState.WORKER_FAILED,
     ]

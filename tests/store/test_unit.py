@@ -112,6 +112,7 @@ def test_row_that_somebody_else_changed_fails_the_commit_and_the_mirror_is_read_
     work.transition([job], {JobState.PENDING}, JobState.KILLED, phase="x")
     with pytest.raises(CommitFailed):
         store.commit(work)
+    store.reload()
     assert [found.status for found in store.live.jobs.values()] == [JobState.RUNNING]
     assert store.live.jobs[job.id] is not job
 

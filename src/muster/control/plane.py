@@ -135,6 +135,7 @@ class ControlPlane:
         self._inbox: deque[_Request | _Said] = deque()
         self._watchers: dict[int, Callable[[Events], None]] = {}
         self._retry_at = 0.0
+        self._broken = False  # mirror and SQL differ: it is read again before anything else
         self._connected: set[AgentId] = set()  # said Hello on a stream that has not ended
         self._build()
 
@@ -163,8 +164,8 @@ class ControlPlane:
                 PromoteToPrepared(),
                 StartSessions(),
                 PromoteToRunning(),
-                EnforceTimeout(),
                 DetectTermination(),
+                EnforceTimeout(),
                 TerminateSessions(),
                 PromoteToTerminated(),
                 SettleTasks(),
@@ -266,6 +267,11 @@ class ControlPlane:
     def _join(self, work: Work, request: JoinRequest, secret: str) -> Agent:
         work.live.group(request.group)
         named = next((a for a in work.live.agents.values() if a.name == request.name), None)
+        if named is not None and named.connected:
+            raise MusterError(
+                f"agent name {request.name!r} is taken by {named.id}, which is connected: "
+                f"choose another with --name"
+            )
         if named is not None and named.id != request.agent:
             if named.status is AgentStatus.ALIVE:
                 raise MusterError(
@@ -318,6 +324,10 @@ class ControlPlane:
         now = self._clock.now()
         if now < self._retry_at:
             return self._retry_at
+        if self._broken:
+            self._store.reload()
+            self._build()
+            self._broken = False
         inputs = [self._inbox.popleft() for _ in range(min(len(self._inbox), INPUTS_A_WAKE))]
         work = Work(self._store.unit(now, self.board), self._ids)
         if now >= self._next_sweep:
@@ -346,7 +356,6 @@ class ControlPlane:
             return self._retry_at
         except Exception as error:
             log.exception("a wake failed")
-            self._store.reload()
             self._fail(inputs, f"the controller failed: {error!r}")
             return self._retry_at
         self._send(work, acknowledge)
@@ -392,7 +401,11 @@ class ControlPlane:
             self.board.agent_changed(agent)
         else:
             for report in item.message.reports:
-                self._facts.apply(work, item.agent, report)
+                try:
+                    self._facts.apply(work, item.agent, report)
+                except Exception:
+                    # It would fail again, and hold up all that its agent has to say.
+                    log.exception("a report of agent %s is dropped: %s", item.agent, report)
             acknowledge[item.agent] = item.message.last_seq
 
     def _send(self, work: Work, acknowledge: dict[AgentId, int]) -> None:
@@ -403,15 +416,14 @@ class ControlPlane:
 
     def _undo(self, inputs: list[_Request | _Said]) -> None:
         """Forget the wake: the mirror is read again, the inputs wait for the next one."""
-        self._store.reload()
-        self._build()
+        self._broken = True
         self._inbox.extendleft(reversed(inputs))
 
     def _fail(self, inputs: list[_Request | _Said], why: str) -> None:
         """Nothing was written: refuse the requests; what agents said is taken again later."""
         log.error("nothing was committed, trying again in %s s: %s", RETRY_COMMIT_S, why)
         said = [item for item in inputs if isinstance(item, _Said)]
-        self._build()
+        self._broken = True
         self._inbox.extendleft(reversed(said))
         self._retry_at = self._clock.now() + RETRY_COMMIT_S
         refusal = Unavailable(why)

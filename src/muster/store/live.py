@@ -4,8 +4,6 @@ The leader alone writes, so the mirror is exact: a unit of work changes it and S
 commit fails the mirror is thrown away and read again; nothing else may repair it.
 """
 
-from collections.abc import Iterator
-
 from muster.core.errors import NotFound
 from muster.core.ids import AgentId, JobId, KernelId, SessionId
 from muster.core.owner import Owner
@@ -41,9 +39,6 @@ class Live:
         except KeyError:
             known = ", ".join(sorted(self.groups)) or "none yet"
             raise NotFound(f"there is no group {name!r}; groups are: {known}") from None
-
-    def agents_in(self, group: str) -> Iterator[Agent]:
-        return (agent for agent in self.agents.values() if agent.group == group)
 
     def add_session(self, session: Session) -> None:
         self.sessions[session.id] = session

@@ -197,7 +197,7 @@ def _session(row: Row[Any], job: Job | None) -> Session:
         created_at=row.created_at,
         queued_at=row.queued_at,
         tries=row.tries,
-        retry_at=row.retry_at,
+        retry_at=0.0,  # the failure it was the wait for is not stored: tell again, judge again
         reschedules=row.reschedules,
         failed_agents=tuple(AgentId(agent) for agent in json.loads(row.failed_agents)),
         started_at=row.started_at,

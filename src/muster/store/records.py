@@ -19,7 +19,8 @@ from muster.core.states import AgentStatus, JobState, KernelStatus, SessionStatu
 @dataclass(slots=True, eq=False)
 class Agent:
     """A machine. ``seen_at`` moves with each message and is stored with other changes only;
-    ``connected`` says that it has a stream to this process, and is not stored at all."""
+    ``connected`` says that it has a stream to this process, since ``connected_at``; neither is
+    stored."""
 
     id: AgentId
     name: str
@@ -37,6 +38,7 @@ class Agent:
     seen_at: float
     reason: Reason | None = None
     connected: bool = False
+    connected_at: float = 0.0
 
 
 @dataclass(slots=True, eq=False)

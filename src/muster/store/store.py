@@ -15,7 +15,7 @@ _PRUNE_EVERY = 1_000
 
 
 class CommitFailed(Exception):
-    """Nothing of the unit was written, and the mirror was read again from SQL."""
+    """Nothing of the unit was written: the mirror is ahead of SQL until it is read again."""
 
 
 class Store:
@@ -47,8 +47,8 @@ class Store:
         """Write a unit: rows, ledger, history and the outbox, in one transaction.
 
         Raises:
-            CommitFailed: disk full, database gone, or somebody else wrote. The mirror is SQL's
-                again; whatever was derived from it must be derived anew.
+            CommitFailed: disk full, database gone, or somebody else wrote. ``reload`` before
+                anything else; whatever was derived from the mirror must be derived anew.
         """
         if unit.empty:
             return
@@ -57,7 +57,6 @@ class Store:
                 unit.write(self._connection)
                 self._write_outbox(unit)
         except (SQLAlchemyError, StaleWrite) as error:
-            self.reload()
             cause = getattr(error, "orig", None) or error
             raise CommitFailed(str(cause)) from error
         self._history_seq = unit.history_seq

@@ -19,7 +19,7 @@ from muster.wire.messages import HeldStatus, Hello, Prepare, Stop
 
 PHASE = "AgentHello"
 _PREPARING = frozenset({KernelStatus.PREPARING, KernelStatus.PULLING})
-_NOT_STARTED = frozenset({None, HeldStatus.PREPARED, HeldStatus.QUEUED})
+_NOT_STARTED = frozenset({None, HeldStatus.PREPARED, HeldStatus.QUEUED, HeldStatus.CREATE_FAILED})
 _ON_AGENT = frozenset({KernelStatus.RUNNING, KernelStatus.TERMINATING})
 
 
@@ -33,6 +33,7 @@ class Greeter:
         rebooted = bool(agent.boot_id) and agent.boot_id != hello.boot_id
         agent.seen_at = work.now
         agent.connected = True
+        agent.connected_at = work.now
         agent.boot_id = hello.boot_id
         agent.version = hello.version
         agent.host = hello.host

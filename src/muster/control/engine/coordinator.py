@@ -141,7 +141,7 @@ class Coordinator:
 
     def _judge_expiry(self, handler: LifecycleHandler[Any], record: Any, work: Work) -> bool:
         timeout_s = handler.timeout_s(record, work)
-        if timeout_s is None or work.now < handler.since(record) + timeout_s:
+        if timeout_s is None or work.now < handler.since(record, work) + timeout_s:
             return False
         why = handler.expiry_reason(record, work, timeout_s) or reason(
             ReasonCode.PHASE_EXPIRED, phase=handler.name, timeout_s=round(timeout_s, 3)

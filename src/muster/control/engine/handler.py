@@ -77,7 +77,7 @@ class LifecycleHandler(Handler[R]):
         """How long the record may stay in its status before it is EXPIRED; None is for ever."""
         return None
 
-    def since(self, record: R) -> float:
+    def since(self, record: R, work: Work) -> float:
         """When the time of ``timeout_s`` began."""
         return record.status_changed_at
 

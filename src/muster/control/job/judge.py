@@ -17,6 +17,17 @@ _STOPPED_BY_US = frozenset(
 )
 
 
+_OWN_ENDS = frozenset(
+    {
+        ReasonCode.EXITED,
+        ReasonCode.SIGNALED,
+        ReasonCode.OUT_OF_MEMORY,
+        ReasonCode.COMMAND_NOT_FOUND,
+        ReasonCode.COMMAND_NOT_EXECUTABLE,
+    }
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """One kernel's end, as far as its task's verdict needs it.
@@ -68,7 +79,11 @@ def outcome(attempt: Attempt) -> TaskState:
         return TaskState.UNSCHEDULABLE
     if session_code is ReasonCode.RESCHEDULE_LIMIT:
         return TaskState.FAILED
+    if session_code is ReasonCode.PHASE_GAVE_UP and attempt.status is KernelStatus.CANCELLED:
+        return TaskState.FAILED
     if session_code in _STOPPED_BY_US:
+        if session_code is ReasonCode.TIMEOUT and _ended_by_itself(attempt):
+            return TaskState.FAILED  # before its time was over; that was only heard later
         return TaskState.KILLED
     if attempt.status in _MACHINE:
         return TaskState.WORKER_FAILED if attempt.started else TaskState.PENDING
@@ -77,6 +92,10 @@ def outcome(attempt: Attempt) -> TaskState:
     if not attempt.started and attempt.exit_code is None:
         return TaskState.WORKER_FAILED  # the gang had begun, but this one could not be started
     return TaskState.FAILED
+
+
+def _ended_by_itself(attempt: Attempt) -> bool:
+    return attempt.kernel_reason is not None and attempt.kernel_reason.code in _OWN_ENDS
 
 
 def judge(attempt: Attempt, budget: Budget) -> Verdict:
@@ -123,14 +142,16 @@ def judge_gang(attempts: Sequence[Attempt], budgets: Sequence[Budget]) -> list[V
 
 def _culprits(attempts: Sequence[Attempt], outcomes: Sequence[TaskState]) -> set[int]:
     lost = {i for i, state in enumerate(outcomes) if state is TaskState.WORKER_FAILED}
-    if lost:
-        return lost
-    by_time = sorted(
-        (attempts[i].ended_at or 0.0, i)
+    failed = {
+        i
         for i, state in enumerate(outcomes)
         if state is TaskState.FAILED and not _was_stopped(attempts[i])
-    )
-    return {by_time[0][1]} if by_time else set()
+    }
+    by_time = sorted((attempts[i].ended_at or 0.0, i) for i in lost | failed)
+    if not by_time:
+        return set()
+    first = by_time[0][1]
+    return lost if first in lost else {first}
 
 
 def _was_stopped(attempt: Attempt) -> bool:
@@ -141,7 +162,7 @@ def _was_stopped(attempt: Attempt) -> bool:
 
 
 def _gang_verdict(alone: Verdict, culprit: bool, finished: bool, budget: Budget) -> Verdict:
-    if culprit:
+    if culprit or (finished and alone.outcome is TaskState.SUCCEEDED):
         return alone
     state = TaskState.WORKER_FAILED if finished else TaskState.PENDING
     return Verdict(

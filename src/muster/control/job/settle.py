@@ -74,6 +74,10 @@ class SettleTasks(FollowingHandler[Session]):
             self._apply(kernel, task, verdict, work)
 
     def _apply(self, kernel: Kernel, task: Task, verdict: Verdict, work: Work) -> None:
+        sibling = (
+            verdict.state is TaskState.WORKER_FAILED
+            and verdict.preemption_count == task.preemption_count
+        )
         task.failure_count = verdict.failure_count
         task.preemption_count = verdict.preemption_count
         task.exit_code = kernel.exit_code
@@ -86,7 +90,8 @@ class SettleTasks(FollowingHandler[Session]):
             work.transition([task], {task.status}, TaskState.ASSIGNED, phase=self.name)
         if not retry:
             task.finished_at = kernel.ended_at or work.now
-            _note_first_loss(task, verdict)
+            if not sibling:
+                _note_first_loss(task, verdict)
         result = SchedulingResult.SUCCESS
         if verdict.outcome is not TaskState.SUCCEEDED:
             result = SchedulingResult.NEED_RETRY if retry else SchedulingResult.GIVE_UP

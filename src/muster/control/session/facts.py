@@ -57,9 +57,9 @@ class Facts:
         work.mark(kernel.session)
         match report.kind:
             case ReportKind.PREPARED:
-                kernel.ports = report.ports
                 waiting = (KernelStatus.PREPARING, KernelStatus.PULLING)
-                work.unit.transition([kernel], waiting, KernelStatus.PREPARED, phase=PHASE)
+                if not work.unit.transition([kernel], waiting, KernelStatus.PREPARED, phase=PHASE):
+                    kernel.ports = report.ports
             case ReportKind.STARTED:
                 self._started(work, kernel, report)
             case ReportKind.PREPARE_FAILED | ReportKind.CREATE_FAILED:
@@ -87,7 +87,7 @@ class Facts:
         row = work.live.ledger.get(key)
         if row is not None and (not row.charged or report.shares != row.shares):
             work.unit.charge(row, report.shares)
-            kernel.shares = report.shares
+        kernel.shares = report.shares
         if kernel.started_at is None:
             kernel.started_at = report.at
         kernel.failure = None
@@ -140,7 +140,9 @@ class Facts:
         if kernel.session.status in PLACED and kernel.status in _NOT_ON_AGENT:
             return
         asked = kernel.session.status is SessionStatus.TERMINATING
-        lost = not asked and (why.code in LOST_CODES or why.code is ReasonCode.STOPPED)
+        lost = why.code in LOST_CODES or why.code is ReasonCode.STOPPED
+        if asked and why.code in (ReasonCode.STOPPED, ReasonCode.KERNEL_VANISHED):
+            lost = False
         to = KernelStatus.ERROR if lost else KernelStatus.TERMINATED
         kernel.ended_at = at
         kernel.exit_code = exit_code
@@ -157,7 +159,9 @@ class Facts:
         if kernel.session.status in PLACED:
             kernel.failure = why
         else:
-            self.end(work, kernel, why, work.now)
+            # What it did was last known when its agent was last heard.
+            agent = work.live.agents.get(kernel.agent_id) if kernel.agent_id else None
+            self.end(work, kernel, why, agent.seen_at if agent else work.now)
 
     def _why(self, work: Work, agent_id: AgentId, report: KernelReport) -> Reason:
         agent: Agent | None = work.live.agents.get(agent_id)

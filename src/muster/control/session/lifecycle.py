@@ -4,9 +4,10 @@ Going back to PENDING bumps the kernels' generation; the old generation is told 
 charged until its agent confirms (DESIGN section 4, "Generation").
 """
 
+import math
 from collections.abc import Iterable, Sequence
 
-from muster.control.engine.handler import Handler, TransitionStatus
+from muster.control.engine.handler import Handler, LifecycleHandler, TransitionStatus
 from muster.control.engine.lifecycle import Lifecycle, RetryPolicy
 from muster.control.engine.work import Work
 from muster.control.session.board import Board
@@ -182,7 +183,7 @@ class SessionLifecycle(Lifecycle[Session]):
 
     def deadline(self, record: Session, work: Work) -> float | None:
         group = work.live.groups[record.group]
-        since = record.status_changed_at
+        since = heard_since(record, work) or work.now
         due: list[float] = [record.retry_at] if record.retry_at > work.now else []
         match record.status:
             case SessionStatus.PENDING:
@@ -231,6 +232,28 @@ def _new_phase(session: Session) -> None:
 
 def longest_grace_s(session: Session) -> float:
     return max((kernel.process.grace for kernel in session.kernels), default=0.0)
+
+
+def heard_since(session: Session, work: Work) -> float | None:
+    """Since when all agents of the session's live kernels can be heard, its status included; None
+    while one cannot. No phase expires on what an agent could not tell (rule 9)."""
+    since = session.status_changed_at
+    for kernel in session.kernels:
+        agent = work.live.agents.get(kernel.agent_id) if kernel.agent_id else None
+        if agent is None or kernel.status in KERNEL_TABLE.terminal:
+            continue
+        if not agent.connected:
+            return None
+        since = max(since, agent.connected_at)
+    return since
+
+
+class HeardPhase(LifecycleHandler[Session]):
+    """A phase that ends by what agents report."""
+
+    def since(self, record: Session, work: Work) -> float:
+        heard = heard_since(record, work)
+        return math.inf if heard is None else heard
 
 
 def held_ahead(session: Session, work: Work) -> bool:

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 from muster.control.engine.handler import (
     HandlerResult,
-    LifecycleHandler,
     StatusTransitions,
     TransitionStatus,
 )
 from muster.control.engine.work import Work
 from muster.control.session.environment import needs_preparation, ports_needed
+from muster.control.session.lifecycle import HeardPhase
 from muster.core.states import KernelStatus, SessionStatus
 from muster.store.records import Kernel, Session
 from muster.wire.messages import Prepare
@@ -17,7 +17,7 @@ from muster.wire.messages import Prepare
 _WAITING = frozenset({KernelStatus.PREPARING, KernelStatus.PULLING})
 
 
-class PrepareSessions(LifecycleHandler[Session]):
+class PrepareSessions(HeardPhase):
     """Tells agents what to get ready; those kernels that need nothing are PREPARED at once."""
 
     name = "PrepareSessions"
@@ -41,6 +41,7 @@ class PrepareSessions(LifecycleHandler[Session]):
                 result.failures[session] = failed[0].failure
             elif failed and work.now >= session.retry_at:
                 session.retry_at = 0.0
+                work.unit.touch(session)
                 for kernel in failed:
                     kernel.failure = None
                 self._send(session.kernels, work)

@@ -1,5 +1,6 @@
 """ScheduleNewSessions: PENDING → SCHEDULED, a scaling group's queue at a time."""
 
+import logging
 from collections.abc import Sequence
 
 from muster.control.engine.handler import (
@@ -20,6 +21,8 @@ from muster.scheduling.outcome import Placed
 from muster.scheduling.placement import place
 from muster.scheduling.workload import SessionWorkload
 from muster.store.records import Job, Kernel, Session
+
+log = logging.getLogger(__name__)
 
 
 class ScheduleNewSessions(LifecycleHandler[Session]):
@@ -79,8 +82,17 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
         result: HandlerResult[Session],
         work: Work,
     ) -> None:
+        try:
+            outcomes = place(ready, group.snapshot, group.policy, work.now)
+        except Exception as error:
+            # Nothing is held yet: the sessions wait, and the other groups go on.
+            log.exception("placement in group %s failed", group.snapshot.group)
+            why = reason(ReasonCode.HANDLER_ERROR, handler=self.name, error=repr(error)[:200])
+            for workload in ready:
+                result.skipped[group.pending[workload.id][0]] = (why,)
+            return
         room = _Ahead(self._board)
-        for outcome in place(ready, group.snapshot, group.policy, work.now):
+        for outcome in outcomes:
             session, _ = group.pending[outcome.session.id]
             if isinstance(outcome, Placed):
                 for kernel, placement in zip(session.kernels, outcome.kernels, strict=True):
@@ -118,7 +130,7 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
     def timeout_s(self, record: Session, work: Work) -> float | None:
         return record.scheduling_timeout_s or work.live.groups[record.group].pending_timeout
 
-    def since(self, record: Session) -> float:
+    def since(self, record: Session, work: Work) -> float:
         return record.queued_at
 
     def expiry_reason(self, record: Session, work: Work, timeout_s: float) -> Reason:

@@ -4,13 +4,12 @@ from collections.abc import Iterable, Sequence
 
 from muster.control.engine.handler import (
     HandlerResult,
-    LifecycleHandler,
     StatusTransitions,
     TransitionStatus,
 )
 from muster.control.engine.work import Work
 from muster.control.session.environment import session_environments, template
-from muster.control.session.lifecycle import RECALL_AFTER_S, held_ahead
+from muster.control.session.lifecycle import RECALL_AFTER_S, HeardPhase, held_ahead
 from muster.core.specs.session import Process
 from muster.core.states import KernelStatus, SessionStatus
 from muster.store.records import Kernel, Session
@@ -19,7 +18,7 @@ from muster.wire.messages import KernelTemplate, Recall, Start
 _TO_START = frozenset({KernelStatus.PREPARED, KernelStatus.CREATING})
 
 
-class StartSessions(LifecycleHandler[Session]):
+class StartSessions(HeardPhase):
     """Starts the kernels of PREPARED sessions, and tries again those that an agent could not.
 
     A kernel that waits too long in an agent's backlog is recalled: it may fit elsewhere.
@@ -46,6 +45,7 @@ class StartSessions(LifecycleHandler[Session]):
             elif failed:
                 if work.now >= session.retry_at:
                     session.retry_at = 0.0
+                    work.unit.touch(session)
                     for kernel in failed:
                         kernel.failure = None
                     send_starts(session, failed, work, templates)

@@ -4,24 +4,22 @@ from collections.abc import Sequence
 
 from muster.control.engine.handler import (
     HandlerResult,
-    LifecycleHandler,
     StatusTransitions,
     TransitionStatus,
 )
 from muster.control.engine.work import Work
-from muster.control.session.lifecycle import longest_grace_s
+from muster.control.session.lifecycle import HeardPhase, longest_grace_s
 from muster.core.reasons import Reason, ReasonCode
-from muster.core.states import KERNEL_TABLE, AgentStatus, KernelStatus, SessionStatus
+from muster.core.states import KERNEL_TABLE, KernelStatus, SessionStatus
 from muster.store.records import Kernel, Session
 from muster.wire.messages import Stop
 
 
-class TerminateSessions(LifecycleHandler[Session]):
+class TerminateSessions(HeardPhase):
     """Sends each live kernel a Stop; past the grace a second one that waits for nothing.
 
-    A session none of whose kernels is live has succeeded. Expiry ends the session, but not what
-    its kernels hold: that waits for the agent (rule 5). While an agent is unreachable its kernels
-    are unknown, so the session does not expire (rule 9).
+    PromoteToTerminated ends a session none of whose kernels is live. Expiry ends one whose agent
+    does not answer, but not what its kernels hold: that waits for the agent (rule 5).
     """
 
     name = "TerminateSessions"
@@ -61,8 +59,4 @@ class TerminateSessions(LifecycleHandler[Session]):
         work.send(kernel.agent_id, Stop(kernel.id, kernel.generation, grace_s, told))
 
     def timeout_s(self, record: Session, work: Work) -> float | None:
-        for kernel in record.kernels:
-            agent = work.live.agents.get(kernel.agent_id) if kernel.agent_id else None
-            if agent is not None and agent.status is AgentStatus.UNREACHABLE:
-                return None
         return longest_grace_s(record) + work.live.groups[record.group].terminate_timeout
