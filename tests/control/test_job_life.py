@@ -367,10 +367,9 @@ def test_gang_that_loses_a_machine_charges_that_and_not_who_failed_of_it(
     )
     job = world.submit(JobSpec(command=["x"], tasks=2, coscheduled=True))
     world.run(2)
-    (lost,) = [
-        a for a in world.agents.values() if any(kernel_index(r[0]) == 0 for r in a.running.values())
-    ]
-    (other,) = [a for a in world.agents.values() if a is not lost]
+    first, second = world.agents.values()
+    starts = [start for start, *_ in first.running.values()]
+    lost, other = (first, second) if kernel_index(starts[0]) == 0 else (second, first)
     lost.online = False
     world.plane.agent_left(lost.id)
     world.run(3)
