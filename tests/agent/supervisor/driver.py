@@ -179,6 +179,12 @@ class Driver:
         self.detach()
         wait_gone(self.pid)
 
+    def _acknowledge_on(self) -> bool:
+        """Never true: the supervisor hangs up once all it had to tell was acknowledged."""
+        if self.events:
+            self.acknowledge()
+        return False
+
     def close(self) -> None:
         """Stop everything, and make sure that nothing is left."""
         with suppress(OSError):
@@ -186,9 +192,7 @@ class Driver:
         with suppress(FileNotFoundError, ConnectionError):
             self.attach()
             self.say(op="shutdown", grace_s=0)
-            while self.listen():
-                if self.events:
-                    self.acknowledge()
+            self.until(self._acknowledge_on)
         self.socket.close()
         wait_gone(self.pid)
         assert not list(tagged(self.directory)), "processes of kernels are left"

@@ -171,6 +171,7 @@ def test_forgetting_a_kernel_that_runs_is_refused(supervisor: Driver) -> None:
 
 
 def test_scratch_directories_used_again_begin_empty_and_private(supervisor: Driver) -> None:
+    supervisor.start("keeper", command=["sleep", "60"], workdir="/")  # or none would be kept
     look = "ls -A; stat -c %a .; "
     for number in range(6):
         leave = ("", "touch mine", "chmod 755 .", "rmdir $PWD", "", "")[number]
@@ -178,6 +179,8 @@ def test_scratch_directories_used_again_begin_empty_and_private(supervisor: Driv
         assert end["exit_code"] == 0
         assert supervisor.log(f"k{number}") == "700\n"
 
+    supervisor.stop("keeper", grace_s=0)
+    supervisor.ended("keeper")
     supervisor.settle()
     assert [path.name for path in (supervisor.directory / "kernels").iterdir()] == ["k1.1"]
 

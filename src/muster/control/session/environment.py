@@ -26,7 +26,7 @@ def template(kernel: Kernel) -> KernelTemplate:
         workdir=process.workdir,
         files=process.files,
         grace_s=process.grace,
-        cpu_milli=kernel.resources.cpu_milli,
+        cpu_milli=process.resources.cpu or 0,
         memory_bytes=kernel.resources.memory_bytes,
         shape=kernel.resources.shape,
     )

@@ -88,6 +88,13 @@ class Spec(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+DEFAULT_CPU_MILLI = 1000
+
+
+def _cpu(value: Any) -> int | None:
+    return None if value is None else parse_milli(value)
+
+
 _LEAST_MEMORY_BYTES = 1024 * 1024
 
 
@@ -111,11 +118,14 @@ def _extra(value: Any) -> Any:
 class ResourcesSpec(Spec):
     """What each kernel asks for; also its limits, where the agent can set limits.
 
+    Without ``cpu`` a kernel counts as one processor and is not limited to it: a limit that nobody
+    asked for would surprise, and its cgroup costs a short task a quarter of its time.
+
     ``cpu`` in processors ("4", 0.5, "500m"), ``memory`` and ``disk`` in bytes ("16GiB"), ``gpu``
     in whole devices or one fraction of one device, ``extra`` any resources that agents declare.
     """
 
-    cpu: Annotated[int, BeforeValidator(parse_milli)] = 1000
+    cpu: Annotated[int | None, BeforeValidator(_cpu)] = None
     memory: Annotated[int, BeforeValidator(_memory)] = 0
     disk: Annotated[int, BeforeValidator(parse_bytes)] = 0
     gpu: Annotated[int, BeforeValidator(parse_gpu)] = 0
@@ -124,13 +134,14 @@ class ResourcesSpec(Spec):
     )
 
     @field_serializer("cpu", "gpu")
-    def _write_milli(self, milli: int) -> str:
+    def _write_milli(self, milli: int | None) -> str | None:
         """As a person writes it: what is kept and sent is read by the same rules."""
-        return f"{milli}m"
+        return None if milli is None else f"{milli}m"
 
     @field_serializer("extra")
     def _write_extra(self, extra: dict[str, int]) -> dict[str, str]:
         return {name: f"{milli}m" for name, milli in extra.items()}
 
     def resources(self) -> Resources:
-        return Resources.with_extra(self.cpu, self.memory, self.disk, self.gpu, self.extra)
+        cpu_milli = DEFAULT_CPU_MILLI if self.cpu is None else self.cpu
+        return Resources.with_extra(cpu_milli, self.memory, self.disk, self.gpu, self.extra)
