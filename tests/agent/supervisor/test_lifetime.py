@@ -1,5 +1,6 @@
 """One supervisor a directory, apart from the agent, lean, and gone when nobody needs it."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -45,6 +46,20 @@ def test_supervisor_is_detached_from_whoever_launched_it(supervisor: Driver) -> 
         supervisor.directory,
         *supervisor.directory.iterdir(),
     }
+
+
+def test_supervisor_holds_nothing_open_that_its_launcher_had(tmp_path: Path) -> None:
+    """A pipeline that an agent runs in must end with it."""
+    read_fd, write_fd = os.pipe()
+    os.set_inheritable(write_fd, True)
+    driver = Driver(tmp_path / "supervisor")
+    try:
+        os.close(write_fd)
+        os.set_blocking(read_fd, False)
+        assert os.read(read_fd, 1) == b""
+    finally:
+        os.close(read_fd)
+        driver.close()
 
 
 def test_folder_and_socket_are_private(supervisor: Driver) -> None:

@@ -24,7 +24,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from muster.agent.supervisor.kernel import Event, Kernel, Status
+from muster.agent.supervisor.kernel import Event, Kernel
 from muster.agent.supervisor.protocol import Key, encode
 
 _COMPACT_BYTES = 4 << 20
@@ -178,9 +178,8 @@ class Journal:
         yield (encode(self._header()) + "\n").encode()
         accepted = [(*kernel.key, kernel.shape) for kernel in live]
         yield (encode({"accepted": accepted}) + "\n").encode()
-        for kernel in live:
-            if kernel.status is not Status.QUEUED:
-                yield f'{{"running":{_running(kernel)}}}\n'.encode()
+        for kernel in live:  # a queued one with pid 0, which stands for none
+            yield f'{{"running":{_running(kernel)}}}\n'.encode()
         offset, seq = 0, self.acked_seq
         while True:
             batches, next_offset = self.read(offset, seq)

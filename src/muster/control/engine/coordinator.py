@@ -6,7 +6,7 @@ successful nor failed that stayed too long; SKIPPED otherwise.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from muster.control.engine.handler import (
@@ -79,27 +79,37 @@ class Coordinator:
         if isinstance(handler, LifecycleHandler):
             self._run_lifecycle(handler, targets, work)
             return
+        run_on: Callable[[Any, Any, Work], None]
+        match handler:
+            case SessionPromotionHandler():
+                run_on = self._promote
+            case DerivationHandler():
+                run_on = self._derive
+            case FollowingHandler():
+                run_on = self._follow
+            case _:
+                raise TypeError(f"{handler.name} is of no kind that the engine knows")
         for record in targets:
             try:
-                self._run_on(handler, record, work)
+                run_on(handler, record, work)
             except Exception:
                 # One record that a handler cannot deal with must not hold up all the others.
                 log.exception("handler %s failed on %s", handler.name, entity_name(record))
 
-    def _run_on(self, handler: Handler[Any], record: Any, work: Work) -> None:
-        match handler:
-            case SessionPromotionHandler():
-                if handler.promotes(record):
-                    to = TransitionStatus(handler.success)
-                    self._move(handler, [record], to, work, why=handler.reason(record))
-            case DerivationHandler():
-                derived = handler.derive(record, work)
-                if derived is not None:
-                    to, why = TransitionStatus(derived[0]), derived[1]
-                    if self._move(handler, [record], to, work, why=why):
-                        handler.derived(record, work)
-            case FollowingHandler():
-                handler.follow(record, work)
+    def _promote(self, handler: SessionPromotionHandler, record: Any, work: Work) -> None:
+        if handler.promotes(record):
+            to = TransitionStatus(handler.success)
+            self._move(handler, [record], to, work, why=handler.reason(record))
+
+    def _derive(self, handler: DerivationHandler[Any], record: Any, work: Work) -> None:
+        derived = handler.derive(record, work)
+        if derived is not None:
+            to, why = TransitionStatus(derived[0]), derived[1]
+            if self._move(handler, [record], to, work, why=why):
+                handler.derived(record, work)
+
+    def _follow(self, handler: FollowingHandler[Any], record: Any, work: Work) -> None:
+        handler.follow(record, work)
 
     def _run_lifecycle(
         self, handler: LifecycleHandler[Any], targets: Sequence[Any], work: Work
