@@ -65,7 +65,7 @@ def _tune_sqlite(engine: Engine) -> None:
         cursor.execute("PRAGMA journal_mode=WAL")
         cursor.execute("PRAGMA synchronous=FULL")
         cursor.execute("PRAGMA cache_size=-16384")
-        cursor.execute("PRAGMA wal_autocheckpoint=4000")
+        cursor.execute("PRAGMA wal_autocheckpoint=16000")
         cursor.close()
 
     @event.listens_for(engine, "begin")

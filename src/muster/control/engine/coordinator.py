@@ -96,19 +96,19 @@ class Coordinator:
                 # One record that a handler cannot deal with must not hold up all the others.
                 log.exception("handler %s failed on %s", handler.name, entity_name(record))
 
-    def _promote(self, handler: SessionPromotionHandler, record: Any, work: Work) -> None:
+    def _promote(self, handler: Any, record: Any, work: Work) -> None:
         if handler.promotes(record):
             to = TransitionStatus(handler.success)
             self._move(handler, [record], to, work, why=handler.reason(record))
 
-    def _derive(self, handler: DerivationHandler[Any], record: Any, work: Work) -> None:
+    def _derive(self, handler: Any, record: Any, work: Work) -> None:
         derived = handler.derive(record, work)
         if derived is not None:
             to, why = TransitionStatus(derived[0]), derived[1]
             if self._move(handler, [record], to, work, why=why):
                 handler.derived(record, work)
 
-    def _follow(self, handler: FollowingHandler[Any], record: Any, work: Work) -> None:
+    def _follow(self, handler: Any, record: Any, work: Work) -> None:
         handler.follow(record, work)
 
     def _run_lifecycle(
