@@ -13,6 +13,7 @@ from muster.core.views import KernelView
 
 LOG_MAX_BYTES = 4 * 2**20
 GRACE_S = 0.5
+FLOOD_S = 1.0  # at some 100 MB/s
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +30,7 @@ def _agent_is_well_afterwards(cluster: Cluster) -> Iterator[None]:
     yield
     with cluster.client() as client:
         job = client.submit(command=["/bin/echo", "well"])
-        assert client.wait(job.id, 10.0).state == JobState.SUCCEEDED
+        assert client.wait(job.id, 30.0).state == JobState.SUCCEEDED
         assert b"".join(client.logs(job.id)) == b"well\n"
     until(lambda: cluster.kernels() == [])
     assert cluster.query("SELECT count(*) FROM allocations") == [(0,)]
@@ -89,7 +90,7 @@ def test_cancel_of_a_command_that_ignores_sigterm_kills_it_after_its_grace(
         attempt = ended_attempt(cluster, job.id, JobState.KILLED)
     assert attempt.signal == 9
     assert attempt.ended_at is not None
-    assert GRACE_S <= attempt.ended_at - cancelled_at < GRACE_S + 5.0
+    assert attempt.ended_at - cancelled_at >= GRACE_S
     assert not alive(pid)
 
 
@@ -97,18 +98,16 @@ def test_command_that_floods_its_output_neither_silences_the_agent_nor_fills_the
     cluster: Cluster,
 ) -> None:
     with cluster.client() as client:
-        flood = client.submit(command=["timeout", "2", "dd", "if=/dev/zero", "bs=1M", "count=4000"])
+        flood = client.submit(command=["dd", "if=/dev/zero", "bs=1M"], grace=GRACE_S)
         until(lambda: client.task(flood.id, 0).started_at)
         logs = cluster.home.agent_directory("one") / "logs"
-        until(lambda: size_bytes(logs) > LOG_MAX_BYTES, 5.0)
-        began_s = time.monotonic()
+        until(lambda: size_bytes(logs) > LOG_MAX_BYTES)
         other = client.submit(command=["/bin/echo", "still here"])
-        assert client.wait(other.id, 10.0).state == JobState.SUCCEEDED
+        assert client.wait(other.id, 30.0).state == JobState.SUCCEEDED
         assert b"".join(client.logs(other.id)) == b"still here\n"
-        assert time.monotonic() - began_s < 3.0
-        assert not client.job(flood.id).ended, "the flood went on meanwhile"
-        attempt = ended_attempt(cluster, flood.id, JobState.FAILED)
-        assert attempt.exit_code == 124  # timeout's
+        time.sleep(FLOOD_S)
+        client.cancel(flood.id)
+        assert ended_attempt(cluster, flood.id, JobState.KILLED).signal == 15, "it went on till now"
         kept = b"".join(client.logs(flood.id))
         assert LOG_MAX_BYTES <= len(kept) <= 2 * LOG_MAX_BYTES
     assert size_bytes(logs) <= 2 * LOG_MAX_BYTES + 2**20

@@ -182,8 +182,8 @@ def test_kill9_of_controller_and_agents_at_50_moments_loses_and_doubles_nothing(
         marks = read_marks(markers)
         assert_ran_once(marks, workload)
         assert_known(client, ids, workload, marks)
-    until(lambda: cluster.query("SELECT count(*) FROM allocations") == [(0,)], 10.0)
-    until(lambda: cluster.kernels() == [], 5.0)
+    until(lambda: cluster.query("SELECT count(*) FROM allocations") == [(0,)])
+    until(lambda: cluster.kernels() == [])
     assert any(died <= at <= back for at in ends(marks) for died, back in outages), (
         "some attempts must end while nobody listens, or nothing was shown"
     )

@@ -12,6 +12,9 @@ class Backlog:
     def __init__(self) -> None:
         self._shapes: dict[str, OrderedDict[Key, Kernel]] = {}
 
+    def __bool__(self) -> bool:
+        return bool(self._shapes)
+
     def add(self, kernel: Kernel) -> None:
         self._shapes.setdefault(kernel.shape, OrderedDict())[kernel.key] = kernel
 

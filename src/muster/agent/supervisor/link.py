@@ -26,7 +26,6 @@ _RECEIVE_BYTES = 256 << 10
 _OUTGOING_HIGH_BYTES = 1 << 20
 _MAX_CONNECTIONS = 16
 # Each message wakes the agent, which then takes the time of a core from the kernels.
-_COALESCE_S = 0.002
 
 
 class Connection:
@@ -119,7 +118,8 @@ class AgentLink:
         self._greeted = False  # the agent was told the state
         self._told_seq = 0  # the last event that the agent was sent, or that waits in _batch
         self._batch: list[str] = []
-        self._hold_until_s = 0.0
+        self._sent_s = 0.0
+        self._hold_s = 0.0
         self._behind = False  # events after _told_seq are read from the journal, from _offset
         self._offset = 0
         self._compactions = 0
@@ -145,8 +145,8 @@ class AgentLink:
             sys.stderr.write(trace)
             connection.write(_error(f"the supervisor has a defect: {trace}"))
 
-    def deliver(self, batches: list[Batch], now_s: float, *, busy: bool) -> None:
-        """Tell the agent what was just journalled, at once or (busy) with what follows soon."""
+    def deliver(self, batches: list[Batch], now_s: float, hold_s: float) -> None:
+        """Tell the agent what was just journalled, with what follows within ``hold_s``."""
         agent = self._agent
         if agent is None:
             return
@@ -158,9 +158,10 @@ class AgentLink:
         if batches and not self._behind:
             self._told_seq = batches[-1].last_seq
             self._batch += [batch.text for batch in batches]
-        if self._batch and (not busy or now_s >= self._hold_until_s):
+        self._hold_s = hold_s
+        if self._batch and now_s >= self._sent_s + hold_s:
             self._send_batch(agent)
-            self._hold_until_s = now_s + _COALESCE_S
+            self._sent_s = now_s
         if self._behind and not agent.outgoing:
             self._catch_up(agent)
         elif len(agent.outgoing) > _OUTGOING_HIGH_BYTES and not self._behind:
@@ -172,7 +173,7 @@ class AgentLink:
             return float("inf")
         if self._behind and not self._agent.outgoing:
             return 0.0
-        return max(0.0, self._hold_until_s - now_s) if self._batch else float("inf")
+        return max(0.0, self._sent_s + self._hold_s - now_s) if self._batch else float("inf")
 
     def on_closed(self, connection: Connection) -> None:
         self._connections.discard(connection)

@@ -44,6 +44,9 @@ _TERMINATION_GRACE_S = 5.0
 _LONGEST_WAIT_S = 10.0  # epoll counts no time asleep, deadlines do
 _JOURNAL_RETRY_S = 1.0
 _BUSY_KERNELS = 2
+# For how long a report waits for more to share its message, which costs as much as two tasks.
+_HOLD_S = 0.002
+_HOLD_WITH_HEIRS_S = 0.02  # no slot falls idle meanwhile
 _NICE = -10
 _FORGET_AT_ONCE = 500  # kernels a `rm`, which takes four paths for each
 
@@ -121,7 +124,7 @@ class Process:
             now_s = clock.now_s()
             self._supervisor.turn(now_s)
             written = self._journal.write()
-            self._link.deliver(written, now_s, busy=len(live) >= _BUSY_KERNELS)
+            self._link.deliver(written, now_s, self._hold_s())
             self._journal.compact_if_due(live.values())
             if not live:
                 self._scratch.remove_spare()
@@ -194,6 +197,11 @@ class Process:
             self._link.idle_s(now_s),
             self._outputs.resume(now_s),
         )
+
+    def _hold_s(self) -> float:
+        if len(self._supervisor.live) < _BUSY_KERNELS:
+            return 0.0  # somebody may be waiting for this very one
+        return _HOLD_WITH_HEIRS_S if self._supervisor.heirs_wait else _HOLD_S
 
     def _done(self, now_s: float) -> bool:
         """Whether, without a kernel, there is nothing left to stay for."""

@@ -170,6 +170,11 @@ class Supervisor:
         for kernel in list(self.live.values()):
             self._stop(kernel, grace_s, EndReason.STOPPED, "shutdown")
 
+    @property
+    def heirs_wait(self) -> bool:
+        """Whether a kernel that ends has another to take its place, without a word from outside."""
+        return bool(self._backlog)
+
     def state(self) -> dict[str, object]:
         """The answer to `attach`."""
         return {
