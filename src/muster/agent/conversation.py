@@ -1,6 +1,7 @@
 """One stream with the controller: Hello, then reports and heartbeats out, commands in."""
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 
 from muster.agent.kernels import Kernels
@@ -32,6 +33,9 @@ class Conversation:
         self._kernels = kernels
         self._now_s: Callable[[], float] = asyncio.get_running_loop().time
         self._heard_at_s = self._said_at_s = self._now_s()
+        # When what the controller has not answered yet was said, the oldest first.
+        self._pulses: deque[float] = deque()
+        self._batches: deque[tuple[int, float]] = deque()  # by number of the last report
         self._pulse_due = False
         self._welcome: asyncio.Future[Welcome] = asyncio.get_running_loop().create_future()
 
@@ -43,30 +47,40 @@ class Conversation:
             Disconnected: the stream is over, or the controller silent.
             MalformedMessage: it said what this version does not understand.
         """
+        self._said_at_s = self._now_s()
         await self._stream.send(hello)
         self._kernels.repeat_reports()
         await run_until_one_ends(self._listen(), self._speak(), self._keep_time())
 
     async def _listen(self) -> None:
         async for message in self._stream:
-            self._heard_at_s = self._now_s()
             self._hear(message)
             await self._kernels.obeyed()
 
     def _hear(self, message: ControllerMessage) -> None:
+        self._heard_at_s = self._now_s()
         match message:
             case Commands():
                 self._kernels.obey(message.commands)
-                return  # the only message that says nothing of the lease
             case Acknowledge():
                 self._kernels.acknowledge(message.seq)
+                while self._batches and self._batches[0][0] <= message.seq:
+                    self._renew(self._batches.popleft()[1])
             case Welcome():
                 if not self._welcome.done():
                     self._welcome.set_result(message)
+                    self._renew(self._said_at_s)
             case Renew():
-                pass
+                if self._pulses:
+                    self._renew(self._pulses.popleft())
+
+    def _renew(self, said_at_s: float) -> None:
+        """The controller has heard what was said then, and counts the lease from no earlier."""
         if self._welcome.done():
-            self._kernels.renew_lease(self._welcome.result().lease_s)
+            lease_s = self._welcome.result().lease_s
+            left_s = said_at_s + lease_s - self._now_s()
+            if left_s > 0:
+                self._kernels.renew_lease(lease_s, left_s)
 
     async def _speak(self) -> None:
         outbox, news = self._kernels.outbox, self._kernels.news
@@ -75,8 +89,13 @@ class Conversation:
                 news.clear()
                 await news.wait()
             self._pulse_due = False  # whatever is said now will do
-            await self._stream.send(outbox.take(BATCH_REPORTS) if outbox else Heartbeat())
+            message = outbox.take(BATCH_REPORTS) if outbox else Heartbeat()
             self._said_at_s = self._now_s()
+            if isinstance(message, Heartbeat):
+                self._pulses.append(self._said_at_s)
+            elif not self._batches or message.last_seq > self._batches[-1][0]:
+                self._batches.append((message.last_seq, self._said_at_s))
+            await self._stream.send(message)
 
     async def _keep_time(self) -> None:
         """Have a heartbeat said when nothing else was, and give up a controller that is silent.

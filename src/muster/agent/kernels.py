@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LEASE_RENEWAL_S = 1.0
-"""The lease is renewed no more often. What the supervisor has is a little older than the truth,
+"""The lease is renewed for no less. What the supervisor has is a little older than the truth,
 which errs to the safe side."""
 
 
@@ -63,12 +63,12 @@ class Kernels:
         self._clock = clock
         self._log_max_bytes = log_max_bytes
         self._link: SupervisorLink | None = None
-        self._lease_renewed_at = 0.0
+        self._lease_end = 0.0  # as the supervisor was told
 
     def use(self, link: SupervisorLink | None) -> None:
         """Speak to this supervisor from now on."""
         self._link = link
-        self._lease_renewed_at = 0.0
+        self._lease_end = 0.0
 
     def is_live(self, key: KernelKey) -> bool:
         """Whether the kernel may still write output, or will."""
@@ -128,13 +128,13 @@ class Kernels:
         if self._link is not None and seq > 0:
             self._link.acknowledge(seq)
 
-    def renew_lease(self, lease_s: float) -> None:
-        """The controller has been heard: kernels may run for so long from now."""
-        now = self._clock.now()
-        due = self._lease_renewed_at + min(LEASE_RENEWAL_S, lease_s / 10)
-        if self._link is not None and now >= due:
-            self._link.renew_lease(lease_s)
-            self._lease_renewed_at = now
+    def renew_lease(self, lease_s: float, left_s: float) -> None:
+        """Kernels may run for ``left_s`` more of a lease of ``lease_s``: so long ago the controller
+        was told what it has now answered."""
+        end = self._clock.now() + left_s
+        if self._link is not None and end >= self._lease_end + min(LEASE_RENEWAL_S, lease_s / 10):
+            self._link.renew_lease(left_s)
+            self._lease_end = end
 
     def _start(self, starts: list[Start]) -> None:
         assert self._link is not None

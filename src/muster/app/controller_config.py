@@ -7,19 +7,21 @@ from pathlib import Path
 from muster.agent.config import AgentConfig
 from muster.app.agent_process import dump_config, load_config
 from muster.app.home import Home
+from muster.core.ids import AgentId
 from muster.wire.transport import ServerTls
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerConfig:
     """``port`` and ``agent_port`` 0 mean any. ``agents`` are started on this machine; their
-    ``controller`` and ``token`` are filled in."""
+    ``controller`` and ``token`` are filled in. ``former_agents`` were, and are no more."""
 
     home: Home
     host: str = "127.0.0.1"
     port: int = 0
     agent_port: int = 0
     agents: tuple[AgentConfig, ...] = ()
+    former_agents: tuple[AgentId, ...] = ()
     tls: ServerTls | None = None
 
 
@@ -30,6 +32,7 @@ class _Text:
     port: int
     agent_port: int
     agents: list[str]
+    former_agents: list[str]
     tls_certificate: str | None
     tls_key: str | None
 
@@ -43,6 +46,7 @@ def dump_controller(config: ControllerConfig) -> str:
             "port": config.port,
             "agent_port": config.agent_port,
             "agents": [dump_config(agent) for agent in config.agents],
+            "former_agents": config.former_agents,
             "tls_certificate": str(config.tls.certificate) if config.tls else None,
             "tls_key": str(config.tls.key) if config.tls else None,
         }
@@ -56,5 +60,11 @@ def load_controller(text: str) -> ControllerConfig:
     if kept.tls_certificate and kept.tls_key:
         tls = ServerTls(Path(kept.tls_certificate), Path(kept.tls_key))
     return ControllerConfig(
-        Home(Path(kept.home)), kept.host, kept.port, kept.agent_port, tuple(agents), tls
+        Home(Path(kept.home)),
+        kept.host,
+        kept.port,
+        kept.agent_port,
+        tuple(agents),
+        tuple(map(AgentId, kept.former_agents)),
+        tls,
     )

@@ -1,10 +1,32 @@
-"""The controller as a process: `python -m muster.app.controller_process`, settings on stdin."""
+"""The controller as a process: `python -m muster.app.controller_process`, settings on stdin.
 
+With ``--detach`` the controller is a child of nobody's: see ``_detach``.
+"""
+
+import os
 import sys
 
-from muster.app.controller import serve
-from muster.app.controller_config import load_controller
-from muster.app.process import run_process
+
+def main() -> None:
+    if sys.argv[1:] == ["--detach"]:
+        _detach()
+    # Only now: what a library has begun does not survive a fork.
+    from muster.app.controller import serve
+    from muster.app.controller_config import load_controller
+    from muster.app.process import run_process
+
+    run_process("muster controller", serve(load_controller(sys.stdin.read())))
+
+
+def _detach() -> None:
+    """Go on in a child and end, so that who started this has nothing to wait for, and the system
+    reaps the controller. The child's process id goes to standard output."""
+    child = os.fork()
+    if child:
+        os.write(1, str(child).encode())
+        os._exit(0)
+    os.dup2(2, 1)
+
 
 if __name__ == "__main__":
-    run_process("muster controller", serve(load_controller(sys.stdin.read())))
+    main()

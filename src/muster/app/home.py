@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from muster.core.errors import Conflict, MusterError
 
@@ -35,6 +35,8 @@ class Running:
     agent_address: str
     version: str
     started_at: float
+    agents: int = 0
+    """Agents that it starts itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ class Home:
         self._settings_file = self.path / "settings.json"
 
     def create(self) -> None:
-        """Make the directory.
+        """Make the directory, and close what is in it to others.
 
         Raises:
             UnusableHome: it cannot be made or written.
@@ -81,6 +83,9 @@ class Home:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.path.chmod(0o700)
             (self.path / "agents").mkdir(mode=0o700, exist_ok=True)
+            for path in self.path.iterdir():
+                if path.is_file() and path.stat().st_mode & 0o077:
+                    path.chmod(0o600)
         except OSError as error:
             raise UnusableHome(
                 f"cannot use {self.path} as data directory: {error.strerror}; choose another "
@@ -172,6 +177,11 @@ class Home:
         with suppress(OSError):
             return self.join_token_file.read_text().strip() or None
         return None
+
+
+def open_log(path: Path) -> BinaryIO:
+    """Open a file that only its owner may read, to write at its end."""
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
 
 
 def write_private(path: Path, text: str) -> None:

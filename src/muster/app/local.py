@@ -7,21 +7,24 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
+from urllib.parse import urlsplit
+
+import psutil
 
 from muster.agent.config import AgentConfig
 from muster.agent.discovery import parse_gpus
 from muster.agent.supervisor.farewell import shut_down
 from muster.app.agent_process import dump_config
 from muster.app.controller_config import ControllerConfig, dump_controller
-from muster.app.home import Home, LocalAgents, Running, Settings, default_home
-from muster.app.local_agents import stop_agent
+from muster.app.home import Home, LocalAgents, Running, Settings, default_home, open_log
+from muster.app.local_agents import former_agents, local_name, stop_agent
 from muster.core.errors import Conflict, MusterError
 from muster.core.resources import parse_bytes, parse_milli
 from muster.wire.transport import ServerTls
@@ -30,12 +33,11 @@ DEFAULT_PORT = 7600
 READY_TIMEOUT_S = 30.0
 PORTS_TRIED = 50
 STOP_GRACE_S = 10.0
+LOOK_AGAIN_S = 0.01
+FOREGROUND_LOOK_S = 0.1
 
 # Our processes start others, never by a bare fork: gRPC need not prepare for one, nor warn of it.
 _ENVIRONMENT = {"GRPC_ENABLE_FORK_SUPPORT": "false"}
-
-_started: list[subprocess.Popen[bytes]] = []
-"""Controllers that this process started and leaves running; kept, so that they can be reaped."""
 
 
 class CannotStart(MusterError):
@@ -60,9 +62,13 @@ class UpOptions:
 
 @dataclass(frozen=True, slots=True)
 class UpReport:
+    """``agent_address`` and ``join_token_file`` are what agents elsewhere join with."""
+
     url: str
     pid: int
     agents: tuple[str, ...]
+    agent_address: str
+    join_token_file: Path
     home: Path
     took_s: float
 
@@ -73,39 +79,79 @@ class DownReport:
     stopped_kernels: int
 
 
-def up(options: UpOptions) -> UpReport:
+def up(options: UpOptions, ready: Callable[[UpReport], None] = lambda report: None) -> UpReport:
     """Start a cluster on this machine: a controller, and agents of its own.
 
-    With ``foreground`` it returns when the cluster was stopped by a signal; its kernels are
-    stopped too then.
+    ``ready`` is called once it accepts requests. With ``foreground`` this returns when the cluster
+    was stopped by a signal; its kernels are stopped too then.
 
     Raises:
-        MusterError: already running, a port that is taken, a database that cannot be used, a wrong
-            amount; nothing was started then.
+        Conflict: a cluster runs there already; the text says which options it does not have.
+        MusterError: a port that is taken, a database that cannot be used, a wrong amount; nothing
+            was started then.
     """
     began_s = time.monotonic()
     home = Home(options.home or default_home())
     home.create()
     if home.is_running():
-        raise Conflict(home.already_running())
+        raise Conflict(_already_running(home, options))
     settings = _settings(home, options)
     configs = agent_configs(home, settings.agents)
     config = ControllerConfig(
-        home, port=settings.port, agent_port=settings.agent_port, agents=configs
+        home,
+        port=settings.port,
+        agent_port=settings.agent_port,
+        agents=configs,
+        former_agents=former_agents(home, [config.name for config in configs]),
     )
-    process = _spawn(config, foreground=options.foreground)
+    process = _spawn(config)
     try:
         running = _wait_until_ready(process, home)
+        home.write_settings(settings)
     except BaseException:
-        _abandon(process)
+        _end(process)
         raise
-    names = tuple(agent.name for agent in configs)
-    _started.append(process)
-    home.write_settings(settings)
-    report = UpReport(running.url, running.pid, names, home.path, time.monotonic() - began_s)
+    report = UpReport(
+        url=running.url,
+        pid=running.pid,
+        agents=tuple(agent.name for agent in configs),
+        agent_address=running.agent_address,
+        join_token_file=home.join_token_file,
+        home=home.path,
+        took_s=time.monotonic() - began_s,
+    )
     if options.foreground:
-        _wait_in_foreground(process, home)
+        _stay(process, home, partial(ready, report))
+    else:
+        ready(report)
     return report
+
+
+def _already_running(home: Home, options: UpOptions) -> str:
+    """What runs, and which of the options it was not started with."""
+    running, settings = home.running(), home.settings()
+    if running is None:
+        return home.already_running()
+    agents = settings.agents
+    differing = [
+        f"{option} {asked}"
+        for option, asked, runs in (
+            ("--agents", options.agents, running.agents),
+            ("--cpus", options.cpus, agents.cpus),
+            ("--memory", options.memory, agents.memory),
+            ("--gpus", options.gpus, agents.gpus),
+            ("--port", options.port or None, urlsplit(running.url).port),
+        )
+        if asked is not None and asked != runs
+    ]
+    if not differing:
+        return home.already_running()
+    with_agents = f"{running.agents} agent{'' if running.agents == 1 else 's'}"
+    return (
+        f"a cluster already runs on {home.path} at {running.url} (process {running.pid}) with "
+        f"{with_agents}, to which {' '.join(differing)} was not applied: stop it with "
+        f"`muster down` first"
+    )
 
 
 def _settings(home: Home, options: UpOptions) -> Settings:
@@ -154,7 +200,7 @@ def agent_configs(home: Home, agents: LocalAgents) -> tuple[AgentConfig, ...]:
         cpu_milli=_amount("--cpus", agents.cpus, parse_milli),
         memory_bytes=_amount("--memory", agents.memory, parse_bytes),
     )
-    names = [f"agent-{number}" for number in range(1, agents.count + 1)]
+    names = [local_name(number) for number in range(1, agents.count + 1)]
     return tuple(
         replace(
             first,
@@ -178,37 +224,50 @@ def _amount(option: str, text: str | None, parse: Callable[[str], int]) -> int |
         raise MusterError(f"{option} is {text!r}: {error}") from None
 
 
-def _spawn(config: ControllerConfig, *, foreground: bool) -> subprocess.Popen[bytes]:
-    """The controller's process, detached from this terminal."""
-    descriptor = os.open(config.home.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    with os.fdopen(descriptor, "ab") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "muster.app.controller_process"],
-            stdin=subprocess.PIPE,
-            stdout=log,
+def _spawn(config: ControllerConfig) -> psutil.Process:
+    """Start the controller, detached from this terminal and this process.
+
+    Raises:
+        CannotStart: it ended at once.
+    """
+    with open_log(config.home.log) as log:
+        starter = subprocess.run(
+            [sys.executable, "-m", "muster.app.controller_process", "--detach"],
+            input=dump_controller(config).encode(),
+            stdout=subprocess.PIPE,
             stderr=log,
             cwd="/",
             env=os.environ | _ENVIRONMENT,
             start_new_session=True,
+            timeout=READY_TIMEOUT_S,
+            check=False,
         )
-    assert process.stdin is not None
-    with suppress(BrokenPipeError):
-        process.stdin.write(dump_controller(config).encode())
-        process.stdin.close()
-    return process
-
-
-def _abandon(process: subprocess.Popen[bytes]) -> None:
-    """End a controller that is still starting, and wait for it: it stops its agents itself."""
-    process.terminate()
     try:
-        process.wait(READY_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+        return psutil.Process(int(starter.stdout))
+    except (ValueError, psutil.NoSuchProcess):
+        raise CannotStart(_last_words(config.home)) from None
 
 
-def _wait_until_ready(process: subprocess.Popen[bytes], home: Home) -> Running:
+def _has_ended(process: psutil.Process) -> bool:
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def _end(process: psutil.Process) -> None:
+    """End a controller that is not wanted, and wait for it: it stops its agents itself."""
+    with suppress(psutil.NoSuchProcess):
+        for end in (process.terminate, process.kill):
+            end()
+            deadline_s = time.monotonic() + READY_TIMEOUT_S
+            while time.monotonic() < deadline_s:
+                if _has_ended(process):
+                    return
+                time.sleep(LOOK_AGAIN_S)
+
+
+def _wait_until_ready(process: psutil.Process, home: Home) -> Running:
     """Until the controller wrote that it runs.
 
     Raises:
@@ -219,9 +278,9 @@ def _wait_until_ready(process: subprocess.Popen[bytes], home: Home) -> Running:
         running = home.running()
         if running is not None and running.pid == process.pid:
             return running
-        if process.poll() is not None:
+        if _has_ended(process):
             raise CannotStart(_last_words(home))
-        time.sleep(0.01)
+        time.sleep(LOOK_AGAIN_S)
     raise CannotStart(
         f"the controller does not answer after {READY_TIMEOUT_S:.0f} s; see {home.log}"
     )
@@ -235,25 +294,37 @@ def _last_words(home: Home) -> str:
     return last.removeprefix(prefix) if last.startswith(prefix) else f"{last}; see {home.log}"
 
 
-def _wait_in_foreground(process: subprocess.Popen[bytes], home: Home) -> None:
-    """Until a signal or the controller's own end; then everything of it is stopped."""
+def _stay(process: psutil.Process, home: Home, ready: Callable[[], None]) -> None:
+    """Until a signal or the controller's own end; then everything of it is stopped.
+
+    Raises:
+        CannotStart: it ended by itself.
+    """
     stopping = False
 
     def stop(_signum: int, _frame: object) -> None:
         nonlocal stopping
         stopping = True
-        with suppress(ProcessLookupError):
+        with suppress(psutil.NoSuchProcess):
             process.terminate()
 
-    before = {signum: signal.signal(signum, stop) for signum in (signal.SIGINT, signal.SIGTERM)}
+    with _on_signals(stop):
+        ready()
+        while not _has_ended(process):
+            time.sleep(FOREGROUND_LOOK_S)
+    _stop_kernels(home, STOP_GRACE_S)
+    if not stopping:
+        raise CannotStart(f"the controller has ended: {_last_words(home)}")
+
+
+@contextmanager
+def _on_signals(act: Callable[[int, object], None]) -> Iterator[None]:
+    before = {signum: signal.signal(signum, act) for signum in (signal.SIGINT, signal.SIGTERM)}
     try:
-        code = process.wait()
+        yield
     finally:
         for signum, handler in before.items():
             signal.signal(signum, handler)
-    _stop_kernels(home, STOP_GRACE_S)
-    if code and not stopping:
-        raise CannotStart(f"the controller ended with {code}: {_last_words(home)}")
 
 
 def down(

@@ -71,7 +71,7 @@ class LocalAgents:
 
     async def _run_once(self, config: AgentConfig) -> int:
         config.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with (config.directory / "agent.log").open("ab") as output:
+        with open_log(config.directory / "agent.log") as output:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",

@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from muster.control.session.board import Board, workload
-from muster.control.session.lifecycle import PLACED
+from muster.control.session.schedule import cleaning_up
 from muster.core.errors import NotFound
 from muster.core.ids import JobId, SessionId
 from muster.core.reasons import Reason, ReasonCode, reason
-from muster.core.states import AgentStatus, SessionStatus, TaskState
+from muster.core.states import PLACED_SESSION, AgentStatus, SessionStatus, TaskState
 from muster.scheduling.explain import explain
 from muster.store.live import Live
 from muster.store.records import Job, Kernel, Session
@@ -66,7 +66,7 @@ def explain_job(live: Live, board: Board, id_: JobId, now: float) -> Why:
         reasons += found
     for task in job.waiting.values():
         if task.kernel_id is not None and task.kernel_id in live.rows_of:
-            reasons.append(_cleaning_up(live, task.kernel_id))
+            reasons.append(cleaning_up(task.kernel_id, live))
             break
     queued = board.candidates.get(job.id, 0)
     to_come = job.tasks_total - job.next_task
@@ -120,7 +120,7 @@ def _pending(
     reasons = []
     for kernel in session.kernels:
         if kernel.id in live.rows_of:
-            reasons.append(_cleaning_up(live, kernel.id))
+            reasons.append(cleaning_up(kernel.id, live))
             break
     if session.reason is not None:
         reasons.append(session.reason)
@@ -139,17 +139,9 @@ def _of_kernel(live: Live, kernel: Kernel, now: float) -> Reason | None:
         silent_s = round(now - agent.seen_at)
         return reason(ReasonCode.AGENT_UNREACHABLE, agent=agent.name, silent_s=silent_s)
     row = live.ledger.get((kernel.id, kernel.generation))
-    if row is not None and not row.charged and kernel.session.status in PLACED:
+    if row is not None and not row.charged and kernel.session.status in PLACED_SESSION:
         return reason(ReasonCode.BEHIND_SHAPE, agent=agent.name)
     return kernel.failure
-
-
-def _cleaning_up(live: Live, kernel_id: str) -> Reason:
-    for (held, _), row in live.ledger.items():
-        if held == kernel_id:
-            agent = live.agents.get(row.agent_id)
-            return reason(ReasonCode.CLEANING_UP, agent=agent.name if agent else row.agent_id)
-    return reason(ReasonCode.CLEANING_UP, agent="?")
 
 
 def _job_verdict(job: Job) -> str:

@@ -11,7 +11,7 @@ import secrets
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from muster.control.agent.hello import Greeter
@@ -90,6 +90,15 @@ class _Request:
 class _Said:
     agent: AgentId
     message: Hello | Reports | None  # None: it left
+
+
+@dataclass(slots=True)
+class _Effects:
+    """What may leave once the wake is committed, beside the commands of its work."""
+
+    answers: list[tuple[_Request, Any, Exception | None]] = field(default_factory=list)
+    welcomes: dict[AgentId, Welcome] = field(default_factory=dict)
+    acknowledged: dict[AgentId, int] = field(default_factory=dict)
 
 
 Events = list[tuple[str, str, str]]
@@ -330,24 +339,10 @@ class ControlPlane:
             self._broken = False
         inputs = [self._inbox.popleft() for _ in range(min(len(self._inbox), INPUTS_A_WAKE))]
         work = Work(self._store.unit(now, self.board), self._ids)
-        if now >= self._next_sweep:
-            self._next_sweep = now + SWEEP_S
-            for records in (self.live.agents, self.live.jobs, self.live.sessions):
-                for record in records.values():
-                    work.mark(record)
-        answers: list[tuple[_Request, Any, Exception | None]] = []
-        acknowledge: dict[AgentId, int] = {}
-        for position, item in enumerate(inputs):
-            try:
-                self._take(item, work, answers, acknowledge)
-            except Exception as error:
-                log.exception("an input failed; the others are taken again without it")
-                self._undo(inputs[:position] + inputs[position + 1 :])
-                if isinstance(item, _Request):
-                    item.answer(None, error)
-                else:
-                    self._link.close(item.agent, "what it said could not be understood")
-                return now
+        self._sweep_if_due(work)
+        effects = _Effects()
+        if not self._take_all(inputs, work, effects):
+            return now
         try:
             calm = self._coordinator.run(work)
             self._store.commit(work.unit)
@@ -358,13 +353,7 @@ class ControlPlane:
             log.exception("a wake failed")
             self._fail(inputs, f"the controller failed: {error!r}")
             return self._retry_at
-        self._send(work, acknowledge)
-        for request, result, refusal in answers:
-            request.answer(result, refusal)
-        events = work.unit.events()
-        if events:
-            for watcher in list(self._watchers.values()):
-                watcher(events)
+        self._effect(work, effects)
         if self._inbox or not calm:
             for kind in work.dirty.values():
                 for record in kind:
@@ -373,51 +362,78 @@ class ControlPlane:
         due = self._coordinator.timers.next_due()
         return self._next_sweep if due is None else min(due, self._next_sweep)
 
-    def _take(
-        self,
-        item: _Request | _Said,
-        work: Work,
-        answers: list[tuple[_Request, Any, Exception | None]],
-        acknowledge: dict[AgentId, int],
-    ) -> None:
-        if isinstance(item, _Request):
-            try:
-                answers.append((item, item.action(work, self.requests), None))
-            except MusterError as refusal:
-                answers.append((item, None, refusal))
+    def _sweep_if_due(self, work: Work) -> None:
+        if work.now < self._next_sweep:
             return
+        self._next_sweep = work.now + SWEEP_S
+        for records in (self.live.agents, self.live.jobs, self.live.sessions):
+            for record in records.values():
+                work.mark(record)
+
+    def _take_all(self, inputs: list[_Request | _Said], work: Work, effects: _Effects) -> bool:
+        """Whether all inputs could be taken; if not, the wake is undone, and the next one takes
+        them without the one that could not."""
+        for position, item in enumerate(inputs):
+            try:
+                if isinstance(item, _Request):
+                    self._answer(item, work, effects)
+                else:
+                    self._hear(item, work, effects)
+            except Exception as error:
+                log.exception("an input failed; the others are taken again without it")
+                self._broken = True
+                self._inbox.extendleft(reversed(inputs[:position] + inputs[position + 1 :]))
+                if isinstance(item, _Request):
+                    item.answer(None, error)
+                else:
+                    self._link.close(item.agent, "what it said could not be understood")
+                return False
+        return True
+
+    def _answer(self, item: _Request, work: Work, effects: _Effects) -> None:
+        try:
+            effects.answers.append((item, item.action(work, self.requests), None))
+        except MusterError as refusal:
+            effects.answers.append((item, None, refusal))
+
+    def _hear(self, item: _Said, work: Work, effects: _Effects) -> None:
         agent = work.live.agents.get(item.agent)
         if agent is None:
             return
-        if isinstance(item.message, Hello):
-            group = work.live.groups[agent.group]
-            heartbeat_s = min(group.agent_silence, group.kernel_lease) / 3
-            self._link.send(agent.id, Welcome(group.kernel_lease, heartbeat_s))
-            self._connected.add(agent.id)
-            self._greeter.greet(work, agent, item.message)
-        elif item.message is None:
-            self._connected.discard(agent.id)
-            agent.connected = False
-            self.board.agent_changed(agent)
-        else:
-            for report in item.message.reports:
-                try:
-                    self._facts.apply(work, item.agent, report)
-                except Exception:
-                    # It would fail again, and hold up all that its agent has to say.
-                    log.exception("a report of agent %s is dropped: %s", item.agent, report)
-            acknowledge[item.agent] = item.message.last_seq
+        match item.message:
+            case None:
+                self._connected.discard(agent.id)
+                agent.connected = False
+                self.board.agent_changed(agent)
+            case Hello():
+                group = work.live.groups[agent.group]
+                heartbeat_s = min(group.agent_silence, group.kernel_lease) / 3
+                effects.welcomes[agent.id] = Welcome(group.kernel_lease, heartbeat_s)
+                self._connected.add(agent.id)
+                self._greeter.greet(work, agent, item.message)
+            case Reports():
+                for report in item.message.reports:
+                    try:
+                        self._facts.apply(work, item.agent, report)
+                    except Exception:
+                        # It would fail again, and hold up all that its agent has to say.
+                        log.exception("a report of agent %s is dropped: %s", item.agent, report)
+                effects.acknowledged[item.agent] = item.message.last_seq
 
-    def _send(self, work: Work, acknowledge: dict[AgentId, int]) -> None:
+    def _effect(self, work: Work, effects: _Effects) -> None:
+        """What is committed may be known: to agents, to those who asked, to those who watch."""
+        for agent, welcome in effects.welcomes.items():
+            self._link.send(agent, welcome)
         for agent, commands in work.commands.items():
             self._link.send(agent, Commands(tuple(commands)))
-        for agent, seq in acknowledge.items():
+        for agent, seq in effects.acknowledged.items():
             self._link.send(agent, Acknowledge(seq))
-
-    def _undo(self, inputs: list[_Request | _Said]) -> None:
-        """Forget the wake: the mirror is read again, the inputs wait for the next one."""
-        self._broken = True
-        self._inbox.extendleft(reversed(inputs))
+        for request, result, refusal in effects.answers:
+            request.answer(result, refusal)
+        events = work.unit.events()
+        if events:
+            for watcher in list(self._watchers.values()):
+                watcher(events)
 
     def _fail(self, inputs: list[_Request | _Said], why: str) -> None:
         """Nothing was written: refuse the requests; what agents said is taken again later."""

@@ -35,6 +35,7 @@ class Requests:
     def __init__(self, board: Board, sessions: SessionLifecycle) -> None:
         self._board = board
         self._sessions = sessions
+        self._last_number: dict[tuple[Owner, str], int] = {}  # of the names that it has given
 
     # -- work ----------------------------------------------------------------------------------
 
@@ -49,7 +50,7 @@ class Requests:
         group = work.live.group(spec.group)
         _check_workdirs(group, [spec])
         id_ = work.ids.job()
-        name = spec.name or _free_name(work, principal.owner, spec)
+        name = spec.name or self._new_name(work, principal.owner, spec)
         if (principal.owner, name) in work.live.job_names:
             taken = work.live.job_names[principal.owner, name]
             raise Conflict(
@@ -190,6 +191,16 @@ class Requests:
         self._board.agent_changed(agent)
         return agent
 
+    def _new_name(self, work: Work, owner: Owner, spec: JobSpec) -> str:
+        """After the program, with a number not given before: nobody shall ask for the job of this
+        morning and be told of this evening's."""
+        stem = _stem(spec)
+        number = self._last_number.get((owner, stem), 0) + 1
+        while (owner, f"{stem}-{number}") in work.live.job_names:
+            number += 1
+        self._last_number[owner, stem] = number
+        return f"{stem}-{number}"
+
     def _kill_first(self, work: Work, job: Job) -> None:
         work.unit.add_task(Task(job, job.next_task, TaskState.PENDING, work.now))
         job.next_task += 1
@@ -203,13 +214,9 @@ def _check_workdirs(group: ScalingGroup, processes: Sequence[Process]) -> None:
             raise InvalidSpec([Problem("workdir", repr(process.workdir), expected)])
 
 
-def _free_name(work: Work, owner: Owner, spec: JobSpec) -> str:
-    """A name after the program, with the smallest free number."""
+def _stem(spec: JobSpec) -> str:
+    """A name after the program."""
     program = spec.command[0].rsplit("/", 1)[-1]
     if program == "sh" and len(spec.command) > 2:
         program = spec.command[2].split()[0].rsplit("/", 1)[-1] if spec.command[2].split() else "sh"
-    stem = "".join(c for c in program if c.isalnum() or c in "._-").strip("._-")[:40] or "job"
-    number = 1
-    while (owner, f"{stem}-{number}") in work.live.job_names:
-        number += 1
-    return f"{stem}-{number}"
+    return "".join(c for c in program if c.isalnum() or c in "._-").strip("._-")[:40] or "job"

@@ -157,12 +157,14 @@ class Columns:
         return np.flatnonzero(mask)
 
     def copies(self, request: Resources, slots: Ints, limit: int) -> Ints:
-        """How often ``request`` fits in each of ``slots``, which it fits once; at most ``limit``.
+        """How often ``request`` fits in each of ``slots``, at most ``limit``; not above 0 where it
+        does not fit once.
 
         Exact, whichever devices are chosen: a share makes room for just one less on its device.
         """
-        count = np.full(slots.size, limit, np.int64)
-        for row, amount in self._asked(request) or ():
+        asked = self._asked(request)
+        count = np.full(slots.size, 0 if asked is None else limit, np.int64)
+        for row, amount in asked or ():
             np.minimum(count, self._free[row, slots] // amount, out=count)
         if request.gpu_milli >= GPU_WHOLE:
             np.minimum(count, self._whole_free[slots] // request.gpu_devices, out=count)

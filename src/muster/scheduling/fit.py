@@ -8,9 +8,10 @@ import numpy as np
 from muster.core.errors import MusterError
 from muster.core.ids import AgentId
 from muster.core.resources import Resources
-from muster.scheduling.columns import Floats, Ints
+from muster.scheduling.columns import Floats, Ints, Shares
 from muster.scheduling.outcome import KernelPlacement
 from muster.scheduling.plugins import AgentSelector
+from muster.scheduling.snapshot import Snapshot
 from muster.scheduling.statement import Statement
 from muster.scheduling.workload import by_request
 
@@ -93,6 +94,17 @@ def fill(
             if not left:
                 break
     return found
+
+
+def devices_at(
+    snapshot: Snapshot, selector: AgentSelector, request: Resources, agent_id: AgentId
+) -> Shares | None:
+    """The devices that one kernel asking for ``request`` would get on this agent now; None if it
+    has no room."""
+    slot, columns = snapshot.slot(agent_id), snapshot.columns
+    if not columns.accepting[slot] or columns.copies(request, np.array([slot]), 1)[0] < 1:
+        return None
+    return selector.devices(request, snapshot, slot) if request.gpu_milli else ()
 
 
 def _scores(

@@ -26,7 +26,7 @@ class Live:
         # The ledger; an agent's rows in order of their making.
         self.ledger: dict[LedgerKey, Allocation] = {}
         self.held_by: dict[AgentId, dict[LedgerKey, Allocation]] = {}
-        self.rows_of: dict[KernelId, int] = {}  # generations of a kernel not proven gone
+        self.rows_of: dict[KernelId, tuple[Allocation, ...]] = {}  # not proven gone, by age
 
     def group(self, name: str) -> ScalingGroup:
         """A group by name.
@@ -62,13 +62,13 @@ class Live:
         key = (row.kernel_id, row.generation)
         self.ledger[key] = row
         self.held_by.setdefault(row.agent_id, {})[key] = row
-        self.rows_of[row.kernel_id] = self.rows_of.get(row.kernel_id, 0) + 1
+        self.rows_of[row.kernel_id] = (*self.rows_of.get(row.kernel_id, ()), row)
 
     def release(self, key: LedgerKey) -> Allocation | None:
         row = self.ledger.pop(key, None)
         if row is not None:
             del self.held_by[row.agent_id][key]
-            left = self.rows_of[row.kernel_id] - 1
+            left = tuple([other for other in self.rows_of[row.kernel_id] if other is not row])
             if left:
                 self.rows_of[row.kernel_id] = left
             else:

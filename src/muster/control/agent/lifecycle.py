@@ -1,6 +1,6 @@
 """An agent that falls silent is UNREACHABLE; past the kernel lease it is LOST (DESIGN rule 9)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from muster.control.engine.handler import DerivationHandler, Handler, TransitionStatus
 from muster.control.engine.lifecycle import Lifecycle
@@ -43,15 +43,13 @@ class AgentLifecycle(Lifecycle[Agent]):
             self._board.agent_changed(agent)
         return moved
 
-    def deadline(self, record: Agent, work: Work) -> float | None:
+    def deadlines(self, record: Agent, work: Work) -> Iterable[float]:
         group = work.live.groups[record.group]
         match record.status:
             case AgentStatus.ALIVE:
-                return record.seen_at + group.agent_silence
+                yield record.seen_at + group.agent_silence
             case AgentStatus.UNREACHABLE:
-                return record.seen_at + group.kernel_lease + LEASE_MARGIN_S
-            case _:
-                return None
+                yield record.seen_at + group.kernel_lease + LEASE_MARGIN_S
 
 
 class DetectSilence(DerivationHandler[Agent]):

@@ -6,6 +6,7 @@ successful nor failed that stayed too long; SKIPPED otherwise.
 """
 
 import logging
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -48,6 +49,11 @@ class Coordinator:
     ) -> None:
         self._lifecycles = {lifecycle.entity: lifecycle for lifecycle in lifecycles}
         self._handlers = handlers
+        self._expiring: dict[tuple[type, str], list[LifecycleHandler[Any]]] = {}
+        for handler in handlers:
+            if isinstance(handler, LifecycleHandler):
+                for status in handler.targets:
+                    self._expiring.setdefault((handler.entity, status), []).append(handler)
         self.timers = Timers()
 
     def run(self, work: Work) -> bool:
@@ -73,7 +79,16 @@ class Coordinator:
         for record in records:
             lifecycle = self._lifecycles.get(type(record))
             if lifecycle is not None:
-                self.timers.set(record, lifecycle.deadline(record, work))
+                self.timers.set(record, self._next_look(lifecycle, record, work))
+
+    def _next_look(self, lifecycle: Lifecycle[Any], record: Any, work: Work) -> float | None:
+        """The first moment ahead at which time alone changes something for the record."""
+        moments = list(lifecycle.deadlines(record, work))
+        for handler in self._expiring.get((type(record), record.status), ()):
+            timeout_s = handler.timeout_s(record, work)
+            if timeout_s is not None:
+                moments.append(handler.since(record, work) + timeout_s)
+        return min((at for at in moments if work.now < at < math.inf), default=None)
 
     def _run(self, handler: Handler[Any], targets: Sequence[Any], work: Work) -> None:
         if isinstance(handler, LifecycleHandler):
@@ -147,7 +162,6 @@ class Coordinator:
             record.retry_at = work.now + policy.delay_s(record.tries)
             to = handler.transitions.need_retry
             self._move(handler, [record], to, work, SchedulingResult.NEED_RETRY, why)
-            self.timers.set(record, record.retry_at)
 
     def _judge_expiry(self, handler: LifecycleHandler[Any], record: Any, work: Work) -> bool:
         timeout_s = handler.timeout_s(record, work)

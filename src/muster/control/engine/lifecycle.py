@@ -1,7 +1,7 @@
 """What the engine asks of an entity, beside its handlers."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic
 
@@ -41,9 +41,10 @@ class Lifecycle(ABC, Generic[R]):
     ) -> list[R]:
         """Give the records (and what hangs on them) their next status; those that moved."""
 
-    def deadline(self, record: R, work: Work) -> float | None:
-        """When the record is to be looked at again, though nothing happens to it."""
-        return None
+    def deadlines(self, record: R, work: Work) -> Iterable[float]:
+        """When the record is to be looked at again, though nothing happens to it, beside when a
+        handler's timeout ends. Those that have passed do not count."""
+        return ()
 
     def retry_policy(self, record: R, work: Work) -> RetryPolicy:
         return RetryPolicy(3, 1.0)

@@ -1,6 +1,6 @@
 """DeriveJobs: a job's state is derived from its tasks; its end takes the rest along."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from muster.control.engine.handler import DerivationHandler, Handler, TransitionStatus
 from muster.control.engine.lifecycle import Lifecycle
@@ -42,9 +42,9 @@ class JobLifecycle(Lifecycle[Job]):
                 job.reason = reason
         return moved
 
-    def deadline(self, record: Job, work: Work) -> float | None:
-        waits = bool(record.waiting) and record.status in JOB_TABLE.live
-        return work.now + LOOK_AGAIN_S if waits else None
+    def deadlines(self, record: Job, work: Work) -> Iterable[float]:
+        if record.waiting and record.status in JOB_TABLE.live:
+            yield work.now + LOOK_AGAIN_S
 
 
 class DeriveJobs(DerivationHandler[Job]):

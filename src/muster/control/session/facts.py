@@ -8,28 +8,17 @@ import logging
 
 from muster.control.engine.work import Work
 from muster.control.session.board import Board
-from muster.control.session.lifecycle import PLACED, SessionLifecycle
+from muster.control.session.lifecycle import LOST_CODES, SessionLifecycle
 from muster.core.ids import AgentId
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.results import SchedulingResult
-from muster.core.states import KERNEL_TABLE, KernelStatus, SessionStatus
+from muster.core.states import KERNEL_TABLE, PLACED_SESSION, KernelStatus, SessionStatus
 from muster.store.records import Agent, Kernel
 from muster.wire.messages import KernelKey, KernelReport, ReportKind, Stop
 
 log = logging.getLogger(__name__)
 
 PHASE = "AgentReport"
-
-LOST_CODES = frozenset(
-    {
-        ReasonCode.LEASE_EXPIRED,
-        ReasonCode.SUPERVISOR_LOST,
-        ReasonCode.KERNEL_VANISHED,
-        ReasonCode.AGENT_LOST,
-        ReasonCode.AGENT_REBOOTED,
-    }
-)
-"""Ends that are the machine's fault; the kernel is in ERROR, its task WORKER_FAILED."""
 
 
 class Facts:
@@ -63,7 +52,7 @@ class Facts:
             case ReportKind.STARTED:
                 self._started(work, kernel, report)
             case ReportKind.PREPARE_FAILED | ReportKind.CREATE_FAILED:
-                if kernel.status in KERNEL_TABLE.live and kernel.session.status in PLACED:
+                if kernel.status in KERNEL_TABLE.live and kernel.session.status in PLACED_SESSION:
                     kernel.failure = self._why(work, agent_id, report)
                 elif kernel.status in KERNEL_TABLE.live:
                     self._end(work, kernel, report)
@@ -115,7 +104,7 @@ class Facts:
         why = self._why(work, agent_id, report)
         self._hand_over(work, key, report.heir)
         work.unit.release(key)
-        if session.status in PLACED and why.code is ReasonCode.NEVER_STARTED:
+        if session.status in PLACED_SESSION and why.code is ReasonCode.NEVER_STARTED:
             # Nothing of it ran: it goes back to the queue, and nobody is to blame. What was lost is
             # another matter: it may have run without a word, so its attempt must not run again.
             kernel.failure = why
@@ -137,7 +126,7 @@ class Facts:
         """The kernel has ended; its row of the ledger is the caller's business."""
         if kernel.status not in KERNEL_TABLE.live:
             return
-        if kernel.session.status in PLACED and kernel.status in _NOT_ON_AGENT:
+        if kernel.session.status in PLACED_SESSION and kernel.status in _NOT_ON_AGENT:
             return
         asked = kernel.session.status is SessionStatus.TERMINATING
         lost = why.code in LOST_CODES or why.code is ReasonCode.STOPPED
@@ -156,7 +145,7 @@ class Facts:
         """The kernel is proven gone with its agent: end it, or have it placed anew."""
         work.unit.release((kernel.id, kernel.generation))
         work.mark(kernel.session)
-        if kernel.session.status in PLACED:
+        if kernel.session.status in PLACED_SESSION:
             kernel.failure = why
         else:
             # What it did was last known when its agent was last heard.

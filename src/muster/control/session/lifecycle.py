@@ -14,31 +14,31 @@ from muster.control.session.board import Board
 from muster.core.ids import AgentId
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.results import SchedulingResult
-from muster.core.states import KERNEL_TABLE, SESSION_TABLE, KernelStatus, SessionStatus
+from muster.core.states import (
+    KERNEL_TABLE,
+    PLACED_SESSION,
+    SESSION_TABLE,
+    KernelStatus,
+    SessionStatus,
+)
 from muster.store.records import Kernel, Session
 from muster.wire.messages import Stop
 
-PLACED = frozenset(
-    {
-        SessionStatus.SCHEDULED,
-        SessionStatus.PREPARING,
-        SessionStatus.PREPARED,
-        SessionStatus.CREATING,
-    }
-)
-_FINAL = frozenset(
+LOST_CODES = frozenset(
     {
         ReasonCode.AGENT_LOST,
         ReasonCode.AGENT_REBOOTED,
         ReasonCode.SUPERVISOR_LOST,
         ReasonCode.KERNEL_VANISHED,
         ReasonCode.LEASE_EXPIRED,
-        ReasonCode.NEVER_STARTED,
-        ReasonCode.RESCHEDULE_LIMIT,
     }
 )
+"""Ends that are the machine's fault; the kernel is in ERROR, its task WORKER_FAILED."""
+_FINAL = LOST_CODES | {ReasonCode.NEVER_STARTED, ReasonCode.RESCHEDULE_LIMIT}
 RECALL_AFTER_S = 1.0
 """How long a kernel may be held ahead on an agent before it is taken back to be placed anew."""
+STOP_AGAIN_AFTER_S = 5.0
+"""Past its grace, how long a kernel may take to be reported gone before it is told again."""
 
 
 class SessionLifecycle(Lifecycle[Session]):
@@ -104,8 +104,9 @@ class SessionLifecycle(Lifecycle[Session]):
             if any(kernel.status in KERNEL_TABLE.terminal for kernel in session.kernels):
                 moved += self.terminate(work, [session], phase, why, result)
                 continue
+            to = SessionStatus.PENDING
             if work.transition(
-                [session], PLACED, SessionStatus.PENDING, phase=phase, result=result, reason=why
+                [session], PLACED_SESSION, to, phase=phase, result=result, reason=why
             ):
                 continue
             _new_phase(session)
@@ -181,33 +182,20 @@ class SessionLifecycle(Lifecycle[Session]):
 
     # -- time and tries ------------------------------------------------------------------------
 
-    def deadline(self, record: Session, work: Work) -> float | None:
-        group = work.live.groups[record.group]
-        since = heard_since(record, work) or work.now
-        due: list[float] = [record.retry_at] if record.retry_at > work.now else []
+    def deadlines(self, record: Session, work: Work) -> Iterable[float]:
+        if record.retry_at:
+            yield record.retry_at
         match record.status:
             case SessionStatus.PENDING:
-                timeout_s = record.scheduling_timeout_s or group.pending_timeout
-                if timeout_s is not None:
-                    due.append(record.queued_at + timeout_s)
-                if work.now < record.created_at + group.starvation_after:
-                    due.append(record.created_at + group.starvation_after)
-            case SessionStatus.SCHEDULED | SessionStatus.PREPARING | SessionStatus.PREPARED:
-                due.append(since + group.prepare_timeout)
-            case SessionStatus.CREATING:
-                due.append(since + group.create_timeout)
-                if held_ahead(record, work):
-                    due.append(since + RECALL_AFTER_S)
-            case SessionStatus.RUNNING:
-                if record.timeout_s is not None and record.started_at is not None:
-                    due.append(record.started_at + record.timeout_s)
+                yield record.created_at + work.live.groups[record.group].starvation_after
+            case SessionStatus.CREATING if held_ahead(record, work):
+                yield record.status_changed_at + RECALL_AFTER_S
+            case SessionStatus.RUNNING if record.timeout_s is not None:
+                yield (record.started_at or work.now) + record.timeout_s
             case SessionStatus.TERMINATING:
-                due.append(since + longest_grace_s(record))
-                due.append(since + longest_grace_s(record) + group.terminate_timeout)
-            case _:
-                return None
-        ahead = [moment for moment in due if moment > work.now]
-        return min(ahead) if ahead else None
+                for kernel in record.kernels:
+                    if kernel.stop_sent_at is not None:
+                        yield stop_again_at(kernel, kernel.stop_sent_at)
 
     def retry_policy(self, record: Session, work: Work) -> RetryPolicy:
         group = work.live.groups[record.group]
@@ -228,6 +216,11 @@ def _new_phase(session: Session) -> None:
     """Tries belong to a phase (DESIGN section 4)."""
     session.tries = 0
     session.retry_at = 0.0
+
+
+def stop_again_at(kernel: Kernel, sent_at: float) -> float:
+    """When a kernel that was told to stop and has not said that it did is told again."""
+    return sent_at + kernel.process.grace + STOP_AGAIN_AFTER_S
 
 
 def longest_grace_s(session: Session) -> float:

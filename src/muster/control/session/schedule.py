@@ -13,13 +13,14 @@ from muster.control.engine.work import Work
 from muster.control.session.board import Board, GroupBoard, may_wait_ahead
 from muster.control.session.lifecycle import reschedule_limit
 from muster.control.session.start import send_starts
-from muster.core.ids import AgentId, JobId
+from muster.core.ids import AgentId, JobId, KernelId
 from muster.core.reasons import Reason, ReasonCode, reason
-from muster.core.resources import GPU_WHOLE, DeviceShare, Resources
 from muster.core.states import KernelStatus, SessionStatus
+from muster.scheduling.fit import devices_at
 from muster.scheduling.outcome import Placed
 from muster.scheduling.placement import place
 from muster.scheduling.workload import SessionWorkload
+from muster.store.live import Live
 from muster.store.records import Job, Kernel, Session
 
 log = logging.getLogger(__name__)
@@ -68,8 +69,10 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
                 limit = reschedule_limit(session, work.live.groups[name].max_reschedules)
                 if limit is not None:
                     result.failures[session] = limit
-                elif any(kernel.id in work.live.rows_of for kernel in session.kernels):
-                    result.skipped[session] = (_cleaning_up(session, work),)
+                    continue
+                held = [kernel.id for kernel in session.kernels if kernel.id in work.live.rows_of]
+                if held:
+                    result.skipped[session] = (cleaning_up(held[0], work.live),)
                 else:
                     ready.append(workload)
             self._place(group, ready, result, work)
@@ -112,10 +115,11 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
         A kernel may end before those meant to follow it have reached its agent; then nobody but
         the controller can give them its room.
         """
+        snapshot, selector = group.snapshot, group.policy.selector
         for agents in list(group.shapes.values()):
             for agent_id, shape in list(agents.items()):
                 for row in list(shape.ahead.values()):
-                    shares = _room_on(group, agent_id, row.resources)
+                    shares = devices_at(snapshot, selector, row.resources, agent_id)
                     kernel = work.live.kernels.get(row.kernel_id)
                     if shares is None or kernel is None or kernel.generation != row.generation:
                         break
@@ -184,33 +188,7 @@ class _Ahead:
         return room
 
 
-def _room_on(
-    group: GroupBoard, agent_id: AgentId, request: Resources
-) -> tuple[DeviceShare, ...] | None:
-    """The devices that ``request`` would get on this agent; None if it has no room."""
-    snapshot = group.snapshot
-    columns = snapshot.columns
-    slot = snapshot.slot(agent_id)
-    if not columns.accepting[slot]:
-        return None
-    shares: tuple[DeviceShare, ...] = ()
-    if request.gpu_milli >= GPU_WHOLE:
-        if columns.whole_free[slot] < request.gpu_devices:
-            return None
-        shares = group.policy.selector.devices(request, snapshot, slot)
-    elif request.gpu_milli:
-        if columns.largest_free[slot] < request.gpu_milli:
-            return None
-        shares = group.policy.selector.devices(request, snapshot, slot)
-    return shares if columns.fits_at(slot, request, shares, 1) else None
-
-
-def _cleaning_up(session: Session, work: Work) -> Reason:
-    held = next(
-        row
-        for kernel in session.kernels
-        for generation in range(kernel.generation + 1)
-        if (row := work.live.ledger.get((kernel.id, generation))) is not None
-    )
-    agent = work.live.agents[held.agent_id]
+def cleaning_up(kernel_id: KernelId, live: Live) -> Reason:
+    """Why a kernel of which processes are not proven gone has to wait."""
+    agent = live.agents[live.rows_of[kernel_id][0].agent_id]
     return reason(ReasonCode.CLEANING_UP, agent=agent.name)

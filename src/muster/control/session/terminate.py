@@ -8,15 +8,15 @@ from muster.control.engine.handler import (
     TransitionStatus,
 )
 from muster.control.engine.work import Work
-from muster.control.session.lifecycle import HeardPhase, longest_grace_s
-from muster.core.reasons import Reason, ReasonCode
+from muster.control.session.lifecycle import HeardPhase, longest_grace_s, stop_again_at
+from muster.core.reasons import ReasonCode
 from muster.core.states import KERNEL_TABLE, KernelStatus, SessionStatus
 from muster.store.records import Kernel, Session
 from muster.wire.messages import Stop
 
 
 class TerminateSessions(HeardPhase):
-    """Sends each live kernel a Stop; past the grace a second one that waits for nothing.
+    """Sends each live kernel a Stop; well past its grace others, which wait for nothing.
 
     PromoteToTerminated ends a session none of whose kernels is live. Expiry ends one whose agent
     does not answer, but not what its kernels hold: that waits for the agent (rule 5).
@@ -38,24 +38,22 @@ class TerminateSessions(HeardPhase):
             live = [kernel for kernel in session.kernels if kernel.status in KERNEL_TABLE.live]
             if not live:
                 continue  # PromoteToTerminated ends it
-            forced = work.now >= session.status_changed_at + longest_grace_s(session)
             for kernel in live:
-                self._stop(kernel, work, forced)
+                self._stop(kernel, work)
         return result
 
-    def _stop(self, kernel: Kernel, work: Work, forced: bool) -> None:
+    def _stop(self, kernel: Kernel, work: Work) -> None:
         sent_at = kernel.stop_sent_at
-        since = kernel.session.status_changed_at
-        if kernel.agent_id is None:
-            return
-        first = sent_at is None or sent_at < since
-        overdue = forced and sent_at is not None and sent_at < since + kernel.process.grace
-        if not first and not overdue:
+        if sent_at is not None and sent_at < kernel.session.status_changed_at:
+            sent_at = None  # that was a Recall
+        if kernel.agent_id is None or (
+            sent_at is not None and work.now < stop_again_at(kernel, sent_at)
+        ):
             return
         kernel.stop_sent_at = work.now
-        why: Reason | None = kernel.session.reason
-        grace_s = 0.0 if forced and not first else kernel.process.grace
+        why = kernel.session.reason
         told = why.code.value if why else ReasonCode.STOPPED.value
+        grace_s = kernel.process.grace if sent_at is None else 0.0
         work.send(kernel.agent_id, Stop(kernel.id, kernel.generation, grace_s, told))
 
     def timeout_s(self, record: Session, work: Work) -> float | None:

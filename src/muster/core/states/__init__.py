@@ -3,7 +3,7 @@
 from muster.core.states.agent import AGENT_TABLE, AgentStatus
 from muster.core.states.job import JOB_TABLE, JobState
 from muster.core.states.kernel import KERNEL_TABLE, KernelStatus
-from muster.core.states.session import SESSION_TABLE, SessionStatus
+from muster.core.states.session import PLACED_SESSION, SESSION_TABLE, SessionStatus
 from muster.core.states.table import IllegalTransition, StateTable
 from muster.core.states.task import TASK_TABLE, TaskState
 
@@ -11,6 +11,7 @@ __all__ = [
     "AGENT_TABLE",
     "JOB_TABLE",
     "KERNEL_TABLE",
+    "PLACED_SESSION",
     "SESSION_TABLE",
     "TASK_TABLE",
     "AgentStatus",

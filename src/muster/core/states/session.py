@@ -18,7 +18,8 @@ class SessionStatus(StrEnum):
 
 
 _S = SessionStatus
-_PLACED = (_S.SCHEDULED, _S.PREPARING, _S.PREPARED, _S.CREATING)
+PLACED_SESSION = (_S.SCHEDULED, _S.PREPARING, _S.PREPARED, _S.CREATING)
+"""It has its agents, and does not run yet."""
 
 SESSION_TABLE: StateTable[SessionStatus] = StateTable(
     "session",
@@ -32,8 +33,8 @@ SESSION_TABLE: StateTable[SessionStatus] = StateTable(
         (_S.PREPARING, _S.PREPARED): "all kernels prepared",
         (_S.PREPARED, _S.CREATING): "start",
         (_S.CREATING, _S.RUNNING): "all kernels running",
-        **{(start, _S.PENDING): "re-schedule" for start in _PLACED},
-        **{(start, _S.TERMINATING): "terminate" for start in (*_PLACED, _S.RUNNING)},
+        **{(start, _S.PENDING): "re-schedule" for start in PLACED_SESSION},
+        **{(start, _S.TERMINATING): "terminate" for start in (*PLACED_SESSION, _S.RUNNING)},
         (_S.TERMINATING, _S.TERMINATED): "all kernels gone",
     },
 )
