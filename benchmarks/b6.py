@@ -31,21 +31,21 @@ def measure(plan: Plan) -> Results:
     Raises:
         MusterError: there is no cluster to measure.
     """
-    own = [bytes_per_session(plan.sessions, own_specs=True) for _ in range(plan.runs)]
-    shared = [bytes_per_session(plan.sessions, own_specs=False) for _ in range(plan.runs)]
+    alike = [bytes_per_session(plan.sessions, distinct=False) for _ in range(plan.runs)]
+    distinct = [bytes_per_session(plan.sessions, distinct=True) for _ in range(plan.runs)]
     figures = [
         *_idle(plan),
         Figure(
             "bytes_per_live_session",
-            median(own),
+            median(alike),
             f"growth of resident memory of a control plane without agents, by each of "
-            f"{plan.sessions} waiting sessions with a spec of its own, as over HTTP",
+            f"{plan.sessions} waiting sessions that differ by their name",
             "≤ 2,048",
         ),
         Figure(
-            "bytes_per_live_session_shared_spec",
-            median(shared),
-            "the same when they share one spec, as those of a job's tasks do",
+            "bytes_per_live_session_distinct",
+            median(distinct),
+            "the same when each has a command of its own",
         ),
     ]
     return Results(plan.runs, figures)

@@ -7,6 +7,7 @@ import gc
 import random
 import tempfile
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -25,33 +26,33 @@ from muster.store.store import Store
 WARM_UP = 1_000
 BATCH = 1_000
 _TIMEOUT_S = 600.0
-_SPEC = {"kernels": [{"command": ["/bin/true"]}]}
 _SOMEBODY = Principal(Owner("default", "default", "ada"), Role.USER)
 
 
-def bytes_per_session(sessions: int, *, own_specs: bool) -> float:
-    """Growth of the resident memory of a fresh process for each waiting session.
+def bytes_per_session(sessions: int, *, distinct: bool) -> float:
+    """Growth of the resident memory of a fresh process for each waiting session, handed in as over
+    HTTP, with a spec that is read anew.
 
     Args:
-        own_specs: each is handed in with a spec of its own, as over HTTP; else all share one.
+        distinct: each has a command of its own; else they differ by their name alone.
 
     Raises:
         TimeoutError: it takes too long.
     """
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        return pool.submit(_measure_here, sessions, own_specs).result(_TIMEOUT_S)
+        return pool.submit(_measure_here, sessions, distinct).result(_TIMEOUT_S)
 
 
-def _measure_here(sessions: int, own_specs: bool) -> float:
+def _measure_here(sessions: int, distinct: bool) -> float:
     with tempfile.TemporaryDirectory(prefix="muster-bench-") as directory:
         clock = SteadyClock()
         store = Store(open_engine(sqlite_url(Path(directory) / "muster.db")))
         plane = ControlPlane(store, clock, IdFactory(clock, random.Random(1)), lambda: None)
         plane.ask(lambda work, requests: requests.put_group(work, _GROUP), _expect_no_error)
         plane.step()
-        _submit(plane, WARM_UP, own_specs)
+        _submit(plane, 0, WARM_UP, distinct)
         before = _resident_bytes()
-        _submit(plane, sessions, own_specs)
+        _submit(plane, WARM_UP, sessions, distinct)
         grown = _resident_bytes() - before
         live = len(plane.live.sessions)
         store.close()
@@ -63,17 +64,18 @@ def _measure_here(sessions: int, own_specs: bool) -> float:
 _GROUP = ScalingGroup(name="default")
 
 
-def _submit(plane: ControlPlane, sessions: int, own_specs: bool) -> None:
-    shared = SessionSpec.model_validate(_SPEC)
-
-    def submit_one(work: Work, requests: Requests) -> None:
-        spec = SessionSpec.model_validate(_SPEC) if own_specs else shared
-        requests.submit_session(work, _SOMEBODY, spec)
-
-    for start in range(0, sessions, BATCH):
-        for _ in range(min(BATCH, sessions - start)):
-            plane.ask(submit_one, _expect_no_error)
+def _submit(plane: ControlPlane, first: int, sessions: int, distinct: bool) -> None:
+    for start in range(first, first + sessions, BATCH):
+        for number in range(start, min(start + BATCH, first + sessions)):
+            plane.ask(partial(_submit_one, number=number, distinct=distinct), _expect_no_error)
         plane.step()
+
+
+def _submit_one(work: Work, requests: Requests, *, number: int, distinct: bool) -> None:
+    arguments = [str(number)] if distinct else []
+    kernel = {"command": ["/bin/true", *arguments]}
+    spec = SessionSpec.model_validate({"name": f"session-{number}", "kernels": [kernel]})
+    requests.submit_session(work, _SOMEBODY, spec)
 
 
 def _expect_no_error(_result: object, error: Exception | None) -> None:

@@ -91,7 +91,7 @@ class Requests:
             owner=principal.owner,
             group=spec.group,
             priority=spec.priority,
-            spec=spec,
+            spec=work.live.shared(spec),
             status=SessionStatus.PENDING,
             status_changed_at=work.now,
             created_at=work.now,

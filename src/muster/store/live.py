@@ -4,10 +4,12 @@ The leader alone writes, so the mirror is exact: a unit of work changes it and S
 commit fails the mirror is thrown away and read again; nothing else may repair it.
 """
 
+from weakref import WeakValueDictionary
+
 from muster.core.errors import NotFound
 from muster.core.ids import AgentId, JobId, KernelId, SessionId
 from muster.core.owner import Owner
-from muster.core.specs import ScalingGroup
+from muster.core.specs import ScalingGroup, SessionSpec
 from muster.store.records import Agent, Allocation, Job, Kernel, Session
 
 LedgerKey = tuple[KernelId, int]
@@ -26,6 +28,7 @@ class Live:
         # The ledger; an agent's rows in order of their making.
         self.ledger: dict[LedgerKey, Allocation] = {}
         self.held_by: dict[AgentId, dict[LedgerKey, Allocation]] = {}
+        self.specs: WeakValueDictionary[str, SessionSpec] = WeakValueDictionary()
         self.rows_of: dict[KernelId, tuple[Allocation, ...]] = {}  # not proven gone, by age
 
     def group(self, name: str) -> ScalingGroup:
@@ -39,6 +42,12 @@ class Live:
         except KeyError:
             known = ", ".join(sorted(self.groups)) or "none yet"
             raise NotFound(f"there is no group {name!r}; groups are: {known}") from None
+
+    def shared(self, spec: SessionSpec) -> SessionSpec:
+        """The one object for all specs that differ by their name at most, and without it: sessions
+        are many, and mostly alike."""
+        key = spec.model_dump_json(exclude={"name"}, exclude_defaults=True)
+        return self.specs.setdefault(key, spec.model_copy(update={"name": None}))
 
     def add_session(self, session: Session) -> None:
         self.sessions[session.id] = session

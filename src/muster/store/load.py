@@ -88,7 +88,7 @@ def _load_sessions(connection: Connection, live: Live) -> None:
     for row in _in_chunks(connection, kernels, kernels.c.session_id, list(by_session)):
         by_session[row.session_id].append(row)
     for row in found:
-        session = _session(row, jobs.get(row.job_id))
+        session = _session(row, jobs.get(row.job_id), live)
         processes = session_processes(session)
         session.kernels = [
             _kernel(kernel, session, *processes[kernel.idx])
@@ -182,7 +182,7 @@ def _task(row: Row[Any], job: Job) -> Task:
     )
 
 
-def _session(row: Row[Any], job: Job | None) -> Session:
+def _session(row: Row[Any], job: Job | None, live: Live) -> Session:
     return Session(
         id=SessionId(row.id),
         job=job,
@@ -191,7 +191,7 @@ def _session(row: Row[Any], job: Job | None) -> Session:
         owner=_owner(row),
         group=row.group,
         priority=row.priority,
-        spec=SessionSpec.model_validate_json(row.spec) if row.spec else None,
+        spec=live.shared(SessionSpec.model_validate_json(row.spec)) if row.spec else None,
         status=SessionStatus(row.status),
         status_changed_at=row.status_changed_at,
         created_at=row.created_at,

@@ -19,6 +19,7 @@ from muster.scheduling.workload import SessionWorkload
 from muster.store.live import LedgerKey, Live
 from muster.store.records import Agent, Allocation, Job, Kernel, Session
 
+_NONE: frozenset[AgentId] = frozenset()  # an empty set takes 216 bytes, and most are
 _SMOOTHING = 0.2  # weight of the newest duration in the running mean
 
 
@@ -189,7 +190,7 @@ def workload(session: Session) -> SessionWorkload:
         priority=session.priority,
         submitted_at=session.created_at,
         kernels=tuple([kernel.resources for kernel in session.kernels]),
-        failed_agents=frozenset(session.failed_agents),
+        failed_agents=frozenset(session.failed_agents) if session.failed_agents else _NONE,
     )
 
 

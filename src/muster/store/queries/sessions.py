@@ -51,7 +51,7 @@ def read_session_detail(connection: Connection, principal: Principal, ref: str) 
     return SessionDetail(
         **dict(_view(row)),
         kernels=tuple(kernel_view(kernel) for kernel in connection.execute(members)),
-        spec=json.loads(row.spec) if row.spec else None,
+        spec={"name": row.name} | json.loads(row.spec) if row.spec else None,
     )
 
 
