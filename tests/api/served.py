@@ -20,7 +20,8 @@ from fastapi import FastAPI
 from sqlalchemy import Engine
 from tests.control.world import Behaviour, HollowAgent, Run
 
-from muster.api.app import create_app, stop_waiting
+from muster.api.app import create_app
+from muster.api.app import stop as stop_requests
 from muster.client import Client
 from muster.control.explain import explain_job, explain_session
 from muster.control.plane import ControlPlane
@@ -176,7 +177,7 @@ class ServedCluster:
         await self._server.ready.wait()
 
     async def _close(self) -> None:
-        stop_waiting(self.app)
+        stop_requests(self.app)
         self._server.should_exit = True
         await self._serving
         self.store.close()

@@ -41,6 +41,15 @@ def test_request_without_a_good_token_learns_nothing(
     assert answer.json()["code"] == "unauthenticated"
 
 
+def test_every_route_but_health_needs_a_token(cluster: ServedCluster) -> None:
+    paths = cluster.app.openapi()["paths"]
+    asked = [(method, path) for path, methods in paths.items() for method in methods]
+    assert len(asked) > 15
+    for method, path in [*asked, ("options", "/v1/jobs"), ("head", "/v1/jobs")]:
+        answer = httpx.request(method, cluster.url + path.replace("{", "").replace("}", ""))
+        assert answer.status_code == (200 if path == "/health" else 401), (method, path)
+
+
 def test_join_token_is_no_api_token(cluster: ServedCluster) -> None:
     from tests.api.served import ADA
 
@@ -71,6 +80,8 @@ def test_job_of_another_answers_exactly_as_one_that_does_not_exist(
         assert found.text == absent.text.replace(missing, theirs)
     assert bob.post(f"/v1/jobs/{theirs}/cancel").status_code == 404
     assert bob.get(f"/v1/history/{theirs}").status_code == 404
+    assert bob.get(f"/v1/history/{theirs}/0").status_code == 404
+    assert bob.get(f"/v1/jobs/{theirs}/logs?follow=true").status_code == 404
     assert bob.get("/v1/jobs?state=all").json()["items"] == []
     assert ada.get(f"/v1/jobs/{theirs}").json()["state"] in ("PENDING", "RUNNING")
 
@@ -79,6 +90,7 @@ def test_session_of_another_is_not_found(ada: httpx.Client, bob: httpx.Client) -
     theirs = submitted(ada, "/v1/sessions", {"kernels": [TRUE]})
     for path in SESSION_PATHS:
         assert bob.get(f"/v1/sessions/{theirs}{path}").status_code == 404, path
+    assert bob.get(f"/v1/history/{theirs}").status_code == 404
     assert bob.post(f"/v1/sessions/{theirs}/cancel").status_code == 404
     assert bob.get("/v1/sessions?state=all").json()["items"] == []
 

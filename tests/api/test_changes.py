@@ -9,6 +9,10 @@ from muster.api import changes
 from muster.api.changes import Changes
 from muster.control.plane import Events
 from muster.core.errors import Busy
+from muster.core.owner import Owner
+
+ADA = Owner("default", "default", "ada")
+BOB = Owner("default", "default", "bob")
 
 
 class Plane:
@@ -64,7 +68,7 @@ async def test_everybody_who_waits_for_the_same_is_told(plane: Plane, followed: 
 
 
 async def test_closing_ends_waits_and_feeds_now_and_later(plane: Plane, followed: Changes) -> None:
-    with followed.bell("job-1") as bell, followed.feed() as feed:
+    with followed.bell("job-1") as bell, followed.feed(ADA) as feed:
         feed.take()
         followed.close()
         assert bell.is_set()
@@ -77,7 +81,7 @@ async def test_closing_ends_waits_and_feeds_now_and_later(plane: Plane, followed
 async def test_feed_begins_with_a_gap_and_keeps_the_last_of_each(
     plane: Plane, followed: Changes
 ) -> None:
-    with followed.feed() as feed:
+    with followed.feed(ADA) as feed:
         assert feed.take() == (True, [])
         plane.commit(("job", "job-1", "PENDING"))
         plane.commit(("job", "job-1", "RUNNING"), ("agent", "agt-1", "LOST"))
@@ -89,7 +93,7 @@ async def test_feed_of_a_slow_reader_has_a_gap_instead_of_growing(
     plane: Plane, followed: Changes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(changes, "MAX_FEED_CHANGES", 3)
-    with followed.feed() as feed:
+    with followed.feed(ADA) as feed:
         feed.take()
         for number in range(4):
             plane.commit(("job", f"job-{number}", "RUNNING"))
@@ -103,12 +107,22 @@ async def test_too_many_waits_and_feeds_are_refused(
 ) -> None:
     monkeypatch.setattr(changes, "MAX_WAITS", 1)
     monkeypatch.setattr(changes, "MAX_FEEDS", 1)
-    with followed.bell("job-1"), followed.feed():
+    with followed.bell("job-1"), followed.feed(ADA):
         with pytest.raises(Busy), followed.bell("job-2"):
             pass
-        with pytest.raises(Busy), followed.feed():
+        with pytest.raises(Busy), followed.feed(ADA):
             pass
-    with followed.bell("job-2"), followed.feed():
+    with followed.bell("job-2"), followed.feed(ADA):
+        pass
+
+
+async def test_one_owner_does_not_take_all_feeds(
+    followed: Changes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes, "MAX_FEEDS_OF_ONE", 1)
+    with followed.feed(ADA), followed.feed(BOB), pytest.raises(Busy), followed.feed(ADA):
+        pass
+    with followed.feed(ADA):
         pass
 
 

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from tests.api.served import ADA, ADMIN, BOB, LIMIT_S, ServedCluster
 
-from muster.api import events
+from muster.api import changes, events
 from muster.core.owner import Owner, Role
 
 TRUE = {"command": ["true"], "resources": {"cpu": "10m"}}
@@ -90,6 +90,26 @@ def test_what_was_over_before_it_was_told_is_still_its_owners_only(
         adas.until("session", session, "TERMINATED")
         marker = bob.post("/v1/jobs", json=TRUE).json()["id"]
         assert session not in bobs.until("job", marker, "RUNNING")
+
+
+def test_reader_too_many_is_refused_with_a_sentence(
+    cluster: ServedCluster, bob: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes, "MAX_FEEDS_OF_ONE", 1)
+    with Stream(cluster, BOB):
+        answer = bob.get("/v1/events")
+        assert (answer.status_code, answer.json()["code"]) == (429, "busy")
+        with Stream(cluster, ADA):
+            pass
+
+
+def test_stream_ends_whole_after_its_longest_time(
+    ada: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "LONGEST_S", 0.2)
+    answer = ada.get("/v1/events")
+    assert answer.text.startswith('data: {"kind":"reset"')
+    assert ": nothing changed" in answer.text
 
 
 def test_silence_is_broken_by_a_comment(cluster: ServedCluster) -> None:

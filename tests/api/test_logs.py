@@ -10,6 +10,7 @@ import pytest
 from tests.api.served import LARGE, LIMIT_S, ServedCluster
 from tests.control.world import Run
 
+from muster.api import changes, streamed
 from muster.core.views import LOG_ATTEMPT_HEADER, LOG_END_HEADER, LOG_OFFSET_HEADER
 
 TRUE = {"command": ["true"], "resources": {"cpu": "10m"}}
@@ -258,3 +259,26 @@ def test_following_ends_when_the_server_stops(tmp_path: Path) -> None:
         cluster.stop()
     assert follower.ended()
     assert follower.text == "one"
+
+
+def test_reader_that_stops_reading_is_cut_off(
+    cluster: ServedCluster, ada: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streamed, "STALLED_S", 0.2)
+    job = submit(ada)
+    cluster.write(kernel_of(ada, job), b"x" * 2**25, ended=True)
+    before = cluster.call(cluster.requests_under_way)
+    with ada.stream("GET", f"/v1/jobs/{job}/logs") as answer:
+        assert answer.status_code == 200
+        cluster.until(lambda: cluster.requests_under_way() == before)
+        with pytest.raises(httpx.RemoteProtocolError):
+            answer.read()
+
+
+def test_wait_too_many_for_output_is_refused_with_a_sentence(
+    ada: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes, "MAX_WAITS", 0)
+    job = submit(ada, TOO_LARGE)
+    answer = ada.get(f"/v1/jobs/{job}/logs", params={"follow": True})
+    assert (answer.status_code, answer.json()["code"]) == (429, "busy")

@@ -137,13 +137,14 @@ class Cluster:
 
     def kill_supervisor(self, name: str) -> int:
         """SIGKILL for the process that outlives the agent; its process id."""
-        directory = os.fsencode(self._configs[name].directory)
-        found = [
-            pid
-            for pid, command, _ in processes_naming(self._configs[name].directory)
-            if command[-2:] == [b"--dir", directory]
-        ]
-        assert len(found) == 1, f"one supervisor on {directory!r}: {found}"
+        path = self._configs[name].directory
+
+        def supervisors() -> list[int]:
+            ends = [b"--dir", os.fsencode(path)]
+            return [pid for pid, command, _ in processes_naming(path) if command[-2:] == ends]
+
+        found = until(supervisors)  # its agent may just be starting it again
+        assert len(found) == 1, f"one supervisor on {path}: {found}"
         os.kill(found[0], signal.SIGKILL)
         return found[0]
 

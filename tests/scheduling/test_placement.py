@@ -257,7 +257,7 @@ def test_reason_names_the_starving_session_and_its_wait() -> None:
     )
     assert isinstance(outcomes[1], Refused)
     assert [reason.sentence() for reason in outcomes[1].reasons] == [
-        "group pool keeps its room for ses-old, which has waited 1000 s"
+        "group pool keeps its room for a session that has waited 1000 s"
     ]
 
 

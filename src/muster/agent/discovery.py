@@ -60,7 +60,7 @@ def parse_gpus(text: str) -> tuple[Device, ...]:
     Raises:
         InvalidSpec: anything else.
     """
-    expected = "expected devices such as 4xH100 or 2xA100,1xT4, or none"
+    expected = "expected devices such as 4, 4xH100 or 2xA100,1xT4, or none"
     if text.strip().lower() in ("", "none"):
         return ()
     devices: list[Device] = []

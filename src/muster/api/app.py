@@ -10,6 +10,7 @@ from muster.api.changes import Changes
 from muster.api.context import Api, ExplainJob, ExplainSession, ReadLog
 from muster.api.openapi import describe
 from muster.api.reader import Reader
+from muster.api.stopping import OpenRequests, Stopping
 from muster.api.submissions import Submissions
 from muster.control.plane import ControlPlane
 from muster.core.clock import Clock
@@ -34,7 +35,7 @@ def create_app(
         read_log: how the output of a kernel is had from its agent.
         explain_job, explain_session: answer ``why`` for what is alive.
 
-    ``stop_waiting`` is called before the server is stopped.
+    ``stop`` is called before the server is stopped.
     """
     app = FastAPI(
         title="Muster",
@@ -60,12 +61,18 @@ def create_app(
     for module in (jobs, sessions, logs, history, cluster, events):
         app.include_router(module.router)
     app.add_middleware(BearerAuth, verify=tokens.verify)
+    app.state.requests = OpenRequests()
+    app.add_middleware(Stopping, requests=app.state.requests)  # the last one is the outermost
     add_error_handlers(app)
     describe(app)
     return app
 
 
-def stop_waiting(app: FastAPI) -> None:
-    """End every wait, follow and event stream, so that the server can stop."""
+def stop(app: FastAPI) -> None:
+    """Refuse what comes from now on, and end every wait, follow and event stream, so that the
+    server can stop; ``stopping.FINISH_S`` later whatever else is under way. On the event loop.
+    """
+    requests: OpenRequests = app.state.requests
+    requests.close()
     api: Api = app.state.api
     api.changes.close()

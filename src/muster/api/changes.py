@@ -7,10 +7,13 @@ from dataclasses import dataclass
 
 from muster.control.plane import ControlPlane, Events
 from muster.core.errors import Busy
+from muster.core.owner import Owner
 from muster.core.states import AGENT_TABLE, JOB_TABLE, SESSION_TABLE, TASK_TABLE
 
 MAX_WAITS = 10_000
 MAX_FEEDS = 256
+MAX_FEEDS_OF_ONE = 32
+"""Feeds of one owner: nobody shuts out all others."""
 MAX_FEED_CHANGES = 10_000
 """Changes that may wait for one slow reader; past them it is told to read the state anew."""
 
@@ -28,7 +31,8 @@ class Feed:
     ``gap`` says that some are missing, as at the beginning.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, owner: Owner) -> None:
+        self.owner = owner
         self.changed = asyncio.Event()
         self._changes: dict[tuple[str, str], str] = {}
         self._gap = True
@@ -105,15 +109,17 @@ class Changes:
                     del self._waits[id_]
 
     @contextmanager
-    def feed(self) -> Iterator[Feed]:
-        """All changes from now on.
+    def feed(self, owner: Owner) -> Iterator[Feed]:
+        """All changes from now on, for a reader of the owner's.
 
         Raises:
-            Busy: too many follow already.
+            Busy: too many follow already, or too many of this owner's.
         """
         if len(self._feeds) >= MAX_FEEDS:
             raise Busy("too many follow the events already; try again later")
-        feed = Feed()
+        if sum(feed.owner == owner for feed in self._feeds) >= MAX_FEEDS_OF_ONE:
+            raise Busy(f"{MAX_FEEDS_OF_ONE} of yours follow the events already: end one of them")
+        feed = Feed(owner)
         self._feeds.add(feed)
         try:
             yield feed

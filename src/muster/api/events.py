@@ -2,14 +2,16 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 
 from fastapi import APIRouter
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from muster.api.changes import Feed
 from muster.api.context import Call, Caller
+from muster.api.streamed import Streamed
 from muster.control.plane import Events
+from muster.core.errors import MusterError
 from muster.core.ids import JobId, SessionId
 from muster.core.owner import Owner, Role
 from muster.core.views import EventView
@@ -20,6 +22,8 @@ router = APIRouter(tags=["events"])
 COALESCE_S = 0.1
 """Changes of the same thing within this time are told as one."""
 HEARTBEAT_S = 15.0
+LONGEST_S = 3600.0
+"""Then a stream ends, and whoever still may connects again."""
 
 
 @router.get("/v1/events", response_class=Response)
@@ -28,14 +32,30 @@ async def get_events(call: Call) -> Response:
 
     Each event's data is an ``EventView``; a comment comes when nothing else does for a while.
     """
+    told = _told(call)
+    first = await anext(told, "")  # one reader too many is told so, rather than cut off
+
+    async def stream() -> AsyncIterator[str]:
+        async with contextlib.aclosing(told):
+            yield first
+            with contextlib.suppress(MusterError):  # the database cannot be read: it comes back
+                async for text in told:
+                    yield text
+
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(_stream(call), headers=headers, media_type="text/event-stream")
+    return Streamed(stream(), headers=headers, media_type="text/event-stream")
 
 
-async def _stream(call: Caller) -> AsyncIterator[str]:
+async def _told(call: Caller) -> AsyncGenerator[str, None]:
+    """
+    Raises:
+        Busy: too many readers.
+    """
     changes = call.api.changes
-    with changes.feed() as feed:
-        while not changes.closing.is_set():
+    loop = asyncio.get_running_loop()
+    end_s = loop.time() + LONGEST_S
+    with changes.feed(call.principal.owner) as feed:
+        while not changes.closing.is_set() and loop.time() < end_s:
             gap, events = feed.take()
             told = [EventView(kind="reset")] if gap else []
             told += [EventView(kind=k, id=i, status=s) for k, i, s in await _visible(call, events)]

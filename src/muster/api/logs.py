@@ -10,9 +10,10 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from muster.api.context import Api, Call
+from muster.api.streamed import Streamed
 from muster.core.errors import Conflict, MusterError
 from muster.core.ids import AgentId
 from muster.core.specs import MAX_GANG, MAX_TASKS
@@ -90,8 +91,10 @@ async def _output(api: Api, find: Find, offset: int, *, follow: bool) -> Respons
             f"{source.entity} has no output yet, it is {source.state}: follow it to wait for it, "
             f"or ask why it does not start"
         )
-    body = _bounded(api, _after_start(api, find, source.entity))
-    return StreamingResponse(body, headers=_headers(source, 0, ended=False), media_type=_TEXT)
+    body = _after_start(api, find, source.entity)
+    await anext(body)  # one that waits too many is told so, rather than cut off
+    body = _bounded(api, body)
+    return Streamed(body, headers=_headers(source, 0, ended=False), media_type=_TEXT)
 
 
 async def _from_agent(api: Api, source: OutputSource, offset: int, *, follow: bool) -> Response:
@@ -103,7 +106,7 @@ async def _from_agent(api: Api, source: OutputSource, offset: int, *, follow: bo
     if follow:
         body = _bounded(api, body)
     headers = _headers(source, first.offset, ended=first.eof)
-    return StreamingResponse(body, headers=headers, media_type=_TEXT)
+    return Streamed(body, headers=headers, media_type=_TEXT)
 
 
 def _headers(source: OutputSource, offset: int, *, ended: bool) -> dict[str, str]:
@@ -156,9 +159,14 @@ async def _followed(api: Api, source: OutputSource, offset: int) -> Body:
 
 
 async def _after_start(api: Api, find: Find, entity: str) -> Body:
-    """The output of what has not started yet, from its beginning."""
+    """The output of what has not started yet, from its beginning. An empty piece comes first.
+
+    Raises:
+        Busy: too many wait already.
+    """
     job_id = entity.partition("/")[0]
     with api.changes.bell(entity, ends=[job_id]) as bell:
+        yield b""
         while True:
             bell.clear()
             source = await find()

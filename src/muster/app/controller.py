@@ -10,7 +10,7 @@ import random
 import secrets
 import signal
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 
@@ -18,9 +18,11 @@ import uvicorn
 from fastapi import FastAPI
 
 from muster.agent.config import AgentConfig
-from muster.api.app import create_app, stop_waiting
+from muster.api.app import create_app
+from muster.api.app import stop as stop_requests
 from muster.app.controller_config import ControllerConfig
 from muster.app.driver import Driver
+from muster.app.former_agents import forget
 from muster.app.home import Home, Running, write_private
 from muster.app.local_agents import LocalAgents
 from muster.control.explain import explain_job, explain_session
@@ -70,6 +72,9 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack) -> None:
     home, clock = config.home, SteadyClock()
     listener = _listen(config.host, config.port, tls=config.tls is not None)
     stack.callback(listener.close)
+    # SQLite gives its other files the permissions of this one. What is wrong, it says itself.
+    with contextlib.suppress(OSError):
+        home.database.touch(mode=0o600)
     engine = open_engine(sqlite_url(home.database))
     store = Store(engine)
     stack.callback(store.close)
@@ -105,8 +110,11 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack) -> None:
     join_token = _introduce(home, tokens, url, clock.now())
     agent_address = _address(config.host, agent_port)
     agents = [_local(agent, agent_address, join_token) for agent in config.agents]
-    await stack.enter_async_context(_keeping(LocalAgents(agents)))
-    home.write_running(Running(os.getpid(), url, agent_address, __version__, clock.now()))
+    await stack.enter_async_context(_beside(forget(plane, config.former_agents), "former agents"))
+    await stack.enter_async_context(_beside(LocalAgents(agents).run(), "local agents"))
+    stack.callback(stop_requests, app)  # the first to be called: nothing new while others stop
+    now = clock.now()
+    home.write_running(Running(os.getpid(), url, agent_address, __version__, now, len(agents)))
 
 
 def _local(config: AgentConfig, controller: str, token: str) -> AgentConfig:
@@ -182,6 +190,7 @@ async def _http(
         log_config=None,
         access_log=False,
         lifespan="off",
+        ws="none",
         timeout_graceful_shutdown=HTTP_SHUTDOWN_S,
         timeout_keep_alive=60,
         ssl_certfile=str(tls.certificate) if tls else None,
@@ -193,7 +202,6 @@ async def _http(
         await asyncio.wait_for(server.ready.wait(), START_TIMEOUT_S)
         yield
     finally:
-        stop_waiting(app)
         server.should_exit = True
         await task
 
@@ -209,8 +217,9 @@ async def _driving(driver: Driver, plane: ControlPlane) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def _keeping(agents: LocalAgents) -> AsyncIterator[None]:
-    task = asyncio.create_task(agents.run(), name="local agents")
+async def _beside(work: Coroutine[None, None, None], name: str) -> AsyncIterator[None]:
+    """Have ``work`` done meanwhile; what is left of it is cancelled."""
+    task = asyncio.create_task(work, name=name)
     try:
         yield
     finally:

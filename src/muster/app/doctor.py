@@ -12,7 +12,7 @@ from pathlib import Path
 from muster.agent.cgroup_limits import ROOT as CGROUPS
 from muster.agent.gpus import find_gpus
 from muster.app.home import Home, default_home
-from muster.app.local_agents import holder
+from muster.app.local_agents import former_directories, holder
 
 LEAST_DISK_BYTES = 2**30
 LEAST_OPEN_FILES = 1024
@@ -104,12 +104,13 @@ def _controller(home: Home) -> Check:
 
 
 def _agents(home: Home) -> Iterator[Check]:
+    running = home.running() if home.is_running() else None
+    former = former_directories(home, running.agents) if running else []
     for directory in home.agent_directories():
         process = holder(directory)
         if process is not None:
             yield Check(f"agent {directory.name}", True, f"process {process}")
-        else:
+        elif directory not in former:
             log = directory / "agent.log"
-            expected = home.is_running()
-            ok = False if expected else None
+            ok = None if running is None else False
             yield Check(f"agent {directory.name}", ok, "does not run", f"see {log}")

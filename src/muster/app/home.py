@@ -181,7 +181,9 @@ class Home:
 
 def open_log(path: Path) -> BinaryIO:
     """Open a file that only its owner may read, to write at its end."""
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
+    file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
+    os.fchmod(file.fileno(), 0o600)  # one that was there already
+    return file
 
 
 def write_private(path: Path, text: str) -> None:

@@ -4,10 +4,9 @@ import asyncio
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -16,32 +15,24 @@ from pathlib import Path
 from typing import NoReturn
 from urllib.parse import urlsplit
 
-import psutil
-
 from muster.agent.config import AgentConfig
 from muster.agent.discovery import parse_gpus
+from muster.agent.identity import UnusableDirectory, load_identity
 from muster.agent.supervisor.farewell import shut_down
 from muster.app.agent_process import dump_config
 from muster.app.controller_config import ControllerConfig, dump_controller
-from muster.app.home import Home, LocalAgents, Running, Settings, default_home, open_log
-from muster.app.local_agents import former_agents, local_name, stop_agent
+from muster.app.detached import ENVIRONMENT, CannotStart, DetachedController, last_words
+from muster.app.home import Home, LocalAgents, Settings, default_home
+from muster.app.local_agents import former_directories, local_name, stop_agent
 from muster.core.errors import Conflict, MusterError
+from muster.core.ids import AgentId
 from muster.core.resources import parse_bytes, parse_milli
 from muster.wire.transport import ServerTls
 
 DEFAULT_PORT = 7600
-READY_TIMEOUT_S = 30.0
 PORTS_TRIED = 50
 STOP_GRACE_S = 10.0
-LOOK_AGAIN_S = 0.01
 FOREGROUND_LOOK_S = 0.1
-
-# Our processes start others, never by a bare fork: gRPC need not prepare for one, nor warn of it.
-_ENVIRONMENT = {"GRPC_ENABLE_FORK_SUPPORT": "false"}
-
-
-class CannotStart(MusterError):
-    """The controller did not come up; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +93,14 @@ def up(options: UpOptions, ready: Callable[[UpReport], None] = lambda report: No
         port=settings.port,
         agent_port=settings.agent_port,
         agents=configs,
-        former_agents=former_agents(home, [config.name for config in configs]),
+        former_agents=_identities(former_directories(home, len(configs))),
     )
-    process = _spawn(config)
+    controller = DetachedController.start(config)
     try:
-        running = _wait_until_ready(process, home)
+        running = controller.wait_until_ready()
         home.write_settings(settings)
     except BaseException:
-        _end(process)
+        controller.end()
         raise
     report = UpReport(
         url=running.url,
@@ -121,10 +112,20 @@ def up(options: UpOptions, ready: Callable[[UpReport], None] = lambda report: No
         took_s=time.monotonic() - began_s,
     )
     if options.foreground:
-        _stay(process, home, partial(ready, report))
+        _stay(controller, home, partial(ready, report))
     else:
         ready(report)
     return report
+
+
+def _identities(directories: Iterable[Path]) -> tuple[AgentId, ...]:
+    """Who the agents were; one that never joined is nobody."""
+    found = []
+    for directory in directories:
+        with suppress(UnusableDirectory):
+            if (identity := load_identity(directory)) is not None:
+                found.append(identity.agent)
+    return tuple(found)
 
 
 def _already_running(home: Home, options: UpOptions) -> str:
@@ -224,77 +225,7 @@ def _amount(option: str, text: str | None, parse: Callable[[str], int]) -> int |
         raise MusterError(f"{option} is {text!r}: {error}") from None
 
 
-def _spawn(config: ControllerConfig) -> psutil.Process:
-    """Start the controller, detached from this terminal and this process.
-
-    Raises:
-        CannotStart: it ended at once.
-    """
-    with open_log(config.home.log) as log:
-        starter = subprocess.run(
-            [sys.executable, "-m", "muster.app.controller_process", "--detach"],
-            input=dump_controller(config).encode(),
-            stdout=subprocess.PIPE,
-            stderr=log,
-            cwd="/",
-            env=os.environ | _ENVIRONMENT,
-            start_new_session=True,
-            timeout=READY_TIMEOUT_S,
-            check=False,
-        )
-    try:
-        return psutil.Process(int(starter.stdout))
-    except (ValueError, psutil.NoSuchProcess):
-        raise CannotStart(_last_words(config.home)) from None
-
-
-def _has_ended(process: psutil.Process) -> bool:
-    try:
-        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
-
-
-def _end(process: psutil.Process) -> None:
-    """End a controller that is not wanted, and wait for it: it stops its agents itself."""
-    with suppress(psutil.NoSuchProcess):
-        for end in (process.terminate, process.kill):
-            end()
-            deadline_s = time.monotonic() + READY_TIMEOUT_S
-            while time.monotonic() < deadline_s:
-                if _has_ended(process):
-                    return
-                time.sleep(LOOK_AGAIN_S)
-
-
-def _wait_until_ready(process: psutil.Process, home: Home) -> Running:
-    """Until the controller wrote that it runs.
-
-    Raises:
-        CannotStart: it ended instead, or took too long.
-    """
-    deadline_s = time.monotonic() + READY_TIMEOUT_S
-    while time.monotonic() < deadline_s:
-        running = home.running()
-        if running is not None and running.pid == process.pid:
-            return running
-        if _has_ended(process):
-            raise CannotStart(_last_words(home))
-        time.sleep(LOOK_AGAIN_S)
-    raise CannotStart(
-        f"the controller does not answer after {READY_TIMEOUT_S:.0f} s; see {home.log}"
-    )
-
-
-def _last_words(home: Home) -> str:
-    """The sentence with which a controller ended."""
-    lines = home.log.read_text(errors="replace").strip().splitlines()
-    last = lines[-1] if lines else ""
-    prefix = "muster controller: "
-    return last.removeprefix(prefix) if last.startswith(prefix) else f"{last}; see {home.log}"
-
-
-def _stay(process: psutil.Process, home: Home, ready: Callable[[], None]) -> None:
+def _stay(controller: DetachedController, home: Home, ready: Callable[[], None]) -> None:
     """Until a signal or the controller's own end; then everything of it is stopped.
 
     Raises:
@@ -305,16 +236,17 @@ def _stay(process: psutil.Process, home: Home, ready: Callable[[], None]) -> Non
     def stop(_signum: int, _frame: object) -> None:
         nonlocal stopping
         stopping = True
-        with suppress(psutil.NoSuchProcess):
-            process.terminate()
+        controller.terminate()
 
     with _on_signals(stop):
         ready()
-        while not _has_ended(process):
+        while not controller.has_ended():
             time.sleep(FOREGROUND_LOOK_S)
+    # A controller that was killed leaves its agents behind.
+    asyncio.run(_stop_agents(home))
     _stop_kernels(home, STOP_GRACE_S)
     if not stopping:
-        raise CannotStart(f"the controller has ended: {_last_words(home)}")
+        raise CannotStart(f"the controller has ended: {last_words(home)}")
 
 
 @contextmanager
@@ -397,7 +329,8 @@ def run_controller(
     place = Home(home or default_home())
     last = place.settings()
     port = port or last.port or DEFAULT_PORT
-    config = ControllerConfig(place, host, port, agent_port or last.agent_port or port + 1, (), tls)
+    agent_port = agent_port or last.agent_port or port + 1
+    config = ControllerConfig(place, host=host, port=port, agent_port=agent_port, tls=tls)
     _become("muster.app.controller_process", dump_controller(config))
 
 
@@ -452,4 +385,4 @@ def _become(module: str, settings: str) -> NoReturn:
     os.write(descriptor, settings.encode())
     os.lseek(descriptor, 0, os.SEEK_SET)
     os.dup2(descriptor, 0)
-    os.execve(sys.executable, [sys.executable, "-m", module], os.environ | _ENVIRONMENT)
+    os.execve(sys.executable, [sys.executable, "-m", module], os.environ | ENVIRONMENT)

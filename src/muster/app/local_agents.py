@@ -4,6 +4,7 @@ import asyncio
 import fcntl
 import logging
 import os
+import re
 import signal
 import sys
 from contextlib import suppress
@@ -12,6 +13,7 @@ from pathlib import Path
 from muster.agent.config import AgentConfig
 from muster.agent.identity import LOCK_FILE
 from muster.app.agent_process import dump_config
+from muster.app.home import Home, open_log
 
 log = logging.getLogger(__name__)
 
@@ -19,6 +21,24 @@ FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
 STOP_TIMEOUT_S = 10.0
 LOOK_AGAIN_S = 1.0
+
+_LOCAL_NAME = re.compile(r"agent-[1-9][0-9]*")
+
+
+def local_name(number: int) -> str:
+    """What the agents that a controller starts itself are called, from 1 on."""
+    return f"agent-{number}"
+
+
+def former_directories(home: Home, count: int) -> list[Path]:
+    """Directories of agents that the home's controller started once, and that are not among the
+    first ``count`` now."""
+    now = {local_name(number) for number in range(1, count + 1)}
+    return [
+        directory
+        for directory in home.agent_directories()
+        if _LOCAL_NAME.fullmatch(directory.name) and directory.name not in now
+    ]
 
 
 def holder(directory: Path) -> int | None:

@@ -115,7 +115,7 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     ),
     ReasonCode.BEHIND_STARVING: Definition(
         _W,
-        "group {group} keeps its room for {session}, which has waited {waited_s} s",
+        "group {group} keeps its room for a session that has waited {waited_s} s",
         "Nothing: it starts after that one.",
     ),
     ReasonCode.BEHIND_SHAPE: Definition(

@@ -17,7 +17,7 @@ Memory = Annotated[
 ]
 Gpus = Annotated[
     str | None,
-    typer.Option("--gpus", metavar="NxMODEL", help="GPUs of an agent, as 4xH100; else as found."),
+    typer.Option("--gpus", metavar="NxMODEL", help="GPUs of an agent, as 4xH100, or 4; else as found."),
 ]
 
 
@@ -41,27 +41,34 @@ def up(
     """Start a cluster on this machine."""
     from muster.app import local
 
-    report = local.up(
-        local.UpOptions(
-            home=home or ctx.obj.home,
-            agents=agents,
-            cpus=cpus,
-            memory=memory,
-            gpus=gpus,
-            port=port,
-            foreground=foreground,
-        )
+    options = local.UpOptions(
+        home=home or ctx.obj.home,
+        agents=agents,
+        cpus=cpus,
+        memory=memory,
+        gpus=gpus,
+        port=port,
+        foreground=foreground,
     )
+
+    def ready(report: local.UpReport) -> None:
+        names = list(report.agents)
+        shown = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
+        typer.echo(
+            f"Muster runs at {report.url} with {count(len(names), 'agent')}"
+            f"{f' ({shown})' if names else ''}; it took {duration(report.took_s)}."
+        )
+        if not names:
+            typer.echo(
+                f"It has no agent of its own: add one with `muster agent --controller "
+                f"{report.agent_address} --token-file {report.join_token_file}`."
+            )
+        stop = "Ctrl-C" if foreground else "`muster down`"
+        typer.echo(f"Try `muster run -- hostname`, look with `muster ps`, stop it with {stop}.")
+
+    local.up(options, ready)
     if foreground:
         typer.echo("the cluster has stopped")
-        return
-    names = list(report.agents)
-    shown = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
-    typer.echo(
-        f"Muster runs at {report.url} with {count(len(names), 'agent')}"
-        f"{f' ({shown})' if names else ''}; it took {duration(report.took_s)}.\n"
-        f"Try `muster run -- hostname`, look with `muster ps`, stop it with `muster down`."
-    )
 
 
 def down(
@@ -116,9 +123,28 @@ def controller(
     )
 
 
+def _host_and_port(text: str) -> str:
+    """
+    Raises:
+        typer.BadParameter: it is not HOST:PORT.
+    """
+    host, _, port = text.rpartition(":")
+    if host and "/" not in host and port.isascii() and port.isdecimal() and 0 < int(port) < 65536:
+        return text
+    raise typer.BadParameter(
+        f"{text!r}: expected HOST:PORT with the controller's port for agents, such as 10.0.0.5:7601"
+    )
+
+
 def agent(
     address: Annotated[
-        str, typer.Option("--controller", metavar="HOST:PORT", help="Its port for agents.")
+        str,
+        typer.Option(
+            "--controller",
+            metavar="HOST:PORT",
+            help="Its port for agents.",
+            callback=_host_and_port,
+        ),
     ],
     token: Annotated[
         str | None,

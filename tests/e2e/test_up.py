@@ -1,0 +1,188 @@
+"""`muster up` as a person meets it: what it says, what it leaves, and who may read that."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+from tests.e2e.cluster import assert_no_survivors, until
+
+from muster.app.home import Home
+from muster.app.local import UpOptions, down, up
+from muster.client import Client
+from muster.core.states import AgentStatus
+
+MUSTER = Path(sys.executable).with_name("muster")
+GROUP = {"kind": "group", "name": "default", "agent_silence": "1s", "kernel_lease": "1h"}
+
+
+def modes(directory: Path) -> dict[Path, int]:
+    """Of everything in it, by the path from there."""
+    found = {}
+    for path in directory.rglob("*"):
+        with suppress(FileNotFoundError):  # temporary files come and go
+            found[path.relative_to(directory)] = path.lstat().st_mode
+    return found
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    home = Home(tmp_path / "home")
+    yield home
+    down(home.path)
+    assert_no_survivors(home.path)
+
+
+def muster(home: Home, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [str(MUSTER), *words, "--home", str(home.path)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def client(home: Home) -> Client:
+    known = home.client()
+    return Client(known["url"], known["token"])
+
+
+def names(home: Home) -> list[str]:
+    with client(home) as cluster:
+        return [agent.name for agent in cluster.agents()]
+
+
+def test_up_leaves_nothing_to_wait_for(tmp_path: Path) -> None:
+    """Neither a child, nor a word about one when the interpreter ends."""
+    script = (
+        "import pathlib, sys, psutil; from muster.app.local import UpOptions, down, up; "
+        "home = pathlib.Path(sys.argv[1]); up(UpOptions(home, agents=0)); "
+        "print(psutil.Process().children()); "
+        "sys.argv[2:] and down(home)"
+    )
+    command = [sys.executable, "-X", "dev", "-c", script, str(tmp_path / "home")]
+    try:
+        for last in ([], ["down"]):
+            done = subprocess.run(
+                [*command, *last], capture_output=True, text=True, timeout=60, check=True
+            )
+            assert (done.stdout, done.stderr) == ("[]\n", "")
+            down(tmp_path / "home")
+    finally:
+        down(tmp_path / "home")
+        assert_no_survivors(tmp_path / "home")
+
+
+def test_up_in_the_foreground_says_when_it_is_ready_and_stops_at_a_signal(home: Home) -> None:
+    command = [str(MUSTER), "up", "--foreground", "--agents", "1", "--home", str(home.path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith("Muster runs at http://127.0.0.1:")
+        assert "1 agent (agent-1)" in line
+        with client(home) as cluster:
+            assert cluster.health().status == "ok"
+        process.send_signal(signal.SIGINT)
+        rest = process.stdout.read()
+    assert process.returncode == 0
+    assert rest.endswith("the cluster has stopped\n")
+    assert not home.is_running()
+
+
+def test_up_in_the_foreground_whose_controller_dies_says_so_and_leaves_nothing(home: Home) -> None:
+    command = [str(MUSTER), "up", "--foreground", "--agents", "1", "--home", str(home.path)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        until(lambda: names(home) == ["agent-1"])
+        running = home.running()
+        assert running is not None
+        psutil.Process(running.pid).kill()
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert said.startswith("muster: the controller has ended")
+    assert_no_survivors(home.path)
+
+
+def test_second_up_names_the_options_that_were_not_applied(home: Home) -> None:
+    report = up(UpOptions(home.path, agents=0, cpus="2"))
+    again = muster(home, "up", "--agents", "3", "--cpus", "2", "--gpus", "4", "--port", "1")
+    assert again.returncode == 1
+    assert len(again.stderr.splitlines()) == 1
+    assert report.url in again.stderr
+    assert "with 0 agents, to which --agents 3 --gpus 4 --port 1 was not applied" in again.stderr
+    assert "muster down" in again.stderr
+    same = muster(home, "up", "--agents", "0", "--cpus", "2")
+    assert same.returncode == 1
+    assert "not applied" not in same.stderr
+
+
+def test_up_without_agents_says_how_to_add_one(home: Home) -> None:
+    said = muster(home, "up", "--agents", "0")
+    running = home.running()
+    assert running is not None
+    add = f"muster agent --controller {running.agent_address} --token-file {home.join_token_file}"
+    assert add in said.stdout
+
+
+def test_everything_in_the_home_is_for_its_owner_only(home: Home) -> None:
+    before = os.umask(0o022)
+    try:
+        home.path.mkdir()
+        (home.path / "controller.log").write_text("from an earlier version, open to all\n")
+        up(UpOptions(home.path, agents=1))
+        with client(home) as cluster:
+            job = cluster.submit(command="umask")
+            assert cluster.wait(job.id, 30.0).ended
+            assert b"".join(cluster.logs(job.id)) == b"0022\n", "kernels keep the user's"
+        found = modes(home.path)
+    finally:
+        os.umask(before)
+    assert {Path(f"muster.db{end}") for end in ("", "-wal", "-shm")} <= found.keys()
+    assert Path("agents/agent-1/agent.log") in found
+    open_to_others = {
+        str(path): stat.filemode(mode)
+        for path, mode in found.items()
+        if mode & 0o077 and not stat.S_ISLNK(mode)
+    }
+    assert open_to_others == {}
+
+
+def test_agent_that_is_not_started_any_more_is_forgotten_once_it_holds_nothing(home: Home) -> None:
+    up(UpOptions(home.path, agents=2, cpus="1"))
+    known = home.client()
+    headers = {"Authorization": f"Bearer {known['token']}"}
+    url = f"{known['url']}/v1/groups/default"
+    assert httpx.put(url, headers=headers, content=json.dumps(GROUP)).status_code == 200
+    with client(home) as cluster:
+        until(lambda: sum(agent.capacity.cpu_milli for agent in cluster.agents()) == 2000)
+        job = cluster.submit(command=["sleep", "1000"], tasks=2, resources={"cpu": 1}).id
+        until(lambda: cluster.job(job).counts == {"RUNNING": 2})
+    down(home.path, keep_kernels=True)
+
+    up(UpOptions(home.path, agents=1))
+    with client(home) as cluster:
+        silent = AgentStatus.UNREACHABLE
+        until(lambda: [agent.status for agent in cluster.agents()] == ["ALIVE", silent])
+        cluster.cancel(job)
+        until(lambda: cluster.agents()[0].kernels == 0)
+        assert cluster.agents()[1].kernels == 1, "it may still run"
+    down(home.path)
+
+    up(UpOptions(home.path, agents=2))
+    with client(home) as cluster:
+        until(lambda: [agent.kernels for agent in cluster.agents()] == [0, 0])
+    down(home.path)
+
+    up(UpOptions(home.path, agents=1))
+    until(lambda: names(home) == ["agent-1"])
+    assert "agent-2" not in muster(home, "doctor").stdout
+    down(home.path)
+
+    up(UpOptions(home.path, agents=2))
+    until(lambda: names(home) == ["agent-1", "agent-2"])
