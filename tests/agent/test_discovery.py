@@ -37,7 +37,7 @@ def test_declared_gpus_are_numbered_devices(text: str, models: list[str]) -> Non
 
 @pytest.mark.parametrize("text", ["H100", "4x", "-1xT4", "2xA100,,1xT4", "1.5xT4", "4xH100;", "x4"])
 def test_declaration_that_cannot_be_understood_is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(InvalidSpec, match="such as 4xH100"):
+    with pytest.raises(InvalidSpec, match="such as 4, 4xH100"):
         parse_gpus(text)
 
 

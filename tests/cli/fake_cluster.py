@@ -9,7 +9,7 @@ from typing import Any, cast
 from typer.testing import CliRunner, Result
 
 from muster.cli.main import app
-from muster.cli.target import Target
+from muster.cli.target import OnContact, Target
 from muster.client import Client
 from muster.core.errors import Conflict, InvalidSpec, MusterError, NotFound, Problem
 from muster.core.reasons import ReasonCode, reason
@@ -17,8 +17,8 @@ from muster.core.states import JobState, KernelStatus, TaskState
 from muster.core.views import (
     AgentView,
     CancelView,
-    ClusterView,
     GroupView,
+    HealthView,
     HistoryPage,
     JobDetail,
     JobView,
@@ -108,6 +108,25 @@ def task(
     )
 
 
+def session(**fields: Any) -> SessionDetail:
+    return SessionDetail(
+        **{
+            "id": "ses-01kaec7mc2qv3x9p",
+            "name": "notebook",
+            "type": "interactive",
+            "owner": ANN,
+            "group": "default",
+            "priority": 50,
+            "status": "TERMINATED",
+            "status_changed_at": NOW,
+            "created_at": NOW - 80,
+            "queued_at": NOW - 80,
+            "kernels": (kernel(status=KernelStatus.TERMINATED, exit_code=0),),
+            **fields,
+        }
+    )
+
+
 @dataclass
 class FakeCluster:
     """What the client would answer, as data; ``asked`` is what it was asked to change.
@@ -131,6 +150,8 @@ class FakeCluster:
     asked: list[tuple[str, Any]] = field(default_factory=list)
     targets: list[Target] = field(default_factory=list)
     cancelled: threading.Event = field(default_factory=threading.Event)
+    heard: dict[int, OnContact] = field(default_factory=dict)  # by the thread that asked for it
+    url: str = "http://127.0.0.1:7600"
 
     # -- the client ------------------------------------------------------------------------------
 
@@ -185,6 +206,9 @@ class FakeCluster:
     def task(self, ref: str, index: int) -> TaskDetail:
         return next(each for each in self.tasks_ if each.index == index)
 
+    def sessions(self, state: str = "live", *, limit: int = 100) -> list[SessionDetail]:
+        return self.sessions_[:limit]
+
     def session(self, ref: str) -> SessionDetail:
         return next(each for each in self.sessions_ if each.id.startswith(ref))
 
@@ -233,8 +257,9 @@ class FakeCluster:
         self.asked.append(("put_group", spec))
         return GroupView(name=spec.name, spec={})
 
-    def cluster(self) -> ClusterView:
-        return ClusterView(id="c1", version="9.9.9", now=NOW)
+    def health(self) -> HealthView:
+        self._answer()
+        return HealthView(status="ok", version="9.9.9")
 
     # -- commands --------------------------------------------------------------------------------
 
@@ -244,11 +269,14 @@ class FakeCluster:
     def run(self, *words: str, stdin: str | bytes = "") -> Result:
         """What a command writes and ends with when this cluster answers."""
 
-        def connector(target: Target, timeout_s: float) -> Client:
-            self.targets.append(target)
-            return self.client()
+        target = Target(connector=self.connect)
+        return CliRunner().invoke(app, list(words), input=stdin, obj=target)
 
-        return CliRunner().invoke(app, list(words), input=stdin, obj=Target(connector=connector))
+    def connect(self, target: Target, timeout_s: float, on_contact: OnContact | None) -> Client:
+        self.targets.append(target)
+        if on_contact is not None:
+            self.heard[threading.get_ident()] = on_contact
+        return self.client()
 
     def json(self, *words: str) -> Any:
         result = self.run(*words)

@@ -3,18 +3,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.fake_cluster import IDS, FakeCluster, because, job, refused
+from tests.cli.fake_cluster import IDS, FakeCluster, because, job, refused, session
 from typer.testing import CliRunner
 
 from muster.cli import failures
 from muster.cli.commands import submit
 from muster.cli.main import app
 from muster.client import Unauthenticated, Unreachable
-from muster.core.errors import Ambiguous, MusterError
+from muster.core.errors import Ambiguous, MusterError, NotFound
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec, ScalingGroup, SessionSpec
 from muster.core.states import JobState
-from muster.core.views import WhyView
+from muster.core.views import TaskDetail, WhyView
+from muster.version import __version__
 
 NO_ROOM = because(ReasonCode.NO_ROOM, agents=3, group="default", request="8 gpu")
 
@@ -259,10 +260,74 @@ def test_groups_apply_puts_the_policy_and_nothing_but_a_group() -> None:
     assert "kind: group" in wrong.stderr
 
 
-def test_version_can_ask_the_controller() -> None:
-    assert set(FakeCluster().json("version", "--json")) == {"client"}
-    assert FakeCluster().json("version", "--controller", "--json")["controller"] == "9.9.9"
-    assert FakeCluster().run("--version").stdout.startswith("muster ")
+def test_version_shows_that_of_the_controller_too_if_one_answers() -> None:
+    cluster = FakeCluster()
+    assert cluster.json("version", "--json") == {
+        "client": __version__,
+        "controller": {"version": "9.9.9", "url": cluster.url},
+    }
+    assert cluster.run("version").stdout.splitlines() == [
+        f"client {__version__}",
+        f"controller 9.9.9 at {cluster.url}",
+    ]
+    assert cluster.run("--version").stdout == f"muster {__version__}\n"
+
+
+def test_version_without_a_controller_is_no_error() -> None:
+    alone = FakeCluster(fails=Unreachable("no controller answers"))
+    assert alone.json("version", "--json") == {"client": __version__, "controller": None}
+    result = alone.run("version")
+    assert (result.stdout, result.stderr) == (f"client {__version__}\n", "")
+
+
+@pytest.mark.parametrize("command", ["show", "logs", "why", "cancel"])
+def test_unknown_name_is_answered_with_those_like_it(command: str) -> None:
+    cluster = FakeCluster(
+        jobs_=[job("train"), job("eval", JobState.FAILED, number=1)],
+        sessions_=[session(name="trial")],
+    )
+    result = cluster.run(command, "trian")
+    assert result.exit_code == 1
+    assert result.stderr == "muster: there is no job 'trian'; did you mean trial or train?\n"
+    assert cluster.run(command, "nothing").stderr == "muster: there is no job 'nothing'\n"
+
+
+def test_known_name_with_another_mistake_is_not_answered_with_itself() -> None:
+    class Short(FakeCluster):
+        def task(self, ref: str, index: int) -> TaskDetail:
+            raise NotFound("job train has no task 9")
+
+    result = Short(jobs_=[job("train"), job("train2", number=1)]).run("show", "train/9")
+    assert result.stderr == "muster: job train has no task 9\n"
+
+
+def test_url_that_is_none_is_wrong_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUSTER_URL", "foo")
+    result = CliRunner().invoke(app, ["ps"])
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "muster: MUSTER_URL is 'foo', which is not a URL: expected one such as "
+        "http://127.0.0.1:7600\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "address", ["foo", "foo:", ":7601", "foo:port", "foo:0", "foo:65536", "http://foo:7601"]
+)
+def test_address_of_a_controller_without_host_or_port_shows_the_right_form(address: str) -> None:
+    result = FakeCluster().run("agent", "--controller", address)
+    assert result.exit_code == 2
+    assert f"{address!r}: expected HOST:PORT" in result.stderr
+
+
+@pytest.mark.parametrize("address", ["box:7601", "10.0.0.5:65535", "[::1]:7601"])
+def test_address_of_a_controller_is_passed_on(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, Any] = {}
+    monkeypatch.setattr("muster.app.local.run_agent", lambda **options: asked.update(options))
+    assert FakeCluster().run("agent", "--controller", address).exit_code == 0
+    assert asked["controller"] == address
 
 
 def test_json_is_the_only_thing_on_stdout() -> None:

@@ -6,7 +6,7 @@ import typer
 from tests.cli.fake_cluster import IDS, FakeCluster, job
 
 from muster.cli.completion import TIMEOUT_S, complete_ref
-from muster.cli.target import Target
+from muster.cli.target import OnContact, Target
 from muster.client import Client
 from muster.core.errors import MusterError
 
@@ -14,7 +14,7 @@ from muster.core.errors import MusterError
 def complete(cluster: FakeCluster, typed: str, **words: str) -> list[tuple[str, str]]:
     """What is offered for ``typed`` after a command line with the options ``words``."""
 
-    def connector(target: Target, timeout_s: float) -> Client:
+    def connector(target: Target, timeout_s: float, on_contact: OnContact | None) -> Client:
         assert timeout_s <= TIMEOUT_S
         cluster.targets.append(target)
         return cluster.client()

@@ -4,21 +4,24 @@ import pty
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from rich.console import Console
 from rich.text import Text
-from tests.cli.fake_cluster import IDS, FakeCluster, because, job, kernel, task
+from tests.cli.fake_cluster import IDS, FakeCluster, because, job, kernel, session, task
 
 from muster.cli.follow import follow
+from muster.cli.follow.feed import Away, Back, Feed, away_line, back_line
 from muster.cli.follow.interrupt import Choice, Interrupts, ask
-from muster.cli.follow.progress import BAR, bar, progress
+from muster.cli.follow.progress import BAR, bar, conclusion, progress
 from muster.cli.follow.status_line import StatusLine
+from muster.cli.target import OnContact, Target
+from muster.client import Client, Unreachable
 from muster.core.errors import MusterError
 from muster.core.reasons import ReasonCode
 from muster.core.states import JobState, TaskState
-from muster.core.views import JobDetail, WhyView
+from muster.core.views import JobDetail, SessionDetail, TaskPage, WhyView
 
 PENDING, RUNNING = JobState.PENDING, JobState.RUNNING
 SUCCEEDED, FAILED, KILLED = JobState.SUCCEEDED, JobState.FAILED, JobState.KILLED
@@ -161,6 +164,102 @@ def test_run_that_can_no_longer_be_watched_is_an_error() -> None:
     assert "no controller answers" in result.stderr
 
 
+class Restarting(FakeCluster):
+    """Its controller goes away while the job is watched; ``returns`` is what happens then."""
+
+    def __init__(self, returns: Callable[[OnContact], None]) -> None:
+        super().__init__(jobs_=life(RUNNING), play=life(RUNNING, SUCCEEDED), output={0: [b"x\n"]})
+        self.returns = returns
+
+    def wait(self, *_: object, **__: object) -> JobDetail:
+        heard = self.heard[threading.get_ident()]
+        heard(False)
+        self.returns(heard)
+        return self.play[-1]
+
+
+def test_run_says_once_that_the_controller_is_away_and_once_that_it_is_back() -> None:
+    cluster = Restarting(lambda heard: heard(True))
+    result = cluster.run("run", "-q", "true")
+    assert (result.exit_code, result.stdout) == (0, "x\n")
+    assert result.stderr.splitlines() == [
+        f"no controller answers at {cluster.url}; still trying (Ctrl-C leaves the job alone)",
+        f"the controller at {cluster.url} answers again",
+    ]
+
+
+def test_run_whose_controller_stays_away_fails_and_says_how_to_start_it() -> None:
+    def never(_: OnContact) -> None:
+        raise Unreachable("no controller answers at http://x; `muster up` starts one")
+
+    result = Restarting(never).run("run", "true")
+    assert result.exit_code == 1
+    assert "`muster up` starts one; nothing is lost" in result.stderr
+
+
+def test_interrupt_while_the_controller_is_away_leaves_the_job_alone() -> None:
+    let_go = threading.Event()
+
+    def interrupted(_: OnContact) -> None:
+        interrupt()
+        let_go.wait(20.0)
+
+    cluster = Restarting(interrupted)
+    result = cluster.run("run", "true")
+    let_go.set()
+    assert result.exit_code == 130
+    assert not [each for each in cluster.asked if each[0] == "cancel"]
+    assert "train is left alone" in result.stderr
+
+
+def test_connections_that_lose_the_controller_together_report_it_once() -> None:
+    cluster = FakeCluster()
+    connector = Target(connector=cluster.connect)
+    both_away, both_back = threading.Barrier(2), threading.Barrier(2)
+
+    def lose_and_find(client: Client) -> Iterator[bytes]:
+        heard = cluster.heard[threading.get_ident()]
+        heard(False)
+        both_away.wait(10.0)
+        heard(True)
+        both_back.wait(10.0)
+        yield b""
+
+    with Feed(connector) as feed:
+        for task_ in range(2):
+            feed.follow_task(lose_and_find, task_)
+        events = [feed.next(10.0) for _ in range(6)]
+    contact = [event for event in events if isinstance(event, Away | Back)]
+    assert contact == [Away(cluster.url), Back(cluster.url)]
+
+
+def test_run_whose_tasks_cannot_be_read_at_the_end_still_says_how_it_ended() -> None:
+    class Gone(FakeCluster):
+        def tasks(self, *_: object, **__: object) -> TaskPage:
+            raise Unreachable("no controller answers")
+
+    result = Gone(play=life(RUNNING, FAILED), output={0: []}).run("run", "-q", "false")
+    assert result.exit_code == 1
+    assert "how its tasks ended cannot be read: no controller answers" in result.stderr
+    assert "train failed" in result.stderr
+
+
+def test_submitted_session_that_is_waited_for_says_that_the_controller_is_away() -> None:
+    class Restarted(FakeCluster):
+        def session(self, ref: str) -> SessionDetail:
+            heard = self.heard[threading.get_ident()]
+            heard(False)
+            heard(True)
+            return super().session(ref)
+
+    cluster = Restarted(sessions_=[session(kernels=(kernel(exit_code=3),))])
+    result = cluster.run(
+        "submit", "--wait", "-", stdin="kind: session\nkernels: [{command: [date]}]"
+    )
+    assert result.exit_code == 3
+    assert result.stderr.splitlines() == [away_line(cluster.url), back_line(cluster.url)]
+
+
 def test_submit_wait_shows_progress_and_no_output() -> None:
     cluster = FakeCluster(play=life(PENDING, SUCCEEDED), output={0: [b"x\n"]})
     result = cluster.run("submit", "-", "--wait", stdin="command: [date]")
@@ -225,7 +324,9 @@ def test_second_interrupt_before_the_first_was_looked_at_is_raised() -> None:
     ("typed", "choice"),
     [
         ("c\n", Choice.CANCEL),
-        ("what\nD\n", Choice.DETACH),
+        ("what\nhm\nD\n", Choice.DETACH),
+        ("y\nc\n", Choice.CANCEL),
+        ("1\n2\n3\nc\n", Choice.DETACH),  # enough of it
         ("\n", Choice.CONTINUE),
         ("\x04", Choice.DETACH),
     ],
@@ -237,8 +338,10 @@ def test_question_is_asked_until_it_is_answered(
     with os.fdopen(theirs, encoding="utf-8") as terminal, os.fdopen(ours, "wb", 0) as person:
         person.write(typed.encode())
         monkeypatch.setattr(sys, "stdin", terminal)
-        screen = Console(file=io.StringIO(), force_terminal=True)
-        assert ask(screen) is choice
+        said = io.StringIO()
+        assert ask(Console(file=said, force_terminal=True, color_system=None)) is choice
+        nonsense = sum(line.isalnum() and line not in "cD" for line in typed.split("\n"))
+        assert said.getvalue().count("please answer c, d or press Enter") == nonsense
 
 
 def test_second_interrupt_while_asked_detaches(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -338,6 +441,16 @@ def test_bar_is_full_when_all_is_done_and_not_before() -> None:
     assert bar(done).plain == "━" * BAR
     assert bar(waiting).plain == "━" * (BAR - 1) + "─"
     assert bar(nearly).plain == "━" * BAR  # all of them ended or run
+
+
+def test_conclusion_of_several_tasks_says_how_those_ended_that_did_not_succeed() -> None:
+    mixed = {TaskState.FAILED: 1, TaskState.KILLED: 5}
+    assert conclusion(job("six", FAILED, mixed), None).plain == (
+        "six failed (6 of 6 tasks ended: 1 failed, 5 killed) after 1m03s"
+    )
+    assert conclusion(job("two", SUCCEEDED, {TaskState.SUCCEEDED: 2}), None).plain == (
+        "two succeeded (2 of 2 tasks ended) after 1m03s"
+    )
 
 
 def test_progress_counts_what_is_done_runs_and_failed() -> None:

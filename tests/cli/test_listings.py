@@ -1,16 +1,22 @@
 import io
+import threading
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from rich.console import Console, RenderableType
 from rich.text import Text
-from tests.cli.fake_cluster import ANN, IDS, NOW, FakeCluster, because, job, kernel, task
+from tests.cli.fake_cluster import IDS, NOW, FakeCluster, because, job, kernel, session, task
 
+from muster.cli.commands import ps
+from muster.cli.commands.fate import fate_of
 from muster.cli.commands.history import history_table
 from muster.cli.commands.ps import EXPLAINED, jobs_table
 from muster.cli.commands.show import job_parts
 from muster.cli.commands.why import explanation
 from muster.cli.screen import Column, table, write
+from muster.cli.words import moment
+from muster.client import Unreachable
 from muster.core.reasons import ReasonCode
 from muster.core.states import AgentStatus, JobState, KernelStatus, TaskState
 from muster.core.views import (
@@ -19,8 +25,8 @@ from muster.core.views import (
     GroupView,
     HistoryPage,
     HistoryView,
+    JobView,
     ResourcesView,
-    SessionDetail,
     WhyView,
 )
 
@@ -135,6 +141,32 @@ def test_ps_watch_without_a_terminal_is_refused() -> None:
     assert "--watch" in result.stderr
 
 
+def test_ps_watch_keeps_the_table_while_the_controller_is_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Leaving(FakeCluster):
+        looks = 0
+
+        def jobs(self, *_: Any, **__: Any) -> list[JobView]:
+            self.looks += 1
+            if self.looks == 1:
+                return list(self.jobs_)
+            self.heard[threading.get_ident()](False)
+            raise Unreachable("no controller answers; `muster up` starts one")
+
+    screen = narrow(100)
+    monkeypatch.setattr(ps, "stdout", lambda: screen)
+    monkeypatch.setattr(ps, "REFRESH_S", 0.0)
+    cluster = Leaving(jobs_=[job("train")])
+    result = cluster.run("ps", "--watch")
+    assert result.exit_code == 1
+    assert "`muster up` starts one; nothing is lost" in result.stderr
+    assert isinstance(screen.file, io.StringIO)
+    *_, last = screen.file.getvalue().split("WHY")
+    assert "train" in last
+    assert f"no controller answers at {cluster.url}; still trying" in last
+
+
 @pytest.mark.parametrize("width", [30, 40, 60, 80, 120])
 def test_ps_on_a_terminal_is_a_line_a_job_and_never_wider(width: int) -> None:
     jobs = [job("x" * 63, JobState.PENDING, number=1), job("short", number=2)]
@@ -182,6 +214,10 @@ def test_why_says_verdict_then_kind_then_remedy_then_what_agents_lack() -> None:
         "agent-1, agent-2",
         "and 3 agents that lack otherwise",
     ]
+    assert TOO_BIG.placement is not None
+    request = TOO_BIG.placement["requests"][0] | {"other_agents": 1}
+    one = TOO_BIG.model_copy(update={"placement": TOO_BIG.placement | {"requests": [request]}})
+    assert shown(explanation(wide(), one))[-1] == "and 1 agent that lacks otherwise"
 
 
 def test_why_shows_every_reason_that_the_verdict_does_not() -> None:
@@ -204,6 +240,68 @@ def test_why_of_what_has_ended_waits_for_nothing() -> None:
         "killed  stopped before it started",
         "  cancelled by ann",
     ]
+
+
+def test_why_of_a_job_that_runs_says_since_when_and_where() -> None:
+    running = [
+        task(index, TaskState.RUNNING, (kernel(index + 1, ended_at=None),)) for index in range(2)
+    ]
+    running_why = WhyView(subject=IDS[0], status="RUNNING", verdict="3 tasks: 2 running, 1 waiting")
+    cluster = FakeCluster(
+        jobs_=[job(counts={TaskState.RUNNING: 2, TaskState.PENDING: 1})],
+        tasks_=running,
+        why_={"train": running_why},
+    )
+    headline, runs, look = cluster.run("why", "train").stdout.splitlines()
+    assert headline == "running  3 tasks: 2 running, 1 waiting"
+    assert runs.startswith("  train runs since ")
+    assert runs.endswith(" on agent-1 and agent-2")
+    assert look == "  see `muster logs -f train`"
+
+
+def test_why_of_a_job_that_ended_says_when_how_and_which_task_failed() -> None:
+    killed = because(ReasonCode.SIGNALED, signal=9)
+    counts = {TaskState.SUCCEEDED: 2, TaskState.FAILED: 1}
+    cluster = FakeCluster(
+        jobs_=[job("prep", JobState.FAILED, counts)],
+        tasks_=[task(1, TaskState.FAILED, (kernel(1), kernel(2, signal=9)), reason=killed)],
+        why_={"prep": WhyView(subject=IDS[0], status="FAILED", verdict="ended", reasons=(killed,))},
+    )
+    assert cluster.run("why", "prep/1").stdout.splitlines() == [
+        f"failed  prep ended at {moment(NOW - 12)} after 1m00s: 2 succeeded, 1 failed",
+        "  task 1 failed on agent-2 in attempt 2 (SIGKILL): ended by signal 9",
+        "  see `muster logs prep/1` and `muster history prep`",
+    ]
+
+
+def test_why_of_a_job_that_never_started_has_no_output_to_point_at() -> None:
+    by_ann = because(ReasonCode.CANCELLED, by="ann")
+    stopped = WhyView(subject=IDS[0], status="KILLED", verdict="ended", reasons=(by_ann,))
+    cluster = FakeCluster(
+        jobs_=[job("prep", JobState.KILLED, started_at=None)], why_={"prep": stopped}
+    )
+    assert cluster.run("why", "prep").stdout.splitlines() == [
+        f"killed  prep ended at {moment(NOW - 12)} without a start",
+        "  cancelled by ann",
+        "  see `muster history prep`",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("names", "named"),
+    [
+        ([], ""),
+        (["a"], "a"),
+        (["a", "a", "b"], "a and b"),
+        (["a", "b", "c"], "a, b and c"),
+        (["a", "b", "c", "d", "e"], "a, b, c and 2 more"),
+    ],
+)
+def test_why_of_a_session_names_a_few_of_its_agents(names: list[str], named: str) -> None:
+    kernels = tuple(kernel(agent=name) for name in names)
+    alone = session(status="RUNNING", started_at=NOW, kernels=kernels)
+    (runs,) = fate_of(FakeCluster(sessions_=[alone]).client(), alone.id).details
+    assert runs.endswith(f" on {named}" if named else ")")
 
 
 def test_why_on_a_narrow_terminal_wraps_and_cuts_nothing() -> None:
@@ -263,22 +361,35 @@ def test_show_of_one_task_is_its_attempts() -> None:
 
 
 def test_show_of_a_session_lists_its_kernels() -> None:
-    session = SessionDetail(
-        id="ses-01kaec7mc2qv3x9p",
-        name="notebook",
-        type="interactive",
-        owner=ANN,
-        group="default",
-        priority=50,
-        status="TERMINATED",
-        status_changed_at=NOW,
-        created_at=NOW - 80,
-        queued_at=NOW - 80,
-        kernels=(kernel(status=KernelStatus.TERMINATED, exit_code=0),),
-    )
-    lines = FakeCluster(sessions_=[session]).run("show", session.id).stdout.splitlines()
+    notebook = session()
+    lines = FakeCluster(sessions_=[notebook]).run("show", notebook.id).stdout.splitlines()
     assert lines[0] == "notebook  terminated  ses-01kaec7mc2qv3x9p"
     assert lines[-1].split()[:3] == ["0", "terminated", "agent-1"]
+
+
+def test_show_never_leaves_an_error_without_its_reason() -> None:
+    lost = kernel(1, status=KernelStatus.ERROR)
+    silent = kernel(2, status=KernelStatus.ERROR, reason=because(ReasonCode.AGENT_LOST, agent="a"))
+    alone = session(kernels=(lost,))
+    cluster = FakeCluster(
+        jobs_=[job("prep", JobState.PENDING)],
+        tasks_=[task(0, TaskState.PENDING, (lost, silent))],
+        sessions_=[alone],
+    )
+    *_, first, last = cluster.run("show", "prep").stdout.splitlines()
+    assert first.endswith("lost with its agent agent-1")
+    assert last.endswith("agent a was silent until the kernel's lease ran out")
+    assert cluster.run("show", alone.id).stdout.rstrip().endswith("lost with its agent agent-1")
+
+
+def test_show_puts_no_line_break_into_a_command() -> None:
+    words = [f"--option-{number}=value" for number in range(20)]
+    long = job(spec={"command": ["python", "train.py", *words]})
+    lines = shown(job_parts(narrow(60), long, [], NOW), 60)
+    assert f"command    python train.py {' '.join(words)}" in lines
+    script = job(spec={"command": ["/bin/sh", "-c", "cd /data\nmake"]})
+    lines = shown(job_parts(narrow(60), script, [], NOW), 60)
+    assert lines[2:4] == ["command    cd /data", "           make"]
 
 
 def test_show_names_variables_and_never_their_values() -> None:

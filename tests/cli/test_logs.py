@@ -1,3 +1,4 @@
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -6,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.cli.fake_cluster import FakeCluster, job
 
+from muster.cli.follow.feed import away_line, back_line
 from muster.cli.follow.lines import last_lines
+from muster.client import Unreachable
 from muster.core.errors import MusterError
 from muster.core.states import TaskState
 
@@ -88,6 +91,32 @@ def test_logs_that_follow_a_tail_miss_nothing_and_repeat_nothing(
     assert shown.stdout_bytes.endswith(later)
     if not meanwhile:
         assert shown.stdout_bytes == last_lines(before, tail) + later
+
+
+def test_logs_that_follow_say_that_the_controller_is_away_and_back() -> None:
+    class Restarting(FakeCluster):
+        def logs(self, ref: str, **_: Any) -> Iterator[bytes]:
+            yield b"before "
+            heard = self.heard[threading.get_ident()]
+            heard(False)
+            heard(True)
+            yield b"after"
+
+    cluster = Restarting(jobs_=[job()])
+    result = cluster.run("logs", "-f", "train")
+    assert (result.exit_code, result.stdout) == (0, "before after")
+    assert result.stderr.splitlines() == [away_line(cluster.url), back_line(cluster.url)]
+
+
+@pytest.mark.parametrize("tasks", [1, 2])
+def test_logs_whose_controller_stays_away_end_with_one_failure(tasks: int) -> None:
+    class Gone(FakeCluster):
+        def logs(self, ref: str, **_: Any) -> Iterator[bytes]:
+            raise Unreachable("no controller answers; `muster up` starts one")
+
+    result = Gone(jobs_=[job(counts={TaskState.RUNNING: tasks})]).run("logs", "-f", "train")
+    assert result.exit_code == 1
+    assert result.stderr.count("`muster up` starts one; nothing is lost") == 1
 
 
 @pytest.mark.parametrize("tasks", [1, 2])

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +11,11 @@ HEAVY = ("asyncio", "fastapi", "grpc", "httpx", "numpy", "sqlalchemy", "yaml")
 
 
 @pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["version"], ["ps", "--nope"]])
-def test_command_without_a_cluster_imports_nothing_heavy(words: list[str]) -> None:
+def test_command_without_a_cluster_imports_nothing_heavy(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MUSTER_URL", raising=False)
+    monkeypatch.setenv("MUSTER_HOME", str(tmp_path))
     program = (
         "import sys\n"
         "from muster.cli.main import app\n"

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from muster.cli.exits import ExitCode
 from muster.cli.screen import plain, stderr
-from muster.client import NoConnection, Unreachable
+from muster.client import NoConnection, NotAUrl, Unreachable
 from muster.core.errors import InvalidSpec, MusterError
 
 
@@ -25,6 +25,8 @@ def report(error: Exception) -> int:
         case InvalidSpec(problems=problems) if len(problems) > 1:
             lines = "".join(f"\n  {problem.sentence()}" for problem in problems)
             return _say(f"refused, nothing was started:{lines}", ExitCode.FAILED)
+        case NotAUrl():
+            return _say(str(error), ExitCode.USAGE)
         case Unreachable() | NoConnection():
             return _say(str(error), ExitCode.UNREACHABLE)
         case MusterError():
@@ -50,5 +52,6 @@ def _usage(error: typer.TyperException) -> int:
 
 
 def _say(sentence: str, code: int) -> int:
-    stderr().print(Text.assemble(("muster: ", "bold red"), (plain(sentence), "red")))
+    said = Text.assemble(("muster: ", "bold red"), (plain(sentence), "red"))
+    stderr().print(said, soft_wrap=True)  # commands in it are copied: no line breaks
     return code

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -135,21 +135,36 @@ def status(state: str) -> Text:
     return Text(state.lower().replace("_", " "), style=_STYLES.get(state, ""))
 
 
-def fields(pairs: Iterable[tuple[str, RenderableType | None]]) -> RenderableType:
-    """Names and values under each other; a value of None is left out."""
-    grid = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    grid.add_column(no_wrap=True, style="dim")
+def unbroken(text: str) -> Text:
+    """Text that is copied, such as a command: the terminal may wrap it, no line break is put in."""
+    return Text(plain(text), no_wrap=True, overflow="ignore")
+
+
+def fields(pairs: Iterable[tuple[str, Text | str | None]]) -> RenderableType:
+    """Names and values under each other; an empty value is left out."""
+    shown = [(name, value) for name, value in pairs if value]
+    width = max(len(name) for name, _ in shown) + GAP
+    return Group(*(_field(name.ljust(width), value) for name, value in shown))
+
+
+def _field(name: str, value: Text | str) -> RenderableType:
+    label = Text(name, style="dim")
+    if isinstance(value, Text) and value.no_wrap:
+        later = Text("\n" + " " * len(name))
+        lines = later.join(value.split("\n", allow_blank=True))
+        return Text(no_wrap=True, overflow="ignore").append_text(label).append_text(lines)
+    grid = Table.grid()
+    grid.add_column(no_wrap=True, width=len(name))
     grid.add_column(overflow="fold")
-    for name, value in pairs:
-        if value is not None:
-            grid.add_row(name, Text(plain(value)) if isinstance(value, str) else value)
+    grid.add_row(label, Text(plain(value)) if isinstance(value, str) else value)
     return grid
 
 
 def write(console: Console, *parts: RenderableType) -> None:
     """Show the parts under each other; without a terminal no line ends in blanks."""
     if console.is_terminal:
-        console.print(*parts, sep="\n")
+        for part in parts:
+            console.print(part, crop=isinstance(part, Table))  # what is ``unbroken`` may be wider
         return
     with console.capture() as captured:
         console.print(*parts, sep="\n")

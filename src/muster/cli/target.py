@@ -36,7 +36,11 @@ TIMEOUT_S = 30.0
 """Longest wait for one answer of the controller."""
 
 
-def connect(target: "Target", timeout_s: float) -> "Client":
+OnContact = Callable[[bool], None]
+"""Hears False when the controller does not answer, and True when it does again."""
+
+
+def connect(target: "Target", timeout_s: float, on_contact: OnContact | None) -> "Client":
     """A client of the cluster that the options, the environment or the home directory name."""
     from muster.client import Client
 
@@ -44,7 +48,7 @@ def connect(target: "Target", timeout_s: float) -> "Client":
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     if target.home is not None:
         os.environ["MUSTER_HOME"] = str(target.home.expanduser().absolute())
-    return Client(target.url, target.token, timeout_s=timeout_s)
+    return Client(target.url, target.token, timeout_s=timeout_s, on_contact=on_contact)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +58,15 @@ class Target:
     url: str | None = None
     token: str | None = None
     home: Path | None = None
-    connector: "Callable[[Target, float], Client]" = connect
+    connector: "Callable[[Target, float, OnContact | None], Client]" = connect
 
-    def client(self, timeout_s: float = TIMEOUT_S) -> "Client":
-        """A new connection; each thread needs its own.
+    def client(self, timeout_s: float = TIMEOUT_S, on_contact: OnContact | None = None) -> "Client":
+        """A new connection; each thread needs its own. With ``on_contact`` it is a patient one.
 
         Raises:
             MusterError: no address or token is known.
         """
-        return self.connector(self, timeout_s)
+        return self.connector(self, timeout_s, on_contact)
 
     def said(self, url: str | None, token: str | None, home: Path | None) -> "Target":
         """With what the command line adds; what is not given stays."""

@@ -6,8 +6,10 @@ Importing it is cheap; what talks HTTP and what parses answers is imported with 
 from muster.client.client import Client
 from muster.client.errors import (
     AgentUnreachable,
+    ControllerFailed,
     Forbidden,
     NoConnection,
+    NotAUrl,
     Unauthenticated,
     Unavailable,
     Unreachable,
@@ -16,8 +18,10 @@ from muster.client.errors import (
 __all__ = [
     "AgentUnreachable",
     "Client",
+    "ControllerFailed",
     "Forbidden",
     "NoConnection",
+    "NotAUrl",
     "Unauthenticated",
     "Unavailable",
     "Unreachable",

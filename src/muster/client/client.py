@@ -55,20 +55,30 @@ class Client:
         url: of the controller; found as ``connection`` says when left out.
         token: an API token; likewise.
         timeout_s: longest wait for one answer.
+        on_contact: called with False when the controller has not answered for a second, and with
+            True when it does again, in the thread that waits. Whoever listens is patient: every
+            request goes on for ten minutes without an answer, as ``wait`` does.
 
     Raises (every method, beside what it names itself):
         NoConnection: no URL or no token is known.
         Unreachable: nothing answers.
+        ControllerFailed: it has a defect.
         Unauthenticated: the token is wrong.
         Forbidden: the token's role does not allow it.
         Busy, Unavailable: the controller cannot do it now.
     """
 
     def __init__(
-        self, url: str | None = None, token: str | None = None, *, timeout_s: float = 30.0
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        *,
+        timeout_s: float = 30.0,
+        on_contact: Callable[[bool], None] | None = None,
     ) -> None:
         self._connection = find_connection(url, token)
         self._timeout_s = timeout_s
+        self._on_contact = on_contact
         self._opened: Transport | None = None
         self._opening = threading.Lock()
 
@@ -189,6 +199,8 @@ class Client:
         Raises:
             NotFound, Ambiguous: as ``job``.
         """
+        from muster.client.transport import PATIENCE_S, WAITING_S
+
         until_s = None if timeout_s is None else time.monotonic() + timeout_s
         told: str | None = None
         first = True
@@ -196,7 +208,8 @@ class Client:
             left_s = LONG_POLL_S if until_s is None else max(until_s - time.monotonic(), 0.0)
             # The first answer comes at once: from then on it is this job, whoever gets its name.
             poll_s = 0.0 if first and on_change else min(left_s, LONG_POLL_S)
-            job = self._wait_once(ref, poll_s, told)
+            patience_s = WAITING_S if timeout_s is None else max(left_s, PATIENCE_S)
+            job = self._wait_once(ref, poll_s, told, min(patience_s, WAITING_S))
             if on_change is not None and job.version != told:
                 told = job.version
                 on_change(job)
@@ -204,15 +217,16 @@ class Client:
                 return job
             ref, first = job.id, False
 
-    def _wait_once(self, ref: str, timeout_s: float, since: str | None) -> JobView:
-        from muster.client.output import PATIENCE_S
+    def _wait_once(
+        self, ref: str, timeout_s: float, since: str | None, patience_s: float
+    ) -> JobView:
         from muster.core.views import JobView
 
         answer = self._http.send(
             "GET",
             f"/v1/jobs/{_quoted(ref)}/wait",
             params={"timeout_s": timeout_s, "since": since},
-            patience_s=PATIENCE_S,
+            patience_s=patience_s,
             extra_s=timeout_s,
         )
         return self._parse(JobView, answer.content)
@@ -396,7 +410,7 @@ class Client:
             if self._opened is None:
                 from muster.client.transport import Transport
 
-                self._opened = Transport(self._connection, self._timeout_s)
+                self._opened = Transport(self._connection, self._timeout_s, self._on_contact)
             return self._opened
 
     def _get(self, view: type[V], path: str, **params: str | int | float | bool | None) -> V:
@@ -407,11 +421,11 @@ class Client:
 
         try:
             return view.model_validate_json(content)
-        except ValidationError as error:
+        except ValidationError:
             raise Unreachable(
                 f"what answers at {self.url} is not a Muster controller, or of another version "
-                f"than this client: {error.error_count()} keys of {view.__name__} are not right"
-            ) from error
+                f"than this client: its {view.__name__} cannot be read"
+            ) from None
 
     def _job_or_session(self, ref: str, ask: Callable[[str], V], what: str) -> V:
         """Ask about a job of this name, else about a session."""

@@ -9,17 +9,20 @@ from __future__ import annotations
 import ipaddress
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from muster.client.errors import NoConnection
+from muster.client.errors import NoConnection, NotAUrl
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
+    """``token_remedy`` says where the token was found, and what to do if it is not accepted."""
+
     url: str
-    token: str
+    token: str = field(repr=False)
+    token_remedy: str = field(default="", compare=False)
 
     @property
     def loopback(self) -> bool:
@@ -41,12 +44,15 @@ def find_connection(url: str | None, token: str | None) -> Connection:
     The file's token goes to the file's URL only: a token is not shown to another cluster.
 
     Raises:
-        NoConnection: no URL or no token is known, the URL is none, or it would carry the token
-            over a network unencrypted (DESIGN section 13).
+        NotAUrl: the URL is none.
+        NoConnection: no URL or no token is known, or the URL would carry the token over a network
+            unencrypted (DESIGN section 13).
     """
     path = default_home() / "client.json"
     stored = _read(path)
-    url = (url or os.environ.get("MUSTER_URL") or (stored.url if stored else "")).rstrip("/")
+    named = url or os.environ.get("MUSTER_URL")
+    where = "the URL given" if url else "MUSTER_URL" if named else f"the URL in {path}"
+    url = (named or (stored.url if stored else "")).rstrip("/")
     if not url:
         raise NoConnection(
             f"no cluster is known: start one with `muster up`, or set MUSTER_URL and MUSTER_TOKEN "
@@ -54,19 +60,26 @@ def find_connection(url: str | None, token: str | None) -> Connection:
         )
     scheme = _scheme(url)
     if scheme is None:
-        raise NoConnection(f"{url!r} is not a URL such as http://127.0.0.1:7600")
+        raise NotAUrl(
+            f"{where} is {url!r}, which is not a URL: expected one such as http://127.0.0.1:7600"
+        )
     if scheme == "http" and not is_loopback(url):
         raise NoConnection(
             f"{url} would carry your token over the network for all to read: use https"
         )
-    token = token or os.environ.get("MUSTER_TOKEN")
-    if not token and stored and stored.url == url:
-        token = stored.token
-    if not token:
+    own = stored.token if stored and stored.url == url else None
+    file = f", or leave it out: {path} has one" if own else ""
+    if token:
+        remedy = f"the token given: give another, in its place or in MUSTER_TOKEN{file}"
+    elif token := os.environ.get("MUSTER_TOKEN"):
+        remedy = f"the token in MUSTER_TOKEN: set it to one of this cluster{file}"
+    elif token := own:
+        remedy = f"the token read from {path}: set MUSTER_TOKEN to one of this cluster"
+    else:
         raise NoConnection(f"no token for {url}: set MUSTER_TOKEN")
     if not (token.isascii() and token.isprintable()) or " " in token:
         raise NoConnection("the token contains characters that no token has: check MUSTER_TOKEN")
-    return Connection(url, token)
+    return Connection(url, token, remedy)
 
 
 def _scheme(url: str) -> str | None:

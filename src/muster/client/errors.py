@@ -26,6 +26,10 @@ class NoConnection(MusterError):
     """Nothing says which cluster is meant: no URL, or no token for it."""
 
 
+class NotAUrl(NoConnection):
+    """What stands where a URL should is none."""
+
+
 class Unreachable(MusterError):
     """Nothing answers at the URL, or what answers is not a Muster controller."""
 
@@ -40,6 +44,10 @@ class Forbidden(MusterError):
 
 class Unavailable(MusterError):
     """The controller cannot do it at the moment; nothing of it happened, or it will be repeated."""
+
+
+class ControllerFailed(MusterError):
+    """The controller failed inside: it has a defect, or is being stopped at this moment."""
 
 
 class AgentUnreachable(MusterError):
@@ -61,5 +69,6 @@ def error_of(answer: ErrorView) -> MusterError:
         ErrorCode.BUSY: Busy,
         ErrorCode.UNAVAILABLE: Unavailable,
         ErrorCode.AGENT_UNREACHABLE: AgentUnreachable,
+        ErrorCode.INTERNAL: ControllerFailed,
     }
     return kinds.get(answer.code, MusterError)(answer.error)

@@ -7,13 +7,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from muster.client.errors import Unreachable
-from muster.client.transport import StreamBroke
+from muster.client.transport import PATIENCE_S, WAITING_S, StreamBroke
 
 if TYPE_CHECKING:
     from muster.client.transport import Transport
 
-PATIENCE_S = 60.0
-"""How long a controller that starts again is waited for."""
 SILENCE_S = 90.0
 """Longest silence within an answer; the server ends one that is silent for less."""
 _MAX_BREAKS = 20
@@ -47,6 +45,7 @@ def read_output(
 
     every_attempt = follow and attempt is None
     offset: int | None = None if tail_bytes else 0
+    patience_s = WAITING_S if follow else PATIENCE_S
     breaks = 0
     while True:
         begin = {"tail_bytes": tail_bytes} if offset is None else {"offset": offset}
@@ -54,7 +53,7 @@ def read_output(
         end, got, began_s, broke = LogEnd.OPEN, 0, time.monotonic(), False
         try:
             with transport.stream(
-                path, asked, silence_s=SILENCE_S, patience_s=PATIENCE_S
+                path, asked, silence_s=SILENCE_S, patience_s=patience_s
             ) as response:
                 attempt = int(response.headers[LOG_ATTEMPT_HEADER])
                 offset = int(response.headers[LOG_OFFSET_HEADER])
@@ -67,7 +66,7 @@ def read_output(
             broke = True
             breaks = 0 if got else breaks + 1
             if breaks > _MAX_BREAKS:
-                raise Unreachable(f"the output breaks off again and again: {error}") from error
+                raise Unreachable(f"the output breaks off again and again: {error}") from None
         if end is LogEnd.ALL or (end is LogEnd.ATTEMPT and not every_attempt):
             return
         if end is LogEnd.ATTEMPT:

@@ -8,6 +8,7 @@ import typer
 from muster.cli.arguments import parse_ref
 from muster.cli.completion import complete_ref
 from muster.cli.exits import ExitCode
+from muster.cli.nearest import suggesting
 from muster.cli.target import Target, on_cluster
 
 
@@ -33,7 +34,8 @@ def cancel(
     with target.client() as client:
         for ref in refs:
             try:
-                typer.echo(client.cancel(ref).message)
+                with suggesting(client, ref):
+                    typer.echo(client.cancel(ref).message)
             except MusterError as error:  # the others are cancelled nevertheless
                 worst = max(worst, failures.report(error))
     raise typer.Exit(worst)

@@ -17,7 +17,9 @@ Memory = Annotated[
 ]
 Gpus = Annotated[
     str | None,
-    typer.Option("--gpus", metavar="NxMODEL", help="GPUs of an agent, as 4xH100, or 4; else as found."),
+    typer.Option(
+        "--gpus", metavar="NxMODEL", help="GPUs of an agent, as 4xH100, or 4; else as found."
+    ),
 ]
 
 

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from muster.cli.arguments import AsJson, Ref
+from muster.cli.nearest import suggesting
 from muster.cli.screen import Column, print_json, status, stderr, stdout, table, write
 from muster.cli.target import Target, on_cluster
 from muster.cli.words import clock_time, shorten
@@ -25,7 +26,7 @@ def history(
     as_json: AsJson = False,
 ) -> None:
     """Tell what happened to a job, a task, a session or an agent."""
-    with target.client() as client:
+    with target.client() as client, suggesting(client, ref):
         page = client.history(ref, limit=limit)
     if as_json:
         print_json(page.items)

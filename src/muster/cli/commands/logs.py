@@ -9,9 +9,19 @@ from rich.text import Text
 
 from muster.cli.arguments import Ref, Subject, parse_ref
 from muster.cli.exits import ExitCode
-from muster.cli.follow.feed import Feed, Output, OutputEnded
+from muster.cli.follow.feed import (
+    Away,
+    Back,
+    Feed,
+    LostSight,
+    Output,
+    OutputEnded,
+    away_line,
+    back_line,
+)
 from muster.cli.follow.lines import PrefixedLines, last_lines, prefix_width
 from muster.cli.follow.status_line import StatusLine
+from muster.cli.nearest import suggesting
 from muster.cli.screen import plain, stderr
 from muster.cli.target import Target, on_cluster
 from muster.cli.words import count
@@ -48,7 +58,8 @@ def logs(
     if subject.is_session and attempt is not None:
         raise typer.BadParameter("a session has no attempts", param_hint="--attempt")
     with target.client() as client:
-        id_, total = _found(client, subject)
+        with suggesting(client, ref):
+            id_, total = _found(client, subject)
         shown = [subject.index] if subject.index is not None else [*range(min(total, MAX_SHOWN))]
         if subject.index is None and total > len(shown):
             what = "kernel" if subject.is_session else "task"
@@ -139,7 +150,7 @@ def _print(client: "Client", read: Read, shown: Sequence[int], lines: PrefixedLi
 
 def _follow(target: Target, read: Read, shown: Sequence[int], lines: PrefixedLines) -> int:
     screen = StatusLine(stderr())
-    code = ExitCode.OK
+    code, drawn = ExitCode.OK, False
     with Feed(target) as feed:
         for index in shown:
             feed.follow_task(partial(read, index=index, follow=True), index)
@@ -152,8 +163,17 @@ def _follow(target: Target, read: Read, shown: Sequence[int], lines: PrefixedLin
                     left.discard(index)
                     screen.output(lines.finish(index))
                     if error is not None:
-                        if len(shown) == 1:
+                        if len(shown) == 1 or isinstance(error, LostSight):
+                            screen.clear()
                             raise error
                         screen.say(Text(f"{index}: {plain(str(error))}"))
                         code = ExitCode.FAILED
+                case Away(url):
+                    line = Text(away_line(url))
+                    if not (drawn := screen.show(line)):
+                        screen.say(line)
+                case Back(url):
+                    screen.clear()
+                    if not drawn:
+                        screen.say(Text(back_line(url)))
     return code

@@ -6,11 +6,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from muster.cli.arguments import AsJson
+from muster.cli.follow.feed import LostSight
 from muster.cli.follow.progress import done
 from muster.cli.screen import Column, print_json, status, stderr, stdout, table, write
 from muster.cli.target import Target, on_cluster
@@ -41,11 +42,11 @@ def ps(
     state = "all" if show_all else "live"
     if watch and (as_json or not stdout().is_terminal):
         raise typer.BadParameter("it needs a terminal: leave it out", param_hint="--watch")
+    if watch:
+        with suppress(KeyboardInterrupt):
+            _watch(target, state, limit)
+        return
     with target.client() as client:
-        if watch:
-            with suppress(KeyboardInterrupt):
-                _watch(client, state, limit)
-            return
         jobs = client.jobs(state, limit=limit + (not as_json))
         if as_json:
             print_json(jobs)
@@ -60,15 +61,34 @@ def ps(
         stderr().print(Text(f"older jobs are left out: --limit {limit * 10} shows more"))
 
 
-def _watch(client: "Client", state: str, limit: int) -> None:
+def _watch(target: Target, state: str, limit: int) -> None:
+    from rich.console import Group
     from rich.live import Live
 
+    from muster.client import Unreachable
+
     console = stdout()
-    with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
+    shown: RenderableType = Text()
+
+    def heard(answers: bool) -> None:
+        if not answers:  # the table stays, and grows old
+            away = Text(f"no controller answers at {client.url}; still trying (Ctrl-C ends this)")
+            live.update(Group(shown, away), refresh=True)
+
+    with (
+        target.client() as first,
+        target.client(on_contact=heard) as client,
+        Live(console=console, auto_refresh=False, vertical_overflow="crop") as live,
+    ):
+        first.health()  # nothing that answers at all is told at once
         while True:
-            jobs = client.jobs(state, limit=min(limit, max(console.height - 2, 1)))
-            why = reasons(client, jobs)
-            live.update(jobs_table(console, jobs, why, time.time()), refresh=True)
+            try:
+                jobs = client.jobs(state, limit=min(limit, max(console.height - 3, 1)))
+                why = reasons(client, jobs)
+            except Unreachable as error:
+                raise LostSight(error) from None
+            shown = jobs_table(console, jobs, why, time.time())
+            live.update(shown, refresh=True)
             time.sleep(REFRESH_S)
 
 

@@ -11,10 +11,21 @@ from rich.text import Text
 
 from muster.cli.arguments import AsJson, Ref, parse_ref
 from muster.cli.follow.progress import counted
-from muster.cli.screen import Column, fields, plain, print_json, status, stdout, table, write
+from muster.cli.nearest import suggesting
+from muster.cli.screen import (
+    Column,
+    fields,
+    plain,
+    print_json,
+    status,
+    stdout,
+    table,
+    unbroken,
+    write,
+)
 from muster.cli.target import Target, on_cluster
 from muster.cli.words import clock_time, count, duration, moment, signal_name
-from muster.core.states import TaskState
+from muster.core.states import KernelStatus, TaskState
 
 if TYPE_CHECKING:
     from muster.client import Client
@@ -51,7 +62,7 @@ def show(
     """Show a job, task or session: where, when, how it ended."""
     subject = parse_ref(ref)
     console = stdout()
-    with target.client() as client:
+    with target.client() as client, suggesting(client, ref):
         if subject.is_session:
             session = client.session(subject.ref)
             parts: Any = session if as_json else session_parts(console, session, time.time())
@@ -96,9 +107,9 @@ def job_parts(
             [
                 ("tasks", Text.assemble(f"{job.tasks_total:,}: ", counted(job))),
                 ("reason", _sentences(job.reason)),
-                ("command", _command(job.spec)),
+                ("command", unbroken(_command(job.spec))),
                 ("each asks", _asks(job.spec)),
-                ("options", _options(job.spec)),
+                ("options", unbroken(_options(job.spec))),
                 ("group", job.group),
                 ("owner", str(job.owner)),
                 ("times", _times(job.submitted_at, job.started_at, job.finished_at, now)),
@@ -169,8 +180,9 @@ def _attempts(task: "TaskDetail", now: float) -> Iterator[list[Text | str]]:
     if task.attempts:
         last = task.attempts[-1]
         # The state is the task's; the place and the times are those of its attempt.
-        line = [status(task.state), *_attempt(last, now)[1:-1]]
-        yield [str(task.index), str(last.attempt), *line, reason]
+        *line, ended = _attempt(last, now)[1:]
+        state = status(task.state)
+        yield [str(task.index), str(last.attempt), state, *line, reason or ended]
     else:
         yield [str(task.index), "-", status(task.state), "", "", "", "", "", reason]
 
@@ -185,6 +197,9 @@ def _attempt(kernel: "KernelView", now: float) -> list[Text | str]:
     if kernel.started_at is not None:
         ran = duration((kernel.ended_at or now) - kernel.started_at)
     ended = str(kernel.exit_code) if kernel.exit_code is not None else ""
+    reason = kernel.reason.sentence if kernel.reason else ""
+    if not reason and kernel.status is KernelStatus.ERROR:  # what the state means (KERNEL_TABLE)
+        reason = f"lost with its agent {kernel.agent or ''}".rstrip()
     return [
         status(kernel.status),
         kernel.agent or "",
@@ -192,7 +207,7 @@ def _attempt(kernel: "KernelView", now: float) -> list[Text | str]:
         clock_time(kernel.started_at, now) if kernel.started_at else "",
         ran,
         signal_name(kernel.signal) if kernel.signal else ended,
-        kernel.reason.sentence if kernel.reason else "",
+        reason,
     ]
 
 
@@ -220,14 +235,14 @@ def _asks(spec: dict[str, Any]) -> str:
 _SHOWN_ELSEWHERE = frozenset({"kind", "name", "group", "tasks", "command", "resources"})
 
 
-def _options(spec: dict[str, Any]) -> str | None:
+def _options(spec: dict[str, Any]) -> str:
     """What was asked for besides; of the environment and files the names only."""
     shown = []
     for key, value in spec.items():
         if key not in _SHOWN_ELSEWHERE:
             text = ", ".join(value) if isinstance(value, dict) else str(value)
             shown.append(f"{key}={plain(text)}")
-    return "; ".join(shown) or None
+    return "; ".join(shown)
 
 
 def _times(submitted: float, started: float | None, finished: float | None, now: float) -> str:

@@ -8,6 +8,7 @@ import typer
 from rich.text import Text
 
 from muster.cli.exits import SIGNAL_BASE, ExitCode
+from muster.cli.follow.feed import LostSight, away_line, back_line
 from muster.cli.follow.follow import Follower
 from muster.cli.screen import plain, stderr
 from muster.cli.spec_file import SpecFile, read_spec
@@ -39,13 +40,15 @@ def submit(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress with --wait.")] = False,
 ) -> None:
     """Hand in a job or a session from a file; prints its id."""
-    from muster.core.specs import ScalingGroup
+    from muster.core.specs import JobSpec, ScalingGroup, SessionSpec
 
     if wait and no_wait:
         raise typer.BadParameter("give one of --wait and --no-wait")
     spec = read_spec(file)
     if isinstance(spec, ScalingGroup):
         raise typer.BadParameter(f"{file} is a group: use `muster groups apply {file}`")
+    if not isinstance(spec, JobSpec | SessionSpec):
+        raise typer.BadParameter(f"{file} is a {spec.kind}, which is not work to hand in")
     if name is not None:
         spec = spec.model_copy(update={"name": name})
     code = hand_in(target, spec, detach=not wait, no_wait=no_wait, output=False, quiet=quiet)
@@ -85,9 +88,18 @@ def hand_in(
 
 def _wait_for_session(target: Target, id_: str) -> int:
     """Until it has ended; the first kernel's code that is not 0, as a shell would have it."""
-    with target.client() as client:
-        while not (session := client.session(id_)).ended:
-            time.sleep(SESSION_LOOK_S)
+    from muster.client import Unreachable
+
+    def heard(answers: bool) -> None:
+        line = back_line(client.url) if answers else away_line(client.url)
+        stderr().print(Text(line), soft_wrap=True)
+
+    with target.client(on_contact=heard) as client:
+        try:
+            while not (session := client.session(id_)).ended:
+                time.sleep(SESSION_LOOK_S)
+        except Unreachable as error:
+            raise LostSight(error) from None
     for kernel in session.kernels:
         if kernel.signal:
             return SIGNAL_BASE + kernel.signal

@@ -1,12 +1,14 @@
 """``muster version``."""
 
-from typing import Annotated
-
 import typer
 
 from muster.cli.arguments import AsJson
 from muster.cli.target import Target, on_cluster
+from muster.core.errors import MusterError
 from muster.version import __version__
+
+TIMEOUT_S = 1.0
+"""How long the controller may take to say its own."""
 
 
 def print_version(wanted: bool) -> None:
@@ -17,21 +19,23 @@ def print_version(wanted: bool) -> None:
 
 
 @on_cluster
-def version(
-    target: Target,
-    controller: Annotated[
-        bool, typer.Option("--controller", help="Ask the controller for its version, too.")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Show the version."""
-    found = {"client": __version__}
-    if controller:
-        with target.client() as client:
-            found["controller"] = client.cluster().version
+def version(target: Target, as_json: AsJson = False) -> None:
+    """Show the version, and the controller's if one answers."""
+    controller = _controller(target)
     if as_json:
         import json
 
-        typer.echo(json.dumps(found, indent=2))
-    else:
-        typer.echo("\n".join(f"{part} {number}" for part, number in found.items()))
+        typer.echo(json.dumps({"client": __version__, "controller": controller}, indent=2))
+        return
+    typer.echo(f"client {__version__}")
+    if controller is not None:
+        typer.echo(f"controller {controller['version']} at {controller['url']}")
+
+
+def _controller(target: Target) -> dict[str, str] | None:
+    """Its version and URL; None where no cluster is known or none answers."""
+    try:
+        with target.client(TIMEOUT_S) as client:
+            return {"version": client.health().version, "url": client.url}
+    except MusterError:
+        return None

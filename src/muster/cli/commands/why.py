@@ -7,7 +7,18 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from muster.cli.arguments import AsJson, Ref
-from muster.cli.screen import Column, plain, print_json, status, stdout, table, write
+from muster.cli.commands.fate import NO_FATE, Fate, fate_of
+from muster.cli.nearest import suggesting
+from muster.cli.screen import (
+    Column,
+    plain,
+    print_json,
+    status,
+    stdout,
+    table,
+    unbroken,
+    write,
+)
 from muster.cli.target import Target, on_cluster
 from muster.cli.words import count
 from muster.core.reasons import ReasonKind
@@ -29,33 +40,41 @@ _ENDED = JOB_TABLE.terminal | SESSION_TABLE.terminal
 def why(target: Target, ref: Ref, as_json: AsJson = False) -> None:
     """Explain why a job does not start, or why it ended."""
     with target.client() as client:
-        answer = client.why(ref.partition("/")[0])  # a task waits for what its job waits for
-    if as_json:
-        print_json(answer)
-        return
+        with suggesting(client, ref):
+            answer = client.why(ref.partition("/")[0])  # a task waits for what its job waits for
+        if as_json:
+            print_json(answer)
+            return
+        fate = fate_of(client, answer.subject)
     console = stdout()
-    write(console, *explanation(console, answer))
+    write(console, *explanation(console, answer, fate))
 
 
-def explanation(console: Console, why: "WhyView") -> list[RenderableType]:
+def explanation(console: Console, why: "WhyView", fate: Fate = NO_FATE) -> list[RenderableType]:
     """The verdict, every reason with what to do, and what the agents lack."""
+    verdict = fate.verdict or why.verdict
     parts: list[RenderableType] = [
-        Text.assemble(status(why.status), "  ", (plain(why.verdict), "bold"))
+        Text.assemble(status(why.status), "  ", (plain(verdict), "bold"))
     ]
+    parts += [Text(f"  {detail}") for detail in fate.details]
     ended = why.status in _ENDED
-    parts += [_reason(reason, why.verdict, ended) for reason in why.reasons]
+    said = " ".join((verdict, *fate.details))
+    for reason in why.reasons:
+        parts += _reason(reason, said, ended)
+    if fate.commands:
+        parts.append(unbroken(f"  see {' and '.join(f'`{each}`' for each in fate.commands)}"))
     if why.placement:
         parts += _placement(console, why.placement)
     return parts
 
 
-def _reason(reason: "ReasonView", verdict: str, ended: bool) -> Text:
-    lines = [] if reason.sentence in verdict else [plain(reason.sentence)]
-    if not (ended and reason.kind == ReasonKind.WAITING):  # nothing is waited for any more
+def _reason(reason: "ReasonView", said: str, ended: bool) -> list[Text]:
+    lines = [] if reason.sentence in said else [plain(reason.sentence)]
+    if not ended or reason.kind == ReasonKind.OPERATOR:  # of what ended the sentence says it all
         lines.append(WHO_ACTS.get(reason.kind, reason.kind))
     if reason.remedy:
         lines.append(plain(reason.remedy))
-    return Text("\n".join(f"  {line}" for line in lines))
+    return [Text("\n".join(f"  {line}" for line in lines))] if lines else []
 
 
 def _placement(console: Console, placement: Mapping[str, Any]) -> list[RenderableType]:
@@ -85,7 +104,9 @@ def _request(console: Console, request: Mapping[str, Any], agents: int) -> list[
     rows = [_agents(group) for group in request["groups"]]
     parts: list[RenderableType] = [looked, table(console, columns, rows)]
     if request["other_agents"]:
-        parts.append(Text(f"and {count(request['other_agents'], 'agent')} that lack otherwise"))
+        others = request["other_agents"]
+        lack = "lacks" if others == 1 else "lack"
+        parts.append(Text(f"and {count(others, 'agent')} that {lack} otherwise"))
     return parts
 
 

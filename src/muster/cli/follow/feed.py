@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from muster.cli.target import Target
+from muster.core.errors import MusterError
 
 if TYPE_CHECKING:
     from muster.client import Client
@@ -47,7 +48,36 @@ class Lost:
     error: Exception
 
 
-Event = Changed | Output | OutputEnded | Lost
+@dataclass(frozen=True, slots=True)
+class Away:
+    """The controller at this URL does not answer; it is asked on."""
+
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Back:
+    """The controller at this URL answers again."""
+
+    url: str
+
+
+Event = Changed | Output | OutputEnded | Lost | Away | Back
+
+
+class LostSight(MusterError):
+    """The controller did not come back while its work was followed."""
+
+    def __init__(self, unreachable: Exception) -> None:
+        super().__init__(f"{unreachable}; nothing is lost, what was handed in is kept")
+
+
+def away_line(url: str) -> str:
+    return f"no controller answers at {url}; still trying (Ctrl-C leaves the job alone)"
+
+
+def back_line(url: str) -> str:
+    return f"the controller at {url} answers again"
 
 
 class Feed:
@@ -62,6 +92,8 @@ class Feed:
         self._target = target
         self._events: queue.Queue[Event] = queue.Queue(MAX_EVENTS)
         self._closed = threading.Event()
+        self._contact = threading.Lock()
+        self._unanswered: set[int] = set()  # threads whose requests have had no answer
 
     def __enter__(self) -> "Feed":
         return self
@@ -101,13 +133,29 @@ class Feed:
         self, work: "Callable[[Client], None]", failed: Callable[[Exception], Event]
     ) -> None:
         def run() -> None:
+            from muster.client import Unreachable
+
             try:
-                with self._target.client() as client:
+                with self._target.client(on_contact=lambda on: self._heard(client, on)) as client:
                     work(client)
+            except Unreachable as error:
+                self._put(failed(LostSight(error)))
             except Exception as error:  # carried to the thread that shows it
                 self._put(failed(error))
 
         threading.Thread(target=run, daemon=True).start()
+
+    def _heard(self, client: "Client", answers: bool) -> None:
+        """Report the first of the connections that has no answer, and the last that has one."""
+        thread = threading.get_ident()
+        with self._contact:
+            before = bool(self._unanswered)
+            if answers:
+                self._unanswered.discard(thread)
+            else:
+                self._unanswered.add(thread)
+            if before != bool(self._unanswered):
+                self._put(Back(client.url) if answers else Away(client.url))
 
     def _put(self, event: Event) -> None:
         while not self._closed.is_set():

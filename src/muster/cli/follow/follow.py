@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from muster.cli.follow.feed import Changed, Event, Feed, Lost, Output, OutputEnded
+from muster.cli.exits import ExitCode
+from muster.cli.follow.feed import (
+    Away,
+    Back,
+    Changed,
+    Event,
+    Feed,
+    Lost,
+    Output,
+    OutputEnded,
+    away_line,
+    back_line,
+)
 from muster.cli.follow.interrupt import Choice, Interrupts, ask
 from muster.cli.follow.lines import PrefixedLines, last_lines, prefix_width
 from muster.cli.follow.outcome import exit_code, first_failed
@@ -68,6 +80,7 @@ class Follower:
         self._quiet_since_s = self._began_s
         self._ask_why_s = self._began_s + ASK_WHY_AFTER_S
         self._why = ""
+        self._away: str | None = None  # the URL at which nobody answers
         self._tick = 0
         self._cancelled = False
 
@@ -128,15 +141,29 @@ class Follower:
                 self._screen.output(self._lines.add(task, data))
             case OutputEnded(task, error):
                 self._output_ended(task, error)
+            case Away(url):
+                self._away = url
+                if self._quiet or not self._show_progress(now_s):
+                    self._say(Text(away_line(url)), True)
+            case Back(url):
+                self._away = None
+                if self._quiet or not self._show_progress(now_s):
+                    self._say(Text(back_line(url)), True)
             case Lost(error):
                 self._screen.clear()
                 raise error
-        if self._stands_still() and now_s >= self._ask_why_s:
+        if self._stands_still() and now_s >= self._ask_why_s and not self._away:
             self._ask_why_s = now_s + ASK_WHY_EVERY_S
             self._learn_why()
         if not self._quiet and not self._job.ended:
             self._tick += 1
-            self._screen.show(progress(self._job, now_s - self._began_s, self._why, self._tick))
+            self._show_progress(now_s)
+
+    def _show_progress(self, now_s: float) -> bool:
+        """Whether there was a place for it on the screen."""
+        if self._away:
+            return self._screen.show(Text(away_line(self._away)))
+        return self._screen.show(progress(self._job, now_s - self._began_s, self._why, self._tick))
 
     def _changed(self, job: "JobView") -> None:
         moved = job.state is not self._job.state
@@ -174,8 +201,8 @@ class Follower:
 
     def _choose(self) -> Choice:
         self._screen.clear()
-        # A second Ctrl-C while it is being cancelled: no more waiting.
-        choice = Choice.DETACH if self._cancelled else ask(stderr())
+        # It is being cancelled already, or there is nobody to cancel it: no more waiting.
+        choice = Choice.DETACH if self._cancelled or self._away else ask(stderr())
         if choice is Choice.CANCEL:
             self._cancelled = True
             self._say(Text(f"cancelling {self._job.name}"))
@@ -186,6 +213,15 @@ class Follower:
     # -- ends ------------------------------------------------------------------------------------
 
     def _detached(self) -> Ending:
+        if self._away:
+            self._say(
+                Text(
+                    f"{self._job.name} is left alone: once the controller answers, `muster show "
+                    f"{self._job.name}` says what became of it"
+                ),
+                True,
+            )
+            return Ending(self._job, ExitCode.INTERRUPTED)
         self._say(
             Text(
                 f"{self._job.name} goes on: `muster logs -f {self._job.name}` shows its output, "
@@ -200,11 +236,15 @@ class Follower:
             self._say(
                 Text(f"output may be missing: see it with `muster logs {self._job.name}`"), True
             )
-        with self._target.client() as client:
-            failed = first_failed(client, self._job)
-            code = exit_code(client, self._job, failed, self._cancelled)
-            if failed is not None and self._output and failed.index >= MAX_FOLLOWED:
-                self._show_end_of_output(client, failed.index)
+        failed, code = None, int(ExitCode.FAILED)
+        try:
+            with self._target.client() as client:
+                failed = first_failed(client, self._job)
+                code = exit_code(client, self._job, failed, self._cancelled)
+                if failed is not None and self._output and failed.index >= MAX_FOLLOWED:
+                    self._show_end_of_output(client, failed.index)
+        except MusterError as error:  # how the job ended is known nevertheless
+            self._say(Text(f"how its tasks ended cannot be read: {plain(str(error))}"), True)
         # Of a single task its own reason says it all; the job's counts tasks.
         why = failed.reason if failed and self._job.tasks_total == 1 else self._job.reason
         self._say(conclusion(self._job, why), self._job.state is not JobState.SUCCEEDED)

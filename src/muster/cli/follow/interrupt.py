@@ -59,6 +59,7 @@ class Choice(StrEnum):
 
 
 _QUESTION = "Interrupted: [c]ancel the job, [d]etach and let it run, or [Enter] to continue? "
+_TRIES = 3
 _LOOK_S = 0.2
 _ANSWERS = {
     "c": Choice.CANCEL,
@@ -73,12 +74,13 @@ _ANSWERS = {
 def ask(console: Console) -> Choice:
     """Ask what to do with the job; without a person to ask, cancel it.
 
-    A second Ctrl-C, or the end of input, detaches: the way out that destroys nothing.
+    A second Ctrl-C, the end of input, or no answer in three: it detaches, the way out that destroys
+    nothing.
     """
     if not (sys.stdin.isatty() and console.is_terminal):
         return Choice.CANCEL
     console.print()  # what the terminal echoed for Ctrl-C keeps its line
-    while True:
+    for _ in range(_TRIES):
         try:
             console.print(_QUESTION, end="", markup=False)
             answer = _read_line()
@@ -87,6 +89,8 @@ def ask(console: Console) -> Choice:
             return Choice.DETACH
         if (choice := _ANSWERS.get(answer.strip().lower())) is not None:
             return choice
+        console.print("please answer c, d or press Enter")
+    return Choice.DETACH
 
 
 def _read_line() -> str:

@@ -6,6 +6,7 @@ from rich.text import Text
 
 from muster.cli.screen import plain, status
 from muster.cli.words import count, duration
+from muster.core.states import JobState
 from muster.core.states.task import COLOURS, TASK_TABLE, TaskState
 
 if TYPE_CHECKING:
@@ -76,7 +77,10 @@ def conclusion(job: "JobView", why: "ReasonView | None") -> Text:
     took = duration((job.finished_at or job.state_changed_at) - job.submitted_at)
     sentence = Text.assemble(f"{job.name} ", status(job.state))
     if job.tasks_total > 1:
-        sentence.append(f" ({done(job):,} of {count(job.tasks_total, 'task')} ended)")
+        sentence.append(f" ({done(job):,} of {count(job.tasks_total, 'task')} ended")
+        if job.state is not JobState.SUCCEEDED:
+            sentence.append(": ").append_text(counted(job))
+        sentence.append(")")
     sentence.append(f" after {took}")
     if why is not None:
         sentence.append(f": {plain(why.sentence)}")

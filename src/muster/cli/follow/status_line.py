@@ -33,13 +33,15 @@ class StatusLine:
         """Characters that may be shown; the last column stays free, so that it never wraps."""
         return max(self._console.width - 1, 1)
 
-    def show(self, line: Text) -> None:
+    def show(self, line: Text) -> bool:
+        """Draw the line, if there is a place for it now; the answer says so."""
         if not self._enabled or not self._at_line_start:
-            return
+            return False
         line.truncate(self.width, overflow="ellipsis")
         self.clear()
         self._console.print(line, end="", no_wrap=True)
         self._drawn = True
+        return True
 
     def clear(self) -> None:
         if self._drawn:
@@ -61,4 +63,4 @@ class StatusLine:
         if not self._at_line_start:
             self._console.print()
             self._at_line_start = True
-        self._console.print(line)
+        self._console.print(line, soft_wrap=True)  # commands in it are copied: no line breaks
