@@ -100,6 +100,9 @@ def _controller(home: Home) -> Check:
     running = home.running()
     if home.is_running() and running is not None:
         return Check("controller", True, f"{running.url} (process {running.pid})")
+    if running is not None:
+        died = f"died (process {running.pid}, {running.url})"
+        return Check("controller", False, died, "run `muster up` again: nothing is lost")
     return Check("controller", None, "does not run here", "start one with `muster up`")
 
 

@@ -88,7 +88,8 @@ class ReasonCode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """``template`` is filled with the reason's numbers; ``remedy`` says what to do, if anything."""
+    """``template`` is filled with the reason's numbers, ``{n:agent}`` being "1 agent" or "2 agents";
+    ``remedy`` says what to do, if anything."""
 
     kind: ReasonKind
     template: str
@@ -105,12 +106,12 @@ _W, _L, _R, _O = (
 CATALOGUE: Mapping[ReasonCode, Definition] = {
     ReasonCode.NO_ROOM: Definition(
         _W,
-        "none of {agents} agents in group {group} has {request} free now",
+        "none of {agents:agent} in group {group} has {request} free now",
         "Nothing: it starts when running work ends.",
     ),
     ReasonCode.GANG_NO_ROOM: Definition(
         _W,
-        "{placed} of {kernels} kernels fit in group {group} now; a gang starts whole or not at all",
+        "{placed} of {kernels:kernel} fit in group {group} now; a gang starts whole or not at all",
         "Nothing: it starts when enough running work ends.",
     ),
     ReasonCode.BEHIND_STARVING: Definition(
@@ -125,7 +126,7 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     ),
     ReasonCode.RETRY_BACKOFF: Definition(_W, "the next try is in {seconds} s"),
     ReasonCode.NOT_YET_CANDIDATE: Definition(
-        _W, "{waiting} tasks of the job are still to come; {candidates} are in the queue"
+        _W, "{waiting:task} of the job still to come, {candidates} in the queue"
     ),
     ReasonCode.AGENT_UNREACHABLE: Definition(
         _W,
@@ -144,17 +145,17 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     ),
     ReasonCode.NO_ALIVE_AGENTS: Definition(
         _O,
-        "none of {agents} agents in group {group} is alive",
+        "none of {agents:agent} in group {group} is alive",
         "Look at `muster agents`, and start them again.",
     ),
     ReasonCode.NEVER_FITS: Definition(
         _R,
-        "none of {agents} agents in group {group} is large enough for {request}, even when empty",
+        "none of {agents:agent} in group {group} is large enough for {request}, even when empty",
         "Ask for less per kernel, or add a larger agent to the group.",
     ),
     ReasonCode.GANG_NEVER_FITS: Definition(
         _R,
-        "{placed} of {kernels} kernels would fit in group {group} even if it were empty",
+        "{placed} of {kernels:kernel} would fit in group {group} even if it were empty",
         "Ask for fewer or smaller kernels, or add agents to the group.",
     ),
     ReasonCode.NEEDS_ABSENT_AGENTS: Definition(
@@ -217,12 +218,12 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     ReasonCode.JOB_FAILED: Definition(_R, "stopped because the job failed"),
     ReasonCode.JOB_ENDED: Definition(_W, "stopped because the job ended ({state})"),
     ReasonCode.TASKS_FAILED: Definition(
-        _R, "{failed} tasks failed, {tolerated} are tolerated; the first was task {index}: {how}"
+        _R, "{failed:task} failed, {tolerated} tolerated; the first was task {index}: {how}"
     ),
     ReasonCode.TASK_LOST: Definition(
         _O, "task {index} lost its machine more often than its budget of {limit} allows"
     ),
-    ReasonCode.TASKS_TOLERATED: Definition(_W, "{failed} failed tasks, {tolerated} are tolerated"),
+    ReasonCode.TASKS_TOLERATED: Definition(_W, "{failed:failed task}, {tolerated} tolerated"),
     ReasonCode.SCHEDULING_TIMEOUT: Definition(
         _R,
         "not started within its scheduling timeout of {timeout_s} s",
@@ -230,11 +231,11 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     ),
     ReasonCode.RESCHEDULE_LIMIT: Definition(
         _O,
-        "could not be started on {tried} placements; the last: {how}",
+        "could not be started on {tried:placement}; the last: {how}",
         "Look at `muster history` and at those agents.",
     ),
     ReasonCode.PHASE_EXPIRED: Definition(_O, "{phase} took longer than {timeout_s} s"),
-    ReasonCode.PHASE_GAVE_UP: Definition(_O, "{phase} failed {tries} times: {how}"),
+    ReasonCode.PHASE_GAVE_UP: Definition(_O, "{phase} failed {tries:time}: {how}"),
     ReasonCode.HANDLER_ERROR: Definition(
         _O, "{handler} raised {error}", "This is a defect of Muster; please report it."
     ),
@@ -282,11 +283,23 @@ def lacks(code: ReasonCode, resource: str, **amounts: int) -> Reason:
     return reason(code, resource=resource, **shown)
 
 
-class _Shown(dict[str, Any]):
+class _Shown(dict[str, "_Number"]):
     """Numbers for a template; one that is missing shows as a question mark, never as an error."""
 
     def __init__(self, numbers: tuple[tuple[str, Any], ...]) -> None:
-        super().__init__(numbers)
+        super().__init__((name, _Number(value)) for name, value in numbers)
 
-    def __missing__(self, key: str) -> str:
-        return "?"
+    def __missing__(self, key: str) -> "_Number":
+        return _Number("?")
+
+
+class _Number:
+    """A value in a sentence; its format is the noun that it counts, if it counts one."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __format__(self, noun: str) -> str:
+        if not noun:
+            return str(self._value)
+        return f"{self._value} {noun}" + ("" if self._value == 1 else "s")

@@ -1,0 +1,111 @@
+"""What became of a job or a session that runs or has ended, in a few sentences."""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from muster.cli.follow.outcome import first_failed
+from muster.cli.follow.progress import counted
+from muster.cli.screen import plain
+from muster.cli.words import clock_time, duration, signal_name
+from muster.core.states import JobState, SessionStatus, TaskState
+
+if TYPE_CHECKING:
+    from muster.client import Client
+    from muster.core.views import JobView, KernelView, SessionView, TaskDetail
+
+LOOKED_AT = 5
+"""Running tasks whose agents are asked for; each costs a request."""
+NAMED = 3
+"""Agents that are named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """``verdict`` stands in place of the controller's; empty where there is nothing to add."""
+
+    verdict: str = ""
+    details: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+
+
+NO_FATE = Fate()
+
+
+def fate_of(client: "Client", id_: str) -> Fate:
+    """Since when it runs and where, or how and when it ended; nothing of what waits.
+
+    Raises:
+        MusterError: it cannot be read.
+    """
+    if id_.startswith("ses-"):
+        session = client.session(id_)
+        look = (f"muster show {id_}", f"muster history {id_}")
+        if session.status is SessionStatus.RUNNING:
+            return Fate(details=(_runs("it", session, _agents(session.kernels)),), commands=look)
+        return Fate(_ended("it", session), commands=look) if session.ended else NO_FATE
+    job = client.job(id_)
+    if job.ended:
+        return _of_ended(client, job)
+    if job.state is not JobState.RUNNING:
+        return NO_FATE
+    running = client.tasks(job.id, state=TaskState.RUNNING, limit=LOOKED_AT)
+    tasks = [client.task(job.id, each.index) for each in running.items]
+    agents = _agents(task.attempts[-1] for task in tasks if task.attempts)
+    if agents and running.total > len(tasks):
+        agents += " (its first tasks)"
+    return Fate(details=(_runs(job.name, job, agents),), commands=(f"muster logs -f {job.name}",))
+
+
+def _of_ended(client: "Client", job: "JobView") -> Fate:
+    verdict = _ended(job.name, job)
+    if job.tasks_total > 1:
+        verdict += f": {counted(job).plain}"
+    failed = first_failed(client, job)
+    details = () if failed is None else (_of_failed(failed),)
+    history = f"muster history {job.name}"
+    if job.started_at is None:
+        return Fate(verdict, details, (history,))
+    part = f"/{failed.index}" if failed is not None and job.tasks_total > 1 else ""
+    return Fate(verdict, details, (f"muster logs {job.name}{part}", history))
+
+
+def _runs(name: str, what: "JobView | SessionView", agents: str) -> str:
+    where = f" on {agents}" if agents else ""
+    if what.started_at is None:
+        return f"{name} runs{where}"
+    now = time.time()
+    since = f"since {clock_time(what.started_at, now)} ({duration(now - what.started_at)})"
+    return f"{name} runs {since}{where}"
+
+
+def _ended(name: str, what: "JobView | SessionView") -> str:
+    if what.finished_at is None:
+        return ""
+    at = f"{name} ended at {clock_time(what.finished_at, time.time())}"
+    if what.started_at is None:
+        return f"{at} without a start"
+    return f"{at} after {duration(what.finished_at - what.started_at)}"
+
+
+def _of_failed(task: "TaskDetail") -> str:
+    """Where, in which attempt, and why."""
+    said = f"task {task.index} failed"
+    how = task.reason.sentence if task.reason else ""
+    if task.attempts:
+        last = task.attempts[-1]
+        said += f" on {last.agent}" if last.agent else ""
+        said += f" in attempt {last.attempt}" if last.attempt > 1 else ""
+        said += f" ({signal_name(last.signal)})" if last.signal else ""
+        if not how and last.exit_code is not None:
+            how = f"exit code {last.exit_code}"
+    return plain(f"{said}: {how}" if how else said)
+
+
+def _agents(kernels: "Iterable[KernelView]") -> str:
+    """The names of their agents: all of them if they are few."""
+    names = list(dict.fromkeys(kernel.agent for kernel in kernels if kernel.agent))
+    if len(names) <= NAMED:
+        return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+    return f"{', '.join(names[:NAMED])} and {len(names) - NAMED} more"

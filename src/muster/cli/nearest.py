@@ -1,0 +1,37 @@
+"""Names like the one that was typed, where there is nothing of that name."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from muster.core.errors import MusterError, NotFound
+
+if TYPE_CHECKING:
+    from muster.client import Client
+
+LOOKED_AT = 500
+"""The newest jobs and sessions whose names are compared."""
+OFFERED = 3
+
+
+@contextmanager
+def suggesting(client: "Client", ref: str) -> Iterator[None]:
+    """Have an error about an unknown REF name the known ones that are like it."""
+    try:
+        yield
+    except NotFound as error:
+        names = nearest(client, ref.partition("/")[0])
+        if not names:
+            raise
+        raise NotFound(f"{error}; did you mean {' or '.join(names)}?") from None
+
+
+def nearest(client: "Client", name: str) -> list[str]:
+    """Names of jobs and sessions like this one; none if it is known, or nothing can be listed."""
+    import difflib
+
+    known: list[str] = []
+    with suppress(MusterError):
+        known += [job.name for job in client.jobs("all", limit=LOOKED_AT)]
+        known += [found.name for found in client.sessions("all", limit=LOOKED_AT) if found.name]
+    return [] if name in known else difflib.get_close_matches(name, dict.fromkeys(known), OFFERED)
