@@ -88,8 +88,8 @@ class ReasonCode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """``template`` is filled with the reason's numbers, ``{n:agent}`` being "1 agent" or "2 agents";
-    ``remedy`` says what to do, if anything."""
+    """``template`` is filled with the reason's numbers, ``{n:agent}`` being "1 agent" or more of
+    them; ``remedy`` says what to do, if anything."""
 
     kind: ReasonKind
     template: str
