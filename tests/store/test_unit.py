@@ -38,10 +38,10 @@ class Watch:
     def held(self, row: Allocation) -> None:
         self.told.append("held")
 
-    def charged(self, row: Allocation, before: tuple[DeviceShare, ...] | None) -> None:
+    def charged(self, row: Allocation, before: tuple[DeviceShare, ...] | None, now: float) -> None:
         self.told.append("charged")
 
-    def released(self, row: Allocation) -> None:
+    def released(self, row: Allocation, now: float) -> None:
         self.told.append("released")
 
 

@@ -78,6 +78,7 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack) -> None:
     engine = open_engine(sqlite_url(home.database))
     store = Store(engine)
     stack.callback(store.close)
+    clock.not_before(store.last_commit_at)
     tokens = Tokens(engine)
     ids = IdFactory(clock, random.Random(secrets.randbits(64)))
     driver = Driver(clock)

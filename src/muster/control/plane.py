@@ -337,6 +337,8 @@ class ControlPlane:
             self._store.reload()
             self._build()
             self._broken = False
+            for agent in list(self._connected):  # failures that it told of are nowhere else
+                self._link.close(agent, "say hello again")
         inputs = [self._inbox.popleft() for _ in range(min(len(self._inbox), INPUTS_A_WAKE))]
         work = Work(self._store.unit(now, self.board), self._ids)
         self._sweep_if_due(work)

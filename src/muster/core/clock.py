@@ -22,6 +22,11 @@ class SteadyClock:
     def __init__(self) -> None:
         self._offset_s = time.time() - time.monotonic()
 
+    def not_before(self, moment_s: float) -> None:
+        """Go on from ``moment_s`` where the wall clock was set back since a process before this one
+        wrote that time down."""
+        self._offset_s = max(self._offset_s, moment_s - time.monotonic())
+
     def now(self) -> float:
         return self._offset_s + time.monotonic()
 

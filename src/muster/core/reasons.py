@@ -84,6 +84,7 @@ class ReasonCode(StrEnum):
     AGENT_SILENT = "AGENT_SILENT"
     AGENT_RETURNED = "AGENT_RETURNED"
     AGENT_REMOVED = "AGENT_REMOVED"
+    FOREIGN_REPORT = "FOREIGN_REPORT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +244,11 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     ReasonCode.AGENT_SILENT: Definition(_O, "silent for {silent_s} s"),
     ReasonCode.AGENT_RETURNED: Definition(_W, "speaks again"),
     ReasonCode.AGENT_REMOVED: Definition(_W, "removed by {by}"),
+    ReasonCode.FOREIGN_REPORT: Definition(
+        _O,
+        "reported kernel {kernel}, which is on agent {agent}; that was not believed",
+        "Remove the agent, unless it is known why it says so.",
+    ),
 }
 
 

@@ -19,8 +19,8 @@ from muster.core.states import AgentStatus, JobState, KernelStatus, SessionStatu
 @dataclass(slots=True, eq=False)
 class Agent:
     """A machine. ``seen_at`` moves with each message and is stored with other changes only;
-    ``connected`` says that it has a stream to this process, since ``connected_at``; neither is
-    stored."""
+    ``connected`` says that it has a stream to this process, since ``connected_at``, and
+    ``reported_foreign`` that it told of a kernel not its own; none of these is stored."""
 
     id: AgentId
     name: str
@@ -39,6 +39,7 @@ class Agent:
     reason: Reason | None = None
     connected: bool = False
     connected_at: float = 0.0
+    reported_foreign: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -69,7 +70,9 @@ class Job:
 @dataclass(slots=True, eq=False)
 class Task:
     """One replica of a job; ``attempt`` counts from 1, 0 before the first. ``session_id`` is the
-    current attempt's, None between two; ``kernel_id`` is the last one's."""
+    current attempt's, None between two; ``kernel_id`` is the last one's. ``lost_starts`` are the
+    attempts in a row that were lost before they began, ``retry_at`` the earliest moment of the next
+    after those; neither is stored."""
 
     job: Job
     index: int
@@ -84,6 +87,8 @@ class Task:
     finished_at: float | None = None
     exit_code: int | None = None
     reason: Reason | None = None
+    lost_starts: int = 0
+    retry_at: float = 0.0
 
 
 @dataclass(slots=True, eq=False)
@@ -111,7 +116,7 @@ class Session:
     started_at: float | None = None
     finished_at: float | None = None
     reason: Reason | None = None
-    last_skip: "Skip | None" = None
+    skips: "tuple[Skip, ...]" = ()
 
     @property
     def timeout_s(self) -> float | None:
@@ -126,7 +131,7 @@ class Session:
 
 @dataclass(slots=True, eq=False)
 class Skip:
-    """The last refusal of a session, to merge the next equal one with: its history row."""
+    """A refusal of a session, to merge equal ones with: its history row."""
 
     reasons: tuple[Reason, ...]
     count: int

@@ -17,7 +17,7 @@ from sqlalchemy import (
     Text,
 )
 
-from muster.core.states import JOB_TABLE, SESSION_TABLE
+from muster.core.states import AGENT_TABLE, JOB_TABLE, SESSION_TABLE
 
 metadata = MetaData()
 
@@ -64,7 +64,7 @@ agents = Table(
     "agents",
     metadata,
     Column("id", String, primary_key=True),
-    Column("name", String, nullable=False, unique=True),
+    Column("name", String, nullable=False),
     Column("group", String, nullable=False),
     Column("status", String, nullable=False),
     Column("status_changed_at", Float, nullable=False),
@@ -78,6 +78,14 @@ agents = Table(
     Column("joined_at", Float, nullable=False),
     Column("seen_at", Float, nullable=False),
     *_reason(),
+)
+
+Index(
+    "agents_by_name",
+    agents.c.name,
+    unique=True,  # of those there are: a removed one's name is free
+    sqlite_where=agents.c.status.in_(sorted(AGENT_TABLE.live)),
+    postgresql_where=agents.c.status.in_(sorted(AGENT_TABLE.live)),
 )
 
 jobs = Table(

@@ -2,7 +2,7 @@
 
 import json
 
-from sqlalchemy import Engine, delete, func, insert, select
+from sqlalchemy import Engine, delete, insert, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from muster.store import schema
@@ -19,7 +19,10 @@ class CommitFailed(Exception):
 
 
 class Store:
-    """State in SQL and its mirror. All writes of a process pass through one store."""
+    """State in SQL and its mirror. All writes of a process pass through one store.
+
+    ``last_commit_at`` is when the last commit before the last ``reload`` was made.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -27,6 +30,7 @@ class Store:
         self.live = Live()
         self._history_seq = 0
         self._outbox_seq = 0
+        self.last_commit_at = 0.0
         self.reload()
 
     def reload(self) -> None:
@@ -34,8 +38,10 @@ class Store:
         self._connection.rollback()
         with self._connection.begin():
             self.live = load_live(self._connection)
-            newest = select(func.max(schema.outbox.c.seq))
-            self._outbox_seq = self._connection.execute(newest).scalar() or 0
+            outbox = schema.outbox
+            newest = select(outbox.c.seq, outbox.c.at).order_by(outbox.c.seq.desc()).limit(1)
+            row = self._connection.execute(newest).first()
+            self._outbox_seq, self.last_commit_at = (row.seq, row.at) if row else (0, 0.0)
 
     def unit(self, now: float, watch: LedgerWatch) -> Unit:
         """A unit of work over the mirror, to be committed with ``commit``."""

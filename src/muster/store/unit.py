@@ -36,16 +36,20 @@ class StaleWrite(Exception):
     committed; the mirror has to be read again."""
 
 
+MAX_SKIPS = 4
+"""Refusals of a session that later ones may merge with."""
+
+
 class LedgerWatch(Protocol):
     """Who follows the ledger."""
 
     def held(self, row: Allocation) -> None:
         """A new row."""
 
-    def charged(self, row: Allocation, before: tuple[DeviceShare, ...] | None) -> None:
+    def charged(self, row: Allocation, before: tuple[DeviceShare, ...] | None, now: float) -> None:
         """A row left the backlog (``before`` None), or changed from those devices to others."""
 
-    def released(self, row: Allocation) -> None:
+    def released(self, row: Allocation, now: float) -> None:
         """A row is gone; what it charged is free."""
 
 
@@ -156,7 +160,7 @@ class Unit:
             if kind is Kernel:
                 continue  # a kernel's changes are told by its session's history and its own row
             if isinstance(record, Session):
-                self._flush_skip(record)
+                self._flush_skips(record)
             elif isinstance(record, Task):
                 self._count(record, before)
                 if result is SchedulingResult.SUCCESS and reason is None:
@@ -188,31 +192,32 @@ class Unit:
         self._add_history(entity_name(record), phase, record.status, status, result, reason)
 
     def skip(self, session: Session, phase: str, reasons: tuple[Reason, ...]) -> None:
-        """A refusal. Equal ones in a row (same codes) merge: count and last time go up."""
-        last = session.last_skip
-        if last is not None and [r.code for r in last.reasons] == [r.code for r in reasons]:
-            last.count += 1
-            last.last_at = self.now
-            last.reasons = reasons
-            return
-        self._flush_skip(session)
+        """A refusal. One whose codes are those of a late one merges with it: its count and last
+        time go up. So reasons that come and go in turn fill no table."""
+        codes = [reason.code for reason in reasons]
+        for skip in session.skips:
+            if [reason.code for reason in skip.reasons] == codes:
+                skip.count += 1
+                skip.last_at = self.now
+                skip.reasons = reasons
+                return
         seq = self._add_history(
             session.id, phase, session.status, session.status, SchedulingResult.SKIPPED, *reasons
         )
-        session.last_skip = Skip(reasons, 1, self.now, self.now, seq)
+        skip = Skip(reasons, 1, self.now, self.now, seq)
+        if len(session.skips) == MAX_SKIPS:
+            self._merge(session.skips[0], session)
+        session.skips = (*session.skips, skip)[-MAX_SKIPS:]
 
-    def _flush_skip(self, session: Session) -> None:
-        last = session.last_skip
-        if last is not None:
-            if last.count > 1:
-                self._merged[last.seq] = (
-                    rows.dump_reasons(last.reasons),
-                    last.count,
-                    last.last_at,
-                    session.id,
-                    last.seq,
-                )
-            session.last_skip = None
+    def _flush_skips(self, session: Session) -> None:
+        for skip in session.skips:
+            self._merge(skip, session)
+        session.skips = ()
+
+    def _merge(self, skip: Skip, session: Session) -> None:
+        if skip.count > 1:
+            reasons = rows.dump_reasons(skip.reasons)
+            self._merged[skip.seq] = (reasons, skip.count, skip.last_at, session.id, skip.seq)
 
     def _add_history(
         self,
@@ -275,7 +280,7 @@ class Unit:
         before = row.shares if row.charged else None
         row.charged = True
         row.shares = shares
-        self._watch.charged(row, before)
+        self._watch.charged(row, before, self.now)
         key = (row.kernel_id, row.generation)
         created = self._ledger.get(key, (False, None))[0]
         self._ledger[key] = (created, row)
@@ -286,7 +291,7 @@ class Unit:
         if row is not None:
             created = self._ledger.get(key, (False, None))[0]
             self._ledger[key] = (created, None)
-            self._watch.released(row)
+            self._watch.released(row, self.now)
         return row
 
     # -- commit --------------------------------------------------------------------------------

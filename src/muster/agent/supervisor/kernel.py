@@ -85,6 +85,7 @@ class Kernel:
     stop_detail: str = ""
     stop_deadline_s: float = 0.0
     killed: bool = False
+    last_final_seq: int = 0  # of its newest event after which it may go
 
     @property
     def id(self) -> str:

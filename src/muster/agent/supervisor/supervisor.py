@@ -85,7 +85,7 @@ class Supervisor:
                 kernel.pid, kernel.started_at = event["pid"], event["at"]
             else:
                 kernel.status = Status(event["kind"])
-                self._finals.append((event["seq"], kernel))
+                self._note_final(event["seq"], kernel)
 
     # Operations.
 
@@ -149,8 +149,9 @@ class Supervisor:
             return
         self._journal.acknowledge(seq)
         while self._finals and self._finals[0][0] <= seq:
-            kernel = self._finals.popleft()[1]
-            if kernel.key not in self.live:  # it may be a failed one that was started again
+            final_seq, kernel = self._finals.popleft()
+            # It may be a failed one that was started again, and has ended since.
+            if kernel.last_final_seq == final_seq and kernel.key not in self.live:
                 self._known.pop(kernel.key, None)
                 if self._newest.get(kernel.id) is kernel:
                     del self._newest[kernel.id]
@@ -350,8 +351,11 @@ class Supervisor:
         self._journal.record(events, running)
         for event in events:
             if event["kind"] != "started":
-                kernel = self._known[event["kernel"], event["generation"]]
-                self._finals.append((event["seq"], kernel))
+                self._note_final(event["seq"], self._known[event["kernel"], event["generation"]])
+
+    def _note_final(self, seq: int, kernel: Kernel) -> None:
+        kernel.last_final_seq = seq
+        self._finals.append((seq, kernel))
 
     def _stop(self, kernel: Kernel, grace_s: float, reason: EndReason, detail: str) -> None:
         if kernel.status in (Status.QUEUED, Status.CREATE_FAILED):

@@ -34,6 +34,7 @@ class Greeter:
         agent.seen_at = work.now
         agent.connected = True
         agent.connected_at = work.now
+        agent.reported_foreign = False
         agent.boot_id = hello.boot_id
         agent.version = hello.version
         agent.host = hello.host

@@ -13,9 +13,9 @@ from muster.core.states import AgentStatus
 from muster.store.live import LedgerKey
 from muster.store.records import Agent
 
-LEASE_MARGIN_S = 10.0
-"""Added to the kernel lease before its kernels count as stopped: the two clocks may run at
-different speeds, and stopping takes a moment."""
+LEASE_MARGIN_S = 15.0
+"""Added to the kernel lease before its kernels count as stopped: they have up to ten seconds of
+grace (the supervisor's LEASE_GRACE_MAX_S), and two clocks may run at different speeds."""
 
 
 class AgentLifecycle(Lifecycle[Agent]):

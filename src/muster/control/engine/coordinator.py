@@ -134,7 +134,8 @@ class Coordinator:
         except Exception as error:
             log.exception("handler %s failed on %d targets", handler.name, len(targets))
             why = reason(ReasonCode.HANDLER_ERROR, handler=handler.name, error=repr(error)[:200])
-            result = HandlerResult(failures=dict.fromkeys(targets, why))
+            # Nobody's try: a defect of ours must not end anybody's work.
+            result = HandlerResult(skipped=dict.fromkeys(targets, (why,)))
         if result.successes:
             moved = self._move(handler, result.successes, handler.transitions.success, work)
             handler.succeeded(moved, work)

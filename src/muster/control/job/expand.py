@@ -39,7 +39,7 @@ class ExpandJobs(FollowingHandler[Job]):
         if not job.waiting and job.next_task >= job.tasks_total:
             return
         queued = self._board.candidates.get(job.id, 0)
-        ahead = sum(room for _, room in self._board.room_ahead(job, job.resources))
+        ahead = sum(room for _, room in self._board.room_ahead(job, job.resources, work.now))
         room = LEAST_CANDIDATES + ahead - queued
         if not queued:
             doubled = work.brought_up.get(job, LEAST_CANDIDATES) * 2
@@ -67,7 +67,8 @@ class ExpandJobs(FollowingHandler[Job]):
 
     def _gone(self, task: Task, work: Work) -> bool:
         """Whether the last attempt's processes are proven gone: never two live attempts."""
-        return task.kernel_id is None or task.kernel_id not in work.live.rows_of
+        gone = task.kernel_id is None or task.kernel_id not in work.live.rows_of
+        return gone and work.now >= task.retry_at
 
     def _next_task(self, job: Job, work: Work) -> Task:
         task = Task(job, job.next_task, TaskState.PENDING, work.now)

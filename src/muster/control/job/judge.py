@@ -4,6 +4,7 @@ Sources: reference iris-task-states ("Retry Semantics", "Job State Derivation") 
 DESIGN section 9 closes.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -147,11 +148,15 @@ def _culprits(attempts: Sequence[Attempt], outcomes: Sequence[TaskState]) -> set
         for i, state in enumerate(outcomes)
         if state is TaskState.FAILED and not _was_stopped(attempts[i])
     }
-    by_time = sorted((attempts[i].ended_at or 0.0, i) for i in lost | failed)
-    if not by_time:
+    if not lost | failed:
         return set()
-    first = by_time[0][1]
+    first = min(lost | failed, key=lambda i: (_ended_at(attempts[i]), i))
     return lost if first in lost else {first}
+
+
+def _ended_at(attempt: Attempt) -> float:
+    """What nobody has seen the end of was not the first to end."""
+    return math.inf if attempt.ended_at is None else attempt.ended_at
 
 
 def _was_stopped(attempt: Attempt) -> bool:

@@ -14,6 +14,9 @@ from muster.core.states import (
 )
 from muster.store.records import Job, Kernel, Session, Task
 
+LONGEST_WAIT_S = 60.0
+"""Between attempts of a task that are lost before they begin."""
+
 _STATE_OF = {
     SessionStatus.PENDING: TaskState.PENDING,
     SessionStatus.SCHEDULED: TaskState.ASSIGNED,
@@ -105,10 +108,19 @@ class SettleTasks(FollowingHandler[Session]):
                 reason=verdict.reason if result is not SchedulingResult.SUCCESS else None,
             )
         if retry:
+            _put_off(task, kernel, work)
             # Its session may be looked at again before the next attempt has one of its own.
             task.session_id = None
             task.job.waiting[task.index] = task
             work.mark(task)
+
+
+def _put_off(task: Task, kernel: Kernel, work: Work) -> None:
+    """An attempt lost before it began charges no budget (DESIGN section 9); so that no machine that
+    loses all of them is asked without end, the next one waits longer each time."""
+    task.lost_starts = 0 if kernel.started_at is not None else task.lost_starts + 1
+    if task.lost_starts > 1:
+        task.retry_at = work.now + min(2.0 ** (task.lost_starts - 2), LONGEST_WAIT_S)
 
 
 def _note_first_loss(task: Task, verdict: Verdict) -> None:

@@ -20,13 +20,16 @@ from muster.store.live import LedgerKey, Live
 from muster.store.records import Agent, Allocation, Job, Kernel, Session
 
 _NONE: frozenset[AgentId] = frozenset()  # an empty set takes 216 bytes, and most are
+_LEAST_TURN_S = 0.5  # a machine that is busy elsewhere may be so long without a word
 _SMOOTHING = 0.2  # weight of the newest duration in the running mean
 
 
 @dataclass(slots=True)
 class Shape:
-    """Kernels of one shape on one agent; ``ahead`` are those in its backlog, oldest first."""
+    """Kernels of one shape on one agent; ``ahead`` are those in its backlog, oldest first.
+    ``turned_at`` is when one of them last began or ended there."""
 
+    turned_at: float
     running: int = 0
     ahead: dict[LedgerKey, Allocation] = field(default_factory=dict)
 
@@ -117,29 +120,31 @@ class Board:
 
     def held(self, row: Allocation) -> None:
         agents = self._group_of(row).shapes.setdefault(row.resources.shape, {})
-        shape = agents.setdefault(row.agent_id, Shape())
+        shape = agents.setdefault(row.agent_id, Shape(row.since))
         if row.charged:
             shape.running += 1
         else:
             shape.ahead[row.kernel_id, row.generation] = row
 
-    def charged(self, row: Allocation, before: tuple[DeviceShare, ...] | None) -> None:
+    def charged(self, row: Allocation, before: tuple[DeviceShare, ...] | None, now: float) -> None:
         group = self._group_of(row)
         if before is None:
             shape = group.shapes[row.resources.shape][row.agent_id]
             del shape.ahead[row.kernel_id, row.generation]
             shape.running += 1
+            shape.turned_at = now
         else:
             group.snapshot.give_back(row.agent_id, row.resources, before)
         # What the agent says is a fact, even where it is more than there was room for.
         group.snapshot.take(row.agent_id, row.resources, row.shares, force=True)
 
-    def released(self, row: Allocation) -> None:
+    def released(self, row: Allocation, now: float) -> None:
         group = self._group_of(row)
         agents = group.shapes[row.resources.shape]
         shape = agents[row.agent_id]
         if row.charged:
             shape.running -= 1
+            shape.turned_at = now
             group.snapshot.give_back(row.agent_id, row.resources, row.shares)
         else:
             del shape.ahead[row.kernel_id, row.generation]
@@ -151,8 +156,14 @@ class Board:
 
     # -- the backlog ---------------------------------------------------------------------------
 
-    def room_ahead(self, job: Job, resources: Resources) -> Iterator[tuple[AgentId, int]]:
-        """Agents that may hold more of this job's kernels ahead, and how many each."""
+    def room_ahead(
+        self, job: Job, resources: Resources, now: float
+    ) -> Iterator[tuple[AgentId, int]]:
+        """Agents that may hold more of this job's kernels ahead, and how many each.
+
+        None on which no kernel of the shape began or ended within the window: whatever the mean
+        says, those that run there are long ones.
+        """
         mean_s = self.mean_run_s.get(job.id)
         window_s = self._live.groups[job.group].backlog_window
         if mean_s is None or mean_s > window_s:
@@ -160,7 +171,8 @@ class Board:
         for agent_id, shape in self.groups[job.group].shapes.get(resources.shape, {}).items():
             room = backlog_depth(window_s, mean_s, shape.running) - len(shape.ahead)
             agent = self._live.agents[agent_id]
-            if room > 0 and agent.status is AgentStatus.ALIVE and agent.connected:
+            turns = now <= shape.turned_at + max(window_s, _LEAST_TURN_S)
+            if room > 0 and turns and agent.status is AgentStatus.ALIVE and agent.connected:
                 yield agent_id, room
 
     # -- durations -----------------------------------------------------------------------------

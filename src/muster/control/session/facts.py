@@ -33,7 +33,7 @@ class Facts:
         row = work.live.ledger.get(key)
         kernel = work.live.kernels.get(report.kernel)
         if row is not None and row.agent_id != agent_id:
-            log.warning("agent %s reports %s, which is on %s", agent_id, key, row.agent_id)
+            self._refuse(work, agent_id, report, row.agent_id)
             return
         current = (
             kernel is not None
@@ -49,15 +49,27 @@ class Facts:
                 waiting = (KernelStatus.PREPARING, KernelStatus.PULLING)
                 if not work.unit.transition([kernel], waiting, KernelStatus.PREPARED, phase=PHASE):
                     kernel.ports = report.ports
+                    kernel.failure = None
             case ReportKind.STARTED:
                 self._started(work, kernel, report)
             case ReportKind.PREPARE_FAILED | ReportKind.CREATE_FAILED:
-                if kernel.status in KERNEL_TABLE.live and kernel.session.status in PLACED_SESSION:
+                if kernel.started_at is not None:
+                    pass  # said again: it was tried once more since, and runs
+                elif kernel.status in KERNEL_TABLE.live and kernel.session.status in PLACED_SESSION:
                     kernel.failure = self._why(work, agent_id, report)
                 elif kernel.status in KERNEL_TABLE.live:
                     self._end(work, kernel, report)
             case ReportKind.ENDED:
                 self._end(work, kernel, report)
+
+    def _refuse(self, work: Work, agent_id: AgentId, report: KernelReport, of: AgentId) -> None:
+        """A report about another agent's kernel (DESIGN section 13); recorded once a connection."""
+        agent = work.live.agents[agent_id]
+        log.warning("agent %s reports kernel %s, which is on %s", agent_id, report.kernel, of)
+        if not agent.reported_foreign:
+            agent.reported_foreign = True
+            why = reason(ReasonCode.FOREIGN_REPORT, kernel=report.kernel, agent=of)
+            work.unit.note(agent, PHASE, SchedulingResult.SKIPPED, why)
 
     def _apply_old(
         self, work: Work, agent_id: AgentId, report: KernelReport, kernel: Kernel | None

@@ -110,9 +110,9 @@ class SessionLifecycle(Lifecycle[Session]):
             ):
                 continue
             _new_phase(session)
-            session.queued_at = work.now
             session.reason = why
             if blame:
+                session.queued_at = work.now
                 session.reschedules += 1
                 failed = {k.agent_id: None for k in session.kernels if k.agent_id and k.failure}
                 failed = failed or {k.agent_id: None for k in session.kernels if k.agent_id}
@@ -216,6 +216,16 @@ def _new_phase(session: Session) -> None:
     """Tries belong to a phase (DESIGN section 4)."""
     session.tries = 0
     session.retry_at = 0.0
+
+
+def failure_to_judge(session: Session, failed: Sequence[Kernel]) -> Reason | None:
+    """The failure that a phase is to be judged by now, if any: one that no other try can cure at
+    once, others unless the next try is set already."""
+    for kernel in failed:
+        assert kernel.failure is not None
+        if kernel.failure.code in _FINAL:
+            return kernel.failure
+    return failed[0].failure if failed and session.retry_at == 0.0 else None
 
 
 def stop_again_at(kernel: Kernel, sent_at: float) -> float:

@@ -9,7 +9,7 @@ from muster.control.engine.handler import (
 )
 from muster.control.engine.work import Work
 from muster.control.session.environment import needs_preparation, ports_needed
-from muster.control.session.lifecycle import HeardPhase
+from muster.control.session.lifecycle import HeardPhase, failure_to_judge
 from muster.core.states import KernelStatus, SessionStatus
 from muster.store.records import Kernel, Session
 from muster.wire.messages import Prepare
@@ -34,11 +34,11 @@ class PrepareSessions(HeardPhase):
         result: HandlerResult[Session] = HandlerResult()
         for session in targets:
             failed = [kernel for kernel in session.kernels if kernel.failure is not None]
-            if session.status is SessionStatus.SCHEDULED and not failed:
+            failure = failure_to_judge(session, failed)
+            if failure is not None:
+                result.failures[session] = failure
+            elif session.status is SessionStatus.SCHEDULED and not failed:
                 result.successes.append(session)
-            elif failed and session.retry_at == 0.0:
-                assert failed[0].failure is not None
-                result.failures[session] = failed[0].failure
             elif failed and work.now >= session.retry_at:
                 session.retry_at = 0.0
                 work.unit.touch(session)

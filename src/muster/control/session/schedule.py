@@ -163,7 +163,7 @@ class _Ahead:
             return False
         assert session.job is not None
         kernel = session.kernels[0]
-        room = self._room_of(session.job, kernel)
+        room = self._room_of(session.job, kernel, work.now)
         if not room:
             return False
         kernel.agent_id = room.pop()
@@ -171,7 +171,7 @@ class _Ahead:
         self._held.add(session.id)
         return True
 
-    def _room_of(self, job: Job, kernel: Kernel) -> list[AgentId]:
+    def _room_of(self, job: Job, kernel: Kernel, now: float) -> list[AgentId]:
         """An agent's id for each kernel that it may yet hold, the agents in turn.
 
         Jobs of one shape share that room; whoever comes later may find it too large by what the
@@ -181,7 +181,7 @@ class _Ahead:
         if room is None:
             room = [
                 agent
-                for agent, count in self._board.room_ahead(job, kernel.resources)
+                for agent, count in self._board.room_ahead(job, kernel.resources, now)
                 for _ in range(count)
             ]
             room = self._room[job.id] = room[::-1]

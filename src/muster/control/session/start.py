@@ -9,7 +9,12 @@ from muster.control.engine.handler import (
 )
 from muster.control.engine.work import Work
 from muster.control.session.environment import session_environments, template
-from muster.control.session.lifecycle import RECALL_AFTER_S, HeardPhase, held_ahead
+from muster.control.session.lifecycle import (
+    RECALL_AFTER_S,
+    HeardPhase,
+    failure_to_judge,
+    held_ahead,
+)
 from muster.core.specs.session import Process
 from muster.core.states import KernelStatus, SessionStatus
 from muster.store.records import Kernel, Session
@@ -39,9 +44,9 @@ class StartSessions(HeardPhase):
         templates: dict[int, KernelTemplate] = {}
         for session in targets:
             failed = [kernel for kernel in session.kernels if kernel.failure is not None]
-            if failed and session.retry_at == 0.0:
-                assert failed[0].failure is not None
-                result.failures[session] = failed[0].failure
+            failure = failure_to_judge(session, failed)
+            if failure is not None:
+                result.failures[session] = failure
             elif failed:
                 if work.now >= session.retry_at:
                     session.retry_at = 0.0

@@ -8,6 +8,7 @@ down_revision = None
 branch_labels = None
 depends_on = None
 
+AGENT_LIVE = sa.text("status IN ('ALIVE', 'LOST', 'UNREACHABLE')")
 JOB_LIVE = sa.text("state IN ('PENDING', 'RUNNING')")
 SESSION_LIVE = sa.text(
     "status IN ('CREATING', 'PENDING', 'PREPARED', 'PREPARING', 'RUNNING', 'SCHEDULED', "
@@ -35,7 +36,14 @@ def upgrade() -> None:
         sa.Column("reason", sa.String(), nullable=True),
         sa.Column("reason_numbers", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("id"),
-        sa.UniqueConstraint("name"),
+    )
+    op.create_index(
+        "agents_by_name",
+        "agents",
+        ["name"],
+        unique=True,
+        sqlite_where=AGENT_LIVE,
+        postgresql_where=AGENT_LIVE,
     )
     op.create_table(
         "allocations",
