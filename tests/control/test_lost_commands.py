@@ -4,12 +4,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 from tests.control.world import Behaviour, Run, World, task_index
 
+from muster.core.ids import JobId
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec, ScalingGroup
-from muster.core.states import JOB_TABLE, JobState
-from muster.store.records import Job
+from muster.core.states import JobState
+from muster.store import schema
 from muster.wire.messages import Heartbeat
 
 ONE_CPU = Resources(cpu_milli=1000, memory_bytes=2**30)
@@ -32,10 +34,12 @@ def make_world(tmp_path: Path) -> Iterator[MakeWorld]:
         world.close()
 
 
-def ended_well(world: World, job: Job) -> bool:
+def ended_well(world: World, id_: JobId) -> bool:
     """Whether the job succeeds before long, and nothing of it is left."""
-    world.run_until(lambda: job.status in JOB_TABLE.terminal, 60.0)
-    return job.status is JobState.SUCCEEDED and not world.plane.live.ledger
+    world.run_until(lambda: id_ not in world.plane.live.jobs, 60.0)
+    with world.store.engine.connect().execution_options(readonly=True) as connection:
+        state = connection.scalar(select(schema.jobs.c.state).where(schema.jobs.c.id == id_))
+    return state == JobState.SUCCEEDED and not world.plane.live.ledger
 
 
 def test_recall_and_queued_start_that_were_lost_leave_no_task_behind(
@@ -57,7 +61,7 @@ def test_recall_and_queued_start_that_were_lost_leave_no_task_behind(
     assert any(kernel.stop_sent_at is not None for kernel in held), "recalled, unheard"
 
     world.connect(far)
-    assert ended_well(world, job)
+    assert ended_well(world, job.id)
 
 
 def test_start_of_a_queued_kernel_that_was_lost_with_the_controller_is_said_again(
@@ -83,4 +87,4 @@ def test_start_of_a_queued_kernel_that_was_lost_with_the_controller_is_said_agai
     assert granted in agent.queued
     world.restart_controller()  # which it does not hear
 
-    assert ended_well(world, job)
+    assert ended_well(world, job.id)
