@@ -1,4 +1,4 @@
-"""A gang whose members could not all be started, though one was and has ended already."""
+"""A gang of which a member cannot start: what becomes of the others, and of all of it."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -9,22 +9,31 @@ from tests.control.world import Behaviour, Run, World, attempt, kernel_index
 
 from muster.core.reasons import ReasonCode
 from muster.core.resources import Resources
-from muster.core.specs import JobSpec
-from muster.core.states import JOB_TABLE, JobState, TaskState
+from muster.core.specs import JobSpec, ScalingGroup
+from muster.core.states import (
+    JOB_TABLE,
+    AgentStatus,
+    JobState,
+    KernelStatus,
+    SessionStatus,
+    TaskState,
+)
 from muster.wire.messages import Start
 
 ONE_CPU = Resources(cpu_milli=1000, memory_bytes=2**30)
 GANG = JobSpec(command=["gang"], tasks=2, coscheduled=True)
 
-MakeWorld = Callable[[Behaviour], World]
+MakeWorld = Callable[..., World]
 
 
 @pytest.fixture
 def make_world(tmp_path: Path) -> Iterator[MakeWorld]:
     worlds: list[World] = []
 
-    def make(behaviour: Behaviour) -> World:
-        worlds.append(World(tmp_path, dict.fromkeys("abc", ONE_CPU), behaviour=behaviour))
+    def make(behaviour: Behaviour, **policy: float) -> World:
+        group = ScalingGroup.model_validate({"name": "default", **policy})
+        agents = dict.fromkeys("abc", ONE_CPU)
+        worlds.append(World(tmp_path, agents, group=group, behaviour=behaviour))
         return worlds[-1]
 
     yield make
@@ -102,3 +111,58 @@ def test_gang_that_can_never_start_as_a_whole_ends_when_its_budget_is_spent(
     assert job.counts[TaskState.WORKER_FAILED] == 1
     assert job.counts[TaskState.SUCCEEDED] == 1, "what had ended well stays so"
     assert not world.plane.live.ledger
+
+
+@pytest.mark.parametrize("phase", [SessionStatus.PREPARING, SessionStatus.CREATING])
+@pytest.mark.parametrize("reboots", [True, False])
+def test_gang_that_waits_to_try_again_when_a_machine_is_lost_begins_anew_at_once(
+    make_world: MakeWorld, phase: SessionStatus, reboots: bool
+) -> None:
+    broken = [ReasonCode.DISK_FULL]
+
+    def behaviour(start: Start) -> Run:
+        if kernel_index(start) == 0 and broken:
+            return Run(create_failure=broken.pop())
+        return Run(5.0)
+
+    backoff_s = 60.0
+    world = make_world(behaviour, retry_backoff=backoff_s, agent_silence=5.0, kernel_lease=10.0)
+    ports = 0
+    if phase is SessionStatus.PREPARING:
+        ports = 1
+        world.agent("a").prepare_failures.append(broken.pop())
+    job = world.submit(GANG.model_copy(update={"ports": ports}))
+    (session,) = world.plane.live.sessions.values()
+    waiting, running = session.kernels
+    assert session.status is phase
+    assert waiting.failure is not None, "it is tried again after the backoff"
+    assert session.retry_at == world.clock.now() + backoff_s
+    assert running.agent_id is not None
+    lost = world.agents[running.agent_id]
+    if reboots:
+        lost.reboot()
+        world.connect(lost)
+    else:
+        lost.online = False
+        world.run_until(
+            lambda: world.plane.live.agents[lost.id].status is AgentStatus.LOST, backoff_s / 2
+        )
+    deadline = world.clock.now() + 30.0
+    while job.status in JOB_TABLE.live and world.clock.now() < deadline:
+        world.run(0.5)
+        assert holds_what_it_runs(world)
+
+    assert job.status is JobState.SUCCEEDED
+    assert job.counts[TaskState.SUCCEEDED] == 2
+    assert not world.plane.live.ledger
+
+
+def holds_what_it_runs(world: World) -> bool:
+    """Whether each kernel that runs has its row in the ledger, by the controller's own account."""
+    return all(
+        (kernel.id, kernel.generation) in world.plane.live.ledger
+        for session in world.plane.live.sessions.values()
+        if session.status is SessionStatus.RUNNING
+        for kernel in session.kernels
+        if kernel.status is KernelStatus.RUNNING
+    )

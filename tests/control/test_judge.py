@@ -87,6 +87,18 @@ def test_only_the_first_failure_of_a_gang_is_charged() -> None:
     assert {verdict.state for verdict in verdicts} == {TaskState.PENDING}
 
 
+@pytest.mark.parametrize("culprit", [0, 1])
+def test_member_of_a_gang_whose_end_nobody_saw_is_not_taken_for_the_first_to_fail(
+    culprit: int,
+) -> None:
+    attempts = [ended(1), replace(stopped(), ended_at=None, kernel_reason=None)]
+    verdicts = judge_gang(attempts[:: -1 if culprit else 1], [NO_RETRY] * 2)
+    assert verdicts[culprit].state is TaskState.FAILED
+    assert verdicts[culprit].failure_count == 1
+    assert verdicts[1 - culprit].state is TaskState.WORKER_FAILED
+    assert verdicts[1 - culprit].failure_count == 0
+
+
 def test_gang_without_budget_ends_the_culprit_failed_and_its_siblings_worker_failed() -> None:
     verdicts = judge_gang([ended(0), ended(2), stopped()], [NO_RETRY] * 3)
     assert [verdict.state for verdict in verdicts] == [

@@ -1,41 +1,47 @@
 """A supervisor that was killed: what it had started last, nobody was told."""
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.control.world import Run, World, attempt
+from tests.control.world import Behaviour, Run, World, attempt
 
 from muster.core.reasons import ReasonCode
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec
-from muster.core.states import JobState
+from muster.core.states import JOB_TABLE, JobState
 from muster.wire.messages import ReportKind, Start
 
-
-@pytest.fixture
-def ran() -> list[int]:
-    """The attempts that ran."""
-    return []
+MakeWorld = Callable[[Behaviour], World]
 
 
 @pytest.fixture
-def world(tmp_path: Path, ran: list[int]) -> Iterator[World]:
-    def behaviour(start: Start) -> Run:
-        ran.append(attempt(start))
-        if len(ran) == 1:
-            made.agent("a").online = False  # what it reports from here on is lost
-        return Run()
+def make_world(tmp_path: Path) -> Iterator[MakeWorld]:
+    worlds: list[World] = []
 
-    capacity = Resources(cpu_milli=1000, memory_bytes=2**30)
-    made = World(tmp_path, {"a": capacity}, behaviour=behaviour)
-    yield made
-    made.close()
+    def make(behaviour: Behaviour) -> World:
+        capacity = Resources(cpu_milli=1000, memory_bytes=2**30)
+        worlds.append(World(tmp_path, {"a": capacity}, behaviour=behaviour))
+        return worlds[-1]
+
+    yield make
+    for world in worlds:
+        world.close()
 
 
 def test_attempt_that_was_lost_before_its_start_was_told_does_not_run_again(
-    world: World, ran: list[int]
+    make_world: MakeWorld,
 ) -> None:
+    ran: list[int] = []
+
+    def behaviour(start: Start) -> Run:
+        ran.append(attempt(start))
+        if len(ran) == 1:
+            world.agent("a").online = False  # what it reports from here on is lost
+        return Run()
+
+    world = make_world(behaviour)
     job = world.submit(JobSpec(command=["x"]))
     agent = world.agent("a")
     (key,) = agent.running
@@ -48,3 +54,26 @@ def test_attempt_that_was_lost_before_its_start_was_told_does_not_run_again(
     assert ran == [1, 2]
     assert job.status is JobState.SUCCEEDED
     assert not world.plane.live.ledger
+
+
+def test_attempts_that_are_lost_before_they_begin_wait_ever_longer_and_cost_no_budget(
+    make_world: MakeWorld,
+) -> None:
+    mended: list[bool] = []
+    world = make_world(lambda start: Run(supervisor_dies=not mended))
+    starts = world.agent("a").starts
+    job = world.submit(JobSpec(command=["x"], max_retries_preemption=0))
+    task = job.tasks[0]
+    began = [world.clock.now()] * len(starts)
+    assert len(began) == 2, "the first retry does not wait"
+    while len(began) < 10:
+        world.run(0.5)
+        began += [world.clock.now()] * (len(starts) - len(began))
+    waits_s = [later - earlier for earlier, later in itertools.pairwise(began)]
+    for wait_s, least_s in zip(waits_s, [0, 1, 2, 4, 8, 16, 32, 60, 60], strict=True):
+        assert least_s <= wait_s <= least_s + 1.5
+    assert (task.preemption_count, task.failure_count) == (0, 0)
+
+    mended.append(True)
+    world.run_until(lambda: job.status in JOB_TABLE.terminal, 65.0)
+    assert job.status is JobState.SUCCEEDED

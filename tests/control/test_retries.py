@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import select
 from tests.control.world import Behaviour, Run, World, attempt, task_index
 
+from muster.core.reasons import ReasonCode
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec
 from muster.core.states import JOB_TABLE, JobState, TaskState
@@ -73,3 +74,27 @@ def test_retry_that_waits_is_not_forgotten_when_the_controller_restarts(
     assert job.status is JobState.SUCCEEDED
     assert job.counts[TaskState.SUCCEEDED] == 2
     assert not world.plane.live.ledger
+
+
+def test_task_that_fails_is_charged_though_a_sibling_is_not_proven_gone_in_time(
+    make_world: MakeWorld,
+) -> None:
+    def behaviour(start: Start) -> Run:
+        return Run(exit_code=1) if task_index(start) == 1 else Run(1e9, ignores_stop=True)
+
+    world = make_world(behaviour)
+    job = world.submit(JobSpec(command=["gang"], tasks=2, coscheduled=True, grace=1))
+    world.run_until(lambda: job.status in JOB_TABLE.terminal)
+
+    assert world.plane.live.ledger, "the sibling runs on"
+    tasks = schema.tasks
+    with world.store.engine.connect() as connection:
+        charged = connection.execute(
+            select(tasks.c.state, tasks.c.failure_count, tasks.c.exit_code)
+            .where(tasks.c.job_id == job.id)
+            .order_by(tasks.c.idx)
+        ).all()
+    assert charged == [("WORKER_FAILED", 0, None), ("FAILED", 1, 1)]
+    assert job.reason is not None
+    assert job.reason.code is ReasonCode.TASKS_FAILED
+    assert dict(job.reason.numbers)["index"] == 1

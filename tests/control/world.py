@@ -54,6 +54,7 @@ class Run:
     exit_code: int = 0
     create_failure: ReasonCode | None = None
     ignores_stop: bool = False
+    supervisor_dies: bool = False  # before it has told that the kernel began
 
 
 Behaviour = Callable[[Start], Run]
@@ -79,6 +80,7 @@ class HollowAgent:
     starts: list[KernelKey] = field(default_factory=list)
     seen: set[KernelKey] = field(default_factory=set)
     ports: "itertools.count[int]" = field(default_factory=lambda: itertools.count(20000))
+    prepare_failures: list[ReasonCode] = field(default_factory=list)  # of the next Prepares
 
     def hello(self) -> Hello:
         held = [HeldKernel(*key, HeldStatus.RUNNING) for key in self.running]
@@ -117,6 +119,9 @@ class HollowAgent:
     def _obey(self, command: Prepare | Start | Stop | Recall) -> None:
         key = (command.kernel, command.generation)
         match command:
+            case Prepare() if self.prepare_failures:
+                reason = self.prepare_failures.pop()
+                self._report(key, ReportKind.PREPARE_FAILED, reason=reason)
             case Prepare(ports=count):
                 ports = self.prepared.setdefault(key, tuple(next(self.ports) for _ in range(count)))
                 self._report(key, ReportKind.PREPARED, ports=ports)
@@ -145,6 +150,9 @@ class HollowAgent:
             return
         self.seen.add(key)
         self.starts.append(key)
+        if run.supervisor_dies:
+            self._report(key, ReportKind.ENDED, reason=ReasonCode.SUPERVISOR_LOST)
+            return
         self.running[key] = (start, run, self.clock.now() + run.seconds)
         self._report(key, ReportKind.STARTED, shares=shares, predecessor=predecessor)
 

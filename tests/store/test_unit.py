@@ -9,6 +9,8 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import text, update
+from sqlalchemy.schema import CreateIndex
+from tests.store.watching import Watch
 
 from muster.core.clock import VirtualClock
 from muster.core.ids import AgentId, IdFactory
@@ -17,6 +19,7 @@ from muster.core.reasons import ReasonCode, reason
 from muster.core.resources import Device, DeviceShare, Resources
 from muster.core.specs import JobSpec
 from muster.core.states import (
+    AGENT_TABLE,
     AgentStatus,
     IllegalTransition,
     JobState,
@@ -29,20 +32,6 @@ from muster.store.store import CommitFailed, Store
 from muster.store.unit import Unit
 
 ADA = Owner("default", "default", "ada")
-
-
-class Watch:
-    def __init__(self) -> None:
-        self.told: list[str] = []
-
-    def held(self, row: Allocation) -> None:
-        self.told.append("held")
-
-    def charged(self, row: Allocation, before: tuple[DeviceShare, ...] | None, now: float) -> None:
-        self.told.append("charged")
-
-    def released(self, row: Allocation, now: float) -> None:
-        self.told.append("released")
 
 
 @pytest.fixture
@@ -132,9 +121,9 @@ def test_freeing_twice_is_harmless_and_the_row_is_gone(store: Store) -> None:
     assert not store.live.rows_of
 
 
-def test_everything_of_an_agent_is_the_same_after_reading_it_again(store: Store) -> None:
-    agent = Agent(
-        AgentId("agt-1"),
+def an_agent(id_: str = "agt-1") -> Agent:
+    return Agent(
+        AgentId(id_),
         "a",
         "default",
         AgentStatus.ALIVE,
@@ -150,6 +139,10 @@ def test_everything_of_an_agent_is_the_same_after_reading_it_again(store: Store)
         2.0,
         reason(ReasonCode.AGENT_SILENT, silent_s=3),
     )
+
+
+def test_everything_of_an_agent_is_the_same_after_reading_it_again(store: Store) -> None:
+    agent = an_agent()
     work = unit(store)
     work.add_agent(agent)
     store.commit(work)
@@ -157,6 +150,54 @@ def test_everything_of_an_agent_is_the_same_after_reading_it_again(store: Store)
     (found,) = store.live.agents.values()
     for name in Agent.__slots__:
         assert getattr(found, name) == getattr(agent, name), name
+
+
+def test_two_agents_of_one_name_are_refused(store: Store) -> None:
+    work = unit(store)
+    work.add_agent(an_agent("agt-1"))
+    work.add_agent(an_agent("agt-2"))
+    with pytest.raises(CommitFailed):
+        store.commit(work)
+
+
+@pytest.mark.parametrize("status", sorted(AGENT_TABLE.live))
+def test_name_of_an_agent_is_free_for_another_only_once_it_was_removed(
+    store: Store, status: AgentStatus
+) -> None:
+    former = an_agent("agt-1")
+    former.status = status
+    work = unit(store)
+    work.add_agent(former)
+    store.commit(work)
+    for removed in (False, True):
+        work = unit(store)
+        if removed:
+            former = store.live.agents[former.id]
+            work.transition([former], AGENT_TABLE.live, AgentStatus.REMOVED, phase="x")
+        work.add_agent(an_agent("agt-2"))
+        if removed:
+            store.commit(work)
+        else:
+            with pytest.raises(CommitFailed):
+                store.commit(work)
+            store.reload()
+    assert list(store.live.agents) == ["agt-2"]
+
+
+def test_moment_of_the_last_commit_is_known_to_the_next_process(tmp_path: Path) -> None:
+    url = sqlite_url(tmp_path / "muster.db")
+    moments = [0.0]
+    for now in (100.0, 250.0):
+        opened = Store(open_engine(url))
+        assert opened.last_commit_at == moments[-1]
+        work = unit(opened, now)
+        work.add_job(a_job(seed=int(now)))
+        opened.commit(work)
+        opened.close()
+        moments.append(now)
+    last = Store(open_engine(url))
+    assert last.last_commit_at == 250.0
+    last.close()
 
 
 def test_database_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
@@ -179,5 +220,13 @@ def test_migrations_lead_to_the_schema(store: Store) -> None:
     with store.engine.connect() as connection:
         context = MigrationContext.configure(connection)
         assert compare_metadata(context, schema.metadata) == []
+        # That does not look at the conditions of partial indexes.
+        made = connection.scalars(text("SELECT sql FROM sqlite_master WHERE type = 'index'"))
+        meant = [
+            str(CreateIndex(index).compile(connection))
+            for table in schema.metadata.tables.values()
+            for index in table.indexes
+        ]
+        assert sorted(sql for sql in made if sql) == sorted(meant)
     scripts = ScriptDirectory(str(database._MIGRATIONS))
     assert scripts.get_current_head() == database.HEAD

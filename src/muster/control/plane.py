@@ -275,7 +275,8 @@ class ControlPlane:
 
     def _join(self, work: Work, request: JoinRequest, secret: str) -> Agent:
         work.live.group(request.group)
-        named = next((a for a in work.live.agents.values() if a.name == request.name), None)
+        there = [a for a in work.live.agents.values() if a.status is not AgentStatus.REMOVED]
+        named = next((agent for agent in there if agent.name == request.name), None)
         if named is not None and named.connected:
             raise MusterError(
                 f"agent name {request.name!r} is taken by {named.id}, which is connected: "

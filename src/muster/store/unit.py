@@ -329,10 +329,10 @@ class Unit:
             records = self.touched[kind]
             new = [mapping.whole(record) for record, stored in records.items() if stored == NEW]
             old = [mapping.changed(record, stored) for record, stored in records.items() if stored]
-            mapping.insert.execute(connection, new)
             written = mapping.update.execute(connection, old)
             if written != len(old):
                 raise StaleWrite(f"{len(old) - written} of {len(old)} {kind.__name__} rows")
+            mapping.insert.execute(connection, new)  # last: a name may just have become free
         self._write_ledger(connection)
         rows.INSERT_HISTORY.execute(connection, self._history)
         rows.UPDATE_HISTORY.execute(connection, self._merged.values())

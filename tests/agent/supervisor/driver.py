@@ -198,6 +198,13 @@ class Driver:
         assert not list(tagged(self.directory)), "processes of kernels are left"
 
 
+def take_over(driver: Driver) -> None:
+    """Kill the supervisor and launch the next."""
+    driver.kill()
+    launch(driver.directory)
+    driver.attach()
+
+
 def tagged(directory: Path) -> Iterator[int]:
     """The processes of a supervisor's kernels, by their environment."""
     for process in all_processes():

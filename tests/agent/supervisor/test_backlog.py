@@ -88,15 +88,16 @@ def test_kernel_named_again_leaves_the_backlog(supervisor: Driver, tmp_path: Pat
 
 
 def test_hand_over_waits_until_the_whole_tree_is_gone(supervisor: Driver, tmp_path: Path) -> None:
-    pid_file = tmp_path / "pid"
+    pid_file, go = tmp_path / "pid", tmp_path / "go"
     leave_a_child = f"setsid sh -c 'echo $$ > {pid_file}; exec sleep 60' & "
-    supervisor.start(
-        "a", command=["sh", "-c", leave_a_child + f"while [ ! -s {pid_file} ]; do :; done"]
-    )
+    wait = f"until [ -s {pid_file} ] && [ -e {go} ]; do sleep 0.01; done"
+    supervisor.start("a", command=["sh", "-c", leave_a_child + wait])
     supervisor.start(
         {"id": "b", "queued": True},
         command=["sh", "-c", f"kill -0 $(cat {pid_file}) 2>/dev/null && echo overlap; exit 0"],
     )
+    assert supervisor.status("b") == "queued"
+    go.touch()
     supervisor.ended("b")
 
     assert supervisor.ended("a")["heir"] == ["b", 1]
@@ -138,6 +139,7 @@ def test_heir_that_cannot_be_executed_passes_the_devices_on(
     supervisor.start({"id": "a", "devices": [4]}, command=waiting_for(go))
     supervisor.start({"id": "b", "queued": True}, command=["/no/such/program"])
     supervisor.start({"id": "c", "queued": True}, command=["true"])
+    assert supervisor.status("c") == "queued"
 
     go.touch()
     supervisor.ended("c")
@@ -156,6 +158,7 @@ def test_heir_whose_creation_fails_keeps_what_it_inherited(
     supervisor.start({"id": "a", "devices": [4]}, command=waiting_for(go))
     supervisor.start({"id": "b", "queued": True}, workdir=f"{tmp_path}/missing")
     supervisor.start({"id": "c", "queued": True}, command=["true"])
+    assert supervisor.status("c") == "queued"
 
     go.touch()
 

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from tests.agent.supervisor.driver import Driver, read_when_there
+import pytest
+from tests.agent.supervisor.driver import Driver, read_when_there, take_over
 
 
 def test_start_that_comes_twice_runs_once(supervisor: Driver, tmp_path: Path) -> None:
@@ -122,6 +123,29 @@ def test_acknowledging_a_failed_creation_does_not_forget_the_next_try(
     supervisor.say(op="ack", seq=supervisor.event("k", "create_failed")["seq"])
 
     assert supervisor.status("k") == "running"
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_acknowledging_a_failed_creation_does_not_forget_the_end_of_the_next_try(
+    supervisor: Driver, tmp_path: Path, restarted: bool
+) -> None:
+    count = ["sh", "-c", f"echo run >> {tmp_path}/runs"]
+    supervisor.start("k", command=count, workdir=f"{tmp_path}/missing")
+    failure = supervisor.event("k", "create_failed")
+    supervisor.start("k", command=count)
+    supervisor.ended("k")
+    if restarted:
+        take_over(supervisor)
+
+    supervisor.say(op="ack", seq=failure["seq"])
+    assert supervisor.status("k") == "ended"
+    supervisor.start("k", command=count)
+    supervisor.settle()
+
+    assert supervisor.all_of("k") == ["create_failed", "started", "ended"]
+    supervisor.acknowledge()
+    assert supervisor.status("k") is None
+    assert (tmp_path / "runs").read_text() == "run\n"
 
 
 def test_stop_of_a_failed_creation_confirms_that_nothing_runs(

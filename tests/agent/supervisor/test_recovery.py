@@ -9,17 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.agent.supervisor.driver import Driver, alive, read_when_there, wait_gone
+from tests.agent.supervisor.driver import Driver, alive, read_when_there, take_over, wait_gone
 
 from muster.agent.supervisor.launch import launch
 from muster.agent.supervisor.process_tree import read_stat
-
-
-def take_over(driver: Driver) -> None:
-    """Kill the supervisor and launch the next."""
-    driver.kill()
-    launch(driver.directory)
-    driver.attach()
 
 
 def test_running_kernels_are_killed_and_reported_lost(supervisor: Driver, tmp_path: Path) -> None:

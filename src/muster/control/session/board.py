@@ -7,6 +7,7 @@ each job how long its kernels take. Nothing here is stored: it is rebuilt from t
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from muster.core.ids import AgentId, JobId, SessionId
 from muster.core.resources import DeviceShare, Resources
@@ -20,18 +21,21 @@ from muster.store.live import LedgerKey, Live
 from muster.store.records import Agent, Allocation, Job, Kernel, Session
 
 _NONE: frozenset[AgentId] = frozenset()  # an empty set takes 216 bytes, and most are
-_LEAST_TURN_S = 0.5  # a machine that is busy elsewhere may be so long without a word
+_LEAST_YOUTH_S = 0.5  # what a machine reports that is busy elsewhere may be so old
 _SMOOTHING = 0.2  # weight of the newest duration in the running mean
 
 
 @dataclass(slots=True)
 class Shape:
-    """Kernels of one shape on one agent; ``ahead`` are those in its backlog, oldest first.
-    ``turned_at`` is when one of them last began or ended there."""
+    """Kernels of one shape on one agent: those that run, with when each got its room, and those in
+    its backlog; the oldest first."""
 
-    turned_at: float
-    running: int = 0
+    running: dict[LedgerKey, float] = field(default_factory=dict)
     ahead: dict[LedgerKey, Allocation] = field(default_factory=dict)
+
+    def younger_than(self, moment: float) -> int:
+        """How many of those that run got their room after that moment."""
+        return sum(1 for _ in takewhile(lambda at: at > moment, reversed(self.running.values())))
 
 
 @dataclass(slots=True)
@@ -120,9 +124,9 @@ class Board:
 
     def held(self, row: Allocation) -> None:
         agents = self._group_of(row).shapes.setdefault(row.resources.shape, {})
-        shape = agents.setdefault(row.agent_id, Shape(row.since))
+        shape = agents.setdefault(row.agent_id, Shape())
         if row.charged:
-            shape.running += 1
+            shape.running[row.kernel_id, row.generation] = row.since
         else:
             shape.ahead[row.kernel_id, row.generation] = row
 
@@ -131,8 +135,7 @@ class Board:
         if before is None:
             shape = group.shapes[row.resources.shape][row.agent_id]
             del shape.ahead[row.kernel_id, row.generation]
-            shape.running += 1
-            shape.turned_at = now
+            shape.running[row.kernel_id, row.generation] = now
         else:
             group.snapshot.give_back(row.agent_id, row.resources, before)
         # What the agent says is a fact, even where it is more than there was room for.
@@ -143,8 +146,7 @@ class Board:
         agents = group.shapes[row.resources.shape]
         shape = agents[row.agent_id]
         if row.charged:
-            shape.running -= 1
-            shape.turned_at = now
+            del shape.running[row.kernel_id, row.generation]
             group.snapshot.give_back(row.agent_id, row.resources, row.shares)
         else:
             del shape.ahead[row.kernel_id, row.generation]
@@ -161,18 +163,18 @@ class Board:
     ) -> Iterator[tuple[AgentId, int]]:
         """Agents that may hold more of this job's kernels ahead, and how many each.
 
-        None on which no kernel of the shape began or ended within the window: whatever the mean
-        says, those that run there are long ones.
+        Only young kernels count, which have not yet run for the window: whatever the mean says,
+        the others are long ones.
         """
         mean_s = self.mean_run_s.get(job.id)
         window_s = self._live.groups[job.group].backlog_window
         if mean_s is None or mean_s > window_s:
             return
         for agent_id, shape in self.groups[job.group].shapes.get(resources.shape, {}).items():
-            room = backlog_depth(window_s, mean_s, shape.running) - len(shape.ahead)
+            young = shape.younger_than(now - max(window_s, _LEAST_YOUTH_S))
+            room = backlog_depth(window_s, mean_s, young) - len(shape.ahead)
             agent = self._live.agents[agent_id]
-            turns = now <= shape.turned_at + max(window_s, _LEAST_TURN_S)
-            if room > 0 and turns and agent.status is AgentStatus.ALIVE and agent.connected:
+            if room > 0 and agent.status is AgentStatus.ALIVE and agent.connected:
                 yield agent_id, room
 
     # -- durations -----------------------------------------------------------------------------

@@ -34,7 +34,12 @@ LOST_CODES = frozenset(
     }
 )
 """Ends that are the machine's fault; the kernel is in ERROR, its task WORKER_FAILED."""
-_FINAL = LOST_CODES | {ReasonCode.NEVER_STARTED, ReasonCode.RESCHEDULE_LIMIT}
+_FINAL = LOST_CODES | {
+    ReasonCode.NEVER_STARTED,
+    ReasonCode.RESCHEDULE_LIMIT,
+    ReasonCode.WORKDIR_MISSING,  # another agent may have it; this one will not soon
+    ReasonCode.BAD_FILE_PATH,
+}
 RECALL_AFTER_S = 1.0
 """How long a kernel may be held ahead on an agent before it is taken back to be placed anew."""
 STOP_AGAIN_AFTER_S = 5.0
@@ -110,7 +115,7 @@ class SessionLifecycle(Lifecycle[Session]):
             ):
                 continue
             _new_phase(session)
-            session.reason = why
+            session.reason = why if blame else None
             if blame:
                 session.queued_at = work.now
                 session.reschedules += 1

@@ -1,0 +1,49 @@
+"""A handler that raises is our defect: it holds work up, and ends none."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+from tests.control.world import World
+
+from muster.control.engine.handler import HandlerResult
+from muster.control.engine.work import Work
+from muster.control.session.start import StartSessions
+from muster.core.reasons import ReasonCode
+from muster.core.resources import Resources
+from muster.core.specs import JobSpec
+from muster.core.states import JOB_TABLE, JobState, SessionStatus
+from muster.store import schema
+from muster.store.records import Session
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path, {"a": Resources(cpu_milli=1000, memory_bytes=2**30)})
+    yield world
+    world.close()
+
+
+def test_handler_that_raises_costs_its_targets_no_try_and_they_go_on_when_it_no_longer_does(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: StartSessions, targets: Sequence[Session], work: Work) -> HandlerResult[Session]:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StartSessions, "execute", broken)
+        job = world.submit(JobSpec(command=["x"]))
+        (session,) = world.plane.live.sessions.values()
+        world.run(100.0)
+        assert session.status is SessionStatus.PREPARED
+        assert (session.tries, session.reschedules) == (0, 0)
+        history = schema.history
+        with world.store.engine.connect().execution_options(readonly=True) as connection:
+            result = select(history.c.result).where(
+                history.c.entity == session.id, history.c.reasons.contains(ReasonCode.HANDLER_ERROR)
+            )
+            assert connection.execute(result).scalars().all() == ["SKIPPED"]
+
+    world.run_until(lambda: job.status in JOB_TABLE.terminal, 65.0)
+    assert job.status is JobState.SUCCEEDED

@@ -1,0 +1,84 @@
+"""A commit that failed: what only the mirror knew is told again by the agents."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+from tests.control.world import ADA, Run, World
+
+from muster.control.engine.work import Work
+from muster.control.plane import Unavailable
+from muster.control.requests import Requests
+from muster.core.reasons import ReasonCode
+from muster.core.resources import Resources
+from muster.core.specs import JobSpec
+from muster.core.states import JOB_TABLE, JobState
+from muster.wire.messages import Start
+
+ONE_CPU = Resources(cpu_milli=1000, memory_bytes=2**30)
+RUN_S = 5.0
+
+
+@pytest.fixture
+def failures() -> list[ReasonCode]:
+    """Why the next attempts to start a kernel fail."""
+    return []
+
+
+@pytest.fixture
+def world(tmp_path: Path, failures: list[ReasonCode]) -> Iterator[World]:
+    def behaviour(start: Start) -> Run:
+        return Run(create_failure=failures.pop()) if failures else Run(RUN_S)
+
+    world = World(tmp_path, {"a": ONE_CPU}, behaviour=behaviour)
+    yield world
+    world.close()
+
+
+def break_a_commit(world: World) -> None:
+    def nonsense(work: Work, _: Requests) -> None:
+        work.unit.also(text("INSERT INTO nonsense VALUES (1)"))
+
+    with pytest.raises(Unavailable):
+        world.ask(nonsense)
+
+
+def connect_again(world: World) -> None:
+    """What agents do whose streams were closed."""
+    while world.closed:
+        agent_id, _ = world.closed.pop()
+        world.plane.agent_left(agent_id)
+        world.connect(world.agents[agent_id])
+
+
+def test_failed_start_that_a_failed_commit_forgot_is_tried_again_before_long(
+    world: World, failures: list[ReasonCode]
+) -> None:
+    failures.append(ReasonCode.DISK_FULL)
+    job_id = world.submit(JobSpec(command=["x"])).id
+    (kernel,) = world.plane.live.kernels.values()
+    assert kernel.failure is not None
+    break_a_commit(world)
+    world.run(1.5)  # the plane waits before it goes on
+
+    assert world.closed == [(world.agent("a").id, "say hello again")]
+    connect_again(world)
+    job = world.plane.live.jobs[job_id]
+    (session,) = world.plane.live.sessions.values()
+    world.run_until(lambda: job.status in JOB_TABLE.terminal, RUN_S + 5.0)
+    assert job.status is JobState.SUCCEEDED
+    assert (session.reschedules, session.failed_agents) == (0, ())
+    assert len(world.agent("a").starts) == 1
+
+
+def test_agents_that_are_not_connected_are_not_told(world: World) -> None:
+    agent = world.agent("a")
+    agent.online = False
+    world.plane.agent_left(agent.id)
+    world.settle()
+    break_a_commit(world)
+    world.run(1.5)
+
+    assert not world.closed
+    assert world.ask(lambda work, requests: requests.submit_job(work, ADA, JobSpec(command=["x"])))

@@ -1,0 +1,142 @@
+"""Reports that come again, late, in another order, or of what is not the agent's own."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import func, select
+from tests.control.world import Behaviour, Run, World
+
+from muster.core.ids import AgentId
+from muster.core.reasons import ReasonCode
+from muster.core.resources import Resources
+from muster.core.specs import JobSpec, ScalingGroup
+from muster.core.states import JOB_TABLE, JobState, KernelStatus, SessionStatus
+from muster.store import schema
+from muster.store.records import Kernel
+from muster.wire.messages import KernelReport, ReportKind, Reports, Start
+
+ONE_CPU = Resources(cpu_milli=1000, memory_bytes=2**30)
+
+MakeWorld = Callable[..., World]
+
+
+@pytest.fixture
+def make_world(tmp_path: Path) -> Iterator[MakeWorld]:
+    worlds: list[World] = []
+
+    def make(agents: str, behaviour: Behaviour, **policy: float) -> World:
+        group = ScalingGroup.model_validate({"name": "default", **policy})
+        capacity = dict.fromkeys(agents, ONE_CPU)
+        worlds.append(World(tmp_path, capacity, group=group, behaviour=behaviour))
+        return worlds[-1]
+
+    yield make
+    for world in worlds:
+        world.close()
+
+
+def only_kernel(world: World) -> Kernel:
+    (kernel,) = world.plane.live.kernels.values()
+    return kernel
+
+
+@pytest.mark.parametrize("restarts", [True, False])
+def test_failed_start_that_is_told_again_after_the_kernel_runs_changes_nothing(
+    make_world: MakeWorld, restarts: bool
+) -> None:
+    failures = [ReasonCode.DISK_FULL]
+    world = make_world(
+        "a", lambda start: Run(create_failure=failures.pop()) if failures else Run(20.0)
+    )
+    job_id = world.submit(JobSpec(command=["x"])).id
+    world.run_until(lambda: only_kernel(world).status is KernelStatus.RUNNING)
+    if restarts:
+        world.restart_controller()
+    job, kernel = world.plane.live.jobs[job_id], only_kernel(world)
+    agent, key = world.agent("a"), (kernel.id, kernel.generation)
+    failed = KernelReport(*key, ReportKind.CREATE_FAILED, 0.0, reason=ReasonCode.DISK_FULL)
+    begun = KernelReport(*key, ReportKind.STARTED, 0.0)
+
+    for reports in ((failed, begun), (failed,)):  # whatever the acknowledgement did not reach
+        world.plane.agent_said(agent.id, Reports(agent.acknowledged, reports))
+        world.settle()
+        assert kernel.session.status is SessionStatus.RUNNING
+        assert key in world.plane.live.ledger
+        assert key in agent.running
+    world.run_until(lambda: job.status in JOB_TABLE.terminal)
+    assert job.status is JobState.SUCCEEDED
+    assert agent.starts == [key]
+
+
+def test_failed_start_that_is_told_together_with_the_next_that_went_well_is_no_failure(
+    make_world: MakeWorld,
+) -> None:
+    failures = [ReasonCode.DISK_FULL]
+
+    def behaviour(start: Start) -> Run:
+        if not failures:
+            return Run(20.0)
+        world.agent("a").online = False  # so that the failure is not heard yet
+        return Run(create_failure=failures.pop())
+
+    world = make_world("a", behaviour)
+    world.submit(JobSpec(command=["x"]))
+    world.connect(world.agent("a"))  # which has it started again
+
+    kernel = only_kernel(world)
+    assert kernel.session.status is SessionStatus.RUNNING
+    assert (kernel.failure, kernel.session.retry_at) == (None, 0.0)
+    history = schema.history
+    with world.store.engine.connect().execution_options(readonly=True) as connection:
+        results = select(history.c.result).where(history.c.entity == kernel.session.id).distinct()
+        assert connection.execute(results).scalars().all() == ["SUCCESS"]
+
+
+def test_preparation_that_failed_and_then_went_well_is_forgotten_and_the_kernel_runs_once(
+    make_world: MakeWorld,
+) -> None:
+    world = make_world("a", lambda start: Run(20.0), retry_backoff=60.0)
+    agent = world.agent("a")
+    agent.prepare_failures.append(ReasonCode.NO_PORTS)
+    job = world.submit(JobSpec(command=["x"], ports=1))
+    session = only_kernel(world).session
+    assert session.retry_at > world.clock.now()
+    world.connect(agent)  # which has it prepared again, before the backoff is over
+
+    kernel = only_kernel(world)
+    assert kernel.failure is None
+    assert kernel.status is KernelStatus.RUNNING
+    world.run_until(lambda: job.status in JOB_TABLE.terminal, 30.0)
+    assert job.status is JobState.SUCCEEDED
+    assert agent.starts == [(kernel.id, 0)]
+
+
+def foreign_notes(world: World, agent: AgentId) -> int:
+    """How often it is on record that the agent told of kernels that are not its own."""
+    history = schema.history
+    with world.store.engine.connect().execution_options(readonly=True) as connection:
+        rows = select(func.count()).where(
+            history.c.entity == agent, history.c.reasons.contains(ReasonCode.FOREIGN_REPORT)
+        )
+        return connection.execute(rows).scalar_one()
+
+
+def test_report_of_another_agents_kernel_is_refused_and_noted_once_a_connection(
+    make_world: MakeWorld,
+) -> None:
+    world = make_world("ab", lambda start: Run(20.0))
+    job = world.submit(JobSpec(command=["x"]))
+    kernel = only_kernel(world)
+    (liar,) = [agent for agent in world.agents.values() if agent.id != kernel.agent_id]
+    ended = KernelReport(kernel.id, 0, ReportKind.ENDED, 0.0, exit_code=1)
+
+    for connections in (1, 2):
+        for _ in range(3):
+            world.plane.agent_said(liar.id, Reports(liar.acknowledged, (ended, ended)))
+            world.settle()
+        assert foreign_notes(world, liar.id) == connections
+        assert kernel.session.status is SessionStatus.RUNNING
+        world.connect(liar)
+    world.run_until(lambda: job.status in JOB_TABLE.terminal)
+    assert job.status is JobState.SUCCEEDED
