@@ -1,6 +1,7 @@
 """The cluster over HTTP: what is free of its agents, its groups, itself, its description."""
 
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -24,6 +25,7 @@ def test_agents_tell_what_they_have_and_what_is_free(tmp_path: Path) -> None:
     finally:
         cluster.stop()
     assert (agent["name"], agent["status"], agent["kernels"]) == ("a1", "ALIVE", 2)
+    assert agent["connected"] is True
     assert agent["capacity"] == {
         "cpu_milli": 4000,
         "memory_bytes": 2**33,
@@ -60,6 +62,21 @@ def test_why_of_what_has_ended_tells_how(ada: httpx.Client) -> None:
     assert "ended KILLED" in why["verdict"]
     assert [reason["code"] for reason in why["reasons"]] == ["CANCELLED"]
     assert why["reasons"][0]["sentence"] == "cancelled by ada"
+
+
+def test_cancelling_says_how_long_what_runs_may_take_to_end(ada: httpx.Client) -> None:
+    def said(path: str, spec: dict[str, Any]) -> str:
+        id_ = ada.post(path, json=spec).json()["id"]
+        message: str = ada.post(f"{path}/{id_}/cancel").json()["message"]
+        return message
+
+    assert said("/v1/jobs", TRUE).endswith("is cancelled; its processes have up to 10 s to end")
+    assert said("/v1/jobs", {**TRUE, "grace": "90s"}).endswith("have up to 90 s to end")
+    assert said("/v1/jobs", {**TRUE, "resources": {"gpu": 9}}).endswith("is cancelled")
+    kernels = [{**TRUE, "grace": 5}, {**TRUE, "grace": 7}]
+    assert said("/v1/sessions", {"kernels": kernels}).endswith("have up to 7 s to end")
+    waits = [{**TRUE, "resources": {"gpu": 9}}]
+    assert said("/v1/sessions", {"kernels": waits}).endswith("is cancelled")
 
 
 def test_cancelling_again_says_that_it_had_ended(ada: httpx.Client) -> None:

@@ -170,12 +170,17 @@ def test_headers_tell_the_last_attempt_from_those_before_it(tmp_path: Path) -> N
             latest = http.get(f"/v1/jobs/{job}/logs")
             first = http.get(f"/v1/jobs/{job}/logs", params={"attempt": 1})
             none = http.get(f"/v1/jobs/{job}/logs", params={"attempt": 3})
+            next_ = http.get(f"/v1/jobs/{job}/logs", params={"attempt": 3, "follow": True})
+            far = http.get(f"/v1/jobs/{job}/logs", params={"attempt": 5, "follow": True})
     finally:
         cluster.stop()
     assert (latest.text, latest.headers[LOG_ATTEMPT_HEADER]) == ("attempt 2", "2")
     assert latest.headers[LOG_END_HEADER] == "all"
     assert (first.text, first.headers[LOG_END_HEADER]) == ("attempt 1", "attempt")
-    assert (none.text, none.headers[LOG_END_HEADER]) == ("", "all")
+    assert (none.status_code, far.status_code) == (404, 404)
+    assert f"task {job}/0 has no attempt 3: its attempts are 1 to 2" in none.json()["error"]
+    # Who follows asks for the next one, and may be told that there is none.
+    assert (next_.text, next_.headers[LOG_END_HEADER]) == ("", "all")
 
 
 @pytest.fixture

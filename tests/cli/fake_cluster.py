@@ -237,6 +237,7 @@ class FakeCluster:
         attempt: int | None = None,
         tail_bytes: int | None = None,
         follow: bool = False,
+        retries: bool | None = None,
     ) -> Iterator[bytes]:
         self.asked.append(("logs", (task, attempt, tail_bytes, follow)))
         if task not in self.output:

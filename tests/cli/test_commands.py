@@ -48,7 +48,7 @@ def test_failure_is_one_sentence_on_stderr_and_a_code(error: MusterError, code: 
 def test_refused_spec_shows_every_problem() -> None:
     error = refused(("tasks", "0", "expected at least 1"), ("comand", "", "unknown key"))
     result = FakeCluster(fails=error).run("run", "true")
-    assert result.exit_code == 1
+    assert result.exit_code == 2, "all of it stood on the command line"
     assert result.stderr.splitlines()[1:] == [
         "  tasks is 0: expected at least 1",
         "  comand: unknown key",
@@ -132,6 +132,10 @@ def test_no_known_cluster_ends_with_3(tmp_path: Path, monkeypatch: pytest.Monkey
     result = CliRunner().invoke(app, ["ps", "--home", str(tmp_path)])
     assert result.exit_code == 3
     assert "muster up" in result.stderr
+    url = ["--url", "http://localhost:7600"]
+    result = CliRunner().invoke(app, ["ps", "--home", str(tmp_path), *url])
+    assert result.exit_code == 1, "the cluster is known, the token is not"
+    assert "no token for http://localhost:7600" in result.stderr
 
 
 # -- run and submit ------------------------------------------------------------------------------
@@ -146,7 +150,7 @@ def test_run_asks_for_what_the_options_say(tmp_path: Path, monkeypatch: pytest.M
         "-r", "licence=1", "--name", "t", "--timeout", "90s", "--retries", "2", "-e", "A=1",
         "--clean-env", "python", "train.py", "--lr", "1",
     )  # fmt: skip
-    assert (result.exit_code, result.stdout) == (0, f"{IDS[0]}\n")
+    assert (result.exit_code, result.stdout) == (0, f"train ({IDS[0]})\n")
     spec = submitted(cluster)
     assert spec == {
         "kind": "job",
@@ -183,7 +187,7 @@ def test_no_wait_ends_with_2_and_the_reasons_while_nothing_is_placed(
     why = WhyView(subject=IDS[0], status="PENDING", verdict="", reasons=(NO_ROOM,))
     cluster = FakeCluster(jobs_=[job(state=JobState.PENDING)], why_={IDS[0]: why})
     result = cluster.run("run", "--no-wait", "true")
-    assert (result.exit_code, result.stdout) == (2, f"{IDS[0]}\n")
+    assert (result.exit_code, result.stdout) == (2, f"train ({IDS[0]})\n")
     assert result.stderr == (
         f"not placed yet: {NO_ROOM.sentence}. Nothing: it starts when running work ends.\n"
     )
@@ -192,7 +196,7 @@ def test_no_wait_ends_with_2_and_the_reasons_while_nothing_is_placed(
 def test_no_wait_ends_with_0_once_placed() -> None:
     cluster = FakeCluster(jobs_=[job(state=JobState.RUNNING)])
     result = cluster.run("run", "--no-wait", "true")
-    assert (result.exit_code, result.stdout, result.stderr) == (0, f"{IDS[0]}\n", "")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, f"train ({IDS[0]})\n", "")
 
 
 @pytest.mark.parametrize("text", ["command: [date]\nname: d\n", '{"command": ["date"]}'])
@@ -203,10 +207,88 @@ def test_submit_reads_yaml_and_json_from_a_file_or_standard_input(
     for words, stdin in ((("submit", str(tmp_path / "job.yaml")), ""), (("submit", "-"), text)):
         cluster = FakeCluster(jobs_=[job()])
         result = cluster.run(*words, "--name", "other", stdin=stdin)
-        assert (result.exit_code, result.stdout) == (0, f"{IDS[0]}\n"), result.output
+        assert (result.exit_code, result.stdout) == (0, f"train ({IDS[0]})\n"), result.output
         spec = submitted(cluster)
         assert isinstance(spec, JobSpec)
         assert (spec.command, spec.name) == (["date"], "other")
+
+
+def test_submit_takes_a_relative_workdir_from_where_the_file_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs" / "job.yaml").write_text("command: [date]\nworkdir: .")
+    (tmp_path / "jobs" / "ses.yaml").write_text(
+        "kind: session\nkernels: [{command: [date], workdir: ../data}]"
+    )
+    monkeypatch.chdir(tmp_path)
+    for words, stdin, workdir in (
+        (("jobs/job.yaml",), "", "jobs"),
+        ((str(tmp_path / "jobs" / "job.yaml"),), "", "jobs"),
+        (("-",), "command: [date]\nworkdir: out", "out"),
+    ):
+        cluster = FakeCluster(jobs_=[job()])
+        assert cluster.run("submit", *words, stdin=stdin).exit_code == 0
+        assert submitted(cluster).workdir == str(tmp_path / workdir)
+    cluster = FakeCluster(jobs_=[job()])
+    cluster.run("submit", "jobs/ses.yaml")
+    assert submitted(cluster).kernels[0].workdir == str(tmp_path / "data")
+    home = FakeCluster(jobs_=[job()]).run("submit", "-", stdin="command: x\nworkdir: ~/x")
+    assert "workdir is '~/x': expected an absolute path" in home.stderr
+
+
+@pytest.mark.parametrize(
+    ("spec", "noted"),
+    [
+        ("command: [python, train.py]", "train.py"),
+        ("command: python sub/eval.py --fast", "sub/eval.py"),
+        ("command: [python, other.py]", None),
+        ("command: [python, /etc/passwd]", None),
+        ("command: [python, train.py]\nworkdir: /srv", None),
+        ("command: [python, train.py]\nfiles: {train.py: pass}", None),
+        ('command: "echo \'unfinished train.py"', None),
+    ],
+)
+def test_submit_notes_a_file_that_the_command_will_not_find(
+    spec: str, noted: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "eval.py").touch()
+    (tmp_path / "train.py").touch()
+    monkeypatch.chdir(tmp_path)
+    result = FakeCluster(jobs_=[job()]).run("submit", "-", stdin=spec)
+    assert result.exit_code == 0
+    if noted is None:
+        assert result.stderr == ""
+    else:
+        assert result.stderr == (
+            f"note: it runs in an empty directory of its own, without {noted}; "
+            f"`workdir: .` in - makes it run here\n"
+        )
+
+
+def test_submit_of_a_file_elsewhere_names_the_directory_to_run_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs" / "job.yaml").write_text("command: [python, train.py]")
+    (tmp_path / "train.py").touch()
+    monkeypatch.chdir(tmp_path)
+    result = FakeCluster(jobs_=[job()]).run("submit", "jobs/job.yaml")
+    assert f"`workdir: {tmp_path}` in jobs/job.yaml" in result.stderr
+
+
+def test_id_alone_is_printed_when_quiet() -> None:
+    cluster = FakeCluster(jobs_=[job()])
+    assert cluster.run("run", "-d", "-q", "true").stdout == f"{IDS[0]}\n"
+    assert cluster.run("submit", "-q", "-", stdin="command: [date]").stdout == f"{IDS[0]}\n"
+
+
+def test_submitted_session_that_is_cancelled_ends_with_130() -> None:
+    cancelled = session(reason=because(ReasonCode.CANCELLED, by="ann"))
+    cluster = FakeCluster(sessions_=[cancelled])
+    stdin = "kind: session\nkernels: [{command: [date]}]"
+    assert cluster.run("submit", "--wait", "-", stdin=stdin).exit_code == 130
 
 
 def test_submit_takes_a_session() -> None:
@@ -289,7 +371,8 @@ def test_unknown_name_is_answered_with_those_like_it(command: str) -> None:
     result = cluster.run(command, "trian")
     assert result.exit_code == 1
     assert result.stderr == "muster: there is no job 'trian'; did you mean trial or train?\n"
-    assert cluster.run(command, "nothing").stderr == "muster: there is no job 'nothing'\n"
+    for unlike in ("nothing", "rain-2"):
+        assert cluster.run(command, unlike).stderr == f"muster: there is no job {unlike!r}\n"
 
 
 def test_known_name_with_another_mistake_is_not_answered_with_itself() -> None:

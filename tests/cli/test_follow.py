@@ -4,6 +4,7 @@ import pty
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -263,7 +264,7 @@ def test_submitted_session_that_is_waited_for_says_that_the_controller_is_away()
 def test_submit_wait_shows_progress_and_no_output() -> None:
     cluster = FakeCluster(play=life(PENDING, SUCCEEDED), output={0: [b"x\n"]})
     result = cluster.run("submit", "-", "--wait", stdin="command: [date]")
-    assert (result.exit_code, result.stdout) == (0, f"{IDS[0]}\n")
+    assert (result.exit_code, result.stdout) == (0, f"train ({IDS[0]})\n")
     assert "train succeeded" in result.stderr
 
 
@@ -281,11 +282,11 @@ def test_interrupt_without_a_terminal_cancels_and_ends_with_130() -> None:
 
 
 def test_interrupt_that_detaches_leaves_the_job_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follow, "ask", lambda console: Choice.DETACH)
+    monkeypatch.setattr(follow, "ask", lambda console, moot: Choice.DETACH)
     cluster = FakeCluster(play=life(RUNNING, KILLED), hold=True, at_start=interrupt)
     result = cluster.run("run", "true")
     cluster.cancelled.set()  # the thread that still waits may end
-    assert result.exit_code == 0
+    assert result.exit_code == 2
     assert not [each for each in cluster.asked if each[0] == "cancel"]
     assert "train goes on: `muster logs -f train`" in result.stderr
 
@@ -293,7 +294,7 @@ def test_interrupt_that_detaches_leaves_the_job_alone(monkeypatch: pytest.Monkey
 def test_interrupt_that_continues_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = threading.Event()
 
-    def answer(console: Console) -> Choice:
+    def answer(console: Console, moot: Callable[[], bool]) -> Choice:
         asked.set()
         return Choice.CONTINUE
 
@@ -325,7 +326,8 @@ def test_second_interrupt_before_the_first_was_looked_at_is_raised() -> None:
     [
         ("c\n", Choice.CANCEL),
         ("what\nhm\nD\n", Choice.DETACH),
-        ("y\nc\n", Choice.CANCEL),
+        ("y\n", Choice.CANCEL),
+        ("no\n", Choice.CONTINUE),
         ("1\n2\n3\nc\n", Choice.DETACH),  # enough of it
         ("\n", Choice.CONTINUE),
         ("\x04", Choice.DETACH),
@@ -340,8 +342,30 @@ def test_question_is_asked_until_it_is_answered(
         monkeypatch.setattr(sys, "stdin", terminal)
         said = io.StringIO()
         assert ask(Console(file=said, force_terminal=True, color_system=None)) is choice
-        nonsense = sum(line.isalnum() and line not in "cD" for line in typed.split("\n"))
+        nonsense = sum(
+            line.isalnum() and line not in ("c", "D", "y", "no") for line in typed.split("\n")
+        )
         assert said.getvalue().count("please answer c, d or press Enter") == nonsense
+
+
+def test_question_is_withdrawn_once_the_job_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs, encoding="utf-8") as terminal, os.fdopen(ours, "wb", 0):
+        monkeypatch.setattr(sys, "stdin", terminal)
+        said = io.StringIO()
+        console = Console(file=said, force_terminal=True, color_system=None)
+        assert ask(console, moot=lambda: True) is Choice.CONTINUE
+    assert "no answer is needed: the job has ended" in said.getvalue()
+
+
+def test_feed_knows_of_the_end_before_its_reader_does() -> None:
+    cluster = FakeCluster(play=life(RUNNING, SUCCEEDED))
+    with Feed(Target(connector=cluster.connect)) as feed:
+        assert not feed.job_ended()
+        feed.watch_job(IDS[0])
+        deadline_s = time.monotonic() + 10.0
+        while not feed.job_ended():
+            assert time.monotonic() < deadline_s
 
 
 def test_second_interrupt_while_asked_detaches(monkeypatch: pytest.MonkeyPatch) -> None:

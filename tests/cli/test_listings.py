@@ -334,6 +334,9 @@ def test_show_tells_where_each_attempt_ran_and_how_it_ended() -> None:
     assert rows[1][:5] == ["0", "2", "failed", "agent-2", "2"]
     assert rows[1][-5:] == ["SIGKILL", "ended", "by", "signal", "9"]
     assert rows[2] == ["1", "-", "pending"]
+    shown_tasks = cluster.json("show", "prep", "--json")["tasks"]
+    codes = [[each["exit_code"] for each in shown["attempts"]] for shown in shown_tasks]
+    assert codes == [[3, None], []]
 
 
 def test_show_of_ten_thousand_tasks_sums_up_and_lists_what_went_wrong() -> None:
@@ -463,6 +466,8 @@ def test_agents_show_what_is_free_of_what_there_is() -> None:
         "agent-1", "unreachable", "default", "0.5/8", "30GiB/32GiB", "1.5/4", "H100", "3",
     ]  # fmt: skip
     assert cluster.json("agents", "--group", "other", "--json") == []
+    stopped = agent.model_copy(update={"status": AgentStatus.ALIVE, "connected": False})
+    assert "not connected" in FakeCluster(agents_=[stopped]).run("agents").stdout
 
 
 def test_groups_show_their_queue_and_policy() -> None:

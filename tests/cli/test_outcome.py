@@ -9,9 +9,9 @@ from muster.core.views import JobView, TaskDetail
 FAILED = TaskState.FAILED
 
 
-def code_of(ended: JobView, *tasks: TaskDetail, cancelled_here: bool = False) -> int:
+def code_of(ended: JobView, *tasks: TaskDetail) -> int:
     client = FakeCluster(tasks_=list(tasks)).client()
-    return exit_code(client, ended, first_failed(client, ended), cancelled_here)
+    return exit_code(client, ended, first_failed(client, ended))
 
 
 @pytest.mark.parametrize(
@@ -49,10 +49,10 @@ def test_job_that_ran_too_long_ends_with_124_whichever_task_it_was() -> None:
     assert code_of(job(state=JobState.KILLED, reason=timeout)) == 124
 
 
-def test_cancelled_job_ends_with_130_for_who_did_it_and_143_for_others() -> None:
+def test_cancelled_job_ends_with_130_whoever_did_it() -> None:
     cancelled = job(state=JobState.KILLED, reason=because(ReasonCode.CANCELLED, by="ann"))
-    assert code_of(cancelled, cancelled_here=True) == 130
-    assert code_of(cancelled) == 143
+    stopped = task(0, TaskState.KILLED, (kernel(signal=15),))
+    assert code_of(cancelled, stopped) == 130
 
 
 def test_job_that_never_found_room_is_failed() -> None:

@@ -5,7 +5,8 @@ import pytest
 import typer
 
 from muster.cli.arguments import Subject, parse_ref
-from muster.cli.request import command_of, current_directory, environment, pairs
+from muster.cli.request import command_of, environment, pairs
+from muster.client.workdir import current_directory
 
 CALLER = {"PATH": "/bin", "LANG": "C", "SECRET": "s", "EDITOR": "vi"}
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from muster.client.connection import Connection, find_connection
-from muster.client.errors import NoConnection
+from muster.client.errors import NoConnection, NoToken
 
 URL = "http://127.0.0.1:7600"
 
@@ -57,6 +57,14 @@ def test_token_of_the_file_is_not_shown_to_another_cluster(
     monkeypatch.setenv("MUSTER_URL", "https://other.example")
     with pytest.raises(NoConnection, match="set MUSTER_TOKEN"):
         find_connection(None, None)
+
+
+def test_localhost_is_the_cluster_of_the_file_and_its_token_goes_nowhere_else(home: Path) -> None:
+    write(home, url=URL, token="t")
+    assert find_connection("http://localhost:7600/", None) == Connection(URL, "t")
+    for other in ("http://localhost:7601", "https://localhost:7600", "http://127.0.0.2:7600"):
+        with pytest.raises(NoToken, match="no token for"):
+            find_connection(other, None)
 
 
 @pytest.mark.parametrize("url", ["http://cluster.example:7600", "HTTP://h", "http://127.0.0.x"])

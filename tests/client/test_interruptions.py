@@ -4,6 +4,7 @@ import select
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -183,6 +184,44 @@ def test_following_goes_through_the_retries_of_a_task(tmp_path: Path) -> None:
             assert client.wait(job.id, LIMIT_S).state is JobState.SUCCEEDED
             assert b"".join(client.logs(job.id, attempt=2, follow=True)) == b"attempt 2"
             assert b"".join(client.logs(job.id, tail_bytes=1)) == b"3"
+    finally:
+        cluster.stop()
+
+
+@pytest.mark.parametrize("spec", [SMALL, {**SMALL, "tasks": 3, "coscheduled": True}])
+def test_following_misses_no_attempt_of_those_that_fail_at_once(
+    tmp_path: Path, spec: dict[str, Any]
+) -> None:
+    """Whoever waits looks again when all of them have come and gone."""
+    cluster = ServedCluster(tmp_path, {}, behaviour=lambda start: Run(seconds=0, exit_code=1))
+    cluster.start()
+    tasks = spec.get("tasks", 1)
+    try:
+        with cluster.client() as client, ThreadPoolExecutor() as pool:
+            job = client.submit(**spec, max_retries_failure=2)
+            idle = cluster.call(cluster.requests_under_way)
+
+            def all_of(task: int) -> bytes:
+                pieces = client.logs(job.id, task=task, attempt=1, follow=True, retries=True)
+                return b"".join(pieces)
+
+            def latest_and_on(task: int) -> bytes:  # of what has none yet
+                return b"".join(client.logs(job.id, task=task, follow=True))
+
+            early = [pool.submit(latest_and_on, task) for task in range(tasks)]
+            cluster.until(lambda: cluster.requests_under_way() == idle + tasks)
+            cluster.run(cluster._add_agent("a1", LARGE))
+            cluster.pass_time(60)
+            assert client.wait(job.id, LIMIT_S).ended
+            for task in range(tasks):
+                for kernel in client.task(job.id, task).attempts:
+                    cluster.write(kernel.id, b"%d/%d " % (task, kernel.attempt), ended=True)
+            for task in range(tasks):
+                attempts = client.task(job.id, task).attempts
+                assert len(attempts) >= 3
+                written = b"".join(b"%d/%d " % (task, each.attempt) for each in attempts)
+                assert early[task].result(LIMIT_S) == written
+                assert all_of(task) == written
     finally:
         cluster.stop()
 

@@ -62,6 +62,8 @@ def test_json_is_read_as_well_as_yaml() -> None:
         ({"command": "x", "workdir": "../up"}, "workdir is '../up': expected an absolute path"),
         ({"command": "x", "timeout": "soon"}, "timeout is 'soon': expected a duration"),
         ({"command": "x", "name": "a b"}, "name is 'a b': expected letters"),
+        ({"command": True}, 'command is true: expected text: quote it, as "true"'),
+        ({"command": "x", "name": 7}, 'name is 7: expected text: quote it, as "7"'),
         ({"command": ["a\0b"]}, "command.0 is 'a\\x00b': expected text without NUL"),
     ],
 )  # fmt: skip
@@ -84,6 +86,9 @@ def test_all_problems_are_told_not_the_first() -> None:
         ("kind: jop\ncommand: x", "did you mean job?"),
         ("command: [a, b", "not readable as YAML"),
         ("kind: [1]\ncommand: x", "expected one of job"),
+        ("command: x\ntasks: 1\ntasks: 2", "line 3: the key tasks stands here again, after line 2"),
+        ("command: x\nenv: {A: 1,\n  A: 2}", "line 3: the key A stands here again, after line 2"),
+        ('{"command": "x", "command": "y"}', "line 1: the key command stands here again"),
     ],
 )
 def test_text_that_is_no_spec_is_refused_with_a_sentence(text: str, told: str) -> None:
@@ -105,7 +110,16 @@ def test_group_holds_only_what_is_inside_its_workspaces() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("90", None), ("90s", 90), ("1h30m", 5400), ("250ms", 0.25), (5, 5)]
+    ("text", "seconds"),
+    [
+        ("soon", None),
+        ("90", 90),
+        ("1.5", 1.5),
+        ("90s", 90),
+        ("1h30m", 5400),
+        ("250ms", 0.25),
+        (5, 5),
+    ],
 )
 def test_durations_have_units(text: Any, seconds: float | None) -> None:
     spec = {"command": "x", "timeout": text}

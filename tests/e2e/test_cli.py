@@ -143,9 +143,56 @@ def test_run_of_several_tasks_shows_all_that_each_wrote(shell: Shell) -> None:
 
 def test_spec_file_asks_for_what_it_says(shell: Shell) -> None:
     spec = "name: asks\ncommand: [sleep, '60']\nresources: {cpu: 500m, gpu: 1, memory: 64MiB}"
-    id_ = shell.said("submit", "-", stdin=spec).strip()
+    name, id_ = shell.said("submit", "-", stdin=spec).split()
+    assert name == "asks"
+    id_ = id_.strip("()")
     assert "each asks  0.5 cpu, 64MiB memory, 1 gpu\n" in shell.said("show", id_)
+    shown = json.loads(shell.said("show", id_, "--json"))
+    assert [(task["index"], task["exit_code"]) for task in shown["tasks"]] == [(0, None)]
     assert "asks" in shell.said("cancel", id_)
+
+
+@pytest.mark.parametrize("gang", [(), ("-n", "2", "--gang")])
+def test_every_attempt_is_shown_however_fast_it_fails(shell: Shell, gang: tuple[str, ...]) -> None:
+    words = ("run", "-q", "--name", "fails", "--retries", "2", *gang, "--", "sh", "-c")
+    result = shell.muster(*words, "echo a$MUSTER_ATTEMPT; exit 1")
+    assert result.returncode == 1
+    attempts = json.loads(shell.said("show", "fails/0", "--json"))["attempts"]
+    assert len(attempts) >= 3
+    expected = [f"a{attempt}" for attempt in range(1, len(attempts) + 1)]
+    if gang:  # a task may be stopped, for its sibling's failure, before it has written
+        for task in range(2):
+            lines = [line[4:] for line in result.stdout.splitlines() if line[0] == str(task)]
+            assert lines == [line for line in expected if line in lines]
+        assert {line[4:] for line in result.stdout.splitlines()} == set(expected)
+    else:
+        assert result.stdout.splitlines() == expected
+        assert shell.said("logs", "-f", "fails").splitlines() == expected
+    missing = shell.muster("logs", "fails/0", "--attempt", "50")
+    assert missing.returncode == 1
+    assert "has no attempt 50" in missing.stderr
+
+
+def test_cancel_says_that_processes_may_take_their_time(shell: Shell) -> None:
+    with Typing(shell, "run", "--name", "lasts", "--", "sleep", "60") as typing:
+        typing.until("lasts running")
+        said = shell.said("cancel", "lasts")
+        assert said.endswith("is cancelled; its processes have up to 10 s to end\n")
+        typing.until("killed")
+        assert typing.exit_code() == 130, "whoever cancelled it"
+
+
+def test_amounts_that_are_none_are_wrong_use_and_bare_digits_are_seconds(shell: Shell) -> None:
+    refused = shell.muster("run", "-n", "0", "--memory", "-1", "--", "true")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "tasks is 0" in refused.stderr
+    assert "resources.memory is '-1'" in refused.stderr
+    assert shell.muster("run", "-q", "--timeout", "90", "--", "true").returncode == 0
+
+
+def test_cluster_is_found_under_the_name_of_this_machine(shell: Shell) -> None:
+    url = json.loads((shell.home / "client.json").read_text())["url"]
+    shell.said("ps", "--url", url.replace("127.0.0.1", "localhost"))
 
 
 def test_why_of_nine_gpus_tells_what_each_agent_lacks_and_what_to_do(shell: Shell) -> None:
@@ -177,7 +224,7 @@ def test_interrupt_can_cancel_and_can_detach(shell: Shell) -> None:
         typing.until("continue? ")
         typing.interrupt()
         typing.until("muster cancel goes-on")
-        assert typing.exit_code() == 0
+        assert typing.exit_code() == 2
     assert "goes-on" in shell.said("ps")
     shell.said("cancel", "goes-on")
 

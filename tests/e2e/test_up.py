@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -13,11 +14,15 @@ from pathlib import Path
 import httpx
 import psutil
 import pytest
-from tests.e2e.cluster import assert_no_survivors, until
+from tests.e2e.cluster import assert_no_survivors, free_ports, until
 
-from muster.app.home import Home
+from muster.app import local
+from muster.app.detached import has_ended
+from muster.app.home import Home, LocalAgents
 from muster.app.local import UpOptions, down, up
+from muster.app.local_agent_settings import agent_configs, warnings
 from muster.client import Client
+from muster.core.errors import MusterError
 from muster.core.states import AgentStatus
 
 MUSTER = Path(sys.executable).with_name("muster")
@@ -120,6 +125,49 @@ def test_second_up_names_the_options_that_were_not_applied(home: Home) -> None:
     same = muster(home, "up", "--agents", "0", "--cpus", "2")
     assert same.returncode == 1
     assert "not applied" not in same.stderr
+    controller = psutil.Process(report.pid)
+    down(home.path)
+    assert has_ended(controller), "`down` returns when it is gone, and not before"
+
+
+def test_agent_needs_processors_and_a_warning_tells_of_memory_that_is_not_there(
+    home: Home,
+) -> None:
+    with pytest.raises(MusterError, match="--cpus is '0': expected more than 0"):
+        up(UpOptions(home.path, cpus="0"))
+    assert not home.is_running()
+    large, fitting, unknown = "900TiB", "1MiB", None
+    told = [
+        warnings(agent_configs(home, LocalAgents(memory=memory)))
+        for memory in (large, fitting, unknown)
+    ]
+    assert told[1:] == [(), ()]
+    assert told[0][0].startswith("--memory 900TiB is more than the ")
+
+
+def test_port_is_kept_when_it_was_chosen_and_only_then(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    default, chosen = free_ports(2)
+    monkeypatch.setattr(local, "DEFAULT_PORT", default)
+
+    home.create()
+
+    def port(asked: int = 0) -> int:
+        """Of a start with these options."""
+        settings, port = local._settings(home, UpOptions(home.path, port=asked))
+        home.write_settings(settings)
+        return port
+
+    with socket.create_server(("127.0.0.1", default)):
+        assert port() != default
+    assert port() == default
+    assert [port(chosen), port()] == [chosen, chosen]
+
+
+def test_help_of_up_names_one_default_for_the_port(home: Home) -> None:
+    said = muster(home, "up", "--help").stdout.partition("--port")[2].partition("--foreground")[0]
+    assert said.count("default") == 1
 
 
 def test_up_without_agents_says_how_to_add_one(home: Home) -> None:
@@ -180,6 +228,8 @@ def test_agent_that_is_not_started_any_more_is_forgotten_once_it_holds_nothing(h
     down(home.path)
 
     up(UpOptions(home.path, agents=1))
+    listed = muster(home, "agents").stdout.splitlines()
+    assert not [line for line in listed if line.startswith("agent-2") and "alive" in line]
     until(lambda: names(home) == ["agent-1"])
     assert "agent-2" not in muster(home, "doctor").stdout
     down(home.path)

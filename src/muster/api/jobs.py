@@ -11,7 +11,7 @@ from muster.api.answers import answer, json_answer
 from muster.api.bodies import read_spec
 from muster.api.context import Api, Call
 from muster.api.listing import Cursor, Limit, State, states_of
-from muster.api.live_views import job_view
+from muster.api.live_views import grace_left, job_view
 from muster.api.openapi import spec_body
 from muster.control.engine.work import Work
 from muster.control.requests import Requests
@@ -41,6 +41,7 @@ router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 COALESCE_S = 0.1
 """A wait tells of changes no faster than this; of an end at once."""
 MAX_WAIT_S = 60.0
+_HAS_PROCESSES = (TaskState.BUILDING, TaskState.RUNNING)
 
 
 @router.post("", status_code=201, response_model=JobView, openapi_extra=spec_body(JobSpec))
@@ -101,15 +102,20 @@ async def cancel_job(call: Call, ref: str) -> Response:
     call.must_change()
     api, principal = call.api, call.principal
     job = await api.reader.read(read_job, principal, ref)
+
+    def cancel(work: Work, requests: Requests) -> tuple[Job, bool]:
+        live = work.live.jobs.get(JobId(job.id))
+        runs = live is not None and any(live.counts.get(state) for state in _HAS_PROCESSES)
+        return requests.cancel_job(work, principal, JobId(job.id)), runs
+
     try:
-        cancelled = await api.plane.request(
-            lambda work, requests: requests.cancel_job(work, principal, JobId(job.id))
-        )
+        cancelled, runs = await api.plane.request(cancel)
     except NotFound:
         job = await api.reader.read(read_job, principal, job.id)
         message = f"job {job.name} ({job.id}) had ended already: it is {job.state}"
         return answer(CancelView(id=job.id, status=job.state, changed=False, message=message))
-    message = f"job {job.name} ({job.id}) is cancelled"
+    left = grace_left([cancelled.spec.grace] if runs else [])
+    message = f"job {job.name} ({job.id}) is cancelled{left}"
     return answer(CancelView(id=job.id, status=cancelled.status, changed=True, message=message))
 
 

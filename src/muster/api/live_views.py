@@ -3,6 +3,8 @@
 To be called on the event loop only, between two wakes: then both are what was committed last.
 """
 
+from collections.abc import Collection
+
 from muster.control.session.board import Board
 from muster.core.resources import GPU_WHOLE, Resources
 from muster.core.states import JOB_TABLE
@@ -108,8 +110,16 @@ def agent_view(agent: Agent, live: Live, board: Board) -> AgentView:
         ahead=len(rows) - charged,
         joined_at=agent.joined_at,
         seen_at=agent.seen_at,
+        connected=agent.connected,
         reason=ReasonView.of(agent.reason) if agent.reason else None,
     )
+
+
+def grace_left(graces_s: Collection[float]) -> str:
+    """The end of the sentence that tells of a cancellation: how long the processes that still run
+    may take, of which these are the graces."""
+    longest_s = max(graces_s, default=0.0)
+    return f"; its processes have up to {longest_s:g} s to end" if longest_s else ""
 
 
 def group_view(name: str, live: Live, board: Board) -> GroupView:

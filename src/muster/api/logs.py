@@ -10,15 +10,18 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Annotated
 
 from fastapi import APIRouter, Query
+from sqlalchemy import Connection
 from starlette.responses import Response
 
 from muster.api.context import Api, Call
 from muster.api.streamed import Streamed
-from muster.core.errors import Conflict, MusterError
+from muster.core.errors import Conflict, MusterError, NotFound
 from muster.core.ids import AgentId
+from muster.core.owner import Principal
 from muster.core.specs import MAX_GANG, MAX_TASKS
 from muster.core.views import LOG_ATTEMPT_HEADER, LOG_END_HEADER, LOG_OFFSET_HEADER, LogEnd
 from muster.store.queries.output import OutputSource, session_output, task_output
+from muster.store.queries.tasks import job_row, task_view
 from muster.wire.messages import LogChunk, LogRequest
 
 log = logging.getLogger(__name__)
@@ -30,7 +33,8 @@ MAX_ATTEMPT = 1_000_000
 _ALL_BYTES = 2**62
 _TEXT = "text/plain; charset=utf-8"
 
-Find = Callable[[], Awaitable[OutputSource]]
+Find = Callable[[int | None], Awaitable[OutputSource]]
+"""Looks for an attempt's output, or that of the latest; a session has no attempts."""
 Body = AsyncGenerator[bytes, None]
 
 Tail = Annotated[
@@ -56,10 +60,34 @@ async def get_job_logs(
 ) -> Response:
     """The output of an attempt of a job's task."""
 
-    async def find() -> OutputSource:
-        return await call.api.reader.read(task_output, call.principal, ref, task, attempt)
+    async def find(of: int | None) -> OutputSource:
+        return await call.api.reader.read(_attempt_output, call.principal, ref, task, of, follow)
 
-    return await _output(call.api, find, -tail_bytes if tail_bytes else offset, follow=follow)
+    begin = -tail_bytes if tail_bytes else offset
+    return await _output(call.api, find, begin, attempt=attempt, follow=follow)
+
+
+def _attempt_output(
+    connection: Connection,
+    principal: Principal,
+    ref: str,
+    index: int,
+    attempt: int | None,
+    follow: bool,
+) -> OutputSource:
+    """As ``task_output``, for attempts that there are; who follows may wait for the next one.
+
+    Raises:
+        NotFound, Ambiguous: as ``task_output``; NotFound also when there is no such attempt.
+    """
+    source = task_output(connection, principal, ref, index, attempt)
+    if attempt is None or source.kernel is not None:
+        return source
+    made = task_view(connection, job_row(connection, principal, ref), index).attempt
+    if attempt > (made + 1 if follow else max(made, 1)):
+        there_are = f"its attempts are 1 to {made}" if made else "it has had none yet"
+        raise NotFound(f"task {source.entity} has no attempt {attempt}: {there_are}")
+    return source
 
 
 @router.get("/v1/sessions/{ref}/logs", response_class=Response)
@@ -73,15 +101,17 @@ async def get_session_logs(
 ) -> Response:
     """The output of a session's kernel."""
 
-    async def find() -> OutputSource:
+    async def find(_: int | None) -> OutputSource:
         return await call.api.reader.read(session_output, call.principal, ref, kernel)
 
     return await _output(call.api, find, -tail_bytes if tail_bytes else offset, follow=follow)
 
 
-async def _output(api: Api, find: Find, offset: int, *, follow: bool) -> Response:
+async def _output(
+    api: Api, find: Find, offset: int, *, attempt: int | None = None, follow: bool
+) -> Response:
     """The answer from ``offset`` on; a negative one counts from the end."""
-    source = await find()
+    source = await find(attempt)
     if source.kernel is not None:
         return await _from_agent(api, source, offset, follow=follow)
     if source.ended:  # it never started
@@ -91,7 +121,8 @@ async def _output(api: Api, find: Find, offset: int, *, follow: bool) -> Respons
             f"{source.entity} has no output yet, it is {source.state}: follow it to wait for it, "
             f"or ask why it does not start"
         )
-    body = _after_start(api, find, source.entity)
+    # The answer's head names this attempt: it may fail, and another begin, before the next look.
+    body = _after_start(api, lambda: find(source.attempt), source.entity)
     await anext(body)  # one that waits too many is told so, rather than cut off
     body = _bounded(api, body)
     return Streamed(body, headers=_headers(source, 0, ended=False), media_type=_TEXT)
@@ -158,7 +189,7 @@ async def _followed(api: Api, source: OutputSource, offset: int) -> Body:
         log.info("following %s ended: %s", source.entity, error)
 
 
-async def _after_start(api: Api, find: Find, entity: str) -> Body:
+async def _after_start(api: Api, find: Callable[[], Awaitable[OutputSource]], entity: str) -> Body:
     """The output of what has not started yet, from its beginning. An empty piece comes first.
 
     Raises:

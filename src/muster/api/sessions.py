@@ -11,7 +11,7 @@ from muster.api.bodies import read_spec
 from muster.api.context import Call
 from muster.api.jobs import known_group
 from muster.api.listing import Cursor, Limit, State, states_of
-from muster.api.live_views import session_view
+from muster.api.live_views import grace_left, session_view
 from muster.api.openapi import spec_body
 from muster.control.engine.work import Work
 from muster.control.requests import Requests
@@ -77,15 +77,20 @@ async def cancel_session(call: Call, ref: str) -> Response:
     call.must_change()
     api, principal = call.api, call.principal
     found = await api.reader.read(read_session, principal, ref)
+
+    def cancel(work: Work, requests: Requests) -> tuple[Session, list[float]]:
+        live = work.live.sessions.get(SessionId(found.id))
+        running = [k for k in (live.kernels if live else ()) if k.started_at and not k.ended_at]
+        graces_s = [kernel.process.grace for kernel in running]
+        return requests.cancel_session(work, principal, SessionId(found.id)), graces_s
+
     try:
-        cancelled = await api.plane.request(
-            lambda work, requests: requests.cancel_session(work, principal, SessionId(found.id))
-        )
+        cancelled, graces_s = await api.plane.request(cancel)
     except NotFound:
         found = await api.reader.read(read_session, principal, found.id)
         message = f"session {found.id} had ended already: it is {found.status}"
         return answer(CancelView(id=found.id, status=found.status, changed=False, message=message))
-    message = f"session {found.id} is cancelled"
+    message = f"session {found.id} is cancelled{grace_left(graces_s)}"
     return answer(CancelView(id=found.id, status=cancelled.status, changed=True, message=message))
 
 

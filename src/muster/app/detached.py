@@ -58,10 +58,7 @@ class DetachedController:
             raise CannotStart(f"the controller cannot be started: {error}") from None
 
     def has_ended(self) -> bool:
-        try:
-            return not self._process.is_running() or self._process.status() == psutil.STATUS_ZOMBIE
-        except psutil.NoSuchProcess:
-            return True
+        return has_ended(self._process)
 
     def terminate(self) -> None:
         """Tell it to end; it stops its agents itself."""
@@ -96,6 +93,13 @@ class DetachedController:
         raise CannotStart(
             f"the controller does not answer after {READY_TIMEOUT_S:.0f} s; see {self._home.log}"
         )
+
+
+def has_ended(process: psutil.Process) -> bool:
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def last_words(home: Home) -> str:

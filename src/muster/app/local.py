@@ -9,11 +9,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
 from urllib.parse import urlsplit
+
+import psutil
 
 from muster.agent.config import AgentConfig
 from muster.agent.discovery import parse_gpus
@@ -21,9 +23,16 @@ from muster.agent.identity import UnusableDirectory, load_identity
 from muster.agent.supervisor.farewell import shut_down
 from muster.app.agent_process import dump_config
 from muster.app.controller_config import ControllerConfig, dump_controller
-from muster.app.detached import ENVIRONMENT, CannotStart, DetachedController, last_words
+from muster.app.detached import (
+    ENVIRONMENT,
+    CannotStart,
+    DetachedController,
+    has_ended,
+    last_words,
+)
 from muster.app.home import Home, LocalAgents, Settings, default_home
-from muster.app.local_agents import former_directories, local_name, stop_agent
+from muster.app.local_agent_settings import agent_configs, amount, some_amount, warnings
+from muster.app.local_agents import former_directories, stop_agent
 from muster.core.errors import Conflict, MusterError
 from muster.core.ids import AgentId
 from muster.core.resources import parse_bytes, parse_milli
@@ -39,7 +48,7 @@ FOREGROUND_LOOK_S = 0.1
 class UpOptions:
     """None means "as the last time", or the default. Amounts are for each agent.
 
-    ``port`` 0 is 7600, or the next free one.
+    ``port`` 0 is the one last chosen, else 7600, or the next free one.
     """
 
     home: Path | None = None
@@ -62,6 +71,7 @@ class UpReport:
     join_token_file: Path
     home: Path
     took_s: float
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +96,11 @@ def up(options: UpOptions, ready: Callable[[UpReport], None] = lambda report: No
     home.create()
     if home.is_running():
         raise Conflict(_already_running(home, options))
-    settings = _settings(home, options)
+    settings, port = _settings(home, options)
     configs = agent_configs(home, settings.agents)
     config = ControllerConfig(
         home,
-        port=settings.port,
+        port=port,
         agent_port=settings.agent_port,
         agents=configs,
         former_agents=_identities(former_directories(home, len(configs))),
@@ -110,6 +120,7 @@ def up(options: UpOptions, ready: Callable[[UpReport], None] = lambda report: No
         join_token_file=home.join_token_file,
         home=home.path,
         took_s=time.monotonic() - began_s,
+        warnings=warnings(configs),
     )
     if options.foreground:
         _stay(controller, home, partial(ready, report))
@@ -155,8 +166,9 @@ def _already_running(home: Home, options: UpOptions) -> str:
     )
 
 
-def _settings(home: Home, options: UpOptions) -> Settings:
-    """Last time's settings with what was asked for now."""
+def _settings(home: Home, options: UpOptions) -> tuple[Settings, int]:
+    """Last time's settings with what was asked for now, and the HTTP port of this time: one that
+    nobody chose is not kept."""
     last = home.settings()
     asked = LocalAgents(
         count=last.agents.count if options.agents is None else options.agents,
@@ -168,7 +180,7 @@ def _settings(home: Home, options: UpOptions) -> Settings:
         raise MusterError(f"--agents is {asked.count}: expected 0 to 1000")
     port = options.port or _free_port(last.port or DEFAULT_PORT)
     agent_port = _free_port(last.agent_port or port + 1, not_this=port)
-    return Settings(port, agent_port, asked)
+    return Settings(options.port or last.port, agent_port, asked), port
 
 
 def _free_port(first: int, not_this: int = 0) -> int:
@@ -183,46 +195,6 @@ def _free_port(first: int, not_this: int = 0) -> int:
                 continue
             return port
     raise MusterError(f"no port from {first} to {first + PORTS_TRIED - 1} is free: choose --port")
-
-
-def agent_configs(home: Home, agents: LocalAgents) -> tuple[AgentConfig, ...]:
-    """The settings of the home's own agents.
-
-    Raises:
-        MusterError: an amount that is not one.
-    """
-    if agents.gpus is not None:
-        parse_gpus(agents.gpus)
-    first = AgentConfig(
-        home.path,
-        "",
-        "",
-        gpus=agents.gpus,
-        cpu_milli=_amount("--cpus", agents.cpus, parse_milli),
-        memory_bytes=_amount("--memory", agents.memory, parse_bytes),
-    )
-    names = [local_name(number) for number in range(1, agents.count + 1)]
-    return tuple(
-        replace(
-            first,
-            directory=home.agent_directory(name),
-            name=name,
-            # Each has ports of its own: they are on one machine.
-            ports=range(20_000 + number * 100, 20_000 + number * 100 + 100)
-            if agents.count <= 400
-            else first.ports,
-        )
-        for number, name in enumerate(names)
-    )
-
-
-def _amount(option: str, text: str | None, parse: Callable[[str], int]) -> int | None:
-    if text is None:
-        return None
-    try:
-        return parse(text)
-    except ValueError as error:
-        raise MusterError(f"{option} is {text!r}: {error}") from None
 
 
 def _stay(controller: DetachedController, home: Home, ready: Callable[[], None]) -> None:
@@ -271,23 +243,35 @@ def down(
         MusterError: it does not stop in time.
     """
     place = Home(home or default_home())
-    running = place.running()
     was_running = place.is_running()
-    if was_running and running is not None:
-        with suppress(ProcessLookupError):
-            os.kill(running.pid, signal.SIGTERM)
-        deadline_s = time.monotonic() + timeout_s
-        while place.is_running():
-            if time.monotonic() > deadline_s:
-                raise MusterError(
-                    f"the controller (process {running.pid}) does not stop within {timeout_s:.0f} s"
-                )
-            time.sleep(0.02)
+    if was_running:
+        _stop_controller(place, timeout_s)
     # A controller that was killed leaves its agents behind.
     asyncio.run(_stop_agents(place))
     place.forget_running()
     stopped = 0 if keep_kernels else _stop_kernels(place, timeout_s)
     return DownReport(was_running, stopped)
+
+
+def _stop_controller(home: Home, timeout_s: float) -> None:
+    """Tell the controller to end, and wait until its process is gone: it lets go of the lock a
+    little earlier.
+
+    Raises:
+        MusterError: it does not end in time.
+    """
+    running = home.running()  # None: another `down` has told it already
+    process = None
+    if running is not None:
+        with suppress(psutil.NoSuchProcess):
+            process = psutil.Process(running.pid)
+            process.terminate()
+    deadline_s = time.monotonic() + timeout_s
+    while home.is_running() or (process is not None and not has_ended(process)):
+        if time.monotonic() > deadline_s:
+            who = f" (process {running.pid})" if running is not None else ""
+            raise MusterError(f"the controller{who} does not stop within {timeout_s:.0f} s")
+        time.sleep(0.02)
 
 
 async def _stop_agents(home: Home) -> None:
@@ -361,7 +345,7 @@ def run_agent(
         parse_gpus(gpus)
     name = name or socket.gethostname().partition(".")[0]
     extra = {
-        key: _amount(f"--resource {key}", text, parse_milli) or 0
+        key: amount(f"--resource {key}", text, parse_milli) or 0
         for key, text in (resources or {}).items()
     }
     config = AgentConfig(
@@ -372,8 +356,8 @@ def run_agent(
         token=token,
         certificate_authority=ca,
         gpus=gpus,
-        cpu_milli=_amount("--cpus", cpus, parse_milli),
-        memory_bytes=_amount("--memory", memory, parse_bytes),
+        cpu_milli=some_amount("--cpus", cpus, parse_milli),
+        memory_bytes=some_amount("--memory", memory, parse_bytes),
         extra=extra,
     )
     _become("muster.app.agent_process", dump_config(config))

@@ -8,9 +8,10 @@ class ExitCode(IntEnum):
     FAILED = 1  # it failed, or was refused
     USAGE = 2  # the command line is wrong
     NOT_PLACED = 2  # accepted, not placed yet, and asked not to wait
+    NOT_ENDED = 2  # accepted, and left to itself by who had waited for it
     UNREACHABLE = 3  # no controller answers
     TIMEOUT = 124  # the job ran longer than its timeout; as timeout(1) has it
-    INTERRUPTED = 130  # cancelled by Ctrl-C; as a shell has it
+    INTERRUPTED = 130  # cancelled, by Ctrl-C or otherwise; as a shell has it
 
 
 SIGNAL_BASE = 128

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from muster.cli.exits import ExitCode
 from muster.cli.screen import plain, stderr
-from muster.client import NoConnection, NotAUrl, Unreachable
+from muster.client import NoConnection, NotAUrl, NoToken, Unreachable
 from muster.core.errors import InvalidSpec, MusterError
 
 
@@ -27,6 +27,8 @@ def report(error: Exception) -> int:
             return _say(f"refused, nothing was started:{lines}", ExitCode.FAILED)
         case NotAUrl():
             return _say(str(error), ExitCode.USAGE)
+        case NoToken():
+            return _say(str(error), ExitCode.FAILED)
         case Unreachable() | NoConnection():
             return _say(str(error), ExitCode.UNREACHABLE)
         case MusterError():

@@ -34,8 +34,9 @@ def _name(command: Callable[..., object] | typer.Typer) -> str:
 
 EPILOG = (
     "REF is a job's name, its id or the beginning of its id; REF/3 is task 3 of it. "
-    "Exit codes: 0 well, 1 failed or refused, 2 wrong use (and --no-wait: not placed yet), "
-    "3 no controller answers; `muster run` ends with the code of its job."
+    "Exit codes: 0 well, 1 failed or refused, 2 wrong use (also accepted, but not placed yet with "
+    "--no-wait, or left to run by Ctrl-C), 3 no controller answers; `muster run` ends with the "
+    "code of its job."
 )
 
 

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 LOOKED_AT = 500
 """The newest jobs and sessions whose names are compared."""
 OFFERED = 3
+ALIKE = 0.75
+"""How much of a name must be as it was typed (``difflib``): a slip or two, not another word."""
 
 
 @contextmanager
@@ -34,4 +36,6 @@ def nearest(client: "Client", name: str) -> list[str]:
     with suppress(MusterError):
         known += [job.name for job in client.jobs("all", limit=LOOKED_AT)]
         known += [found.name for found in client.sessions("all", limit=LOOKED_AT) if found.name]
-    return [] if name in known else difflib.get_close_matches(name, dict.fromkeys(known), OFFERED)
+    if name in known:
+        return []
+    return difflib.get_close_matches(name, dict.fromkeys(known), OFFERED, ALIKE)

@@ -1,9 +1,6 @@
 """From the options of ``muster run`` to the keys of a JobSpec."""
 
-import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import typer
@@ -66,15 +63,3 @@ def command_of(words: Sequence[str]) -> list[str] | str:
 def without_nones(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Only what was asked for: the rest is the spec's default."""
     return {name: value for name, value in fields.items() if value is not None}
-
-
-def current_directory() -> str:
-    """Where the command was typed, as the shell shows it: symbolic links are not resolved.
-
-    An agent may reach the same directory through the same link and not through its target.
-    """
-    shown = Path(os.environ.get("PWD", ""))
-    with suppress(OSError):
-        if shown.is_absolute() and ".." not in shown.parts and shown.samefile("."):
-            return str(shown)
-    return str(Path.cwd())

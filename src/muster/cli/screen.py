@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -32,6 +32,7 @@ FLEXIBLE = 24
 
 _STYLES = {state.value: colour for state, colour in COLOURS.items()} | {
     "ALIVE": COLOURS[TaskState.SUCCEEDED],
+    "NOT_CONNECTED": COLOURS[TaskState.PENDING],
     "UNREACHABLE": COLOURS[TaskState.PENDING],
     "LOST": COLOURS[TaskState.FAILED],
     "REMOVED": COLOURS[TaskState.KILLED],
@@ -179,10 +180,12 @@ def discard_stdout() -> None:
     os.close(nowhere)
 
 
-def print_json(value: "BaseModel | Sequence[BaseModel]") -> None:
+def print_json(value: "BaseModel | Sequence[BaseModel] | dict[str, Any]") -> None:
     """What the client returned, as JSON on stdout and nothing else."""
-    if isinstance(value, Sequence):
-        document: object = [each.model_dump(mode="json") for each in value]
+    if isinstance(value, dict):
+        document: object = value
+    elif isinstance(value, Sequence):
+        document = [each.model_dump(mode="json") for each in value]
     else:
         document = value.model_dump(mode="json")
     sys.stdout.write(json.dumps(document, indent=2) + "\n")

@@ -1,11 +1,13 @@
 """Specs from a file or from standard input."""
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
+from muster.client.workdir import current_directory, with_absolute_workdirs
 from muster.core.errors import MusterError
 
 if TYPE_CHECKING:
@@ -14,13 +16,22 @@ if TYPE_CHECKING:
 SpecFile = typer.Argument(metavar="FILE", help="YAML or JSON; - is standard input.")
 
 
+def directory_of(file: str) -> str:
+    """The absolute directory that a relative ``workdir`` in ``file`` starts from: the file's own,
+    the current one for standard input."""
+    here = current_directory()
+    if file == "-":
+        return here
+    return str(Path(os.path.normpath(Path(here, file))).parent)
+
+
 def read_spec(file: str) -> "AnySpec":
     """
     Raises:
         MusterError: the file cannot be read.
         InvalidSpec: it is not a spec; every problem is named.
     """
-    from muster.core.specs import load_spec
+    from muster.core.specs import load_keys, spec_of
     from muster.core.specs.load import MAX_SPEC_BYTES
 
     try:
@@ -29,7 +40,7 @@ def read_spec(file: str) -> "AnySpec":
         else:
             with Path(file).open("rb") as stream:
                 data = stream.read(MAX_SPEC_BYTES + 1)
-        return load_spec(data.decode())
+        return spec_of(with_absolute_workdirs(load_keys(data.decode()), directory_of(file)))
     except OSError as error:
         raise MusterError(f"cannot read {file}: {error.strerror}") from None
     except UnicodeDecodeError:

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from muster.client.connection import find_connection
 from muster.client.errors import Unreachable
+from muster.client.workdir import with_absolute_workdirs
 from muster.core.errors import NotFound
 
 if TYPE_CHECKING:
@@ -121,6 +122,8 @@ class Client:
         Args:
             spec: a spec, or its keys as they stand in a file; ``kind: session`` makes a session.
             fields: in place of ``spec``, the keys of a JobSpec: ``submit(command=["date"])``.
+                Among keys a relative ``workdir`` starts from the current directory; without one
+                each kernel runs in an empty directory of its own.
 
         Raises:
             InvalidSpec: with every problem found; nothing was written.
@@ -309,19 +312,22 @@ class Client:
         attempt: int | None = None,
         tail_bytes: int | None = None,
         follow: bool = False,
+        retries: bool | None = None,
     ) -> Iterator[bytes]:
         """The output of a job's task, piece by piece.
 
         Args:
             attempt: from 1; the latest when left out.
             tail_bytes: only so much of its end.
-            follow: go on until the task has ended, through its retries unless ``attempt`` is
-                given; wait for it if it has not started.
+            follow: go on until the task has ended; wait for it if it has not started.
+            retries: with ``follow``, go on through the attempts after this one, those too that
+                have come and gone already; by default when no ``attempt`` is given.
 
         Raises:
-            NotFound, Ambiguous: as ``job``.
+            NotFound, Ambiguous: as ``job``; NotFound also when there is no such task or attempt.
             Conflict: it has not started, and ``follow`` is not set.
-            AgentUnreachable: the output is on a machine that does not answer.
+            AgentUnreachable: the output is on a machine that does not answer. Where other attempts
+                follow, it is raised after theirs.
         """
         from muster.client.output import read_output
 
@@ -332,6 +338,7 @@ class Client:
             attempt=attempt,
             tail_bytes=tail_bytes,
             follow=follow,
+            retries=follow and (attempt is None if retries is None else retries),
         )
 
     def session_logs(
@@ -347,6 +354,7 @@ class Client:
             attempt=None,
             tail_bytes=tail_bytes,
             follow=follow,
+            retries=False,
         )
 
     # -- the cluster ---------------------------------------------------------------------------
@@ -449,5 +457,6 @@ def _quoted(ref: str) -> str:
 def _body(spec: Any) -> tuple[str, bytes]:
     """A spec's kind and its JSON."""
     if isinstance(spec, Mapping):
-        return str(spec.get("kind", "job")), json.dumps(dict(spec)).encode()
+        keys = with_absolute_workdirs(spec)
+        return str(keys.get("kind", "job")), json.dumps(keys).encode()
     return spec.kind, spec.model_dump_json(exclude_defaults=True).encode()

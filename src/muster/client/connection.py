@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from muster.client.errors import NoConnection, NotAUrl
+from muster.client.errors import NoConnection, NotAUrl, NoToken
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +41,13 @@ def is_loopback(url: str) -> bool:
 def find_connection(url: str | None, token: str | None) -> Connection:
     """The cluster that is meant.
 
-    The file's token goes to the file's URL only: a token is not shown to another cluster.
+    The file's token goes to the file's URL only: a token is not shown to another cluster. A URL
+    with "localhost" is taken for the file's where that names a loopback address.
 
     Raises:
         NotAUrl: the URL is none.
-        NoConnection: no URL or no token is known, or the URL would carry the token over a network
+        NoToken: no token is known for it.
+        NoConnection: no URL is known, or the URL would carry the token over a network
             unencrypted (DESIGN section 13).
     """
     path = default_home() / "client.json"
@@ -67,6 +69,8 @@ def find_connection(url: str | None, token: str | None) -> Connection:
         raise NoConnection(
             f"{url} would carry your token over the network for all to read: use https"
         )
+    if stored and _is_localhost_of(url, stored.url):
+        url = stored.url
     own = stored.token if stored and stored.url == url else None
     file = f", or leave it out: {path} has one" if own else ""
     if token:
@@ -76,10 +80,20 @@ def find_connection(url: str | None, token: str | None) -> Connection:
     elif token := own:
         remedy = f"the token read from {path}: set MUSTER_TOKEN to one of this cluster"
     else:
-        raise NoConnection(f"no token for {url}: set MUSTER_TOKEN")
+        raise NoToken(f"no token for {url}: set MUSTER_TOKEN, or give --token")
     if not (token.isascii() and token.isprintable()) or " " in token:
         raise NoConnection("the token contains characters that no token has: check MUSTER_TOKEN")
     return Connection(url, token, remedy)
+
+
+def _is_localhost_of(url: str, stored: str) -> bool:
+    """Whether both mean this machine, and ``url`` only leaves open by which address."""
+    asked, known = urlsplit(url), urlsplit(stored)
+    return (
+        asked.hostname == "localhost"
+        and is_loopback(stored)
+        and (asked.scheme, asked.port, asked.path) == (known.scheme, known.port, known.path)
+    )
 
 
 def _scheme(url: str) -> str | None:

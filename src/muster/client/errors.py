@@ -30,6 +30,10 @@ class NotAUrl(NoConnection):
     """What stands where a URL should is none."""
 
 
+class NoToken(NoConnection):
+    """It is known which cluster is meant, and no token for it."""
+
+
 class Unreachable(MusterError):
     """Nothing answers at the URL, or what answers is not a Muster controller."""
 

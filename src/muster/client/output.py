@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from muster.client.errors import Unreachable
+from muster.client.errors import AgentUnreachable, Unreachable
 from muster.client.transport import PATIENCE_S, WAITING_S, StreamBroke
+from muster.core.errors import Conflict, NotFound
 
 if TYPE_CHECKING:
     from muster.client.transport import Transport
@@ -28,6 +29,7 @@ def read_output(
     attempt: int | None,
     tail_bytes: int | None,
     follow: bool,
+    retries: bool,
     pause: Callable[[float], None] = time.sleep,
 ) -> Iterator[bytes]:
     """The output at ``path``, piece by piece: asked for again, from where the last answer ended,
@@ -35,15 +37,16 @@ def read_output(
 
     Args:
         whose: the task or kernel, as query parameters.
-        attempt: None is the latest, and with ``follow`` those after it too.
+        attempt: None is the latest.
         tail_bytes: only so much of its end.
+        retries: whether the attempts after it are read too, one after the other.
 
     Raises:
         MusterError: the server's refusal, or no answer.
     """
     from muster.core.views import LOG_ATTEMPT_HEADER, LOG_END_HEADER, LOG_OFFSET_HEADER, LogEnd
 
-    every_attempt = follow and attempt is None
+    missing: AgentUnreachable | None = None  # told when the attempts after it have been read
     offset: int | None = None if tail_bytes else 0
     patience_s = WAITING_S if follow else PATIENCE_S
     breaks = 0
@@ -62,12 +65,18 @@ def read_output(
                     offset += len(piece)
                     yield piece
                 end = LogEnd(response.headers[LOG_END_HEADER])
+        except AgentUnreachable as error:
+            if not retries or attempt is None or not _has(transport, path, whose, attempt + 1):
+                raise
+            missing, end = missing or error, LogEnd.ATTEMPT
         except StreamBroke as error:
             broke = True
             breaks = 0 if got else breaks + 1
             if breaks > _MAX_BREAKS:
                 raise Unreachable(f"the output breaks off again and again: {error}") from None
-        if end is LogEnd.ALL or (end is LogEnd.ATTEMPT and not every_attempt):
+        if end is LogEnd.ALL or (end is LogEnd.ATTEMPT and not retries):
+            if missing is not None:
+                raise missing
             return
         if end is LogEnd.ATTEMPT:
             attempt, offset = (attempt or 0) + 1, 0
@@ -75,3 +84,14 @@ def read_output(
             return
         elif not got and time.monotonic() - began_s < _EMPTY_PAUSE_S:
             pause(_EMPTY_PAUSE_S)
+
+
+def _has(transport: Transport, path: str, whose: Mapping[str, int], attempt: int) -> bool:
+    """Whether there is such an attempt, and it has begun."""
+    try:
+        with transport.stream(path, {**whose, "attempt": attempt}, silence_s=SILENCE_S):
+            return True
+    except AgentUnreachable:  # it was there
+        return True
+    except (Conflict, NotFound):
+        return False

@@ -348,7 +348,7 @@ class DeviceView(View):
 
 class AgentView(View):
     """A machine. ``kernels`` are those that hold resources of it, ``ahead`` those in its backlog;
-    ``seen_at`` is when it last spoke."""
+    ``seen_at`` is when it last spoke, ``connected`` whether the controller can reach it now."""
 
     id: str
     name: str
@@ -366,6 +366,7 @@ class AgentView(View):
     ahead: int = 0
     joined_at: float
     seen_at: float
+    connected: bool = True
     reason: ReasonView | None = None
 
 

@@ -20,6 +20,7 @@ from muster.agent.supervisor.scratch import BadFilePath, ScratchDirectories, wri
 
 _INHERITED = ("PATH", "HOME", "LANG", "USER", "TZ", "TMPDIR")
 _MAX_PROGRAMS = 1024
+_NAMED_DIRECTORIES = 2
 _MAX_OPEN_FILES = 1 << 16
 # Python ignores these two, and what is ignored stays so across an exec.
 _SIGNALS_TO_DEFAULT = (signal.SIGPIPE, signal.SIGXFSZ)
@@ -215,7 +216,18 @@ class Starter:
             raise CannotExecute(
                 EndReason.COMMAND_NOT_EXECUTABLE, 126, f"{denied} is not executable"
             )
-        raise CannotExecute(EndReason.COMMAND_NOT_FOUND, 127, f"no {name} in PATH {path}")
+        raise CannotExecute(
+            EndReason.COMMAND_NOT_FOUND, 127, f"no {name} in PATH {_shortened(path)}"
+        )
+
+
+def _shortened(path: str) -> str:
+    """A PATH as a sentence has room for it."""
+    directories = path.split(":")
+    if len(directories) <= _NAMED_DIRECTORIES:
+        return path
+    more = len(directories) - _NAMED_DIRECTORIES
+    return f"{':'.join(directories[:_NAMED_DIRECTORIES])} and {more} more"
 
 
 def _raise_open_files() -> tuple[int, int] | None:

@@ -15,6 +15,7 @@ from muster.cli.screen import Column, print_json, status, stderr, stdout, table,
 from muster.cli.target import Target, on_cluster
 from muster.cli.words import duration
 from muster.core.resources import format_amount
+from muster.core.states import AgentStatus
 
 if TYPE_CHECKING:
     from muster.core.views import AgentView
@@ -57,7 +58,7 @@ def _row(agent: "AgentView", now: float) -> list[Text | str]:
     free, capacity = agent.free, agent.capacity
     return [
         agent.name,
-        status(agent.status),
+        status(agent.status if agent.connected else _status_without(agent.status)),
         agent.group,
         _of("cpu", free.cpu_milli, capacity.cpu_milli),
         _of("memory", free.memory_bytes, capacity.memory_bytes),
@@ -66,6 +67,11 @@ def _row(agent: "AgentView", now: float) -> list[Text | str]:
         f"{duration(now - agent.seen_at)} ago",
         agent.host,
     ]
+
+
+def _status_without(known: AgentStatus) -> str:
+    """Of an agent that is not connected: until it has been silent for long it counts as alive."""
+    return "NOT_CONNECTED" if known is AgentStatus.ALIVE else known
 
 
 def _of(resource: str, free: int, capacity: int) -> str:

@@ -34,7 +34,14 @@ def up(
     gpus: Gpus = None,
     home: Home = None,
     port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, help="HTTP port. [default: 7600 or next]")
+        int,
+        typer.Option(
+            "--port",
+            min=0,
+            max=65535,
+            show_default=False,
+            help="HTTP port, kept for the next time. [default: 7600 or next]",
+        ),
     ] = 0,
     foreground: Annotated[
         bool, typer.Option("--foreground", help="Stay here; Ctrl-C stops the cluster.")
@@ -54,6 +61,8 @@ def up(
     )
 
     def ready(report: local.UpReport) -> None:
+        for warning in report.warnings:
+            typer.echo(f"warning: {warning}", err=True)
         names = list(report.agents)
         shown = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
         typer.echo(
@@ -100,10 +109,20 @@ def controller(
     home: Home = None,
     host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, help="HTTP port. [default: 7600]")
+        int,
+        typer.Option(
+            "--port", min=0, max=65535, show_default=False, help="HTTP port. [default: 7600]"
+        ),
     ] = 0,
     agent_port: Annotated[
-        int, typer.Option("--agent-port", min=0, max=65535, help="Port for agents. [default: next]")
+        int,
+        typer.Option(
+            "--agent-port",
+            min=0,
+            max=65535,
+            show_default=False,
+            help="Port for agents. [default: next]",
+        ),
     ] = 0,
     tls_cert: Annotated[
         Path | None, typer.Option("--tls-cert", metavar="FILE", help="Certificate, PEM.")

@@ -44,13 +44,14 @@ def logs(
     target: Target,
     ref: Ref,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on until it has ended.")
+        bool,
+        typer.Option("--follow", "-f", help="All attempts, from the first until it has ended."),
     ] = False,
     tail: Annotated[
         int | None, typer.Option("--tail", "-n", min=0, help="Only so many lines of the end.")
     ] = None,
     attempt: Annotated[
-        int | None, typer.Option("--attempt", min=1, help="Not the latest attempt but this one.")
+        int | None, typer.Option("--attempt", min=1, help="This attempt alone, not the latest.")
     ] = None,
 ) -> None:
     """Show the output of a job's tasks, or of a session's kernels."""
@@ -95,7 +96,15 @@ def _reader(subject: Subject, id_: str, attempt: int | None, tail: int | None) -
     ) -> Iterator[bytes]:
         if subject.is_session:
             return client.session_logs(id_, kernel=index, tail_bytes=tail_bytes, follow=follow)
-        return client.logs(id_, task=index, attempt=attempt, tail_bytes=tail_bytes, follow=follow)
+        every = follow and attempt is None and tail is None
+        return client.logs(
+            id_,
+            task=index,
+            attempt=1 if every else attempt,
+            tail_bytes=tail_bytes,
+            follow=follow,
+            retries=every or None,
+        )
 
     def read(client: "Client", index: int, follow: bool) -> Iterator[bytes]:
         if tail is None:

@@ -7,8 +7,11 @@ from typing import Annotated, Any
 import typer
 
 from muster.cli.commands.submit import hand_in
-from muster.cli.request import command_of, current_directory, environment, pairs, without_nones
+from muster.cli.exits import ExitCode
+from muster.cli.request import command_of, environment, pairs, without_nones
 from muster.cli.target import Target, on_cluster
+from muster.client.workdir import current_directory
+from muster.core.errors import InvalidSpec
 
 Amount = str | None
 
@@ -72,7 +75,7 @@ def run(
         bool, typer.Option("--scratch", help="Run in an empty directory of its own.")
     ] = False,
     detach: Annotated[
-        bool, typer.Option("--detach", "-d", help="Print the job's id and leave it alone.")
+        bool, typer.Option("--detach", "-d", help="Print its name and id, and leave it alone.")
     ] = False,
     no_wait: Annotated[
         bool,
@@ -81,10 +84,13 @@ def run(
         ),
     ] = False,
     quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Only the output, no progress.")
+        bool,
+        typer.Option("--quiet", "-q", help="Only the output, no progress; with -d only the id."),
     ] = False,
 ) -> None:
     """Run a command, show its output, end with its exit code."""
+    from muster.cli import failures
+
     if scratch and workdir is not None:
         raise typer.BadParameter("give one of --workdir and --scratch")
     resources: dict[str, Any] = without_nones(
@@ -117,6 +123,9 @@ def run(
             else current_directory(),
         }
     )
-    raise typer.Exit(
-        hand_in(target, fields, detach=detach, no_wait=no_wait, output=True, quiet=quiet)
-    )
+    try:
+        code = hand_in(target, fields, detach=detach, no_wait=no_wait, output=True, quiet=quiet)
+    except InvalidSpec as error:  # all of it stood on the command line
+        failures.report(error)
+        code = ExitCode.USAGE
+    raise typer.Exit(code)

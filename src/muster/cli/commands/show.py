@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 SHOWN = 10
 """Tasks that are shown unless more are asked for."""
+MAX_TASKS_AS_JSON = 1000
 _NOTEWORTHY = (
     TaskState.FAILED,
     TaskState.WORKER_FAILED,
@@ -72,7 +73,10 @@ def show(
         else:
             job = client.job(subject.ref)
             if as_json:
-                parts = job if not tasks else client.tasks(job.id, limit=limit).items
+                if not tasks:
+                    _print_with_tasks(client, job)
+                    return
+                parts = client.tasks(job.id, limit=limit).items
             else:
                 shown = _listed(client, job, limit) if tasks else _noteworthy(client, job)
                 parts = job_parts(console, job, shown, time.time())
@@ -80,6 +84,13 @@ def show(
         print_json(parts)
         return
     write(console, *parts)
+
+
+def _print_with_tasks(client: "Client", job: "JobDetail") -> None:
+    """The job as JSON, and its first tasks under ``tasks``: each costs a request."""
+    found = _listed(client, job, MAX_TASKS_AS_JSON)
+    tasks = [task.model_dump(mode="json") for task in found]
+    print_json(job.model_dump(mode="json") | {"tasks": tasks})
 
 
 def _listed(client: "Client", job: "JobDetail", limit: int) -> list["TaskDetail"]:

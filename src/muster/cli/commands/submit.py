@@ -2,6 +2,8 @@
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,8 +13,10 @@ from muster.cli.exits import SIGNAL_BASE, ExitCode
 from muster.cli.follow.feed import LostSight, away_line, back_line
 from muster.cli.follow.follow import Follower
 from muster.cli.screen import plain, stderr
-from muster.cli.spec_file import SpecFile, read_spec
+from muster.cli.spec_file import SpecFile, directory_of, read_spec
 from muster.cli.target import Target, on_cluster
+from muster.client.workdir import current_directory
+from muster.core.reasons import ReasonCode
 from muster.core.states import JobState, SessionStatus
 
 if TYPE_CHECKING:
@@ -37,9 +41,11 @@ def submit(
     no_wait: Annotated[
         bool, typer.Option("--no-wait", help="Exit code 2 if it does not start at once.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress with --wait.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print the id alone; no progress with --wait.")
+    ] = False,
 ) -> None:
-    """Hand in a job or a session from a file; prints its id."""
+    """Hand in a job or a session from a file; prints its name and id."""
     from muster.core.specs import JobSpec, ScalingGroup, SessionSpec
 
     if wait and no_wait:
@@ -51,6 +57,15 @@ def submit(
         raise typer.BadParameter(f"{file} is a {spec.kind}, which is not work to hand in")
     if name is not None:
         spec = spec.model_copy(update={"name": name})
+    if isinstance(spec, JobSpec) and not quiet and (left := left_behind(spec)):
+        here = "." if directory_of(file) == current_directory() else current_directory()
+        stderr().print(
+            Text(
+                f"note: it runs in an empty directory of its own, without {plain(left)}; "
+                f"`workdir: {here}` in {plain(file)} makes it run here"
+            ),
+            soft_wrap=True,
+        )
     code = hand_in(target, spec, detach=not wait, no_wait=no_wait, output=False, quiet=quiet)
     raise typer.Exit(code)
 
@@ -66,7 +81,7 @@ def hand_in(
 ) -> int:
     """Submit, and stay with it as long as was asked for; the answer is the exit code.
 
-    The id is printed on stdout unless that is for the output.
+    Name and id are printed on stdout unless that is for the output; the id alone when ``quiet``.
 
     Raises:
         MusterError: it was refused; nothing was started.
@@ -74,7 +89,8 @@ def hand_in(
     with target.client() as client:
         accepted = client.submit(spec)
         if detach or no_wait or not output:
-            typer.echo(accepted.id)
+            named = accepted.name is not None and not quiet
+            typer.echo(f"{accepted.name} ({accepted.id})" if named else accepted.id)
         if no_wait:
             return _placed_or_why(client, accepted)
     if detach:
@@ -84,6 +100,24 @@ def hand_in(
     if isinstance(accepted, JobView):
         return Follower(target, accepted, output=output, quiet=quiet).run().exit_code
     return _wait_for_session(target, accepted.id)
+
+
+def left_behind(spec: "JobSpec") -> str | None:
+    """The file of the current directory that the job's command names, and that it will not find in
+    its scratch directory; None if there is none."""
+    import shlex
+
+    if spec.workdir is not None:
+        return None
+    words = spec.command
+    if len(words) == 3 and words[:2] == ["/bin/sh", "-c"]:
+        with suppress(ValueError):  # quotes that only the shell can make sense of
+            words = shlex.split(words[2])
+    for word in words:
+        with suppress(OSError, ValueError):  # too long for a path, or no path at all
+            if not word.startswith("/") and word not in spec.files and Path(word).is_file():
+                return word
+    return None
 
 
 def _wait_for_session(target: Target, id_: str) -> int:
@@ -100,6 +134,8 @@ def _wait_for_session(target: Target, id_: str) -> int:
                 time.sleep(SESSION_LOOK_S)
         except Unreachable as error:
             raise LostSight(error) from None
+    if session.reason is not None and session.reason.code == ReasonCode.CANCELLED:
+        return ExitCode.INTERRUPTED
     for kernel in session.kernels:
         if kernel.signal:
             return SIGNAL_BASE + kernel.signal

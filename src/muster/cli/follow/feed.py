@@ -92,6 +92,7 @@ class Feed:
         self._target = target
         self._events: queue.Queue[Event] = queue.Queue(MAX_EVENTS)
         self._closed = threading.Event()
+        self._job_ended = threading.Event()
         self._contact = threading.Lock()
         self._unanswered: set[int] = set()  # threads whose requests have had no answer
 
@@ -108,11 +109,16 @@ class Feed:
         except queue.Empty:
             return None
 
+    def job_ended(self) -> bool:
+        """Whether the job that is watched has, although the event may still wait in the queue."""
+        return self._job_ended.is_set()
+
     def watch_job(self, job_id: str) -> None:
         """Have every change of the job reported, until it has ended."""
 
         def watch(client: "Client") -> None:
             ended = client.wait(job_id, on_change=lambda job: self._put(Changed(job)))
+            self._job_ended.set()
             self._put(Changed(ended))
 
         self._start(watch, Lost)

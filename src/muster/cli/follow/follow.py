@@ -110,7 +110,7 @@ class Follower:
             self._take(feed.next(TICK_S))
             if interrupts.take():
                 with interrupts.raised():
-                    choice = self._choose()
+                    choice = self._choose(feed)
                 if choice is Choice.DETACH:
                     return False
         return True
@@ -199,10 +199,12 @@ class Follower:
 
     # -- Ctrl-C ----------------------------------------------------------------------------------
 
-    def _choose(self) -> Choice:
+    def _choose(self, feed: Feed) -> Choice:
         self._screen.clear()
         # It is being cancelled already, or there is nobody to cancel it: no more waiting.
-        choice = Choice.DETACH if self._cancelled or self._away else ask(stderr())
+        if self._cancelled or self._away:
+            return Choice.DETACH
+        choice = ask(stderr(), feed.job_ended)
         if choice is Choice.CANCEL:
             self._cancelled = True
             self._say(Text(f"cancelling {self._job.name}"))
@@ -228,7 +230,7 @@ class Follower:
                 f"`muster cancel {self._job.name}` stops it"
             )
         )
-        return Ending(self._job, 0)
+        return Ending(self._job, ExitCode.NOT_ENDED)
 
     def _ended(self) -> Ending:
         self._screen.clear()
@@ -240,7 +242,7 @@ class Follower:
         try:
             with self._target.client() as client:
                 failed = first_failed(client, self._job)
-                code = exit_code(client, self._job, failed, self._cancelled)
+                code = exit_code(client, self._job, failed)
                 if failed is not None and self._output and failed.index >= MAX_FOLLOWED:
                     self._show_end_of_output(client, failed.index)
         except MusterError as error:  # how the job ended is known nevertheless
@@ -262,4 +264,5 @@ class Follower:
 
 
 def _reader(job_id: str, task: int) -> "Callable[[Client], Iterator[bytes]]":
-    return lambda client: client.logs(job_id, task=task, follow=True)
+    """From the first attempt on: those that failed at once may be over before anybody looks."""
+    return lambda client: client.logs(job_id, task=task, attempt=1, follow=True, retries=True)

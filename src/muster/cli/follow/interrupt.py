@@ -3,7 +3,7 @@
 import select
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from types import FrameType, TracebackType
@@ -64,18 +64,22 @@ _LOOK_S = 0.2
 _ANSWERS = {
     "c": Choice.CANCEL,
     "cancel": Choice.CANCEL,
+    "y": Choice.CANCEL,  # the first that was offered
+    "yes": Choice.CANCEL,
     "d": Choice.DETACH,
     "detach": Choice.DETACH,
     "": Choice.CONTINUE,
     "continue": Choice.CONTINUE,
+    "n": Choice.CONTINUE,
+    "no": Choice.CONTINUE,
 }
 
 
-def ask(console: Console) -> Choice:
+def ask(console: Console, moot: Callable[[], bool] = lambda: False) -> Choice:
     """Ask what to do with the job; without a person to ask, cancel it.
 
     A second Ctrl-C, the end of input, or no answer in three: it detaches, the way out that destroys
-    nothing.
+    nothing. Once the question is ``moot``, for the job has ended, nobody need answer it.
     """
     if not (sys.stdin.isatty() and console.is_terminal):
         return Choice.CANCEL
@@ -83,24 +87,29 @@ def ask(console: Console) -> Choice:
     for _ in range(_TRIES):
         try:
             console.print(_QUESTION, end="", markup=False)
-            answer = _read_line()
+            answer = _read_line(moot)
         except (KeyboardInterrupt, EOFError):
             console.print()
             return Choice.DETACH
+        if answer is None:
+            console.print("\nno answer is needed: the job has ended")
+            return Choice.CONTINUE
         if (choice := _ANSWERS.get(answer.strip().lower())) is not None:
             return choice
         console.print("please answer c, d or press Enter")
     return Choice.DETACH
 
 
-def _read_line() -> str:
-    """What is typed next. Not ``input``: that sleeps on if Ctrl-C comes just before it reads.
+def _read_line(moot: Callable[[], bool]) -> str | None:
+    """What is typed next; None once the question is ``moot``. Not ``input``: that sleeps on if
+    Ctrl-C comes just before it reads.
 
     Raises:
         EOFError: there is nothing more to come.
     """
     while not select.select([sys.stdin], [], [], _LOOK_S)[0]:
-        pass
+        if moot():
+            return None
     if not (line := sys.stdin.readline()):
         raise EOFError
     return line

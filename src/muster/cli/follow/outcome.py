@@ -1,6 +1,5 @@
 """The exit code of a job that has ended, as a shell would have it."""
 
-import signal
 from typing import TYPE_CHECKING
 
 from muster.cli.exits import SIGNAL_BASE, ExitCode
@@ -29,13 +28,10 @@ def first_failed(client: "Client", job: "JobView") -> "TaskDetail | None":
     return client.task(job.id, failed[0].index) if failed else None
 
 
-def exit_code(
-    client: "Client", job: "JobView", failed: "TaskDetail | None", cancelled_here: bool = False
-) -> int:
+def exit_code(client: "Client", job: "JobView", failed: "TaskDetail | None") -> int:
     """The code with which a command that waited for ``job`` ends.
 
-    That of the ``first_failed`` task, 124 after a timeout, 130 when ``cancelled_here``, 143 when
-    somebody else cancelled it.
+    That of the ``first_failed`` task, 124 after a timeout, 130 when it was cancelled, by whomever.
 
     Raises:
         MusterError: the job's tasks cannot be read.
@@ -46,9 +42,7 @@ def exit_code(
         case JobState.FAILED:
             return of_task(failed) if failed else ExitCode.FAILED
         case JobState.KILLED:
-            if _timed_out(client, job):
-                return ExitCode.TIMEOUT
-            return ExitCode.INTERRUPTED if cancelled_here else SIGNAL_BASE + signal.SIGTERM
+            return ExitCode.TIMEOUT if _timed_out(client, job) else ExitCode.INTERRUPTED
         case _:
             return ExitCode.FAILED
 

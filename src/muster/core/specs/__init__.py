@@ -3,7 +3,7 @@
 from muster.core.specs.amounts import ResourcesSpec
 from muster.core.specs.group import ScalingGroup
 from muster.core.specs.job import MAX_TASKS, JobSpec
-from muster.core.specs.load import load_spec, parse_spec
+from muster.core.specs.load import load_keys, load_spec, parse_spec, spec_of
 from muster.core.specs.session import MAX_GANG, KernelSpec, SessionSpec, SessionType
 
 __all__ = [
@@ -15,6 +15,8 @@ __all__ = [
     "ScalingGroup",
     "SessionSpec",
     "SessionType",
+    "load_keys",
     "load_spec",
     "parse_spec",
+    "spec_of",
 ]

@@ -15,13 +15,14 @@ from pydantic import (
 from muster.core.resources import EXTRA_NAME, Resources, parse_bytes, parse_gpu, parse_milli
 
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)([dhms]|ms))+")
+_BARE_SECONDS = re.compile(r"\d+(?:\.\d+)?")
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[dhms])")
 _SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _YEAR_S = 366 * 86400.0
 
 
 def parse_duration(value: Any) -> Any:
-    """Seconds in ``value``: 90, "90s", "1m30s", "2h", "250ms"; None stays None.
+    """Seconds in ``value``: 90, "90", "90s", "1m30s", "2h", "250ms"; None stays None.
 
     Raises:
         ValueError: not a duration.
@@ -31,8 +32,12 @@ def parse_duration(value: Any) -> Any:
     seconds: float | None = None
     if isinstance(value, int | float) and not isinstance(value, bool):
         seconds = float(value)
-    elif isinstance(value, str) and _DURATION.fullmatch(text := value.replace(" ", "")):
-        seconds = sum(float(n) * _SECONDS[unit] for n, unit in _DURATION_PART.findall(text))
+    elif isinstance(value, str):
+        text = value.replace(" ", "")
+        if _BARE_SECONDS.fullmatch(text):
+            seconds = float(text)
+        elif _DURATION.fullmatch(text):
+            seconds = sum(float(n) * _SECONDS[unit] for n, unit in _DURATION_PART.findall(text))
     if seconds is None or not 0 <= seconds <= _YEAR_S:
         raise ValueError("expected a duration such as 90, 90s, 1h30m or 250ms, at most a year")
     return seconds

@@ -25,16 +25,41 @@ KINDS: Mapping[str, type[AnySpec]] = {
 S = TypeVar("S", bound=Spec)
 
 
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that stands twice in a mapping, of which YAML would take the last."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        first: dict[tuple[str, str], int] = {}
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                line = key.start_mark.line + 1
+                if (name := (key.tag, key.value)) in first:
+                    twice = f"the key {key.value} stands here again, after line {first[name]}"
+                    raise InvalidSpec([Problem(f"line {line}", "", twice)])
+                first[name] = line
+        return node
+
+
 def load_spec(text: str) -> AnySpec:
     """A spec from YAML or JSON; its ``kind`` (job when absent) says which.
 
     Raises:
         InvalidSpec: not readable, too large, of an unknown kind, or wrong in some field.
     """
+    return spec_of(load_keys(text))
+
+
+def load_keys(text: str) -> dict[Any, Any]:
+    """What stands in YAML or JSON, not looked at yet.
+
+    Raises:
+        InvalidSpec: not readable, too large, a key that stands twice, or no keys at all.
+    """
     if len(text.encode()) > MAX_SPEC_BYTES:
         raise InvalidSpec([Problem("spec", "", f"expected at most {MAX_SPEC_BYTES} bytes")])
     try:
-        data = yaml.safe_load(text)
+        data = yaml.load(text, _Loader)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         where = getattr(error, "problem_mark", None)
         line = f"line {where.line + 1}" if where else "spec"
@@ -43,6 +68,15 @@ def load_spec(text: str) -> AnySpec:
     if not isinstance(data, dict):
         shown = "empty" if data is None else f"a {type(data).__name__}"
         raise InvalidSpec([Problem("spec", shown, "expected keys and values, such as command: …")])
+    return data
+
+
+def spec_of(data: Mapping[Any, Any]) -> AnySpec:
+    """The spec whose keys these are, of the ``kind`` that they say.
+
+    Raises:
+        InvalidSpec: of an unknown kind, or wrong in some field.
+    """
     kind = data.get("kind", "job")
     if not isinstance(kind, str) or kind not in KINDS:
         near = _nearest(str(kind), KINDS)
@@ -82,6 +116,9 @@ def _problem(model: type[BaseModel], detail: ErrorDetails) -> Problem:
             return Problem(
                 field, value, "expected letters, digits, '.', '-' or '_', at most 63 of them"
             )
+        case "list_type" | "string_type" if isinstance(detail["input"], bool | int | float):
+            written = str(detail["input"]).lower()
+            return Problem(field, written, f'expected text: quote it, as "{written}"')
         case _:
             message = detail["msg"].removeprefix("Value error, ")
             message = message.replace("Input should be", "expected")

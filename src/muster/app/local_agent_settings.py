@@ -1,0 +1,77 @@
+"""What the agents of a controller's own machine are told: the same amounts, each its own place."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import psutil
+
+from muster.agent.config import AgentConfig
+from muster.agent.discovery import parse_gpus
+from muster.app.home import Home, LocalAgents
+from muster.app.local_agents import local_name
+from muster.core.errors import MusterError
+from muster.core.resources import format_bytes, parse_bytes, parse_milli
+
+
+def agent_configs(home: Home, agents: LocalAgents) -> tuple[AgentConfig, ...]:
+    """The settings of the home's own agents.
+
+    Raises:
+        MusterError: an amount that is not one.
+    """
+    if agents.gpus is not None:
+        parse_gpus(agents.gpus)
+    first = AgentConfig(
+        home.path,
+        "",
+        "",
+        gpus=agents.gpus,
+        cpu_milli=some_amount("--cpus", agents.cpus, parse_milli),
+        memory_bytes=some_amount("--memory", agents.memory, parse_bytes),
+    )
+    names = [local_name(number) for number in range(1, agents.count + 1)]
+    return tuple(
+        replace(
+            first,
+            directory=home.agent_directory(name),
+            name=name,
+            # Each has ports of its own: they are on one machine.
+            ports=range(20_000 + number * 100, 20_000 + number * 100 + 100)
+            if agents.count <= 400
+            else first.ports,
+        )
+        for number, name in enumerate(names)
+    )
+
+
+def amount(option: str, text: str | None, parse: Callable[[str], int]) -> int | None:
+    if text is None:
+        return None
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise MusterError(f"{option} is {text!r}: {error}") from None
+
+
+def some_amount(option: str, text: str | None, parse: Callable[[str], int]) -> int | None:
+    """An amount of what no agent can do without.
+
+    Raises:
+        MusterError: it is none, or nothing.
+    """
+    found = amount(option, text, parse)
+    if found == 0:
+        raise MusterError(f"{option} is {text!r}: expected more than 0, or leave it out")
+    return found
+
+
+def warnings(configs: Sequence[AgentConfig]) -> tuple[str, ...]:
+    """What is allowed, and hardly meant."""
+    declared = (configs[0].memory_bytes or 0) if configs else 0
+    has = psutil.virtual_memory().total
+    if declared <= has:
+        return ()
+    return (
+        f"--memory {format_bytes(declared)} is more than the {format_bytes(has)} of this machine: "
+        f"work may be placed that does not fit",
+    )
