@@ -1,20 +1,35 @@
 """Small clusters, queues and placements as data."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
 
 from muster.core.ids import AgentId, SessionId
 from muster.core.owner import Owner
 from muster.core.resources import Device, DeviceShare, Resources
-from muster.core.specs import ScalingGroup
+from muster.core.specs import Dependency, PlacementSpec, ScalingGroup
 from muster.scheduling.columns import Columns
-from muster.scheduling.outcome import KernelPlacement, Outcome, Placed
+from muster.scheduling.outcome import PassResult
+from muster.scheduling.placement import place
+from muster.scheduling.plugins import PassContext
 from muster.scheduling.policy import Policy
+from muster.scheduling.queue import Queue
 from muster.scheduling.snapshot import Snapshot
-from muster.scheduling.workload import SessionWorkload
+from muster.scheduling.usage import Quotas, Usage
+from muster.scheduling.workload import (
+    Classes,
+    KernelPlacement,
+    RunningSession,
+    SessionWorkload,
+    WorkloadClass,
+)
 
 GIB = 2**30
 ANN = Owner("default", "research", "ann")
+BOB = Owner("default", "research", "bob")
+CLASSES = Classes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,18 +39,22 @@ class Box:
     capacity: Resources
     devices: tuple[Device, ...]
     status: str
+    attributes: Mapping[str, str] = field(default_factory=dict)
 
 
 def box(
     cpu: float = 4,
     gib: float = 16,
     gpus: int = 0,
-    model: str = "H100",
+    model: str | Sequence[str] = "H100",
     status: str = "ALIVE",
+    has: Mapping[str, str] | None = None,
     **extra: float,
 ) -> Box:
-    devices = tuple(Device(index, model) for index in range(gpus))
-    return Box(ask(cpu, gib, gpus, **extra), devices, status)
+    """``model`` may be one for each of the GPUs; ``has`` are the agent's attributes."""
+    models = [model] * gpus if isinstance(model, str) else model
+    devices = tuple(Device(index, each) for index, each in enumerate(models))
+    return Box(ask(cpu, gib, gpus, (), **extra), devices, status, has or {})
 
 
 def cluster(**boxes: Box) -> Snapshot:
@@ -54,6 +73,7 @@ def put(snapshot: Snapshot, name: str, machine: Box) -> None:
         machine.devices,
         accepting=machine.status == "ALIVE",
         status=machine.status,
+        attributes=machine.attributes,
     )
 
 
@@ -61,50 +81,185 @@ def agent(name: str) -> AgentId:
     return AgentId(f"agt-{name}")
 
 
-def ask(cpu: float = 1, gib: float = 0, gpu: float = 0, **extra: float) -> Resources:
+def ask(
+    cpu: float = 1, gib: float = 0, gpu: float = 0, models: Sequence[str] = (), **extra: float
+) -> Resources:
     named = {name: round(amount * 1000) for name, amount in extra.items()}
-    return Resources.with_extra(round(cpu * 1000), round(gib * GIB), 0, round(gpu * 1000), named)
+    amounts = round(cpu * 1000), round(gib * GIB), 0, round(gpu * 1000)
+    return Resources.with_extra(*amounts, named, models)
 
 
-def session(
-    name: str,
+def what(
     *kernels: Resources,
-    at: float = 0,
+    owner: Owner = ANN,
     priority: int = 50,
     failed: Sequence[str] = (),
-) -> SessionWorkload:
-    return SessionWorkload(
-        SessionId(f"ses-{name}"),
-        ANN,
-        "pool",
-        priority,
-        at,
-        kernels,
-        frozenset(agent(each) for each in failed),
+    runs_s: float | None = None,
+    after: Sequence[Dependency] = (),
+    not_before: float | None = None,
+    preemptible: bool = True,
+    **placement: object,
+) -> WorkloadClass:
+    """The class of sessions that ask for ``kernels``; further keywords are of ``placement:``."""
+    return CLASSES.one(
+        WorkloadClass(
+            owner,
+            "pool",
+            priority,
+            kernels,
+            placement=PlacementSpec.model_validate(placement),
+            failed_agents=frozenset(agent(each) for each in failed),
+            duration_s=runs_s,
+            not_before=not_before,
+            after=tuple(after),
+            preemptible=preemptible,
+        )
     )
+
+
+def session(name: str, *kernels: Resources, at: float = 0, **rest: Any) -> SessionWorkload:
+    """A waiting session; ``rest`` are keywords of ``what``."""
+    return SessionWorkload(SessionId(f"ses-{name}"), at, what(*kernels, **rest))
+
+
+def running(
+    name: str, *places: str, kernels: Sequence[Resources], since: float = 0, **rest: Any
+) -> RunningSession:
+    """A session that holds ``places``, written as ``where`` writes them."""
+    its = what(*kernels, **rest)
+    ends_at = None if its.duration_s is None else since + its.duration_s
+    placements = tuple(map(_placement, places))
+    return RunningSession(SessionId(f"ses-{name}"), its, placements, since, ends_at)
+
+
+def _placement(place: str) -> KernelPlacement:
+    name, _, devices = place.partition(":")
+    shares = []
+    for device in filter(None, devices.split(",")):
+        index, _, milli = device.partition("=")
+        shares.append(DeviceShare(int(index), int(milli or 1000)))
+    return KernelPlacement(agent(name), tuple(shares))
 
 
 def group(**fields: object) -> ScalingGroup:
     return ScalingGroup.model_validate({"name": "pool", **fields})
 
 
-def policy(starvation_after: float = 300, **parts: str) -> Policy:
+def policy(starvation_after: float = 300, **parts: Any) -> Policy:
     return Policy.of(group(starvation_after=starvation_after, **parts))
 
 
-def where(outcomes: Sequence[Outcome]) -> dict[str, list[str]]:
-    """By session, where its kernels went or the codes of the reasons why not.
+def context(
+    snapshot: Snapshot, *holding: RunningSession, now: float = 10, **rest: Any
+) -> PassContext:
+    """A pass while ``holding`` hold their places; ``rest`` are further fields."""
+    return PassContext(snapshot, now, running={each.id: each for each in holding}, **rest)
+
+
+def occupy(snapshot: Snapshot, *holding: RunningSession) -> None:
+    """Take from the snapshot what they hold."""
+    for each in holding:
+        for request, kernel in zip(each.what.kernels, each.kernels, strict=True):
+            snapshot.take(kernel.agent_id, request, kernel.shares)
+
+
+def leave(snapshot: Snapshot, *holding: RunningSession) -> None:
+    """Give back to the snapshot what they hold."""
+    for each in holding:
+        for request, kernel in zip(each.what.kernels, each.kernels, strict=True):
+            snapshot.give_back(kernel.agent_id, request, kernel.shares)
+
+
+def passed(
+    snapshot: Snapshot,
+    *sessions: SessionWorkload,
+    holding: Sequence[RunningSession] = (),
+    now: float = 10,
+    **parts: Any,
+) -> PassResult:
+    """One pass over a new queue; ``holding`` must have been taken from the snapshot already."""
+    return place(Queue(sessions), snapshot, policy(**parts), context(snapshot, *holding, now=now))
+
+
+def where(result: PassResult) -> dict[str, list[str]]:
+    """By session, where its kernels went or the codes of the reasons why not: first what was
+    placed, in that order.
 
     ``"a"`` is agent a, ``"a:0,1"`` its devices 0 and 1, ``"a:0=500"`` half of device 0.
     """
-    return {
-        outcome.session.id.removeprefix("ses-"): (
-            [_place(kernel) for kernel in outcome.kernels]
-            if isinstance(outcome, Placed)
-            else [str(reason.code) for reason in outcome.reasons]
+    decided = {name_of(session): places(kernels) for session, kernels in result.placed}
+    for members, reasons in result.refused.items():
+        for session in members:
+            decided.setdefault(name_of(session), [str(reason.code) for reason in reasons])
+    return decided
+
+
+def places(kernels: Sequence[KernelPlacement]) -> list[str]:
+    """As ``where`` writes them."""
+    return [_place(kernel) for kernel in kernels]
+
+
+def sentences(result: PassResult) -> list[str]:
+    """Why the classes that wait do so."""
+    return [reason.sentence() for reasons in result.refused.values() for reason in reasons]
+
+
+def name_of(session: SessionWorkload | RunningSession) -> str:
+    return session.id.removeprefix("ses-")
+
+
+@dataclass
+class World:
+    """A group in virtual time, in which every session that starts ends when it has run.
+
+    Args:
+        runs_s: how long sessions really run, by name; what they said they would is in their class.
+        longest_s: how long all others run.
+    """
+
+    snapshot: Snapshot
+    policy: Policy
+    runs_s: dict[str, float] = field(default_factory=dict)
+    longest_s: float = 4
+    quotas: Quotas = field(default_factory=Quotas)
+    now: float = 0
+    queue: Queue = field(default_factory=Queue)
+    usage: Usage = field(default_factory=Usage)
+    running: dict[SessionId, RunningSession] = field(default_factory=dict)
+    started_at: dict[str, float] = field(default_factory=dict)
+
+    def arrive(self, *sessions: SessionWorkload) -> None:
+        for each in sessions:
+            self.queue.add(each)
+
+    def context(self) -> PassContext:
+        return PassContext(
+            self.snapshot, self.now, self.usage, self.quotas, running=dict(self.running)
         )
-        for outcome in outcomes
-    }
+
+    def end(self) -> None:
+        """Whoever has run long enough leaves."""
+        for each in list(self.running.values()):
+            if each.started_at + self.runs_s.get(name_of(each), self.longest_s) <= self.now:
+                self.leave(each.id)
+
+    def leave(self, id_: SessionId) -> None:
+        each = self.running.pop(id_)
+        leave(self.snapshot, each)
+        self.usage.placed(each.what.owner, each.what.total, -1)
+
+    def pass_(self) -> PassResult:
+        """A pass, and what it placed starts."""
+        result = place(self.queue, self.snapshot, self.policy, self.context())
+        for session, kernels in result.placed:
+            self.queue.remove(session.id)
+            runs_s, its = session.what.duration_s, session.what
+            ends_at = None if runs_s is None else self.now + runs_s
+            started = RunningSession(session.id, its, kernels, self.now, ends_at)
+            self.running[session.id] = started
+            self.usage.placed(its.owner, its.total)
+            self.started_at[name_of(session)] = self.now
+        return result
 
 
 def _place(kernel: KernelPlacement) -> str:
@@ -120,14 +275,18 @@ def _share(share: DeviceShare) -> str:
 def contents(snapshot: Snapshot) -> dict[str, object]:
     """All that a snapshot says, to compare with."""
     columns = snapshot.columns
-    numbers = {
-        name: getattr(columns, name).tolist()
+    answers = {
+        name: getattr(columns, name)
         for name, value in vars(Columns).items()
-        if isinstance(value, property) and name not in ("dimensions", "models")
+        if isinstance(value, property)
+    }
+    numbers = {
+        name: answer.tolist() for name, answer in answers.items() if isinstance(answer, np.ndarray)
     }
     return numbers | {
         "dimensions": columns.dimensions,
         "models": columns.models,
         "version": snapshot.version,
+        "turn": snapshot.turn,
         "agents": len(snapshot),
     }

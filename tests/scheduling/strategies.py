@@ -1,10 +1,11 @@
 """Any small cluster, partly in use, and any small queue for it."""
 
 from hypothesis import strategies as st
-from tests.scheduling.clusters import Box, ask, box, cluster, session
+from tests.scheduling.clusters import ANN, BOB, Box, World, ask, box, cluster, policy, session, what
 
 from muster.core.resources import Resources
 from muster.scheduling.fit import fill
+from muster.scheduling.queue import Queue
 from muster.scheduling.selectors import Concentrated
 from muster.scheduling.snapshot import Snapshot
 from muster.scheduling.statement import Statement
@@ -34,7 +35,7 @@ def clusters(draw: st.DrawFn) -> Snapshot:
     snapshot = cluster(**dict(zip("abcde", draw(st.lists(boxes, max_size=5)), strict=False)))
     with Statement(snapshot) as statement:
         for request, count in draw(st.lists(st.tuples(requests, st.integers(1, 3)), max_size=3)):
-            fill(statement, Concentrated(), request, count, frozenset())
+            fill(statement, Concentrated(), what(request), count)
         statement.keep()
     if len(snapshot) and draw(st.integers(0, 4)) == 0:
         snapshot.take(snapshot.facts(0).id, ask(draw(st.integers(1, 9))), force=True)
@@ -45,6 +46,7 @@ def clusters(draw: st.DrawFn) -> Snapshot:
 def queues(draw: st.DrawFn, max_size: int = 8) -> list[SessionWorkload]:
     """Sessions of few distinct requests, so that equal ones meet; every third one a gang."""
     shapes = draw(st.lists(requests, min_size=1, max_size=3))
+    owners = st.sampled_from([ANN, BOB]) if draw(st.booleans()) else st.just(ANN)
     queue = []
     for index in range(draw(st.integers(0, max_size))):
         kernels = [draw(st.sampled_from(shapes))]
@@ -55,8 +57,25 @@ def queues(draw: st.DrawFn, max_size: int = 8) -> list[SessionWorkload]:
                 str(index),
                 *kernels,
                 at=draw(st.integers(0, 5)),
+                owner=draw(owners),
                 priority=draw(st.sampled_from([50, 50, 80])),
                 failed=draw(st.sampled_from(["", "", "a", "bc"])),
+                runs_s=draw(st.sampled_from([None, None, 2, 5])),
             )
         )
     return queue
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> World:
+    """A small cluster at 4, partly taken by sessions that started at 0, and a queue for it."""
+    named = dict(zip("abcd", draw(st.lists(boxes, max_size=4)), strict=False))
+    world = World(cluster(**named), policy(queue="best_effort"))
+    for index, request in enumerate(draw(st.lists(requests, max_size=5))):
+        runs_s = draw(st.sampled_from([None, 5, 6, 9]))
+        priority = draw(st.sampled_from([20, 50]))
+        world.arrive(session(f"old{index}", request, runs_s=runs_s, priority=priority))
+    world.pass_()
+    world.queue = Queue(draw(queues()))
+    world.now = 4
+    return world

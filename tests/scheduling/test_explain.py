@@ -1,28 +1,57 @@
 """What `muster why` is told, and that it agrees with what placement does."""
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.scheduling.clusters import agent, ask, box, cluster, contents, policy, put, session
-from tests.scheduling.strategies import clusters, queues
+from tests.scheduling.clusters import (
+    ANN,
+    BOB,
+    World,
+    agent,
+    ask,
+    box,
+    cluster,
+    contents,
+    context,
+    occupy,
+    places,
+    policy,
+    put,
+    running,
+    session,
+)
+from tests.scheduling.strategies import worlds
 
+from muster.core.ids import SessionId
 from muster.core.reasons import ReasonCode
 from muster.core.resources import DeviceShare
+from muster.core.specs import QuotaSpec
+from muster.core.specs.group import QueuePolicy
 from muster.scheduling.explain import MAX_GROUPS, Explanation, explain
-from muster.scheduling.outcome import Placed
 from muster.scheduling.placement import place
+from muster.scheduling.queue import Queue
 from muster.scheduling.snapshot import Snapshot
-from muster.scheduling.workload import SessionWorkload
+from muster.scheduling.usage import Quotas, scopes
+from muster.scheduling.workload import RunningSession, SessionWorkload
 
 GANG_CODES = {ReasonCode.GANG_NO_ROOM, ReasonCode.NO_ROOM}
 
 
 def why(
-    snapshot: Snapshot, asked: SessionWorkload, *queue: SessionWorkload, now: float = 10
+    snapshot: Snapshot,
+    asked: SessionWorkload,
+    *queue: SessionWorkload,
+    now: float = 10,
+    holding: Sequence[RunningSession] = (),
+    **parts: Any,
 ) -> Explanation:
-    return explain(asked, snapshot, policy(), queue, now)
+    seen = context(snapshot, *holding, now=now)
+    return explain(asked, Queue(queue), snapshot, policy(**parts), seen)
 
 
 def told(explanation: Explanation) -> list[tuple[int, str, list[str]]]:
@@ -153,23 +182,162 @@ def test_explanation_is_json() -> None:
     assert answer["requests"][0]["groups"][0]["lacks"][0]["sentence"]
 
 
-@settings(max_examples=250, deadline=None)
-@given(snapshot=clusters(), queue=queues(), now=st.integers(0, 9), index=st.integers(0, 7))
-def test_explanation_agrees_with_the_decision_and_changes_nothing(
-    snapshot: Snapshot, queue: list[SessionWorkload], now: int, index: int
-) -> None:
-    asked = queue[index] if index < len(queue) else session("fresh", ask(1), at=3)
-    queue = queue if index < len(queue) else [*queue, asked]
-    before = contents(snapshot)
-    explanation = explain(asked, snapshot, policy(4), queue, now)
-    assert contents(snapshot) == before
+def test_winner_is_told_with_the_runners_up() -> None:
+    snapshot = cluster(a=box(cpu=4), b=box(cpu=4), c=box(cpu=1))
+    snapshot.take(agent("b"), ask(2))
+    explanation = why(snapshot, session("s", ask(2)))
+    (request,) = explanation.requests
+    assert [name for name, _ in request.scores] == ["b", "a"]
+    assert request.scores[0][1] > request.scores[1][1]
+    assert places(explanation.placement) == ["b"]
 
-    outcomes = place(queue, snapshot, policy(4), now)
-    (position,) = [n for n, each in enumerate(outcomes, 1) if each.session is asked]
-    outcome = outcomes[position - 1]
-    assert explanation.position == position
-    assert explanation.starts == isinstance(outcome, Placed)
-    assert explanation.reasons == (() if isinstance(outcome, Placed) else outcome.reasons)
+
+def test_rules_of_placement_are_told_agent_by_agent() -> None:
+    snapshot = cluster(a=box(), b=box(), c=box())
+    for name, zone in [("a", "x"), ("b", "y"), ("c", "y")]:
+        at = snapshot.facts(snapshot.slot(agent(name)))
+        snapshot.upsert_agent(
+            at.id, at.name, at.capacity, at.devices, True, at.status, {"zone": zone}
+        )
+    asked = session("s", ask(1), constraints=["zone=y", "nvlink"], agents=["a", "b"])
+    groups = {group.nearest: group for group in why(snapshot, asked).requests[0].groups}
+    assert {name: [r.sentence() for r in group.lacks] for name, group in groups.items()} == {
+        "a": ["zone=y asked, zone is x", "nvlink asked, nvlink is not there"],
+        "b": ["nvlink asked, nvlink is not there"],
+        "c": ["nvlink asked, nvlink is not there", "it is not one of the designated agents"],
+    }
+
+
+def test_all_that_forbids_it_is_told_at_once() -> None:
+    snapshot = cluster(a=box(cpu=4))
+    snapshot.take(agent("a"), ask(4))
+    spec = QuotaSpec(name="default/research/ann", sessions=0)
+    asked = session("s", ask(2), not_before=99)
+    limited = context(snapshot, quotas=Quotas([spec]))
+    explanation = explain(asked, Queue([asked]), snapshot, policy(), limited)
+    assert [str(reason.code) for reason in explanation.reasons] == [
+        "QUOTA_IN_USE",
+        "BEFORE_START_TIME",
+        "NO_ROOM",
+    ]
+
+
+def test_strict_order_is_told_beside_the_lack_of_room() -> None:
+    snapshot = cluster(a=box(cpu=4))
+    snapshot.take(agent("a"), ask(2))
+    head, asked = session("head", ask(4)), session("s", ask(3), at=1)
+    explanation = why(snapshot, asked, head, asked, queue="strict")
+    assert [str(reason.code) for reason in explanation.reasons] == ["NO_ROOM", "STRICT_ORDER"]
+    fits = session("t", ask(1), at=1)
+    assert [str(r.code) for r in why(snapshot, fits, head, fits, queue="strict").reasons] == [
+        "STRICT_ORDER"
+    ]
+
+
+def test_head_is_told_when_it_starts_at_the_latest() -> None:
+    snapshot = cluster(a=box(cpu=4))
+    held = running("x", "a", kernels=[ask(3)], runs_s=100)
+    occupy(snapshot, held)
+    head, behind = session("head", ask(4)), session("s", ask(1), at=1)
+    queue = Queue([head, behind])
+    seen = context(snapshot, held)
+    place(queue, snapshot, policy(), seen)
+
+    explanation = explain(head, queue, snapshot, policy(), seen)
+    assert explanation.reservation is not None
+    assert explanation.reservation.expected_at == 100
+    answer = json.loads(json.dumps(explanation.as_dict()))
+    assert answer["reservation"]["waits_for_some"] == ["ses-x"]
+    other = explain(behind, queue, snapshot, policy(), seen)
+    assert other.reservation is None
+    assert [reason.sentence() for reason in other.reasons] == [
+        "would delay the session ahead of it in group pool, which is to start in 90 s"
+    ]
+
+
+def test_whom_it_would_displace_is_told() -> None:
+    snapshot = cluster(a=box(cpu=4))
+    low = running("low", "a", kernels=[ask(3)], priority=10)
+    occupy(snapshot, low)
+    asked = session("s", ask(2), priority=90)
+    parts: dict[str, Any] = {"preemption": {"minimum_lease": 5}, "holding": [low]}
+    explanation = why(snapshot, asked, asked, **parts)
+    assert not explanation.starts
+    assert explanation.displaces is not None
+    assert [victim.id for victim in explanation.displaces.victims] == ["ses-low"]
+    answer = json.loads(json.dumps(explanation.as_dict()))
+    assert answer["displaces"]["victims"][0]["session"] == "ses-low"
+    assert why(snapshot, asked, asked, now=4, **parts).displaces is None
+
+
+def test_position_under_drf_counts_those_that_go_first_as_owners_take_turns() -> None:
+    snapshot = cluster(a=box(cpu=16))
+    queue = [session(f"ann{n}", ask(1), at=n) for n in range(3)]
+    asked = session("bob", ask(1), at=9, owner=BOB)
+    assert why(snapshot, asked, asked, *queue, sequencer="drf").position == 2
+    assert why(snapshot, queue[2], asked, *queue, sequencer="drf").position == 4
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    world=worlds(),
+    index=st.integers(0, 7),
+    queue=st.sampled_from(QueuePolicy),
+    sequencer=st.sampled_from(["fifo", "lifo", "drf"]),
+    starvation_s=st.sampled_from([1, 100]),
+    sessions=st.sampled_from([None, 1, 3]),
+    passes=st.booleans(),
+    preempts=st.booleans(),
+)
+def test_explanation_agrees_with_the_decision_and_changes_nothing(
+    world: World,
+    index: int,
+    queue: QueuePolicy,
+    sequencer: str,
+    starvation_s: float,
+    sessions: int | None,
+    passes: bool,
+    preempts: bool,
+) -> None:
+    """What is said to start starts, there; and what is not does not, for the reasons told."""
+    waiting = sorted(world.queue, key=lambda each: each.id)
+    asked = waiting[index] if index < len(waiting) else session("fresh", ask(1), at=3)
+    if asked not in waiting:
+        world.arrive(asked)
+    by = policy(
+        starvation_s,
+        queue=queue,
+        sequencer=sequencer,
+        preemption={"minimum_lease": 0} if preempts else None,
+    )
+    world.policy, world.quotas = (
+        by,
+        Quotas([QuotaSpec(name="default/research/ann", sessions=sessions)]),
+    )
+    if passes:  # so that something is remembered and kept
+        world.pass_()
+        world.now = 5.5
+        world.end()
+        if asked.id not in world.queue:
+            asked = replace(asked, id=SessionId("ses-again"))
+            world.arrive(asked)
+    before = contents(world.snapshot), queue_contents(world.queue), usage_of(world)
+    seen = world.context()
+    explanation = explain(asked, world.queue, world.snapshot, by, seen)
+    assert (contents(world.snapshot), queue_contents(world.queue), usage_of(world)) == before
+
+    result = place(world.queue, world.snapshot, by, seen)
+    started = {each.id: kernels for each, kernels in result.placed}
+    assert explanation.starts == (asked.id in started)
+    assert explanation.placement == started.get(asked.id, ())
+    members = world.queue.class_of(asked.id)
+    refused = [each for each in members if each.id not in started]
+    if sequencer == "fifo" and refused[:1] == [asked]:  # its reasons are those of its class
+        told_codes = {reason.code for reason in explanation.reasons}
+        assert {reason.code for reason in result.refused[members]} <= told_codes
+        displaced = {each.session: each for each in result.displaced}
+        if explanation.displaces is None:
+            assert asked.id not in displaced
 
     # The agents' lacks are found by other code than the placement: they must say the same.
     whole = explanation.kernels_fit == explanation.kernels
@@ -179,9 +347,31 @@ def test_explanation_agrees_with_the_decision_and_changes_nothing(
         room = sum(group.agents for group in request.groups if not group.lacks)
         if explanation.starts:
             assert room
-        elif len(asked.kernels) == 1:
+        elif len(asked.what.kernels) == 1:
             assert bool(room) == whole
-        assert sum(g.agents for g in request.groups) + request.other_agents == len(snapshot)
+        agents = sum(group.agents for group in request.groups) + request.other_agents
+        assert agents == len(world.snapshot)
+
+
+def queue_contents(queue: Queue) -> object:
+    remembered = {each.what: (each.reasons, each.refused_at) for each in queue.classes}
+    return sorted(each.id for each in queue), remembered, queue.kept, queue.version
+
+
+def usage_of(world: World) -> object:
+    holdings = [world.usage.of(scope) for owner in (ANN, BOB) for scope in scopes(owner)]
+    return [(dict(each.amounts), each.sessions) for each in holdings]
+
+
+@settings(max_examples=60, deadline=None)
+@given(world=worlds(), queue=st.sampled_from(QueuePolicy))
+def test_position_is_that_in_the_order_of_the_queue(world: World, queue: QueuePolicy) -> None:
+    waiting = sorted(world.queue, key=lambda e: (-e.what.priority, e.submitted_at, e.id))
+    for position, asked in enumerate(waiting, 1):
+        explanation = explain(
+            asked, world.queue, world.snapshot, policy(queue=queue), world.context()
+        )
+        assert (explanation.position, explanation.queue) == (position, len(waiting))
 
 
 @pytest.mark.parametrize("name", ["s", "t"])

@@ -3,12 +3,19 @@
 from collections.abc import Sequence
 
 import pytest
-from tests.scheduling.clusters import agent, ask, box, cluster, policy, session, where
+from tests.scheduling.clusters import (
+    agent,
+    ask,
+    box,
+    cluster,
+    passed,
+    sentences,
+    session,
+    where,
+)
 
 from muster.core.reasons import ReasonCode, ReasonKind
 from muster.core.resources import DeviceShare, Resources
-from muster.scheduling.outcome import Refused
-from muster.scheduling.placement import place
 from muster.scheduling.snapshot import Snapshot
 from muster.scheduling.workload import SessionWorkload
 
@@ -16,13 +23,11 @@ from muster.scheduling.workload import SessionWorkload
 def placed(
     snapshot: Snapshot, *queue: SessionWorkload, now: float = 10, starvation_after: float = 300
 ) -> dict[str, list[str]]:
-    return where(place(queue, snapshot, policy(starvation_after), now))
+    return where(passed(snapshot, *queue, now=now, starvation_after=starvation_after))
 
 
 def sentence(snapshot: Snapshot, *queue: SessionWorkload) -> list[str]:
-    outcomes = place(queue, snapshot, policy(), now=10)
-    refused = [outcome for outcome in outcomes if isinstance(outcome, Refused)]
-    return [reason.sentence() for outcome in refused for reason in outcome.reasons]
+    return sentences(passed(snapshot, *queue))
 
 
 # Order
@@ -85,6 +90,12 @@ def test_agents_that_failed_the_session_come_last_but_count() -> None:
     queue = [session(str(n), ask(1), at=n, failed=["a"]) for n in range(4)]
     assert placed(snapshot, *queue) == {"0": ["b"], "1": ["b"], "2": ["a"], "3": ["a"]}
     assert placed(cluster(a=box(cpu=2)), session("s", ask(1), failed=["a", "gone"])) == {"s": ["a"]}
+
+
+def test_agents_without_gpus_take_cpu_work_first_among_those_that_did_not_fail_it() -> None:
+    snapshot = cluster(gpu=box(cpu=4, gpus=1), failed=box(cpu=4), plain=box(cpu=8))
+    snapshot.take(agent("gpu"), ask(2))  # the fullest
+    assert placed(snapshot, session("s", ask(2), failed=["failed"])) == {"s": ["plain"]}
 
 
 @pytest.mark.parametrize("status", ["UNREACHABLE", "LOST"])
@@ -196,11 +207,8 @@ def test_waiting_for_room_is_told_with_what_was_asked() -> None:
 
 
 def test_request_larger_than_any_agent_is_the_requests_fault() -> None:
-    (outcome,) = place(
-        [session("s", ask(1, gpu=9))], cluster(a=box(gpus=4), b=box(gpus=8)), policy(), now=0
-    )
-    assert isinstance(outcome, Refused)
-    (why,) = outcome.reasons
+    result = passed(cluster(a=box(gpus=4), b=box(gpus=8)), session("s", ask(1, gpu=9)), now=0)
+    ((why,),) = result.refused.values()
     assert (why.code, why.kind) == (ReasonCode.NEVER_FITS, ReasonKind.REQUEST)
     assert why.sentence() == (
         "none of 2 agents in group pool is large enough for 1 cpu, 9 gpu, even when empty"
@@ -221,77 +229,5 @@ def test_request_that_needs_silent_agents_is_the_operators_matter(
 ) -> None:
     snapshot = cluster(a=box(cpu=4), b=box(cpu=8, status="UNREACHABLE"))
     gang = session("s", *kernels)
-    outcome = place([gang], snapshot, policy(), now=1e6)[0]
-    assert isinstance(outcome, Refused)
-    assert [reason.code for reason in outcome.reasons] == [ReasonCode.NEEDS_ABSENT_AGENTS]
-    assert outcome.reasons[0].kind is ReasonKind.OPERATOR
-
-
-# Starvation
-
-
-def test_nothing_behind_a_starving_session_starts() -> None:
-    snapshot = cluster(a=box(cpu=4), b=box(cpu=4))
-    snapshot.take(agent("a"), ask(1))
-    queue = [
-        session("first", ask(1), at=0),
-        session("gang", ask(4), ask(4), at=1),
-        session("later", ask(1), at=2),
-        session("urgent", ask(1), at=3, priority=90),
-        session("huge", ask(99), at=4),
-    ]
-    assert placed(snapshot, *queue, now=20, starvation_after=19) == {
-        "urgent": ["a"],
-        "first": ["a"],
-        "gang": ["GANG_NO_ROOM"],
-        "later": ["BEHIND_STARVING"],
-        "huge": ["NEVER_FITS"],  # waiting would not help
-    }
-
-
-def test_reason_names_the_starving_session_and_its_wait() -> None:
-    snapshot = cluster(a=box(cpu=4))
-    snapshot.take(agent("a"), ask(1))
-    outcomes = place(
-        [session("old", ask(4)), session("new", ask(1), at=990)], snapshot, policy(), now=1000.7
-    )
-    assert isinstance(outcomes[1], Refused)
-    assert [reason.sentence() for reason in outcomes[1].reasons] == [
-        "group pool keeps its room for a session that has waited 1000 s"
-    ]
-
-
-def test_sessions_overtake_until_the_first_one_starves() -> None:
-    queue = [session("gang", ask(4), at=0), session("later", ask(1), at=2)]
-
-    def at(now: float) -> dict[str, list[str]]:
-        snapshot = cluster(a=box(cpu=4))
-        snapshot.take(agent("a"), ask(1))
-        return placed(snapshot, *queue, now=now)
-
-    assert at(299) == {"gang": ["NO_ROOM"], "later": ["a"]}
-    assert at(300) == {"gang": ["NO_ROOM"], "later": ["BEHIND_STARVING"]}
-
-
-@pytest.mark.parametrize(
-    "hopeless",
-    [session("x", ask(5)), session("x", *[ask(4)] * 2), session("x", ask(5), ask(1))],
-    ids=["too large", "gang too large", "needs a silent agent"],
-)
-def test_session_that_cannot_fit_blocks_nobody_however_long_it_waits(
-    hopeless: SessionWorkload,
-) -> None:
-    snapshot = cluster(a=box(cpu=4), b=box(cpu=9, status="LOST"))
-    result = placed(snapshot, hopeless, session("later", ask(1), at=5), now=1e6)
-    assert result["later"] == ["a"]
-
-
-def test_equal_sessions_behind_a_starving_one_wait_for_it() -> None:
-    snapshot = cluster(a=box(cpu=2))
-    queue = [session(str(n), ask(1), at=n) for n in range(4)]
-    assert placed(snapshot, *queue, now=302) == {
-        "0": ["a"],
-        "1": ["a"],
-        "2": ["NO_ROOM"],
-        "3": ["BEHIND_STARVING"],
-    }
+    ((why,),) = passed(snapshot, gang, now=1e6).refused.values()
+    assert (why.code, why.kind) == (ReasonCode.NEEDS_ABSENT_AGENTS, ReasonKind.OPERATOR)

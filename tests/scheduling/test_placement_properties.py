@@ -1,29 +1,31 @@
 """What must hold of every placement pass."""
 
-import copy
 from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.scheduling.clusters import contents, policy, where
-from tests.scheduling.strategies import clusters, queues
+from tests.scheduling.clusters import World, contents, context, name_of, passed, policy, where
+from tests.scheduling.strategies import clusters, queues, worlds
 
-from muster.scheduling.outcome import Placed, Refused
+from muster.core.ids import SessionId
+from muster.core.specs.group import QueuePolicy
 from muster.scheduling.placement import place
+from muster.scheduling.queue import Queue
 from muster.scheduling.selectors import Concentrated
 from muster.scheduling.snapshot import Snapshot
-from muster.scheduling.workload import SessionWorkload
+from muster.scheduling.workload import SessionWorkload, WorkloadClass
 
 STARVATION_S = 3.0
-examples = settings(max_examples=150, deadline=None)
+examples = settings(max_examples=120, deadline=None)
+policies = st.sampled_from(QueuePolicy)
 
 
 @examples
-@given(snapshot=clusters(), queue=queues(), now=st.integers(5, 9))
+@given(snapshot=clusters(), queue=queues(), now=st.integers(5, 9), by=policies)
 def test_nothing_placed_is_ever_over_capacity(
-    snapshot: Snapshot, queue: list[SessionWorkload], now: int
+    snapshot: Snapshot, queue: list[SessionWorkload], now: int, by: QueuePolicy
 ) -> None:
-    """Added up from the outcomes alone, against what was free before."""
+    """Added up from what was placed alone, against what was free before."""
     names = snapshot.columns.dimensions
     free = {
         snapshot.facts(slot).id: dict(zip(names, amounts, strict=True))
@@ -33,10 +35,9 @@ def test_nothing_placed_is_ever_over_capacity(
         snapshot.facts(slot).id: dict(enumerate(milli))
         for slot, milli in enumerate(snapshot.columns.device_free.tolist())
     }
-    for outcome in place(queue, snapshot, policy(STARVATION_S), now):
-        if isinstance(outcome, Refused):
-            continue
-        for request, kernel in zip(outcome.session.kernels, outcome.kernels, strict=True):
+    result = passed(snapshot, *queue, now=now, starvation_after=STARVATION_S, queue=by)
+    for session, kernels in result.placed:
+        for request, kernel in zip(session.what.kernels, kernels, strict=True):
             assert snapshot.facts(snapshot.slot(kernel.agent_id)).accepting
             assert min(free[kernel.agent_id].values()) >= 0
             for name, amount in request.as_dict().items():
@@ -55,59 +56,84 @@ def test_nothing_placed_is_ever_over_capacity(
 
 
 @examples
-@given(snapshot=clusters(), queue=queues(), now=st.integers(5, 9))
-def test_every_session_is_decided_once_in_fifo_order(
-    snapshot: Snapshot, queue: list[SessionWorkload], now: int
+@given(snapshot=clusters(), queue=queues(), now=st.integers(5, 9), by=policies)
+def test_every_session_is_decided_once_and_gangs_start_whole(
+    snapshot: Snapshot, queue: list[SessionWorkload], now: int, by: QueuePolicy
 ) -> None:
-    outcomes = place(queue, snapshot, policy(STARVATION_S), now)
-    decided = [outcome.session for outcome in outcomes]
-    assert decided == sorted(queue, key=lambda each: (-each.priority, each.submitted_at, each.id))
-    for outcome in outcomes:
-        if isinstance(outcome, Placed):
-            assert len(outcome.kernels) == len(outcome.session.kernels)
-        else:
-            assert outcome.reasons
+    result = passed(snapshot, *queue, now=now, starvation_after=STARVATION_S, queue=by)
+    started = [each for each, _ in result.placed]
+    assert started == sorted(started, key=lambda e: (-e.what.priority, e.submitted_at, e.id))
+    assert all(len(kernels) == len(each.what.kernels) for each, kernels in result.placed)
+    for members, reasons in result.refused.items():
+        assert reasons
+        assert any(each not in started for each in members)
+    left = {each.what for each in queue if each not in started}
+    assert {members.what for members in result.refused} == left
 
 
 @examples
-@given(snapshot=clusters(), queue=queues())
-def test_among_equal_requests_the_first_in_the_order_start(
-    snapshot: Snapshot, queue: list[SessionWorkload]
+@given(snapshot=clusters(), queue=queues(), by=policies)
+def test_among_equals_the_first_in_the_order_start(
+    snapshot: Snapshot, queue: list[SessionWorkload], by: QueuePolicy
 ) -> None:
-    refused = set()
-    for outcome in place(queue, snapshot, policy(), now=6):
-        if isinstance(outcome, Refused):
-            refused.add((outcome.session.kernels, outcome.session.failed_agents))
-        else:
-            assert (outcome.session.kernels, outcome.session.failed_agents) not in refused
+    result = passed(snapshot, *queue, now=6, queue=by)
+    started = [each for each, _ in result.placed]
+    by_class: dict[WorkloadClass, list[SessionWorkload]] = {}
+    for each in sorted(queue, key=lambda e: (e.submitted_at, e.id)):
+        by_class.setdefault(each.what, []).append(each)
+    for members in by_class.values():
+        went = [each in started for each in members]
+        assert went == sorted(went, reverse=True), [name_of(each) for each in members]
 
 
 @examples
-@given(snapshot=clusters(), queue=queues())
-def test_refused_pass_repeated_refuses_the_same(
-    snapshot: Snapshot, queue: list[SessionWorkload]
+@given(world=worlds(), by=policies)
+def test_pass_over_what_has_not_changed_places_nothing(world: World, by: QueuePolicy) -> None:
+    world.policy = policy(STARVATION_S, queue=by)
+    world.pass_()
+    before = contents(world.snapshot)
+    assert not world.pass_().placed
+    assert contents(world.snapshot) == before
+
+
+@examples
+@given(
+    world=worlds(), by=st.sampled_from([QueuePolicy.STRICT, QueuePolicy.BEST_EFFORT]), d=st.data()
+)
+def test_what_the_queue_remembers_changes_no_decision(
+    world: World, by: QueuePolicy, d: st.DataObject
 ) -> None:
-    first = [o for o in place(queue, snapshot, policy(), now=6) if isinstance(o, Refused)]
-    before = contents(snapshot)
-    singles = [outcome.session for outcome in first if len(outcome.session.kernels) == 1]
-    again = place(singles, snapshot, policy(), now=6)
-    assert all(isinstance(outcome, Refused) for outcome in again)
-    assert contents(snapshot) == before
+    """While sessions come and go, one that remembers decides like one that does not. (Under
+    backfill what was kept for the head may differ from what would be kept anew.)"""
+    world.policy = policy(queue=by)
+    for turn in range(3):
+        world.pass_()
+        for id_ in sorted(world.running):
+            if d.draw(st.booleans(), label=f"{id_} ends"):
+                world.leave(id_)
+        for each in d.draw(queues(max_size=2), label="come"):
+            world.arrive(replace(each, id=SessionId(f"{each.id}-{turn}")))
+        twin = world.snapshot.copy()
+        forgetful = replace(world.context(), snapshot=twin)
+        expected = where(place(Queue(world.queue), twin, world.policy, forgetful))
+        assert where(world.pass_()) == expected
 
 
 class OneByOne(Concentrated):
     """Concentrated, without the promise that lets equal kernels be placed together."""
 
     packs = False
+    ranking = None  # type: ignore[assignment]
 
 
 @examples
-@given(snapshot=clusters(), queue=queues(), now=st.integers(5, 9))
+@given(snapshot=clusters(), queue=queues(), now=st.integers(5, 9), by=policies)
 def test_placing_equals_together_is_placing_them_one_by_one(
-    snapshot: Snapshot, queue: list[SessionWorkload], now: int
+    snapshot: Snapshot, queue: list[SessionWorkload], now: int, by: QueuePolicy
 ) -> None:
-    together = policy(STARVATION_S)
-    twin = copy.deepcopy(snapshot)
-    expected = where(place(queue, twin, replace(together, selector=OneByOne()), now))
-    assert where(place(queue, snapshot, together, now)) == expected
+    together = policy(STARVATION_S, queue=by)
+    twin = snapshot.copy()
+    one_by_one = replace(together, selector=OneByOne())
+    expected = where(place(Queue(queue), twin, one_by_one, context(twin, now=now)))
+    assert where(place(Queue(queue), snapshot, together, context(snapshot, now=now))) == expected
     assert contents(snapshot) == contents(twin)

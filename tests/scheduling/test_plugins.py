@@ -1,47 +1,86 @@
-"""Parts of a policy are found by name; what they answer is checked."""
+"""Parts of a policy are found by name; those of strangers are on a leash, built-in ones serve."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
-from tests.scheduling.clusters import ask, box, cluster, contents, group, policy, session, where
+from tests.scheduling.clusters import (
+    BOB,
+    ask,
+    box,
+    cluster,
+    context,
+    group,
+    policy,
+    session,
+    where,
+)
 
 from muster.core.errors import MusterError
 from muster.core.reasons import Reason, ReasonCode, reason
-from muster.core.resources import DeviceShare, Resources
-from muster.scheduling.columns import Floats, Ints, Shares
+from muster.core.specs import Level, SessionType
+from muster.core.specs.group import DEFAULT_VALIDATORS, PreemptionSpec, QueuePolicy
+from muster.scheduling.guard import GuardedSelector, PluginFault
+from muster.scheduling.hooks import BatchHook
 from muster.scheduling.placement import place
 from muster.scheduling.plugins import PassContext
 from muster.scheduling.policy import Policy
+from muster.scheduling.queue import Queue
 from muster.scheduling.selectors import Concentrated
-from muster.scheduling.snapshot import OverCapacity, Snapshot
-from muster.scheduling.workload import SessionWorkload
+from muster.scheduling.sequencers import FairShare, Fifo
+from muster.scheduling.workload import SessionWorkload, WorkloadClass
 
 
 def test_policy_takes_its_parts_from_the_group() -> None:
-    built = Policy.of(group(starvation_after=7))
+    built = Policy.of(group(starvation_after=7, preemption={"scope": "user"}))
     assert isinstance(built.selector, Concentrated)
-    assert (built.validators, built.starvation_after_s) == ((), 7)
+    assert isinstance(built.sequencer, Fifo)
+    assert len(built.validators) == len(DEFAULT_VALIDATORS)
+    assert (built.queue, built.starvation_after_s) == (QueuePolicy.BACKFILL, 7)
+    assert built.preemption == PreemptionSpec.model_validate({"scope": "user"})
+    assert (built.has_strangers, built.refused) == (False, ())
+
+
+@pytest.mark.parametrize(
+    ("parts", "needs"),
+    [
+        ({}, True),
+        ({"queue": "strict"}, False),
+        ({"queue": "best_effort"}, False),
+        ({"queue": "strict", "preemption": {}}, True),
+    ],
+)
+def test_policy_knows_whether_it_looks_at_what_runs(parts: dict[str, object], needs: bool) -> None:
+    assert Policy.of(group(**parts)).needs_running is needs
 
 
 @pytest.mark.parametrize(
     ("parts", "sentence"),
     [
-        ({"sequencer": "lottery"}, "there is no sequencer named 'lottery'; known: fifo"),
-        ({"selector": "best"}, "there is no selector named 'best'; known: concentrated"),
+        ({"sequencer": "lottery"}, "no sequencer named 'lottery'; known: drf, fair_share, fifo, l"),
+        ({"selector": "best"}, "no selector named 'best'; known: concentrated"),
+        ({"validators": ["quota"]}, "no validator named 'quota'; known: concurrency, dependencies"),
+        ({"options": {"fifo": {"x": 1}}}, "sequencer 'fifo' cannot be made with {'x': 1}"),
+        (
+            {"sequencer": "fair_share", "options": {"fair_share": {"half_life": "never"}}},
+            "sequencer 'fair_share' cannot be made with {'half_life': 'never'}",
+        ),
     ],
 )
-def test_unknown_part_is_refused_with_the_known_ones(parts: dict[str, str], sentence: str) -> None:
+def test_unknown_part_or_setting_is_refused_with_what_is_known(
+    parts: dict[str, object], sentence: str
+) -> None:
     with pytest.raises(MusterError) as caught:
         Policy.of(group(**parts))
-    assert str(caught.value) == sentence
+    assert sentence in str(caught.value)
 
 
-def test_unknown_validator_is_refused() -> None:
-    with pytest.raises(MusterError, match="no validator named 'quota'; known: none"):
-        Policy.of(group(), validators=["quota"])
+def test_part_is_made_with_the_options_of_its_name() -> None:
+    options = {"fair_share": {"half_life": "1d"}, "unnamed": {"x": 1}}
+    built = Policy.of(group(sequencer="fair_share", options=options))
+    assert isinstance(built.sequencer, FairShare)
+    assert built.sequencer.half_life_s == 86_400
 
 
 @pytest.fixture
@@ -59,6 +98,12 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger\nVersion: 1.0\n")
     (metadata / "entry_points.txt").write_text(
+        "[muster.sequencers]\n"
+        "stranger = stranger_parts:Dispersed\n"
+        "[muster.validators]\n"
+        "stranger = stranger_parts:Dispersed\n"
+        "[muster.hooks]\n"
+        "stranger = stranger_parts:Dispersed\n"
         "[muster.selectors]\n"
         "stranger = stranger_parts:Dispersed\n"
         "broken = stranger_parts:Missing\n"
@@ -72,7 +117,43 @@ def test_installed_selector_is_found_by_its_name_and_decides() -> None:
     queue = [session(str(n), ask(1), at=n) for n in range(3)]
     snapshot = cluster(a=box(cpu=4), b=box(cpu=4))
     stranger = policy(selector="stranger")
-    assert where(place(queue, snapshot, stranger, 5)) == {"0": ["a"], "1": ["b"], "2": ["a"]}
+    assert isinstance(stranger.selector, GuardedSelector)
+    result = place(Queue(queue), snapshot, stranger, context(snapshot))
+    assert where(result) == {"0": ["a"], "1": ["b"], "2": ["a"]}
+
+
+@pytest.mark.usefixtures("installed")
+def test_installed_selector_that_fails_is_named_and_the_built_in_one_serves_then() -> None:
+    snapshot, asked = cluster(a=box(gpus=1)), group(selector="stranger")
+    with pytest.raises(PluginFault, match="selector 'stranger' raised Not") as caught:
+        place(Queue([session("s", ask(1, gpu=1))]), snapshot, Policy.of(asked), context(snapshot))
+
+    served = Policy.of(asked, (caught.value,))
+    assert isinstance(served.selector, Concentrated)
+    assert served.refused == (caught.value,)
+    result = place(Queue([session("s", ask(1, gpu=1))]), snapshot, served, context(snapshot))
+    assert where(result) == {"s": ["a:0"]}
+
+
+@pytest.mark.usefixtures("installed")
+def test_refused_parts_of_each_kind_give_way_to_built_in_ones() -> None:
+    asked = group(
+        sequencer="stranger",
+        validators=["stranger", "concurrency"],
+        hooks={"batch": "stranger"},
+    )
+    assert Policy.of(asked).has_strangers
+    faults = [PluginFault(kind, "stranger", "broke") for kind in ("sequencer", "validator", "hook")]
+    served = Policy.of(asked, tuple(faults))
+    assert isinstance(served.sequencer, Fifo)
+    assert len(served.validators) == 1
+    assert type(served.hooks[SessionType.BATCH]) is BatchHook
+    assert not served.has_strangers
+
+
+def test_fault_of_another_kind_of_the_same_name_refuses_nothing() -> None:
+    fault = PluginFault("validator", "concentrated", "broke")
+    assert isinstance(Policy.of(group(), (fault,)).selector, Concentrated)
 
 
 @pytest.mark.usefixtures("installed")
@@ -84,60 +165,23 @@ def test_installed_selector_that_cannot_be_loaded_is_refused_by_name() -> None:
 @pytest.mark.usefixtures("installed")
 def test_built_in_selector_cannot_be_replaced() -> None:
     assert isinstance(policy(selector="concentrated").selector, Concentrated)
-    with pytest.raises(MusterError, match="known: broken, concentrated, stranger"):
+    with pytest.raises(MusterError, match="known: broken, concentrated"):
         policy(selector="unheard")
-
-
-class Answers(Concentrated):
-    """A selector that answers what it is told to."""
-
-    def __init__(self, *scores: float, shares: Shares | None = None) -> None:
-        self._scores = scores
-        self._shares = shares
-
-    def score(self, request: Resources, snapshot: Snapshot, candidates: Ints) -> Floats:
-        if self._scores:
-            return np.array(self._scores)
-        return super().score(request, snapshot, candidates)
-
-    def devices(self, request: Resources, snapshot: Snapshot, slot: int) -> Shares:
-        return self._shares or super().devices(request, snapshot, slot)
-
-
-@pytest.mark.parametrize(
-    "selector",
-    [Answers(1, float("nan")), Answers(1, float("inf")), Answers(1), Answers(1, 2, 3)],
-    ids=["not a number", "infinite", "too few", "too many"],
-)
-def test_selector_that_answers_nonsense_is_named_and_nothing_is_taken(selector: Answers) -> None:
-    snapshot = cluster(a=box(cpu=4), b=box(cpu=4))
-    before = contents(snapshot)
-    with pytest.raises(MusterError, match="selector Answers must answer a finite number"):
-        place([session("s", ask(1))], snapshot, replace(policy(), selector=selector), 5)
-    assert contents(snapshot) == before
-
-
-def test_selector_that_names_held_devices_is_refused_and_nothing_is_taken() -> None:
-    snapshot = cluster(a=box(cpu=4, gpus=2))
-    stuck = replace(policy(), selector=Answers(shares=(DeviceShare(1, 1000),)))
-    before = contents(snapshot)
-    queue = [session("s", ask(1, gpu=1)), session("t", ask(1, gpu=1))]
-    with pytest.raises(OverCapacity, match="agent a has no room"):
-        place(queue, snapshot, stuck, 5)
-    assert contents(snapshot) == before
 
 
 class OneAPass:
     """A validator that counts what was placed earlier in the pass."""
 
-    def validate(self, session: SessionWorkload, context: PassContext) -> Sequence[Reason]:
-        return [reason(ReasonCode.LOST_RACE)] if context.placed else []
+    def validate(self, what: WorkloadClass, context: PassContext) -> Sequence[Reason]:
+        placed = context.usage.of((Level.USER, Level.USER.of(what.owner))).sessions
+        return [reason(ReasonCode.LOST_RACE)] if placed else []
 
 
 def test_validator_sees_what_was_placed_before_and_its_refusal_blocks_nobody() -> None:
-    queue = [session(str(n), ask(1), at=n) for n in range(3)]
-    strict = replace(policy(starvation_after=0), validators=(OneAPass(),))
-    assert where(place(queue, cluster(a=box(cpu=4)), strict, 5)) == {
+    queue = Queue([session(str(n), ask(1), at=n) for n in range(3)])
+    snapshot = cluster(a=box(cpu=4))
+    strict = replace(policy(queue="strict"), validators=(OneAPass(),))
+    assert where(place(queue, snapshot, strict, context(snapshot))) == {
         "0": ["a"],
         "1": ["LOST_RACE"],
         "2": ["LOST_RACE"],
@@ -145,25 +189,25 @@ def test_validator_sees_what_was_placed_before_and_its_refusal_blocks_nobody() -
 
 
 class Alternating:
-    """A lazy sequencer: whoever had less in this pass is next."""
+    """A dynamic sequencer: whoever has had less in this pass is next."""
 
-    def sequence(
-        self, sessions: Sequence[SessionWorkload], context: PassContext
-    ) -> Iterator[SessionWorkload]:
-        left = list(sessions)
-        while left:
-            started = [each.id[:5] for each in context.placed]
-            left.sort(key=lambda each: (started.count(each.id[:5]), each.id))
-            yield left.pop(0)
+    dynamic = True
+
+    def key(self, session: SessionWorkload, context: PassContext) -> tuple[float, ...]:
+        user = Level.USER, Level.USER.of(session.what.owner)
+        return (context.usage.of(user).sessions,)
 
 
-def test_lazy_sequencer_sees_what_was_placed_before() -> None:
-    queue = [session(name, ask(1)) for name in ("a1", "a2", "a3", "b1", "b2")]
+def test_dynamic_sequencer_sees_what_was_placed_before() -> None:
+    queue = Queue([session(f"a{n}", ask(1)) for n in range(3)])
+    for n in range(2):
+        queue.add(session(f"b{n}", ask(1), owner=BOB))
     fair = replace(policy(), sequencer=Alternating())
-    assert list(where(place(queue, cluster(x=box(cpu=5)), fair, 5))) == [
+    snapshot = cluster(x=box(cpu=5))
+    assert list(where(place(queue, snapshot, fair, context(snapshot)))) == [
+        "a0",
+        "b0",
         "a1",
         "b1",
         "a2",
-        "b2",
-        "a3",
     ]

@@ -1,14 +1,18 @@
 """The snapshot follows its deltas exactly and is never over capacity."""
 
+import copy
 from collections.abc import Callable
 
 import pytest
-from tests.scheduling.clusters import GIB, agent, ask, box, cluster, contents, put
+from tests.scheduling.clusters import GIB, agent, ask, box, cluster, contents, places, put, what
 
 from muster.core.errors import MusterError, NotFound
 from muster.core.resources import Device, DeviceShare, Resources
 from muster.scheduling.columns import MAX_DEVICES, MAX_DIMENSIONS
+from muster.scheduling.fit import fill
+from muster.scheduling.selectors import Concentrated
 from muster.scheduling.snapshot import NotHeld, OverCapacity, Snapshot
+from muster.scheduling.statement import Statement
 
 WHOLE_0 = (DeviceShare(0, 1000),)
 HALF_1 = (DeviceShare(1, 500),)
@@ -229,3 +233,104 @@ def test_columns_cannot_be_written_from_outside() -> None:
     for array in (columns.free, columns.device_free, columns.utilisation, columns.accepting):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 0
+
+
+# What changed
+
+
+def test_changes_are_told_since_a_mark() -> None:
+    snapshot = cluster(a=box(gpus=1), b=box(), c=box())
+    columns = snapshot.columns
+    mark = columns.changes_mark
+    assert columns.changed_since(mark) == []
+    snapshot.take(agent("c"), ask(1))
+    snapshot.take(agent("a"), ask(1, gpu=1), WHOLE_0)
+    assert columns.changed_since(mark) == [2, 0]
+    mark = columns.changes_mark
+    put(snapshot, "b", box(status="LOST"))
+    assert set(columns.changed_since(mark) or ()) == {1}
+
+
+def test_changes_of_long_ago_are_forgotten_and_it_is_told() -> None:
+    snapshot = cluster(a=box(cpu=1))
+    columns = snapshot.columns
+    first = columns.changes_mark
+    for _ in range(5000):
+        snapshot.take(agent("a"), ask(1))
+        snapshot.give_back(agent("a"), ask(1))
+    late = columns.changes_mark
+    snapshot.take(agent("a"), ask(1))
+    assert columns.changed_since(first) is None
+    assert columns.changed_since(late) == [0]
+    assert columns.free[0, 0] == 0
+
+
+def test_capacity_version_moves_with_what_agents_have_only() -> None:
+    snapshot = cluster(a=box(), b=box())
+    columns = snapshot.columns
+    version = columns.capacity_version
+    snapshot.take(agent("a"), ask(1))
+    put(snapshot, "a", box(status="LOST", has={"zone": "x"}))
+    assert columns.capacity_version == version
+    put(snapshot, "b", box(gpus=1))
+    assert columns.capacity_version > version
+
+
+def test_facts_version_moves_with_names_and_attributes_only() -> None:
+    snapshot = cluster(a=box(has={"zone": "x"}))
+    version = snapshot.facts_version
+    put(snapshot, "a", box(cpu=9, status="LOST", has={"zone": "x"}))
+    assert snapshot.facts_version == version
+    put(snapshot, "a", box(has={"zone": "y"}))
+    assert snapshot.facts_version > version
+    assert snapshot.facts(0).attributes == {"zone": "y"}
+
+
+def test_attributes_are_those_that_were_said_whatever_becomes_of_the_mapping() -> None:
+    said = {"zone": "x"}
+    snapshot = cluster(a=box(has=said))
+    said["zone"] = "y"
+    put(snapshot, "a", box(has=said))
+    codes, values = snapshot.attribute("zone")
+    assert values[codes[0]] == "y"
+
+
+# Copies
+
+
+@pytest.mark.parametrize("make", [Snapshot.copy, copy.deepcopy, Snapshot.emptied])
+def test_copy_is_placed_on_by_itself(make: Callable[[Snapshot], Snapshot]) -> None:
+    snapshot = cluster(a=box(cpu=4, gpus=1), b=box(cpu=8))
+    key = what(ask(1)).owner, "set"
+    with Statement(snapshot) as statement:
+        fill(statement, Concentrated(), what(ask(1, gpu=1)), 1)
+        statement.join_set(0, key)
+        statement.keep()
+    before = contents(snapshot)
+    twin = make(snapshot)
+    with Statement(twin) as statement:
+        found = [fill(statement, Concentrated(), what(ask(4)), 1) for _ in range(4)]
+        assert found[-1] == []
+        assert (twin.columns.free >= 0).all()
+        assert fitting(twin, ask(4)) == []
+        statement.join_set(1, key)
+        statement.keep()
+    assert contents(snapshot) == before
+    assert snapshot.in_set(key) == {0: 1}
+    put(snapshot, "c", box(licence=1, gpus=2, model="L4"))
+    assert fitting(snapshot, ask(1, licence=1)) == ["c"]
+    assert fitting(twin, ask(1, licence=1)) == []
+    with Statement(snapshot) as statement:
+        assert places(fill(statement, Concentrated(), what(ask(1)), 1)) == ["b"]
+
+
+def test_emptied_copy_holds_nothing() -> None:
+    snapshot = cluster(a=box(cpu=4, gpus=1), b=box(cpu=8, status="LOST"))
+    snapshot.take(agent("a"), ask(3, gpu=1), WHOLE_0)
+    snapshot.take(agent("b"), ask(9), force=True)
+    snapshot.set_joined(agent("a"), (what(ask(1)).owner, "set"), 1)
+    twin = snapshot.emptied()
+    assert fitting(twin, ask(4, gpu=1)) == ["a"]
+    assert twin.in_set((what(ask(1)).owner, "set")) == {}
+    assert fitting(snapshot.emptied(all_accept=True), ask(4)) == ["a", "b"]
+    assert free_milli(snapshot, "a") == [0]

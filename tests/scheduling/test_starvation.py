@@ -1,16 +1,27 @@
 """No session starves, however much younger work keeps arriving."""
 
-import heapq
 import itertools
 
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from tests.scheduling.clusters import Box, box, cluster, policy, session
+from tests.scheduling.clusters import (
+    Box,
+    World,
+    agent,
+    ask,
+    box,
+    cluster,
+    passed,
+    policy,
+    sentences,
+    session,
+    where,
+)
 from tests.scheduling.strategies import requests
 
 from muster.core.resources import Resources
-from muster.scheduling.outcome import Outcome, Placed
-from muster.scheduling.placement import place
+from muster.scheduling.departures import fits
 from muster.scheduling.snapshot import Snapshot
 from muster.scheduling.workload import SessionWorkload
 
@@ -19,29 +30,119 @@ LONGEST_S = 4
 machines = st.builds(box, cpu=st.integers(1, 6), gpus=st.integers(0, 2), licence=st.integers(0, 1))
 
 
-class World:
-    """A cluster in which every session that starts ends after its time."""
+def placed(
+    snapshot: Snapshot, *queue: SessionWorkload, now: float = 10, starvation_after: float = 300
+) -> dict[str, list[str]]:
+    return where(passed(snapshot, *queue, now=now, starvation_after=starvation_after))
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self.snapshot = snapshot
-        self._ends: list[tuple[int, int, Placed]] = []
-        self._serial = itertools.count()
 
-    def end(self, now: int) -> None:
-        while self._ends and self._ends[0][0] <= now:
-            _, _, ended = heapq.heappop(self._ends)
-            for request, kernel in zip(ended.session.kernels, ended.kernels, strict=True):
-                self.snapshot.give_back(kernel.agent_id, request, kernel.shares)
+def test_nothing_behind_a_starving_session_takes_what_it_needs() -> None:
+    snapshot = cluster(a=box(cpu=4), b=box(cpu=4))
+    snapshot.take(agent("a"), ask(1))
+    queue = [
+        session("first", ask(1), at=0),
+        session("gang", ask(4), ask(4), at=1),
+        session("later", ask(1), at=2),
+        session("urgent", ask(1), at=3, priority=90),
+        session("huge", ask(99), at=4),
+    ]
+    assert placed(snapshot, *queue, now=20, starvation_after=19) == {
+        "urgent": ["a"],
+        "first": ["a"],
+        "gang": ["GANG_NO_ROOM"],
+        "later": ["BEHIND_STARVING"],
+        "huge": ["NEVER_FITS"],  # waiting would not help
+    }
 
-    def start(self, queue: list[SessionWorkload], now: int, runs_s: dict[str, int]) -> set[str]:
-        started: list[Outcome] = place(queue, self.snapshot, policy(STARVATION_S), now)
-        names: set[str] = set()
-        for outcome in started:
-            if isinstance(outcome, Placed):
-                end = now + runs_s.get(outcome.session.id, LONGEST_S)
-                heapq.heappush(self._ends, (end, next(self._serial), outcome))
-                names.add(outcome.session.id)
-        return names
+
+def test_what_stands_beside_the_starving_session_starts() -> None:
+    """Room is kept on one agent; the others go on."""
+    snapshot = cluster(a=box(cpu=4), b=box(cpu=4))
+    for name in "ab":
+        snapshot.take(agent(name), ask(2))
+    queue = [session("head", ask(3), at=0)]
+    queue += [session(str(n), ask(1), at=1 + n) for n in range(4)]
+    assert placed(snapshot, *queue, now=400) == {
+        "0": ["b"],
+        "1": ["b"],
+        "head": ["NO_ROOM"],
+        "2": ["BEHIND_STARVING"],
+        "3": ["BEHIND_STARVING"],
+    }
+
+
+def test_short_work_does_not_enter_what_is_kept_for_a_starving_session() -> None:
+    """Its start is not known, so nothing is known to have left by then."""
+    snapshot = cluster(a=box(cpu=4))
+    snapshot.take(agent("a"), ask(2))
+    queue = [session("head", ask(4), at=0), session("short", ask(1), at=1, runs_s=1)]
+    assert placed(snapshot, *queue, now=400)["short"] == ["BEHIND_STARVING"]
+
+
+def test_reason_says_how_long_the_other_has_waited() -> None:
+    snapshot = cluster(a=box(cpu=4))
+    snapshot.take(agent("a"), ask(1))
+    result = passed(snapshot, session("old", ask(4)), session("new", ask(1), at=990), now=1000.7)
+    assert sentences(result)[1] == (
+        "group pool keeps its room for a session that has waited longer than 300 s"
+    )
+
+
+def test_sessions_overtake_until_the_first_one_starves() -> None:
+    queue = [session("gang", ask(4), at=0), session("later", ask(1), at=2)]
+
+    def at(now: float) -> dict[str, list[str]]:
+        snapshot = cluster(a=box(cpu=4))
+        snapshot.take(agent("a"), ask(1))
+        return placed(snapshot, *queue, now=now)
+
+    assert at(299) == {"gang": ["NO_ROOM"], "later": ["a"]}
+    assert at(300) == {"gang": ["NO_ROOM"], "later": ["BEHIND_STARVING"]}
+
+
+@pytest.mark.parametrize(
+    "hopeless",
+    [session("x", ask(5)), session("x", *[ask(4)] * 2), session("x", ask(5), ask(1))],
+    ids=["too large", "gang too large", "needs a silent agent"],
+)
+def test_session_that_cannot_fit_blocks_nobody_however_long_it_waits(
+    hopeless: SessionWorkload,
+) -> None:
+    snapshot = cluster(a=box(cpu=4), b=box(cpu=9, status="LOST"))
+    result = placed(snapshot, hopeless, session("later", ask(1), at=5), now=1e6)
+    assert result["later"] == ["a"]
+
+
+def test_equals_of_a_starving_session_wait_with_it() -> None:
+    snapshot = cluster(a=box(cpu=2))
+    queue = [session(str(n), ask(1), at=n) for n in range(4)]
+    assert placed(snapshot, *queue, now=302) == {
+        "0": ["a"],
+        "1": ["a"],
+        "2": ["NO_ROOM"],
+        "3": ["NO_ROOM"],
+    }
+
+
+def test_firm_reservation_stays_on_its_agent_until_the_session_starts() -> None:
+    """However the others come and go: the agent that it was promised becomes free at last."""
+    world = World(cluster(a=box(cpu=4), b=box(cpu=4)), policy(STARVATION_S), longest_s=3)
+    world.arrive(*[session(f"s{n}", ask(2), at=-1) for n in range(4)])
+    world.pass_()
+    world.runs_s = {"s0": 20}
+    head = session("head", ask(4), at=0)
+    world.arrive(head)
+    kept_on = set()
+    for now in range(1, 12):
+        world.now = now
+        world.end()
+        world.arrive(session(f"t{now:02}", ask(2), at=now), session(f"u{now:02}", ask(1), at=now))
+        result = world.pass_()
+        if result.reservation is not None:
+            assert now >= STARVATION_S
+            kept_on |= {kernel.agent_id for kernel in result.reservation.kernels}
+    assert world.started_at["head"] <= STARVATION_S + 3
+    assert len(kept_on) == 1
 
 
 @settings(max_examples=60, deadline=None)
@@ -61,29 +162,26 @@ def test_gangs_start_in_bounded_time_while_younger_work_keeps_coming(
 
     The n-th of them starts when it has starved and what runs, then each gang before it, has ended.
     """
-    names = dict(zip("abcd", boxes, strict=False))
-    for kernels in gangs:
-        (alone,) = place([session("alone", *kernels)], cluster(**names), policy(), now=0)
-        assume(isinstance(alone, Placed))
-    world = World(cluster(**names))
-    runs_s: dict[str, int] = {}
+    snapshot = cluster(**dict(zip("abcd", boxes, strict=False)))
+    world = World(snapshot, policy(STARVATION_S), longest_s=LONGEST_S)
+    waiting = [session(f"gang{n}", *kernels, at=0) for n, kernels in enumerate(gangs)]
+    for each in waiting:
+        assume(fits(snapshot, world.policy.selector, each.what) is not None)
     endless = itertools.cycle(small)
 
-    def arrive(now: int, count: int) -> list[SessionWorkload]:
-        fresh = []
+    def arrive(now: int, count: int) -> None:
         for number in range(count):
             request, seconds = next(endless)
-            fresh.append(session(f"small{now:02}-{number:02}", request, at=now))
-            runs_s[fresh[-1].id] = seconds
-        return fresh
+            name = f"small{now:02}-{number:02}"
+            world.runs_s[name] = seconds
+            world.arrive(session(name, request, at=now))
 
-    world.start(arrive(0, 40), 0, runs_s)
-    waiting = [session(f"gang{n}", *kernels, at=0) for n, kernels in enumerate(gangs)]
-    unstarted = {gang.id for gang in waiting}
+    arrive(0, 40)
+    world.pass_()
+    world.arrive(*waiting)
     for now in range(STARVATION_S + LONGEST_S * len(gangs) + 1):
-        world.end(now)
-        started = world.start(waiting, now, runs_s)
-        unstarted -= started
-        waiting = [each for each in waiting if each.id not in started]
-        waiting += arrive(now + 1, arrivals)
-    assert not unstarted
+        world.now = now
+        world.end()
+        world.pass_()
+        arrive(now + 1, arrivals)
+    assert all(f"gang{n}" in world.started_at for n in range(len(gangs)))

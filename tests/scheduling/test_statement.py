@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.scheduling.clusters import ask, box, cluster, contents
+from tests.scheduling.clusters import ask, box, cluster, contents, what
 
 from muster.core.resources import DeviceShare, Resources
 from muster.scheduling.fit import fill
@@ -28,13 +28,13 @@ def test_rollback_restores_the_snapshot_exactly(
     snapshot = cluster(a=box(7, 9, gpus=3), b=box(5, 30, gpus=1), c=box(3, 3))
     with Statement(snapshot) as statement:
         for request, count in kept:
-            fill(statement, Concentrated(), request, count, frozenset())
+            fill(statement, Concentrated(), what(request), count)
         statement.keep()
     before = contents(snapshot)
 
     with Statement(snapshot) as statement:
         for request, count in tried:
-            fill(statement, Concentrated(), request, count, frozenset())
+            fill(statement, Concentrated(), what(request), count)
     assert contents(snapshot) == before
 
 

@@ -27,6 +27,9 @@ class ReasonCode(StrEnum):
     NO_ROOM = "NO_ROOM"
     GANG_NO_ROOM = "GANG_NO_ROOM"
     BEHIND_STARVING = "BEHIND_STARVING"
+    BEHIND_RESERVATION = "BEHIND_RESERVATION"
+    STRICT_ORDER = "STRICT_ORDER"
+    PLUGIN_REFUSED = "PLUGIN_REFUSED"
     BEHIND_SHAPE = "BEHIND_SHAPE"
     RETRY_BACKOFF = "RETRY_BACKOFF"
     NOT_YET_CANDIDATE = "NOT_YET_CANDIDATE"
@@ -38,11 +41,23 @@ class ReasonCode(StrEnum):
     NEVER_FITS = "NEVER_FITS"
     GANG_NEVER_FITS = "GANG_NEVER_FITS"
     NEEDS_ABSENT_AGENTS = "NEEDS_ABSENT_AGENTS"
+    # What forbids it, wherever there is room
+    QUOTA_IN_USE = "QUOTA_IN_USE"
+    ABOVE_QUOTA = "ABOVE_QUOTA"
+    ABOVE_LARGEST = "ABOVE_LARGEST"
+    TOO_MANY_PENDING = "TOO_MANY_PENDING"
+    DEPENDENCY_NOT_MET = "DEPENDENCY_NOT_MET"
+    DEPENDENCY_FAILED = "DEPENDENCY_FAILED"
+    DEPENDENCY_MISSING = "DEPENDENCY_MISSING"
+    BEFORE_START_TIME = "BEFORE_START_TIME"
+    NO_GROUP_ACCESS = "NO_GROUP_ACCESS"
     # What a single agent lacks
     LACKS_FREE = "LACKS_FREE"
     LACKS_CAPACITY = "LACKS_CAPACITY"
     NO_SINGLE_DEVICE = "NO_SINGLE_DEVICE"
     AGENT_NOT_ALIVE = "AGENT_NOT_ALIVE"
+    CONSTRAINT_NOT_MET = "CONSTRAINT_NOT_MET"
+    NOT_DESIGNATED = "NOT_DESIGNATED"
     # Why an attempt ended
     EXITED = "EXITED"
     SIGNALED = "SIGNALED"
@@ -69,6 +84,8 @@ class ReasonCode(StrEnum):
     COMPLETED = "COMPLETED"
     KERNEL_ENDED = "KERNEL_ENDED"
     GANG_SIBLING_FAILED = "GANG_SIBLING_FAILED"
+    PREEMPTED = "PREEMPTED"
+    PREEMPTED_FOR_GOOD = "PREEMPTED_FOR_GOOD"
     JOB_FAILED = "JOB_FAILED"
     JOB_ENDED = "JOB_ENDED"
     TASKS_FAILED = "TASKS_FAILED"
@@ -85,6 +102,8 @@ class ReasonCode(StrEnum):
     AGENT_RETURNED = "AGENT_RETURNED"
     AGENT_REMOVED = "AGENT_REMOVED"
     FOREIGN_REPORT = "FOREIGN_REPORT"
+    AGENT_BARRED = "AGENT_BARRED"
+    AGENT_UNBARRED = "AGENT_UNBARRED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +136,23 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     ),
     ReasonCode.BEHIND_STARVING: Definition(
         _W,
-        "group {group} keeps its room for a session that has waited {waited_s} s",
+        "group {group} keeps its room for a session that has waited longer than {after_s} s",
         "Nothing: it starts after that one.",
+    ),
+    ReasonCode.BEHIND_RESERVATION: Definition(
+        _W,
+        "would delay the session ahead of it in group {group}, which is to start in {in_s} s",
+        "Nothing: it starts after that one. With a `timeout` short enough it would start before.",
+    ),
+    ReasonCode.STRICT_ORDER: Definition(
+        _W,
+        "group {group} runs in strict order, and the session ahead of it has no room yet",
+        "Nothing: it starts after that one.",
+    ),
+    ReasonCode.PLUGIN_REFUSED: Definition(
+        _O,
+        "{kind} {name} of group {group} is not used: it {why}",
+        "Mend the plug-in, then write the group again: `muster groups apply FILE`.",
     ),
     ReasonCode.BEHIND_SHAPE: Definition(
         _W,
@@ -165,6 +199,50 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
         "{agents}",
         "Look at `muster agents`, and start them again.",
     ),
+    ReasonCode.QUOTA_IN_USE: Definition(
+        _L,
+        "{resource}: used {used} + requested {requested} > limit {limit}, over by {over} (quota of "
+        "{level} {owner})",
+        "Nothing: it starts when enough other work of that {level} ends. An operator can raise the "
+        "quota.",
+    ),
+    ReasonCode.ABOVE_QUOTA: Definition(
+        _L,
+        "{resource}: requested {requested} > limit {limit}, over by {over} (quota of {level} "
+        "{owner})",
+        "Ask for less, or ask an operator for a larger quota.",
+    ),
+    ReasonCode.ABOVE_LARGEST: Definition(
+        _L,
+        "{resource}: requested {requested} > limit {limit} of one session, over by {over} (quota "
+        "of {level} {owner})",
+        "Ask for less, or ask an operator for a larger quota.",
+    ),
+    ReasonCode.TOO_MANY_PENDING: Definition(
+        _L,
+        "sessions waiting: {used} + requested {requested} > limit {limit}, over by {over} (quota "
+        "of {level} {owner})",
+        "Hand it in when some of them have started, or ask an operator for a larger quota.",
+    ),
+    ReasonCode.DEPENDENCY_NOT_MET: Definition(
+        _W, "waits until {on} {condition}; it is {state}", "Nothing: it starts after that."
+    ),
+    ReasonCode.DEPENDENCY_FAILED: Definition(
+        _R,
+        "waits until {on} {condition}, which can no longer be: it ended without success",
+        "Run {on} again and hand this in anew, or make it depend on {on}:ended.",
+    ),
+    ReasonCode.DEPENDENCY_MISSING: Definition(
+        _R,
+        "waits until {on} {condition}, and there is no such job or session",
+        "Check the name in `after`, or hand in {on} first.",
+    ),
+    ReasonCode.BEFORE_START_TIME: Definition(_W, "starts not before {moment}"),
+    ReasonCode.NO_GROUP_ACCESS: Definition(
+        _R,
+        "group {group} takes no work of project {project}",
+        "Name another group, or ask an operator for access to this one.",
+    ),
     ReasonCode.LACKS_FREE: Definition(
         _W, "{resource}: {requested} asked, {free} of {capacity} free"
     ),
@@ -175,6 +253,12 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
         _W, "gpu: {requested} of one device asked, the freest device has {free}"
     ),
     ReasonCode.AGENT_NOT_ALIVE: Definition(_O, "the agent is {status}"),
+    ReasonCode.CONSTRAINT_NOT_MET: Definition(
+        _R, "{asked} asked, {attribute} is {has}", "Ask for what agents have, or leave it out."
+    ),
+    ReasonCode.NOT_DESIGNATED: Definition(
+        _R, "it is not one of the designated agents", "Name it, or set agents_only: false."
+    ),
     ReasonCode.EXITED: Definition(_R, "exited with code {exit_code}"),
     ReasonCode.SIGNALED: Definition(_R, "ended by signal {signal}"),
     ReasonCode.OUT_OF_MEMORY: Definition(
@@ -216,6 +300,10 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     ReasonCode.GANG_SIBLING_FAILED: Definition(
         _R, "stopped because task {index} of its gang failed"
     ),
+    ReasonCode.PREEMPTED: Definition(
+        _W, "displaced by work of priority {priority}; it goes back to the queue"
+    ),
+    ReasonCode.PREEMPTED_FOR_GOOD: Definition(_W, "ended for work of priority {priority}"),
     ReasonCode.JOB_FAILED: Definition(_R, "stopped because the job failed"),
     ReasonCode.JOB_ENDED: Definition(_W, "stopped because the job ended ({state})"),
     ReasonCode.TASKS_FAILED: Definition(
@@ -244,6 +332,8 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     ReasonCode.AGENT_SILENT: Definition(_O, "silent for {silent_s} s"),
     ReasonCode.AGENT_RETURNED: Definition(_W, "speaks again"),
     ReasonCode.AGENT_REMOVED: Definition(_W, "removed by {by}"),
+    ReasonCode.AGENT_BARRED: Definition(_W, "{bar} by {by}: it takes nothing new"),
+    ReasonCode.AGENT_UNBARRED: Definition(_W, "takes work again, says {by}"),
     ReasonCode.FOREIGN_REPORT: Definition(
         _O,
         "reported kernel {kernel}, which is on agent {agent}; that was not believed",

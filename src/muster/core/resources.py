@@ -5,7 +5,7 @@ thousandths of a GPU, thousandths of any named extra resource.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -103,7 +103,8 @@ class Resources:
     """A vector of amounts; equal vectors are one *shape*.
 
     ``gpu_milli`` is a multiple of 1000 (whole devices) or below 1000 (one fraction of one device).
-    ``extra`` holds named resources in thousandths, sorted by name, without zeros.
+    ``extra`` holds named resources in thousandths, sorted by name, without zeros. ``gpu_models``
+    are those that a request allows, sorted; empty for any (see ``is_model``).
     """
 
     cpu_milli: int = 0
@@ -111,6 +112,7 @@ class Resources:
     disk_bytes: int = 0
     gpu_milli: int = 0
     extra: tuple[tuple[str, int], ...] = ()
+    gpu_models: tuple[str, ...] = ()
 
     @staticmethod
     def with_extra(
@@ -119,9 +121,11 @@ class Resources:
         disk_bytes: int,
         gpu_milli: int,
         extra: Mapping[str, int],
+        gpu_models: Iterable[str] = (),
     ) -> "Resources":
         kept = tuple(sorted((name, amount) for name, amount in extra.items() if amount))
-        return Resources(cpu_milli, memory_bytes, disk_bytes, gpu_milli, kept)
+        models = tuple(sorted(set(gpu_models)))
+        return Resources(cpu_milli, memory_bytes, disk_bytes, gpu_milli, kept, models)
 
     @property
     def gpu_devices(self) -> int:
@@ -132,7 +136,8 @@ class Resources:
     def shape(self) -> str:
         """A short text that equal requests share: the key of an agent's backlog."""
         extra = ",".join(f"{name}={amount}" for name, amount in self.extra)
-        return f"{self.cpu_milli}/{self.memory_bytes}/{self.disk_bytes}/{self.gpu_milli}/{extra}"
+        gpu = f"{self.gpu_milli}{'|'.join(self.gpu_models)}"
+        return f"{self.cpu_milli}/{self.memory_bytes}/{self.disk_bytes}/{gpu}/{extra}"
 
     def as_dict(self) -> dict[str, int]:
         """Every non-zero amount by the name that a person knows it by."""
@@ -147,12 +152,25 @@ class Resources:
     def describe(self) -> str:
         """ "2 cpu, 16GiB memory, 1 gpu"; "nothing" when empty."""
         parts = [f"{format_amount(name, amount)} {name}" for name, amount in self.as_dict().items()]
-        return ", ".join(parts) or "nothing"
+        models = f" ({' or '.join(self.gpu_models)})" if self.gpu_models else ""
+        return (", ".join(parts) or "nothing") + models
 
 
 def format_amount(name: str, amount: int) -> str:
     """An amount of the named resource in the unit that a person expects."""
     return format_bytes(amount) if name in ("memory", "disk") else format_milli(amount)
+
+
+_WORD = re.compile(r"[a-z0-9]+")
+
+
+def is_model(model: str, wanted: str) -> bool:
+    """Whether a device of ``model`` is what a person calls ``wanted``: all words of it are there.
+
+    "H100" is any "NVIDIA H100 80GB HBM3", "H100 HBM3" that variant of it.
+    """
+    words = set(_WORD.findall(model.lower()))
+    return all(word in words for word in _WORD.findall(wanted.lower()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from muster.core.states import (
     KERNEL_TABLE,
     SESSION_TABLE,
     TASK_TABLE,
+    AgentBar,
     AgentStatus,
     JobState,
     KernelStatus,
@@ -303,8 +304,9 @@ class LogEnd(StrEnum):
 class WhyView(View):
     """Why something is where it is. ``verdict`` is a sentence, ``reasons`` are all that hold.
 
-    ``placement`` is what ``scheduling.explain.Explanation`` says of the session that waits; None
-    where placement is not the question.
+    ``placement`` is what ``scheduling.explain.Explanation`` says of the session that waits, with
+    agents by name, and of the work of others counts and priorities only; None where placement is
+    not the question.
     """
 
     subject: str
@@ -312,6 +314,60 @@ class WhyView(View):
     verdict: str
     reasons: tuple[ReasonView, ...] = ()
     placement: dict[str, Any] | None = None
+
+
+class PlanOutcome(StrEnum):
+    """What would become of work that is handed in now."""
+
+    STARTS = "starts"  # now
+    DISPLACES = "displaces"  # now, once work of lower priority has made room
+    WAITS = "waits"
+    CANCELLED = "cancelled"  # accepted, and ended at once: what it needs can no longer be
+
+
+class PlannedKernelView(View):
+    """Where a kernel would go. ``index`` is that of the task of a job, of the kernel of a session;
+    ``agent`` is the name of the machine."""
+
+    index: int
+    agent: str
+    devices: tuple[ShareView, ...] = ()
+
+
+class VictimView(View):
+    """Work that would make room: one session of the caller's with its ``name``, or all ``sessions``
+    of others that have the same priority."""
+
+    priority: int
+    sessions: int
+    kernels: int
+    name: str | None = None
+
+
+class PlanView(View):
+    """What would become of work that is handed in now. ``verdict`` is a sentence.
+
+    Args:
+        sessions: how many are tried: one for each task of a job that is not a gang, up to a limit.
+        starting: how many of them would start now.
+        kernels: where; the first of them if they are many.
+        reasons: all that keeps the first one that does not start.
+        displaces: who would make room for it.
+        expected_at: when it would start at the latest if all ends are as known, in seconds since
+            the epoch; None where that is not known.
+        placement: of the first session, as in ``WhyView``.
+    """
+
+    outcome: PlanOutcome
+    verdict: str
+    group: str
+    sessions: int
+    starting: int
+    kernels: tuple[PlannedKernelView, ...] = ()
+    reasons: tuple[ReasonView, ...] = ()
+    displaces: tuple[VictimView, ...] = ()
+    expected_at: float | None = None
+    placement: dict[str, Any]
 
 
 class HistoryView(View):
@@ -348,7 +404,8 @@ class DeviceView(View):
 
 class AgentView(View):
     """A machine. ``kernels`` are those that hold resources of it, ``ahead`` those in its backlog;
-    ``seen_at`` is when it last spoke, ``connected`` whether the controller can reach it now."""
+    ``seen_at`` is when it last spoke, ``connected`` whether the controller can reach it now,
+    ``barred`` why it takes nothing new, if it does not."""
 
     id: str
     name: str
@@ -366,6 +423,7 @@ class AgentView(View):
     ahead: int = 0
     joined_at: float
     seen_at: float
+    barred: AgentBar | None = None
     connected: bool = True
     reason: ReasonView | None = None
 
@@ -377,18 +435,58 @@ class AgentPage(View):
 
 
 class GroupView(View):
-    """A scaling group: its policy in the form of ``ScalingGroup``, its agents, its queue."""
+    """A scaling group: its policy in the form of ``ScalingGroup``, its agents, its queue.
+    ``refused`` are the plug-ins of the policy that do not serve, and why."""
 
     name: str
     spec: dict[str, Any]
     agents: int = 0
     waiting: int = 0
+    refused: tuple[ReasonView, ...] = ()
 
 
 class GroupPage(View):
     """All scaling groups, by name."""
 
     items: tuple[GroupView, ...]
+
+
+class LimitView(View):
+    """A limit and what is used of it, in canonical amounts, or numbers of sessions; ``used`` is
+    None for the limit of each of several owners."""
+
+    resource: str
+    used: int | None
+    limit: int
+
+
+class QuotaView(View):
+    """The limits of one owner at one level (``core.specs.quota.QuotaSpec``).
+
+    Args:
+        level: domain, project or user.
+        name: as the quota names its owner; with ``*`` it is that of several.
+        of: whose use is counted; None with ``*``, unless it is asked for by one whom it binds.
+        limits: what placed sessions may hold together.
+        sessions: how many may be placed at a time.
+        pending_sessions: how many may wait.
+        largest: what one session may ask for, in canonical amounts.
+    """
+
+    level: str
+    name: str
+    of: str | None = None
+    limits: tuple[LimitView, ...] = ()
+    sessions: LimitView | None = None
+    pending_sessions: LimitView | None = None
+    largest: dict[str, int] = {}
+    weight: float = 1.0
+
+
+class QuotaPage(View):
+    """All quotas for an admin, else those that bind the caller; by level and name."""
+
+    items: tuple[QuotaView, ...]
 
 
 class HealthView(View):

@@ -4,60 +4,75 @@ A decision looks at all agents at once (DESIGN section 4), so amounts are kept b
 is known here by its *slot*, the index into every column.
 """
 
-import copy
-from collections.abc import Iterable, Sequence
-from typing import TypeAlias, TypeVar
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from muster.core.errors import MusterError
-from muster.core.resources import GPU_WHOLE, Device, DeviceShare, Resources
+from muster.core.resources import GPU_WHOLE, Resources, is_model
+from muster.scheduling.packing import MAX_DIMENSIONS, NOWHERE, Words
+from muster.scheduling.rows import STEPS, Row
+from muster.scheduling.stock import MAX_DEVICES, Array, Bulk, Flags, Floats, Ints, Shares, Stock
 
-Ints: TypeAlias = NDArray[np.int64]
-Floats: TypeAlias = NDArray[np.float64]
-Flags: TypeAlias = NDArray[np.bool_]
-Array = TypeVar("Array", Ints, Floats, Flags)
-Shares: TypeAlias = tuple[DeviceShare, ...]
+__all__ = [
+    "MAX_DEVICES",
+    "MAX_DIMENSIONS",
+    "Bulk",
+    "Columns",
+    "Flags",
+    "Floats",
+    "Ints",
+    "Need",
+    "Shares",
+]
 
-MAX_DEVICES = 128  # device indexes of one agent
-MAX_DIMENSIONS = 128  # named resources of one group
-_DIMENSIONS = ("cpu", "memory", "disk")
-_FIRST_SLOTS = 16
+_MOST_WISHES = 1000  # combinations of models that are remembered
 
 
-class Columns:
-    """Capacity and free amounts of a group's agents, in canonical units (``core.resources``).
+@dataclass(slots=True)
+class Need:
+    """A request in terms of the columns that it was made for.
 
-    Dimensions are cpu, memory and disk, then extras in the order they appeared. GPUs are not a
-    dimension but individual devices of 1000 milli each: ``gpu_milli`` of a capacity or of what is
-    taken is not looked at, devices and shares are.
-
-    What is derived from free amounts is derived anew whenever they change, so that taking and
-    giving back leaves no trace.
+    Args:
+        asked: dimension and amount of each that is asked for.
+        devices, milli: how many devices, and how much of each; 0 of 0 for none.
+        allowed: which devices may be taken, by the code of their model; the last for none. None if
+            all may.
+        word: see ``packing``.
     """
 
+    request: Resources
+    asked: list[tuple[int, int]]
+    devices: int
+    milli: int
+    allowed: list[bool] | None
+    word: int
+
+    def devices_in(self, row: Row) -> list[tuple[int, int]]:
+        """Free milli and index of each device that a share may be taken of, by index: for whole
+        devices those that are wholly free, else those with enough free."""
+        return self.devices_among(row.devices, row.machine.models)
+
+    def devices_among(self, free: Sequence[int], models: Sequence[int]) -> list[tuple[int, int]]:
+        """The same, from the free milli and the code of the model of each device."""
+        milli, allowed = self.milli, self.allowed
+        if allowed is None:
+            return [(left, index) for index, left in enumerate(free) if left >= milli]
+        return [
+            (left, index)
+            for index, left in enumerate(free)
+            if left >= milli and allowed[models[index]]
+        ]
+
+
+class Columns(Stock):
+    """Capacity and free amounts of a group's agents, in canonical units (``core.resources``)."""
+
     def __init__(self) -> None:
-        self._count = 0
-        self._rows = {name: row for row, name in enumerate(_DIMENSIONS)}
-        self._model_codes: dict[str, int] = {}
-        # Rows are dimensions or devices, columns are slots: one dimension of all agents lies
-        # together. There are more columns than slots, so that growth is amortised.
-        dimensions, slots = len(_DIMENSIONS), _FIRST_SLOTS
-        self._capacity: Ints = np.zeros((dimensions, slots), np.int64)
-        self._free: Ints = np.zeros((dimensions, slots), np.int64)
-        self._device_capacity: Ints = np.zeros((0, slots), np.int64)
-        self._device_free: Ints = np.zeros((0, slots), np.int64)
-        self._device_model: Ints = np.full((0, slots), -1, np.int64)
-        self._device_count: Ints = np.zeros(slots, np.int64)
-        self._present: Flags = np.zeros(slots, np.bool_)
-        self._accepting: Flags = np.zeros(slots, np.bool_)
-        # Derived by _derive:
-        self._open: Flags = np.zeros(slots, np.bool_)  # accepting, and no amount is negative
-        self._whole_free: Ints = np.zeros(slots, np.int64)
-        self._largest_free: Ints = np.zeros(slots, np.int64)
-        self._utilisation: Floats = np.zeros(slots, np.float64)
-        self._size: Floats | None = None  # None while capacities have changed since
+        super().__init__()
+        self._allowed_of: dict[tuple[str, ...], list[bool]] = {}  # by the models asked for
+        self._size: Floats = np.zeros(0)
+        self._size_version = -1
 
     # What selectors and explanations read: read-only views, one row or entry a slot
 
@@ -79,6 +94,7 @@ class Columns:
     @property
     def free(self) -> Ints:
         """Slots × dimensions; negative where agents reported more than there was room for."""
+        self._write()
         return self._view(self._free)
 
     @property
@@ -89,6 +105,7 @@ class Columns:
     @property
     def device_free(self) -> Ints:
         """Slots × device indexes, in milli; may be negative as ``free`` may."""
+        self._write()
         return self._view(self._device_free)
 
     @property
@@ -104,11 +121,13 @@ class Columns:
     @property
     def whole_free(self) -> Ints:
         """Wholly free devices by slot."""
+        self._write()
         return self._view(self._whole_free)
 
     @property
     def largest_free(self) -> Ints:
         """Free milli of the freest device by slot."""
+        self._write()
         return self._view(self._largest_free)
 
     @property
@@ -127,29 +146,55 @@ class Columns:
 
         In steps of a millionth: what differs by less is equally full.
         """
-        return self._view(self._utilisation)
+        self._write()
+        return self._view(self._steps / STEPS)
 
     @property
     def size(self) -> Floats:
         """Total capacity from 0 to 1: the mean over all kinds of resources, relative to the
-        largest of the group."""
-        if self._size is None:
+        largest of the group; in steps of a millionth."""
+        if self._size_version != self.capacity_version:
             capacity = np.vstack((self.capacity.T, self.device_count))
             largest = capacity.max(axis=1, keepdims=True, initial=1)
-            self._size = (capacity / largest).mean(axis=0)
+            self._size = np.floor((capacity / largest).mean(axis=0) * STEPS + 0.5) / STEPS
+            self._size_version = self.capacity_version
         return self._view(self._size)
 
+    @property
+    def is_mixed(self) -> bool:
+        """Whether some agents have devices and others have none."""
+        return 0 < self._with_devices < self._known
+
     # Where a request fits
+
+    def need(self, request: Resources) -> Need | None:
+        """``request`` in terms of these columns; None if no agent has enough of it, even empty.
+
+        It holds until capacities change.
+        """
+        asked = self._asked(request)
+        if asked is None:
+            return None
+        gpu, allowed = request.gpu_milli, None
+        devices, milli = (gpu // GPU_WHOLE, GPU_WHOLE) if gpu >= GPU_WHOLE else (int(gpu > 0), gpu)
+        if milli and request.gpu_models:
+            allowed = self._allowed_codes(request.gpu_models)
+        word = self._packing.request(asked, devices, milli)
+        return None if word == NOWHERE else Need(request, asked, devices, milli, allowed, word)
 
     def fitting(self, request: Resources) -> Ints:
         """The slots of all agents that have room for ``request`` now, ascending."""
         asked = self._asked(request)
         if asked is None:
             return np.empty(0, np.int64)
+        self._write()
         count = self._count
         mask = self._open[:count].copy()
         for row, amount in asked:
             mask &= self._free[row, :count] >= amount
+        if request.gpu_milli and request.gpu_models:
+            slots = np.flatnonzero(mask)
+            return slots[self.copies(request, slots, 1) > 0]
         if request.gpu_milli >= GPU_WHOLE:
             mask &= self._whole_free[:count] >= request.gpu_devices
         elif request.gpu_milli:
@@ -163,134 +208,97 @@ class Columns:
         Exact, whichever devices are chosen: a share makes room for just one less on its device.
         """
         asked = self._asked(request)
+        self._write()
         count = np.full(slots.size, 0 if asked is None else limit, np.int64)
         for row, amount in asked or ():
             np.minimum(count, self._free[row, slots] // amount, out=count)
+        if not request.gpu_milli:
+            return count
         if request.gpu_milli >= GPU_WHOLE:
-            np.minimum(count, self._whole_free[slots] // request.gpu_devices, out=count)
-        elif request.gpu_milli:
+            whole = self._whole_free[slots]
+            if request.gpu_models:
+                free = self._device_free[:, slots] == GPU_WHOLE
+                whole = (free & self._allowed(request, slots)).sum(axis=0)
+            np.minimum(count, whole // request.gpu_devices, out=count)
+        else:
             shares = self._device_free[:, slots] // request.gpu_milli
+            if request.gpu_models:
+                shares *= self._allowed(request, slots)
             np.minimum(count, shares.sum(axis=0), out=count)
         return count
 
-    def fits_at(self, slot: int, request: Resources, shares: Shares, copies: int) -> bool:
-        """Whether ``copies`` of ``request`` and ``shares`` once are free in ``slot``."""
-        asked = self._asked(request)
-        if asked is None:
+    def has_room(self, slot: int, need: Need) -> bool:
+        """Whether one kernel may be placed in ``slot`` now."""
+        row = self._agents[slot] or self._load(slot)
+        if not row.settled:
+            row.settle()
+        if not row.open:
             return False
-        free = self._free
-        if any(free[row, slot] < amount * copies for row, amount in asked):
-            return False
-        devices = self._device_free
-        return not shares or all(
-            index < len(devices) and devices[index, slot] >= milli
-            for index, milli in _by_device(shares)
+        amounts = row.amounts
+        for dimension, amount in need.asked:
+            if amounts[dimension] < amount:
+                return False
+        if not need.milli:
+            return True
+        if need.allowed is not None:
+            return len(need.devices_in(row)) >= need.devices
+        return row.whole >= need.devices if need.milli == GPU_WHOLE else row.largest >= need.milli
+
+    def room(self, slot: int, need: Need, limit: int) -> int:
+        """How many kernels fit in ``slot``, at most ``limit``, where at least one does."""
+        row = self.row(slot)
+        for dimension, amount in need.asked:
+            limit = min(limit, row.amounts[dimension] // amount)
+        if need.milli == GPU_WHOLE:
+            return min(limit, len(need.devices_in(row)) // need.devices)
+        if need.milli:
+            return min(limit, sum(left // need.milli for left, _ in need.devices_in(row)))
+        return limit
+
+    def devices_for(self, request: Resources, slot: int) -> list[tuple[int, int]]:
+        """Free milli and index of each device in ``slot`` that ``request`` may have a share of, by
+        index: for whole devices those that are wholly free, else those with enough free."""
+        need = self.need(request)
+        return [] if need is None else need.devices_in(self.row(slot))
+
+    # For orders of agents
+
+    def all_steps(self) -> Ints:
+        """The utilisation of all slots in millionths."""
+        self._write()
+        return self._steps[: self._count]
+
+    def words(self) -> Words:
+        """The words of all slots."""
+        self._write()
+        count = self._count
+        return self._packing.agents(
+            self._free[:, :count],
+            self._whole_free[:count],
+            self._largest_free[:count],
+            self._device_count[:count] == 0,
+            self._open[:count],
         )
 
-    def holds_at(self, slot: int, request: Resources, shares: Shares) -> bool:
-        """Whether so much is held in ``slot``."""
-        asked = self._asked(request)
-        if asked is None:
-            return False
-        free, capacity = self._free, self._capacity
-        if any(capacity[row, slot] - free[row, slot] < amount for row, amount in asked):
-            return False
-        free, capacity = self._device_free, self._device_capacity
-        return not shares or all(
-            index < len(free) and capacity[index, slot] - free[index, slot] >= milli
-            for index, milli in _by_device(shares)
-        )
+    def step(self, slots: Ints, need: Need) -> Floats:
+        """About how much one kernel adds to the utilisation of each of ``slots``, in millionths."""
+        capacity = self._capacity[:, slots]
+        held, kinds = np.zeros(slots.size), (capacity > 0).sum(axis=0)
+        for dimension, amount in need.asked:
+            held += amount / np.maximum(capacity[dimension], 1)
+        devices = self._device_count[slots]
+        held += np.where(devices > 0, need.devices * need.milli / np.maximum(devices, 1) / 1e3, 0.0)
+        steps: Floats = held / np.maximum(kinds + (devices > 0), 1) * STEPS
+        return steps
 
-    # Changes
-
-    def append_slot(self) -> int:
-        """A new slot, without an agent."""
-        slot = self._count
-        if slot == self._present.size:
-            self._double()
-        self._count += 1
-        self._size = None
-        return slot
-
-    def make_rows(self, resources: Resources, device_indexes: Sequence[int]) -> None:
-        """Have rows for what is named; must come before amounts of it.
-
-        Raises:
-            MusterError: more devices or kinds of resources than a group can have.
-        """
-        missing = [name for name, _ in resources.extra if name not in self._rows]
-        if any(not 0 <= index < MAX_DEVICES for index in device_indexes):
-            raise MusterError(
-                f"device indexes go from 0 to {MAX_DEVICES - 1}, not {list(device_indexes)}"
-            )
-        if len(self._rows) + len(missing) > MAX_DIMENSIONS:
-            raise MusterError(
-                f"a group knows at most {MAX_DIMENSIONS} kinds of resources; {', '.join(missing)} "
-                "would be too many"
-            )
-        if missing:
-            for name in missing:
-                self._rows[name] = len(self._rows)
-            self._capacity = _with_rows(self._capacity, len(missing), 0)
-            self._free = _with_rows(self._free, len(missing), 0)
-        devices = max(device_indexes, default=-1) + 1 - len(self._device_free)
-        if devices > 0:
-            self._device_capacity = _with_rows(self._device_capacity, devices, 0)
-            self._device_free = _with_rows(self._device_free, devices, 0)
-            self._device_model = _with_rows(self._device_model, devices, -1)
-
-    def set_agent(
-        self, slot: int, capacity: Resources, devices: Sequence[Device], accepting: bool
-    ) -> None:
-        """Say what the agent in ``slot`` has; what is held of it stays held."""
-        amounts = np.zeros(len(self._rows), np.int64)
-        for row, amount in self._asked(capacity) or ():
-            amounts[row] = amount
-        milli = np.zeros(len(self._device_capacity), np.int64)
-        models = np.full(len(self._device_capacity), -1, np.int64)
-        for device in devices:
-            milli[device.index] = GPU_WHOLE
-            models[device.index] = self._model_codes.setdefault(
-                device.model, len(self._model_codes)
-            )
-        self._free[:, slot] += amounts - self._capacity[:, slot]
-        self._capacity[:, slot] = amounts
-        self._device_free[:, slot] += milli - self._device_capacity[:, slot]
-        self._device_capacity[:, slot] = milli
-        self._device_model[:, slot] = models
-        self._device_count[slot] = len(devices)
-        self._present[slot] = True
-        self._accepting[slot] = accepting
-        self._size = None
-        self._derive(slot)
-
-    def clear(self, slot: int) -> None:
-        """The agent has left ``slot``, with all that was held of it."""
-        self.set_agent(slot, Resources(), (), accepting=False)
-        self._free[:, slot] = 0
-        self._device_free[:, slot] = 0
-        self._present[slot] = False
-        self._derive(slot)
-
-    def move(self, slot: int, request: Resources, shares: Shares, copies: int) -> None:
-        """Give back ``request`` ``copies`` times, or take it where negative; ``shares`` once."""
-        for row, amount in self._asked(request) or ():
-            self._free[row, slot] += amount * copies
-        for share in shares:
-            self._device_free[share.index, slot] += share.milli if copies > 0 else -share.milli
-        self._derive(slot)
-
-    def emptied(self, *, all_accept: bool) -> "Columns":
-        """A copy in which nothing is held; with ``all_accept`` silent agents take work too."""
-        twin = copy.copy(self)
-        twin._free = self._capacity.copy()
-        twin._device_free = self._device_capacity.copy()
-        twin._accepting = self._present if all_accept else self._accepting
-        twin._open = twin._accepting.copy()
-        twin._whole_free = self._device_count.copy()
-        twin._largest_free = np.minimum(self._device_count, 1) * GPU_WHOLE
-        twin._utilisation = np.zeros_like(self._utilisation)
-        return twin
+    def steps_after(self, slots: Ints, need: Need, kernels: Ints) -> Ints:
+        """What ``steps`` would be of each of ``slots`` with so many kernels more."""
+        self._write()
+        free = self._free[:, slots]
+        for dimension, amount in need.asked:
+            free[dimension] -= amount * kernels
+        devices = self._device_free[:, slots].sum(axis=0) - kernels * need.devices * need.milli
+        return self._steps_of(slots, free, devices)
 
     # Inside
 
@@ -299,69 +307,19 @@ class Columns:
         view.flags.writeable = False
         return view
 
-    def _asked(self, request: Resources) -> list[tuple[int, int]] | None:
-        """(row, amount) of each dimension asked for; None if one has no row."""
-        asked = []
-        if request.cpu_milli:
-            asked.append((0, request.cpu_milli))
-        if request.memory_bytes:
-            asked.append((1, request.memory_bytes))
-        if request.disk_bytes:
-            asked.append((2, request.disk_bytes))
-        for name, amount in request.extra:
-            row = self._rows.get(name)
-            if row is None:
-                return None
-            asked.append((row, amount))
-        return asked
+    def _allowed(self, request: Resources, slots: Ints) -> Flags:
+        """Devices × ``slots``: whether it is of a model that the request allows."""
+        codes = np.array(self._allowed_codes(request.gpu_models), np.bool_)
+        return codes[self._device_model[:, slots]]
 
-    def _derive(self, slot: int) -> None:
-        """Set an agent's derived entries. In plain Python: numpy is slower on a few numbers."""
-        free = self._free[:, slot].tolist()
-        devices = self._device_free[:, slot].tolist()
-        lowest = min(free)
-        held, kinds = 0.0, 0
-        for has, left in zip(self._capacity[:, slot].tolist(), free, strict=True):
-            if has:
-                held += (has - left) / has
-                kinds += 1
-        if devices:
-            lowest = min(lowest, *devices)
-            self._whole_free[slot] = devices.count(GPU_WHOLE)
-            self._largest_free[slot] = max(devices)
-            has = int(self._device_count[slot]) * GPU_WHOLE
-            if has:
-                held += (has - sum(devices)) / has
-                kinds += 1
-        self._open[slot] = lowest >= 0 and self._accepting[slot]
-        self._utilisation[slot] = round(held / kinds, 6) if kinds else 0.0
-
-    def _double(self) -> None:
-        self._capacity = _doubled(self._capacity)
-        self._free = _doubled(self._free)
-        self._device_capacity = _doubled(self._device_capacity)
-        self._device_free = _doubled(self._device_free)
-        self._device_model = _doubled(self._device_model, -1)
-        self._device_count = _doubled(self._device_count)
-        self._present = _doubled(self._present)
-        self._accepting = _doubled(self._accepting)
-        self._open = _doubled(self._open)
-        self._whole_free = _doubled(self._whole_free)
-        self._largest_free = _doubled(self._largest_free)
-        self._utilisation = _doubled(self._utilisation)
-
-
-def _doubled(rows: Array, fill: int = 0) -> Array:
-    return np.concatenate((rows, np.full_like(rows, fill)), axis=-1)
-
-
-def _with_rows(rows: Ints, count: int, fill: int) -> Ints:
-    return np.vstack((rows, np.full((count, rows.shape[1]), fill, np.int64)))
-
-
-def _by_device(shares: Shares) -> Iterable[tuple[int, int]]:
-    """Milli by device index; a device may be named twice."""
-    milli: dict[int, int] = {}
-    for share in shares:
-        milli[share.index] = milli.get(share.index, 0) + share.milli
-    return milli.items()
+    def _allowed_codes(self, models: tuple[str, ...]) -> list[bool]:
+        """By model's code whether it is one of ``models``; the last, for no device, is not."""
+        known = self._model_codes
+        codes = self._allowed_of.get(models)
+        if codes is None or len(codes) != len(known) + 1:
+            codes = [any(is_model(model, wanted) for wanted in models) for model in known]
+            codes.append(False)
+            if len(self._allowed_of) >= _MOST_WISHES:
+                self._allowed_of.clear()
+            self._allowed_of[models] = codes
+        return codes

@@ -1,21 +1,26 @@
 """Finding room for kernels inside a statement: the one place where agents are chosen."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
-from muster.core.errors import MusterError
 from muster.core.ids import AgentId
-from muster.core.resources import Resources
-from muster.scheduling.columns import Floats, Ints, Shares
-from muster.scheduling.outcome import KernelPlacement
+from muster.core.resources import GPU_WHOLE, Resources
+from muster.core.specs.placement import ClusterMode, as_number
+from muster.scheduling.columns import Flags, Shares
+from muster.scheduling.constraints import eligible, tiers
+from muster.scheduling.filling import Filling, devices_of, scores
 from muster.scheduling.plugins import AgentSelector
 from muster.scheduling.snapshot import Snapshot
 from muster.scheduling.statement import Statement
-from muster.scheduling.workload import by_request
+from muster.scheduling.workload import KernelPlacement, WorkloadClass
 
-_PICKS = 8  # so many maxima are found faster by looking than by sorting
+_Requests: TypeAlias = Sequence[tuple[Resources, tuple[int, ...]]]
+
+_MOST_TRIES = 100  # agents of a tier that a single-node session is tried on
+_MOST_COPIES = 2**31  # more than fit in an agent, and still to be added up
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,122 +31,179 @@ class Fit:
     kernels: tuple[KernelPlacement, ...] | None = None
 
 
-def fit_session(
-    statement: Statement,
-    selector: AgentSelector,
-    kernels: tuple[Resources, ...],
-    failed_agents: frozenset[AgentId],
-) -> Fit:
-    """Take room for all ``kernels`` together, or for none.
-
-    Exact when all ask the same; otherwise the most demanding are placed first, each greedily.
-    """
-    requests = by_request(kernels)
-    if len(requests) == 1:
-        columns = statement.snapshot.columns
-        request = kernels[0]
-        room = columns.copies(request, columns.fitting(request), len(kernels))
-        if int(room.sum()) < len(kernels):
-            return Fit(int(room.sum()))
-    mark = statement.mark()
-    placed = 0
-    places: list[KernelPlacement | None] = [None] * len(kernels)
-    for request, indexes in requests:
-        found = fill(statement, selector, request, len(indexes), failed_agents)
-        placed += len(found)
-        for index, place in zip(indexes, found, strict=False):
-            places[index] = place
-    if placed < len(kernels):
-        statement.rollback(mark)
-        return Fit(placed)
-    return Fit(placed, tuple(place for place in places if place is not None))
-
-
 def fill(
-    statement: Statement,
-    selector: AgentSelector,
-    request: Resources,
-    count: int,
-    failed_agents: frozenset[AgentId],
+    statement: Statement, selector: AgentSelector, what: WorkloadClass, count: int
 ) -> list[KernelPlacement]:
-    """Take room for up to ``count`` kernels with equal requests, one after the other.
+    """Take room for up to ``count`` single-kernel sessions of a class, the best first.
 
-    Fewer are answered when there is no more room. Agents in ``failed_agents`` come last.
+    Fewer are answered when there is no more room.
 
     Raises:
-        MusterError: the selector answers nonsense.
+        MusterError: the selector raises or answers nonsense; nothing was taken.
     """
-    snapshot = statement.snapshot
-    failed = snapshot.slots_among(failed_agents)
-    found: list[KernelPlacement] = []
-    while len(found) < count:
-        candidates = snapshot.columns.fitting(request)
-        if failed and not np.isin(candidates, failed).all():
-            candidates = candidates[~np.isin(candidates, failed)]
-        if not candidates.size:
-            break
-        left = count - len(found)
-        scores = _scores(selector, request, statement, candidates)
-        if left == 1 or not selector.packs:
-            slot = int(candidates[scores.argmax()])
-            found += _take(statement, selector, request, slot, 1)
-            continue
-        copies = snapshot.columns.copies(request, candidates, left)
-        for best in _best_first(scores):
-            number = min(int(copies[best]), left)
-            found += _take(statement, selector, request, int(candidates[best]), number)
-            left -= number
-            if not left:
-                break
-    return found
+    mark = statement.mark()
+    try:
+        return Filling(statement, selector, what).fill(what.kernels[0], count)
+    except BaseException:
+        statement.rollback(mark)
+        raise
+
+
+def fit_session(statement: Statement, selector: AgentSelector, what: WorkloadClass) -> Fit:
+    """Take room for all kernels of a session together, or for none.
+
+    Exact when all ask the same; otherwise each is placed greedily, in more than one order.
+
+    Raises:
+        MusterError: the selector raises or answers nonsense; nothing was taken.
+    """
+    mark = statement.mark()
+    best = 0
+    try:
+        for within in _places_to_try(statement, selector, what):
+            for requests in _orders(statement.snapshot, what):
+                filling = Filling(statement, selector, what, within)
+                kernels = _fill_all(filling, what, requests)
+                if None not in kernels:
+                    found = [kernel for kernel in kernels if kernel is not None]
+                    if what.placement.rank_by is not None:
+                        found = ranked(statement.snapshot, what, found)
+                    return Fit(len(found), tuple(found))
+                best = max(best, len(kernels) - kernels.count(None))
+                statement.rollback(mark)
+    except BaseException:
+        statement.rollback(mark)
+        raise
+    return Fit(best)
 
 
 def devices_at(
     snapshot: Snapshot, selector: AgentSelector, request: Resources, agent_id: AgentId
 ) -> Shares | None:
     """The devices that one kernel asking for ``request`` would get on this agent now; None if it
-    has no room."""
+    has no room.
+
+    Raises:
+        NotFound: the group has no such agent.
+        MusterError: the selector raises or answers nonsense.
+    """
     slot, columns = snapshot.slot(agent_id), snapshot.columns
-    if not columns.accepting[slot] or columns.copies(request, np.array([slot]), 1)[0] < 1:
+    need = columns.need(request)
+    if need is None or not columns.has_room(slot, need):
         return None
-    return selector.devices(request, snapshot, slot) if request.gpu_milli else ()
+    return devices_of(selector, request, snapshot, slot) if need.milli else ()
 
 
-def _scores(
-    selector: AgentSelector, request: Resources, statement: Statement, candidates: Ints
-) -> Floats:
-    scores = selector.score(request, statement.snapshot, candidates)
-    if scores.shape != candidates.shape or not np.isfinite(scores).all():
-        raise MusterError(
-            f"selector {type(selector).__name__} must answer a finite number for each of "
-            f"{candidates.size} agents; it answered {scores!r}"
-        )
-    return scores
+def _fill_all(
+    filling: Filling, what: WorkloadClass, requests: _Requests
+) -> list[KernelPlacement | None]:
+    """Places by kernel's index; None where there was no room."""
+    kernels: list[KernelPlacement | None] = [None] * len(what.kernels)
+    for request, indexes in requests:
+        for index, kernel in zip(indexes, filling.fill(request, len(indexes)), strict=False):
+            kernels[index] = kernel
+    return kernels
 
 
-def _best_first(scores: Floats) -> Iterator[int]:
-    """Indexes by falling score, the lower index first among equals."""
-    scores = scores.copy()
-    for _ in range(min(_PICKS, scores.size)):
-        best = int(scores.argmax())
-        yield best
-        scores[best] = -np.inf
-    rest = scores.size - _PICKS
-    if rest > 0:
-        yield from np.argsort(-scores, kind="stable")[:rest].tolist()
+def _places_to_try(
+    statement: Statement, selector: AgentSelector, what: WorkloadClass
+) -> Iterator[Flags | None]:
+    """The slots that the session may have to itself, the best choice first; None for all."""
+    placement, snapshot = what.placement, statement.snapshot
+    within: Iterable[Flags | None] = (None,)
+    if placement.together is not None:
+        within = _values(snapshot, what, placement.together)
+    for mask in within:
+        if placement.mode is not ClusterMode.SINGLE_NODE or len(what.kernels) == 1:
+            yield mask
+            continue
+        for slot in _single_slots(snapshot, selector, what, mask):
+            alone = np.zeros(snapshot.columns.slots, np.bool_)
+            alone[slot] = True
+            yield alone
 
 
-def _take(
-    statement: Statement, selector: AgentSelector, request: Resources, slot: int, copies: int
+def _single_slots(
+    snapshot: Snapshot, selector: AgentSelector, what: WorkloadClass, within: Flags | None
+) -> Iterator[int]:
+    """Slots that may hold all kernels together, the best for the most demanding one first."""
+    columns, limit = snapshot.columns, what.placement.max_kernels_per_agent
+    if limit is not None and limit < len(what.kernels):
+        return
+    first = what.requests[0][0]
+    slots = columns.fitting(first)
+    for request, indexes in what.requests:
+        slots = slots[columns.copies(request, slots, len(indexes)) >= len(indexes)]
+    together = sum(columns.amounts(request) * len(indexes) for request, indexes in what.requests)
+    milli = sum(request.gpu_milli * len(indexes) for request, indexes in what.requests)
+    enough = (columns.free[slots] >= together).all(axis=1)
+    slots = slots[enough & (columns.device_free[slots].sum(axis=1) >= milli)]
+    for tier in tiers(snapshot, what):
+        mask = tier.mask if within is None or tier.mask is None else tier.mask & within
+        mask = within if mask is None else mask
+        mine = slots if mask is None else slots[mask[slots]]
+        if mine.size:
+            best = np.argsort(-scores(selector, first, snapshot, mine), kind="stable")
+            yield from mine[best[:_MOST_TRIES]].tolist()
+
+
+def _values(snapshot: Snapshot, what: WorkloadClass, attribute: str) -> Iterator[Flags]:
+    """The agents of each value of ``attribute`` that has room for each request by itself: that with
+    the least room first."""
+    codes, values = snapshot.attribute(attribute)
+    mask, limit = eligible(snapshot, what), what.placement.max_kernels_per_agent
+    least = np.full(len(values), np.iinfo(np.int64).max)  # times that the scarcest request fits
+    for request, indexes in what.requests:
+        slots = snapshot.columns.fitting(request)
+        slots = slots[(codes[slots] >= 0) if mask is None else (codes[slots] >= 0) & mask[slots]]
+        copies = snapshot.columns.copies(request, slots, limit or _MOST_COPIES)
+        room = np.bincount(codes[slots], copies, len(values)).astype(np.int64)
+        least = np.minimum(least, room // len(indexes))
+    for value in np.argsort(least, kind="stable").tolist():
+        if least[value] > 0:
+            yield codes == value
+
+
+def _orders(snapshot: Snapshot, what: WorkloadClass) -> Iterator[_Requests]:
+    """The orders in which to place a session's requests: the most demanding first, in more than one
+    meaning of the word, as what is hard to place must not find its room broken up."""
+    yield what.requests
+    if len(what.requests) > 1:
+        columns = snapshot.columns
+        largest = np.maximum(columns.capacity.max(axis=0, initial=1), 1)
+        devices = max(int(columns.device_count.max(initial=0)), 1) * GPU_WHOLE
+
+        def share(item: tuple[Resources, tuple[int, ...]]) -> float:
+            """The largest part that it needs of the largest agent."""
+            part = float((columns.amounts(item[0]) / largest).max())
+            return max(part, item[0].gpu_milli / devices)
+
+        again = tuple(sorted(what.requests, key=share, reverse=True))
+        yield again if again != what.requests else what.requests[::-1]
+
+
+def ranked(
+    snapshot: Snapshot, what: WorkloadClass, kernels: list[KernelPlacement]
 ) -> list[KernelPlacement]:
-    """Take ``copies`` in ``slot``, where they fit."""
-    agent_id = statement.snapshot.facts(slot).id
-    if not request.gpu_milli:
-        statement.take(slot, request, copies=copies)
-        return [KernelPlacement(agent_id)] * copies
-    found = []
-    for _ in range(copies):
-        shares = selector.devices(request, statement.snapshot, slot)
-        statement.take(slot, request, shares)
-        found.append(KernelPlacement(agent_id, shares))
-    return found
+    """The same places in an order that follows the attribute of ``rank_by``, then the agent's name:
+    as numbers if all are, and agents without it last. Only kernels that ask for the same change
+    places."""
+    attribute = what.placement.rank_by
+    facts = {kernel.agent_id: snapshot.facts(snapshot.slot(kernel.agent_id)) for kernel in kernels}
+    texts = {id_: agent.attributes.get(attribute or "") for id_, agent in facts.items()}
+    numbers = {id_: as_number(text) for id_, text in texts.items() if text is not None}
+    numeric = None not in numbers.values()
+
+    def key(kernel: KernelPlacement) -> tuple[bool, float, str, str]:
+        id_ = kernel.agent_id
+        text, name = texts[id_], facts[id_].name
+        if text is None:
+            return True, 0.0, "", name
+        return False, (numbers[id_] or 0.0) if numeric else 0.0, "" if numeric else text, name
+
+    ordered = list(kernels)
+    for _, indexes in what.requests:
+        mine = sorted((kernels[index] for index in indexes), key=key)
+        for index, kernel in zip(indexes, mine, strict=True):
+            ordered[index] = kernel
+    return ordered

@@ -1,36 +1,39 @@
-"""What a placement pass says of each session."""
+"""What a placement pass says of the sessions that wait."""
 
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from muster.core.ids import AgentId
 from muster.core.reasons import Reason
-from muster.core.resources import DeviceShare
-from muster.scheduling.workload import SessionWorkload
+from muster.scheduling.preemption import Preemption
+from muster.scheduling.queue import Kept, QueueClass
+from muster.scheduling.reservation import Reservation
+from muster.scheduling.workload import KernelPlacement, SessionWorkload
 
 
-@dataclass(frozen=True, slots=True)
-class KernelPlacement:
-    """Where one kernel goes, and which devices of that agent it holds."""
-
-    agent_id: AgentId
-    shares: tuple[DeviceShare, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(NamedTuple):
     """The session starts; ``kernels[i]`` is the place of its kernel i."""
 
     session: SessionWorkload
     kernels: tuple[KernelPlacement, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """The session does not start now; nothing of it is held."""
+@dataclass(slots=True)
+class PassResult:
+    """What one pass decided.
 
-    session: SessionWorkload
-    reasons: tuple[Reason, ...]
+    Args:
+        placed: those that start, in the order in which they were tried.
+        refused: why the sessions of a class that still wait do so; a class of which all have been
+            placed is not there.
+        kept: what is kept for the first session that lacks room.
+        displaced: whose room others get; those others are still refused until it is free.
+    """
 
+    placed: list[Placed] = field(default_factory=list)
+    refused: dict[QueueClass, tuple[Reason, ...]] = field(default_factory=dict)
+    kept: Kept | None = None
+    displaced: list[Preemption] = field(default_factory=list)
 
-Outcome: TypeAlias = Placed | Refused
+    @property
+    def reservation(self) -> Reservation | None:
+        return self.kept.reservation if self.kept is not None else None

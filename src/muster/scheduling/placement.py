@@ -1,209 +1,445 @@
 """The placement pass: validators → sequencer → selector over the queue of one scaling group."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+import heapq
+from dataclasses import replace
 from functools import cached_property
-from itertools import groupby
-from typing import TypeAlias
+from itertools import islice
+from typing import Any, TypeAlias
 
-from muster.core.ids import AgentId
+from muster.core.ids import SessionId
 from muster.core.reasons import Reason, ReasonCode, reason
-from muster.core.resources import Resources
+from muster.core.specs.group import QueuePolicy
 from muster.scheduling.fit import Fit, fill, fit_session
-from muster.scheduling.outcome import Outcome, Placed, Refused
-from muster.scheduling.plugins import PassContext
+from muster.scheduling.outcome import PassResult, Placed
+from muster.scheduling.plugins import PassContext, SessionSequencer
 from muster.scheduling.policy import Policy
+from muster.scheduling.preemption import Preemption, find_victims
+from muster.scheduling.queue import Kept, Queue, QueueClass
+from muster.scheduling.reservation import Binding, reserve
 from muster.scheduling.snapshot import Snapshot
 from muster.scheduling.statement import Statement
-from muster.scheduling.workload import SessionWorkload
+from muster.scheduling.workload import (
+    KernelPlacement,
+    RunningSession,
+    SessionWorkload,
+    WorkloadClass,
+)
 
-_Key: TypeAlias = tuple[tuple[Resources, ...], frozenset[AgentId]]
+MAX_PREEMPTORS = 8
+"""Sessions a pass that may look for victims: each is a search, and the next pass comes soon."""
+
+_Rank: TypeAlias = tuple[Any, ...]
 
 
-def place(
-    queue: Sequence[SessionWorkload], snapshot: Snapshot, policy: Policy, now: float
-) -> list[Outcome]:
-    """Decide about each session of ``queue``, all of the snapshot's group, in the order tried.
+def place(queue: Queue, snapshot: Snapshot, policy: Policy, context: PassContext) -> PassResult:
+    """Decide about all that waits. What is placed is taken from the snapshot; until the caller says
+    so it stays in the queue, and does not count in ``context.usage``.
 
-    A session that does not fit is overtaken by those that do, until it has waited for
-    ``policy.starvation_after_s``; from then on nothing behind it starts before it. One that is too
-    large for all agents that take work, even when they are empty, holds up nobody. What is placed
-    is taken from the snapshot.
-
-    Args:
-        now: seconds since the epoch.
+    The queue remembers what lacked room and what is kept for whom, so that a pass over what has not
+    changed costs no more than a look at each class.
 
     Raises:
         MusterError: a plug-in answers nonsense; the snapshot is as it was.
     """
     with Statement(snapshot) as statement:
-        placement = PlacementPass(statement, policy, now)
-        outcomes = list(placement.decide(placement.order(queue)))
+        placement = PlacementPass(queue, statement, policy, context)
+        result = placement.run()
         statement.keep()
-    return outcomes
+    placement.remember()
+    return result
 
 
-@dataclass(slots=True)
-class _Verdict:
-    """What this pass knows of equal requests."""
-
-    kernels: tuple[Resources, ...]
-    failed_agents: frozenset[AgentId]
-    short: Fit | None = None  # how far the one went that did not fit
-    no_room: Reason | None = None  # set with ``short``
-    never: Reason | None = None
-    never_known: bool = False
+def never_fits(what: WorkloadClass, snapshot: Snapshot, policy: Policy) -> Reason | None:
+    """Why the group as it is could not hold such a session even when empty; None if it could."""
+    statement, context = Statement(snapshot), PassContext(snapshot, 0.0)
+    return PlacementPass(Queue(), statement, policy, context).never(QueueClass(what))
 
 
 class PlacementPass:
     """One pass over a group's queue, inside a statement that the caller keeps or not.
 
-    Within a pass room only gets smaller: what did not fit is not tried again for equal requests.
+    Within a pass room only gets smaller: a class that did not fit is not tried again.
+
+    The order is that of priority, the sequencer's key, age and id. The key of a ``dynamic``
+    sequencer may grow as its owner's sessions are placed, and never gets smaller in a pass: what
+    comes up with a key that has grown goes back to where that puts it.
     """
 
-    def __init__(self, statement: Statement, policy: Policy, now: float) -> None:
+    def __init__(
+        self, queue: Queue, statement: Statement, policy: Policy, context: PassContext
+    ) -> None:
+        self.result = PassResult()
+        self._queue = queue
         self._statement = statement
         self._snapshot = statement.snapshot
         self._policy = policy
-        self._context = PassContext(self._snapshot, now)
-        self._verdicts: dict[_Key, _Verdict] = {}
-        self._starving: Reason | None = None  # why nothing more starts
+        self._context = replace(context, usage=context.usage.fork())
+        self._stopped: Reason | None = None  # why nothing more starts
+        self._head: QueueClass | None = None  # the first that lacks room
+        self._binding: Binding | None = None  # of the reservation for the head
+        self._blocked: list[SessionWorkload] = []  # the first of each class that lacks room
+        self._lacking: dict[QueueClass, object] = {}
 
-    def order(self, queue: Sequence[SessionWorkload]) -> Iterable[SessionWorkload]:
-        """The order in which sessions are tried."""
-        return self._policy.sequencer.sequence(queue, self._context)
+    def run(self, before: SessionWorkload | None = None) -> PassResult:
+        """Decide about everything that waits, or all whose turn comes ``before`` that one."""
+        try:
+            self._run(before)
+            self._preempt()
+        finally:
+            self._lift()
+        return self.result
 
-    def decide(self, order: Iterable[SessionWorkload]) -> Iterator[Outcome]:
-        """Decide about each session of ``order``, after those decided before."""
-        if isinstance(order, Sequence) and not self._policy.validators:
-            for _, equals in groupby(order, _key):
-                yield from self._decide_equals(list(equals))
-        else:  # a lazy order, or a validator, must see what each session before came to
-            for session in order:
-                yield from self._decide_equals([session])
-
-    def room(self, session: SessionWorkload) -> int:
-        """How many of the session's kernels find room now, whatever else forbids it."""
-        verdict = self._verdict(session)
-        fit = verdict.short or self._try(self._statement, verdict)
-        return fit.placed
-
-    def _decide_equals(self, sessions: list[SessionWorkload]) -> Iterator[Outcome]:
-        """Decide about sessions that follow each other and ask for the same."""
-        forbidden = tuple(
-            forbids
-            for validator in self._policy.validators
-            for forbids in validator.validate(sessions[0], self._context)
+    def ahead_of(self, session: SessionWorkload) -> int:
+        """How many waiting sessions come before that one: those placed so far, and whose turn is
+        before its own as things are now."""
+        sequencer, context = self._policy.sequencer, self._context
+        rank = _rank(session, sequencer, context)
+        placed = {each.session.id for each in self.result.placed}
+        return len(placed) + sum(
+            _rank(other, sequencer, context) < rank
+            for other in self._queue
+            if other.id not in placed
         )
-        if forbidden:  # then the session is alone, as ``decide`` has it
-            yield Refused(sessions[0], forbidden)
-            return
-        verdict = self._verdict(sessions[0])
-        started: list[Placed] = []
-        if self._starving is None and verdict.short is None:
-            started = self._start(sessions, verdict)
-            self._context.placed.extend(outcome.session for outcome in started)
-            yield from started
-        for session in sessions[len(started) :]:
-            yield Refused(session, (self._why_not(verdict),))
-            self._note_starving(session, verdict)
 
-    def _start(self, sessions: list[SessionWorkload], verdict: _Verdict) -> list[Placed]:
-        """Place as many of ``sessions`` as fit, from the first on."""
-        started = []
-        if len(verdict.kernels) == 1:
-            request, failed = verdict.kernels[0], verdict.failed_agents
-            found = fill(self._statement, self._policy.selector, request, len(sessions), failed)
-            started = [
-                Placed(session, (kernel,)) for session, kernel in zip(sessions, found, strict=False)
-            ]
-            fit = Fit(0)
-        else:
-            for session in sessions:
-                fit = self._fit(self._statement, verdict)
-                if fit.kernels is None:
+    def judge(
+        self, session: SessionWorkload
+    ) -> tuple[tuple[Reason, ...], tuple[KernelPlacement, ...]]:
+        """All that keeps a session from starting now, after those decided before, or else its
+        places. Nothing is placed."""
+        members = QueueClass(session.what)
+        members.add(session)
+        reasons = [*self._forbidden(members)]
+        never, kernels = self.never(members), None
+        try:
+            self._bind_for(session.what)
+            if never is not None:
+                reasons.append(never)
+            else:
+                kernels = self.would_fit(session).kernels
+                if kernels is None:
+                    reasons.append(self._no_room(members, session))
+                if self._stopped is not None:
+                    reasons.append(self._stopped)
+        finally:
+            self._lift()
+        return tuple(reasons), kernels or ()
+
+    def remember(self) -> None:
+        """Have the next pass know what this one found out."""
+        for members, reasons in self.result.refused.items():
+            members.reasons = reasons
+        for members, state in self._lacking.items():
+            members.refused_at = state
+        self._queue.kept = self.result.kept
+
+    def _run(self, before: SessionWorkload | None) -> None:
+        sequencer, context = self._policy.sequencer, self._context
+        heap = [_Turn(members, sequencer, context) for members in self._queue.classes]
+        heapq.heapify(heap)
+        end: _Rank | None = None
+        while heap:
+            turn = heapq.heappop(heap)
+            if sequencer.dynamic and turn.is_late(sequencer, context):
+                heapq.heappush(heap, turn)
+                continue
+            if before is not None:
+                end = _rank(before, sequencer, context)
+                if turn.rank >= end:
                     break
-                started.append(Placed(session, fit.kernels))
-        if len(started) < len(sessions):
-            verdict.short, verdict.no_room = fit, self._no_room(verdict, fit)
-        return started
+            limit = heap[0].rank if heap else None
+            if end is not None and (limit is None or end < limit):
+                limit = end
+            if self._decide(turn, limit):
+                heapq.heappush(heap, turn)
 
-    def _fit(self, statement: Statement, verdict: _Verdict) -> Fit:
-        return fit_session(statement, self._policy.selector, verdict.kernels, verdict.failed_agents)
+    # One class's turn
 
-    def _try(self, statement: Statement, verdict: _Verdict) -> Fit:
-        mark = statement.mark()
-        fit = self._fit(statement, verdict)
-        statement.rollback(mark)
-        return fit
+    def _decide(self, turn: "_Turn", limit: _Rank | None) -> bool:
+        """Place what may start before ``limit``'s turn; whether the class has more to try."""
+        members, what = turn.members, turn.members.what
+        assert turn.session is not None
+        reasons = self._forbidden(members)
+        if reasons:
+            self.result.refused[members] = reasons
+            return False
+        if self._stopped is not None:
+            self.result.refused[members] = (self.never(members) or self._stopped,)
+            return False
+        if members.refused_at is not None and members.refused_at == self._state(what):
+            self._lacks_room(members, turn.session)
+            return False
+        sequencer = self._policy.sequencer
+        most = 1 if sequencer.dynamic else self._allowed(what, len(members))
+        run = turn.run(limit, most, sequencer, self._context)
+        self._bind_for(what)
+        started = self._start(members, run)
+        if started < len(run):
+            self._lacks_room(members, run[started])
+            return False
+        return turn.session is not None
 
-    def _note_starving(self, session: SessionWorkload, verdict: _Verdict) -> None:
-        """From a session on that waits too long for room, nothing starts any more."""
-        waited_s = self._context.now - session.submitted_at
-        if (
-            self._starving is None
-            and waited_s >= self._policy.starvation_after_s
-            and self._never(verdict) is None
-        ):
-            self._starving = reason(
-                ReasonCode.BEHIND_STARVING,
-                group=self._snapshot.group,
-                session=session.id,
-                waited_s=int(waited_s),
+    def _forbidden(self, members: QueueClass) -> tuple[Reason, ...]:
+        return tuple(
+            why
+            for validator in self._policy.validators
+            for why in validator.validate(members.what, self._context)
+        )
+
+    def _allowed(self, what: WorkloadClass, count: int) -> int:
+        """How many sessions of the class validators let start in a row; at least the one that they
+        have just been asked about."""
+        for validator in self._policy.validators:
+            allows = getattr(validator, "allows", None)
+            count = 1 if allows is None else min(count, allows(what, self._context, count))
+        return max(count, 1)
+
+    def _start(self, members: QueueClass, run: list[SessionWorkload]) -> int:
+        """Place as many of ``run`` as fit, from the first on; how many did."""
+        what, selector = members.what, self._policy.selector
+        placed: list[Placed] = []
+        if len(what.kernels) == 1:
+            found = fill(self._statement, selector, what, len(run))
+            placed = [
+                Placed(session, (kernel,)) for session, kernel in zip(run, found, strict=False)
+            ]
+        else:
+            for session in run:
+                kernels = self._fit(session).kernels
+                if kernels is None:
+                    break
+                placed.append(Placed(session, kernels))
+        if placed:
+            if self._binding is not None and self._admits(what):
+                for _, kernels in placed:
+                    self._binding.lend(what, kernels)
+            amounts = {name: amount * len(placed) for name, amount in what.total.items()}
+            self._context.usage.placed(what.owner, amounts, len(placed))
+            self.result.placed += placed
+        return len(placed)
+
+    def _running(self) -> dict[SessionId, RunningSession]:
+        """All that holds a place, what this pass has placed included."""
+        now = self._context.now
+        running = dict(self._context.running)
+        for session, kernels in self.result.placed:
+            duration_s = session.what.duration_s
+            ends_at = None if duration_s is None else now + duration_s
+            running[session.id] = RunningSession(session.id, session.what, kernels, now, ends_at)
+        return running
+
+    def _lacks_room(self, members: QueueClass, session: SessionWorkload) -> None:
+        """``session`` finds no room: say why, and what that means for those behind it."""
+        state = self._state(members.what)
+        remembered = members.refused_at == state and members.reasons
+        never = self.never(members)
+        self.result.refused[members] = (
+            members.reasons if remembered else (never or self._no_room(members, session),)
+        )
+        self._lacking[members] = state
+        if never is not None:
+            return  # it holds up nobody
+        self._blocked.append(session)
+        if self._head is None:
+            self._head = members
+        elif self._policy.queue is not QueuePolicy.BEST_EFFORT:
+            return
+        match self._policy.queue:
+            case QueuePolicy.STRICT:
+                self._stopped = reason(
+                    ReasonCode.STRICT_ORDER, group=self._snapshot.group, session=session.id
+                )
+            case QueuePolicy.BACKFILL:
+                self._reserve_for(session)
+            case QueuePolicy.BEST_EFFORT if session.id in self._context.displacing:
+                if self.result.kept is None:
+                    self._reserve_for(session)  # others leave for it, and for nobody else
+
+    # Rooms that are kept
+
+    def _reserve_for(self, session: SessionWorkload) -> None:
+        now = self._context.now
+        firm = now - session.submitted_at >= self._policy.starvation_after_s
+        kept = self._queue.kept
+        running = self._context.running
+        if kept is None or not kept.holds_for(session, self._snapshot, firm, now, running):
+            previous = kept.reservation if kept and kept.session == session.id else None
+            reservation = reserve(
+                session,
+                self._snapshot,
+                self._running(),
+                self._policy.selector,
+                now,
+                firm,
+                previous=previous,
             )
+            snapshot = self._snapshot
+            kept = Kept(
+                session.id,
+                reservation,
+                snapshot.version,
+                snapshot.capacity_version,
+                firm,
+                now,
+            )
+        self.result.kept = kept
+        if kept.reservation is not None:
+            self._binding = Binding(kept.reservation, self._snapshot)
 
-    def _verdict(self, session: SessionWorkload) -> _Verdict:
-        key = _key(session)
-        verdict = self._verdicts.get(key)
-        if verdict is None:
-            verdict = self._verdicts[key] = _Verdict(session.kernels, session.failed_agents)
-        return verdict
+    def _admits(self, what: WorkloadClass) -> bool:
+        """Whether sessions of the class may stand on what is reserved."""
+        reservation = self.result.reservation
+        return reservation is None or reservation.admits(what, self._context.now)
 
-    def _why_not(self, verdict: _Verdict) -> Reason:
-        why = self._never(verdict) or self._starving or verdict.no_room
-        assert why is not None, "refused, but neither held up nor short of room"
-        return why
+    def _bind_for(self, what: WorkloadClass) -> None:
+        """Take from the snapshot what is held, unless sessions of the class may stand on it."""
+        if self._binding is not None:
+            if self._admits(what):
+                self._binding.lift()
+            else:
+                self._binding.bind()
 
-    def _no_room(self, verdict: _Verdict, fit: Fit) -> Reason:
-        group = self._snapshot.group
-        kernels = verdict.kernels
-        if len(kernels) > 1:
+    def _lift(self) -> None:
+        if self._binding is not None:
+            self._binding.lift()
+
+    def _preempt(self) -> None:
+        """Find room for those who lack it, now that nobody else takes any."""
+        if self._policy.preemption is not None:
+            for session in self._blocked:
+                if session.id in self._context.displacing:
+                    continue
+                if len(self.result.displaced) == MAX_PREEMPTORS:
+                    break
+                found = self.victims_for(session)
+                if found is not None:
+                    self.result.displaced.append(found)
+
+    def victims_for(self, session: SessionWorkload) -> Preemption | None:
+        """Whom it would displace, besides all who are displaced for those before it."""
+        policy = self._policy.preemption
+        if policy is None:
+            return None
+        kept, displaced = self.result.kept, self.result.displaced
+        running, snapshot = dict(self._context.running), self._snapshot
+        try:
+            # The head that gets the room of others is counted below, not by what is held for it.
+            if kept is None or all(each.session != kept.session for each in displaced):
+                self._bind_for(session.what)
+            if displaced:
+                snapshot = snapshot.copy()
+                for each in displaced:
+                    self._displace(each, snapshot, running)
+            return find_victims(
+                session, snapshot, running, self._policy.selector, policy, self._context.now
+            )
+        finally:
+            self._lift()
+
+    def _displace(
+        self, found: Preemption, snapshot: Snapshot, running: dict[SessionId, RunningSession]
+    ) -> None:
+        """As it will be once the victims have left and that session has started."""
+        columns = snapshot.columns
+        for victim in found.victims:
+            del running[victim.id]
+            for request, kernel in zip(victim.what.kernels, victim.kernels, strict=True):
+                for slot in snapshot.slots_among((kernel.agent_id,)):
+                    columns.move(slot, request, kernel.shares, +1)
+        its = self._queue.class_of(found.session).what
+        for request, kernel in zip(its.kernels, found.kernels, strict=True):
+            columns.move(snapshot.slot(kernel.agent_id), request, kernel.shares, -1)
+
+    # Why not
+
+    def _state(self, what: WorkloadClass) -> object:
+        """While it stays equal, sessions of a class that lack room go on lacking it."""
+        reservation = self.result.reservation
+        bound = reservation is not None and not self._admits(what)
+        return self._snapshot.version, reservation.holds if reservation and bound else ()
+
+    def _no_room(self, members: QueueClass, session: SessionWorkload) -> Reason:
+        what, group = members.what, self._snapshot.group
+        if self._binding is not None and not self._admits(what):
+            self._binding.lift()
+            fits = self.would_fit(session).kernels is not None
+            self._binding.bind()
+            if fits:
+                return self._behind()
+        if len(what.kernels) > 1:
+            fit = self.would_fit(session)
             return reason(
-                ReasonCode.GANG_NO_ROOM, placed=fit.placed, kernels=len(kernels), group=group
+                ReasonCode.GANG_NO_ROOM, placed=fit.placed, kernels=len(what.kernels), group=group
             )
         return reason(
             ReasonCode.NO_ROOM,
             agents=len(self._snapshot),
             group=group,
-            request=kernels[0].describe(),
+            request=what.kernels[0].describe(),
         )
 
-    def _never(self, verdict: _Verdict) -> Reason | None:
-        """Why the group as it is cannot hold the request even when empty; None if it can."""
-        if not verdict.never_known:
-            verdict.never, verdict.never_known = self._judge_size(verdict), True
-        return verdict.never
+    def _behind(self) -> Reason:
+        reservation = self.result.reservation
+        assert reservation is not None
+        group, first = self._snapshot.group, reservation.session
+        if reservation.expected_at is None:
+            after_s = round(self._policy.starvation_after_s)
+            return reason(ReasonCode.BEHIND_STARVING, group=group, session=first, after_s=after_s)
+        in_s = max(0, round(reservation.expected_at - self._context.now))
+        return reason(ReasonCode.BEHIND_RESERVATION, group=group, session=first, in_s=in_s)
 
-    def _judge_size(self, verdict: _Verdict) -> Reason | None:
+    def would_fit(self, session: SessionWorkload) -> Fit:
+        """How far it would get, whatever else forbids it."""
+        mark = self._statement.mark()
+        fit = self._fit(session)
+        self._statement.rollback(mark)
+        return fit
+
+    def _fit(self, session: SessionWorkload) -> Fit:
+        """Take room for the session: what was kept for it, if it finds none otherwise."""
+        fit = fit_session(self._statement, self._policy.selector, session.what)
+        kept = self._queue.kept
+        if fit.kernels is None and kept is not None and kept.session == session.id:
+            reservation = kept.reservation
+            if reservation is not None and reservation.what == session.what:
+                kernels = reservation.start(self._statement)
+                if kernels is not None:
+                    return Fit(len(kernels), kernels)
+        return fit
+
+    def never(self, members: QueueClass) -> Reason | None:
+        """Why the group as it is cannot hold such a session even when empty; None if it can."""
+        known = members.never
+        if known is None or known[0] != self._snapshot.capacity_version:
+            known = self._snapshot.capacity_version, self._judge_size(members)
+            members.never = known
+        return known[1]
+
+    def _judge_size(self, members: QueueClass) -> Reason | None:
         agents, group = len(self._snapshot), self._snapshot.group
         accepting = int(self._snapshot.columns.accepting.sum())
         if not agents:
             return reason(ReasonCode.NO_AGENTS, group=group)
         if not accepting:
             return reason(ReasonCode.NO_ALIVE_AGENTS, agents=agents, group=group)
-        if self._try(self._when_empty, verdict).kernels is not None:
+        if self._alone(members.what, self._when_empty).kernels is not None:
             return None
-        fit = self._try(self._with_absent, verdict)
+        fit = self._alone(members.what, self._with_absent)
         if fit.kernels is not None:
             absent = agents - accepting
             return reason(ReasonCode.NEEDS_ABSENT_AGENTS, absent=absent, agents=agents, group=group)
-        kernels = verdict.kernels
+        kernels = members.what.kernels
         if len(kernels) > 1:
             return reason(
                 ReasonCode.GANG_NEVER_FITS, placed=fit.placed, kernels=len(kernels), group=group
             )
         request = kernels[0].describe()
         return reason(ReasonCode.NEVER_FITS, agents=agents, group=group, request=request)
+
+    def _alone(self, what: WorkloadClass, statement: Statement) -> Fit:
+        mark = statement.mark()
+        fit = fit_session(statement, self._policy.selector, what)
+        statement.rollback(mark)
+        return fit
 
     @cached_property
     def _when_empty(self) -> Statement:
@@ -214,5 +450,53 @@ class PlacementPass:
         return Statement(self._snapshot.emptied(all_accept=True))
 
 
-def _key(session: SessionWorkload) -> _Key:
-    return session.kernels, session.failed_agents
+class _Turn:
+    """A class's place in the order of a pass: that of its first session not yet decided about."""
+
+    __slots__ = ("_rest", "members", "rank", "session")
+
+    def __init__(
+        self, members: QueueClass, sequencer: SessionSequencer, context: PassContext
+    ) -> None:
+        self.members = members
+        oldest, newest = members.oldest, members.newest
+        backwards = oldest is not newest and (
+            _rank(newest, sequencer, context) < _rank(oldest, sequencer, context)
+        )
+        self._rest = members.newest_first() if backwards else iter(members)
+        self.session: SessionWorkload | None = next(self._rest)
+        self.rank = _rank(self.session, sequencer, context)
+
+    def __lt__(self, other: "_Turn") -> bool:
+        return self.rank < other.rank
+
+    def is_late(self, sequencer: SessionSequencer, context: PassContext) -> bool:
+        """Whether its rank has fallen since; then it has the new one."""
+        assert self.session is not None
+        rank = _rank(self.session, sequencer, context)
+        if rank == self.rank:
+            return False
+        self.rank = rank
+        return True
+
+    def run(
+        self, limit: _Rank | None, most: int, sequencer: SessionSequencer, context: PassContext
+    ) -> list[SessionWorkload]:
+        """Take the first session and those that follow it before ``limit``, ``most`` in all."""
+        assert self.session is not None
+        run = [self.session]
+        if limit is None:
+            run += islice(self._rest, most - 1)
+        self.session = next(self._rest, None)
+        while self.session is not None:
+            self.rank = _rank(self.session, sequencer, context)
+            if len(run) >= most or (limit is not None and self.rank >= limit):
+                break
+            run.append(self.session)
+            self.session = next(self._rest, None)
+        return run
+
+
+def _rank(session: SessionWorkload, sequencer: SessionSequencer, context: PassContext) -> _Rank:
+    key = sequencer.key(session, context)
+    return (-session.what.priority, *key, session.submitted_at, session.id)

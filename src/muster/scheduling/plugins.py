@@ -1,21 +1,31 @@
 """Interfaces of the parts that a group's policy is made of, and how they are found by name.
 
-Validators → sequencer → selector, as in sokovan-scheduler ("Plugin System"); the fourth of them,
-the allocator, is the caller that commits what ``placement.place`` answers. All are pure: no IO,
-clock or randomness of their own.
+Validators → sequencer → selector, as in sokovan-scheduler ("Plugin System"), and hooks by type of
+session; the fourth of them, the allocator, is the caller that commits what a pass answers. All are
+pure: no IO, clock or randomness of their own. A part that takes settings is made with them as
+keyword arguments: ``options`` of the group, by the part's name.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from muster.core.errors import MusterError
+from muster.core.ids import SessionId
+from muster.core.owner import Owner
 from muster.core.reasons import Reason
 from muster.core.resources import Resources
+from muster.core.specs import Dependency
 from muster.scheduling.columns import Floats, Ints, Shares
+from muster.scheduling.fairness import DecayedUsage
 from muster.scheduling.snapshot import Snapshot
-from muster.scheduling.workload import SessionWorkload
+from muster.scheduling.usage import Quotas, Usage
+from muster.scheduling.workload import RunningSession, SessionWorkload, TargetState, WorkloadClass
+
+
+def _nothing_is_known(owner: Owner, dependency: Dependency) -> TargetState:
+    return TargetState.MISSING
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,28 +34,47 @@ class PassContext:
 
     Args:
         now: seconds since the epoch.
-        placed: the sessions placed earlier in this pass; grows as the pass goes on.
+        usage: what owners hold, in all groups; what this pass has placed is counted in.
+        quotas: the limits on that.
+        fairness: what owners have used of late, for sequencers.
+        running: the group's sessions that hold a place.
+        displacing: sessions for which others are leaving already.
+        target: how far the job or session has come that a dependency names.
     """
 
     snapshot: Snapshot
     now: float
-    placed: list[SessionWorkload] = field(default_factory=list)
+    usage: Usage = field(default_factory=Usage)
+    quotas: Quotas = field(default_factory=Quotas)
+    fairness: DecayedUsage = field(default_factory=DecayedUsage)
+    running: Mapping[SessionId, RunningSession] = field(default_factory=dict)
+    target: Callable[[Owner, Dependency], TargetState] = _nothing_is_known
+    displacing: Container[SessionId] = frozenset()
 
 
 class SessionValidator(Protocol):
-    """Says what forbids a session to start now, wherever there is room."""
+    """Says what forbids sessions of a class to start now, wherever there is room."""
 
-    def validate(self, session: SessionWorkload, context: PassContext) -> Sequence[Reason]:
-        """All reasons that hold; empty when it may start."""
+    def validate(self, what: WorkloadClass, context: PassContext) -> Sequence[Reason]:
+        """All reasons that hold; empty when they may start.
+
+        It is asked before each placement of the class. Within a pass, once it forbids it goes on
+        forbidding: what was placed only adds to what is held.
+        """
 
 
 class SessionSequencer(Protocol):
-    """Says in which order sessions are tried."""
+    """Says in which order sessions are tried, inside a band of equal priority.
 
-    def sequence(
-        self, sessions: Sequence[SessionWorkload], context: PassContext
-    ) -> Iterable[SessionWorkload]:
-        """Every session once. A lazy answer (a generator) sees ``context.placed`` grow."""
+    ``dynamic`` says that a key may change as the pass places sessions; then it is asked again after
+    each of them, for the owner's other sessions too.
+    """
+
+    dynamic: bool
+
+    def key(self, session: SessionWorkload, context: PassContext) -> tuple[float, ...]:
+        """The smallest goes first; equal ones by ``submitted_at``, then by id. All sessions of a
+        class differ in ``submitted_at`` and id alone, and must come in the order of one of them."""
 
 
 class AgentSelector(Protocol):
@@ -67,26 +96,59 @@ class AgentSelector(Protocol):
         """The devices in ``slot`` to take for ``request``, which asks for some and fits."""
 
 
+@runtime_checkable
+class LearningSelector(Protocol):
+    """A selector that wants to know what is asked for."""
+
+    def arrived(self, request: Resources, kernels: int) -> None:
+        """A session with so many such kernels has entered the queue."""
+
+
+class SessionHook(Protocol):
+    """What is special about a type of session (sokovan-scheduler, "Hooks")."""
+
+    def on_schedule(self, what: WorkloadClass) -> WorkloadClass:
+        """Called when a session enters the queue; what is answered is scheduled in its place.
+        Owner, group, type and the number of kernels must stay."""
+
+    def before_start(self, environment: Mapping[str, str]) -> Mapping[str, str]:
+        """Called when its kernels are about to start; what is answered is their environment."""
+
+    def after_end(self, session: SessionId, succeeded: bool) -> None:
+        """Called once when it has ended."""
+
+
 Plugin = TypeVar("Plugin")
 
 
-def find(kind: str, name: str, builtin: Mapping[str, Callable[[], Plugin]]) -> Plugin:
-    """A new plug-in of ``kind`` (validators, sequencers, selectors) by its name.
+def find(
+    kind: str,
+    name: str,
+    builtin: Mapping[str, Callable[..., Plugin]],
+    options: Mapping[str, Any] | None = None,
+) -> Plugin:
+    """A new plug-in of ``kind`` (validators, sequencers, selectors, hooks) by its name.
 
-    Others are entry points of the group ``muster.<kind>``: a class, or any callable without
-    arguments that makes one. They cannot replace a built-in of the same name.
+    Others are entry points of the group ``muster.<kind>``: a class, or any callable that makes one
+    from ``options``. They cannot replace a built-in of the same name.
 
     Raises:
-        MusterError: there is none of that name, or it cannot be loaded.
+        MusterError: there is none of that name, it cannot be loaded, or not with these options.
     """
+    singular = kind.removesuffix("s")
+    make: Callable[..., Plugin]
     if name in builtin:
-        return builtin[name]()
-    installed = entry_points(group=f"muster.{kind}")
-    if name not in installed.names:
-        known = ", ".join(sorted({*builtin, *installed.names})) or "none"
-        raise MusterError(f"there is no {kind.removesuffix('s')} named {name!r}; known: {known}")
+        make = builtin[name]
+    else:
+        installed = entry_points(group=f"muster.{kind}")
+        if name not in installed.names:
+            known = ", ".join(sorted({*builtin, *installed.names})) or "none"
+            raise MusterError(f"there is no {singular} named {name!r}; known: {known}")
+        try:
+            make = installed[name].load()
+        except Exception as error:  # whatever a stranger's module raises
+            raise MusterError(f"{singular} {name!r} cannot be loaded: {error}") from error
     try:
-        plugin: Plugin = installed[name].load()()
-    except Exception as error:  # whatever a stranger's module raises
-        raise MusterError(f"{kind.removesuffix('s')} {name!r} cannot be loaded: {error}") from error
-    return plugin
+        return make(**(options or {}))
+    except Exception as error:
+        raise MusterError(f"{singular} {name!r} cannot be made with {options}: {error}") from error

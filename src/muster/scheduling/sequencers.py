@@ -1,21 +1,94 @@
-"""Orders in which a queue is tried (sokovan-scheduler, "Sequencers")."""
+"""Orders in which a queue is tried, inside a band of equal priority (sokovan-scheduler,
+"Sequencers"); equal keys go by age, then by identifier.
 
-from collections.abc import Sequence
-from operator import attrgetter
+The key of a dynamic one depends on the session's owner alone, and it never falls while a pass
+places sessions: one that was worked out earlier is never too large.
+"""
 
+from muster.core.specs.amounts import parse_duration
+from muster.scheduling.fairness import WEEK_S, Capacity, DecayedUsage, dominant_share
 from muster.scheduling.plugins import PassContext
+from muster.scheduling.usage import Scope, scopes
 from muster.scheduling.workload import SessionWorkload
-
-_AGE = attrgetter("submitted_at", "id")
-_PRIORITY = attrgetter("priority")
 
 
 class Fifo:
-    """First in, first out within a priority; higher priority first, then age, then identifier."""
+    """First in, first out."""
 
-    def sequence(
-        self, sessions: Sequence[SessionWorkload], context: PassContext
-    ) -> list[SessionWorkload]:
-        order = sorted(sessions, key=_AGE)
-        order.sort(key=_PRIORITY, reverse=True)  # stable, so that age stays in order
-        return order
+    dynamic = False
+
+    def key(self, session: SessionWorkload, context: PassContext) -> tuple[float, ...]:
+        return ()
+
+
+class Lifo:
+    """Last in, first out."""
+
+    dynamic = False
+
+    def key(self, session: SessionWorkload, context: PassContext) -> tuple[float, ...]:
+        return (-session.submitted_at,)
+
+
+class Drf:
+    """Dominant resource fairness: whoever holds the least goes first (Ghodsi et al., NSDI 2011).
+
+    What a user holds is the dominant share of all that they hold, wherever, of the capacity of this
+    group. A session that a pass places counts at once, so that users take turns.
+    """
+
+    dynamic = True
+
+    def __init__(self) -> None:
+        self._capacity = Capacity()
+
+    def key(self, session: SessionWorkload, context: PassContext) -> tuple[float, ...]:
+        user, _, _ = scopes(session.what.owner)
+        capacity = self._capacity.of(context.snapshot)
+        return (dominant_share(context.usage.of(user).amounts, capacity),)
+
+
+class FairShare:
+    """Whoever has had the least of late, for their weight, goes first: domains are compared, then
+    projects, then users (as Slurm's fair tree, with the weights of ``QuotaSpec``).
+
+    What somebody has had is the dominant share that they held on average of late, each second
+    weighing half as much as one a half-life later; and what they hold now is added, so that within
+    a pass an owner's later sessions go back. Who held the whole group for a half-life and holds
+    nothing now is level with who newly holds half of it.
+
+    Args:
+        half_life: seconds, or text such as "7d"; ``PassContext.fairness`` must have the same.
+
+    Raises:
+        ValueError: no duration, or not above 0.
+    """
+
+    dynamic = True
+
+    def __init__(self, half_life: float | str = WEEK_S) -> None:
+        half_life_s = parse_duration(half_life)
+        if not half_life_s:
+            raise ValueError(f"half_life: expected a duration above 0, not {half_life!r}")
+        self.half_life_s = float(half_life_s)
+        self._capacity = Capacity()
+
+    def no_usage(self) -> DecayedUsage:
+        """What it needs as ``PassContext.fairness``, with nothing used yet."""
+        return DecayedUsage(self.half_life_s)
+
+    def key(self, session: SessionWorkload, context: PassContext) -> tuple[float, ...]:
+        if context.fairness.half_life_s != self.half_life_s:
+            kept = context.fairness.half_life_s
+            raise ValueError(f"fairness was kept with a half-life of {kept} s")
+        user, project, domain = scopes(session.what.owner)
+        return self._had(domain, context), self._had(project, context), self._had(user, context)
+
+    def _had(self, scope: Scope, context: PassContext) -> float:
+        capacity = self._capacity.of(context.snapshot)
+        used = dominant_share(context.fairness.used(scope, context.now), capacity)
+        held = dominant_share(context.usage.of(scope).amounts, capacity)
+        quota = context.quotas.of(scope)
+        weight = 1.0 if quota is None else quota.weight
+        # In steps of a billionth: what is all but forgotten goes by age like what never was.
+        return round(used / context.fairness.mean_life_s + held, 9) / weight

@@ -2,13 +2,27 @@
 
 import copy
 import heapq
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, TypeAlias, TypeVar
 
 from muster.core.errors import MusterError, NotFound
 from muster.core.ids import AgentId
+from muster.core.owner import Owner
 from muster.core.resources import Device, Resources
-from muster.scheduling.columns import Columns, Shares
+from muster.scheduling.attributes import AttributeColumns
+from muster.scheduling.columns import Columns, Ints, Shares
+from muster.scheduling.order import Order, Ranking, order_of
+from muster.scheduling.workload import KernelPlacement
+
+SetKey: TypeAlias = tuple[Owner, str]
+"""An owner and the name of a set of its sessions (``PlacementSpec.set``)."""
+
+Answer = TypeVar("Answer")
+
+_MEMORY = 2000  # answers remembered at most; each may be as large as a column
+_NO_ATTRIBUTES: Mapping[str, str] = MappingProxyType({})
 
 
 class OverCapacity(MusterError):
@@ -21,7 +35,12 @@ class NotHeld(MusterError):
 
 @dataclass(frozen=True, slots=True)
 class AgentFacts:
-    """What an agent is, whatever is held of it; ``status`` is for people only."""
+    """What an agent is, whatever is held of it; ``status`` is for people only.
+
+    Args:
+        accepting: whether it takes new work; one that is cordoned, draining or suspect does not.
+        attributes: what constraints look at.
+    """
 
     id: AgentId
     name: str
@@ -29,6 +48,7 @@ class AgentFacts:
     devices: tuple[Device, ...]
     accepting: bool
     status: str
+    attributes: Mapping[str, str] = field(default_factory=dict)
 
 
 class Snapshot:
@@ -38,15 +58,29 @@ class Snapshot:
 
     ``version`` goes up with each change after which a pass could come out otherwise. Takes are not
     among them: they only make room smaller. While it stands still, what lacked room still does.
+
+    ``facts_version`` goes up when an agent comes, leaves, or has another name or other attributes,
+    ``capacity_version`` with whatever changes of an agent.
     """
 
     def __init__(self, group: str) -> None:
         self.group = group
         self.version = 0
+        self.facts_version = 0
+        self.capacity_version = 0
+        self.turn = 0  # the slot after the one that a statement last took from, for round robin
         self.columns = Columns()
         self._facts: list[AgentFacts | None] = []  # by slot; None where the agent has left
+        self._ids: list[AgentId] = []
+        self._places: list[KernelPlacement | None] = []  # by slot, for kernels without devices
         self._slots: dict[AgentId, int] = {}
         self._vacant: list[int] = []  # a heap, so that the lowest slot is used again first
+        self._names: dict[str, set[int]] = {}  # slots by name; names need not be unique
+        self._attributes = AttributeColumns()
+        self._sets: dict[SetKey, dict[int, int]] = {}  # kernels by slot
+        self._memory: dict[Hashable, Any] = {}  # answers that hold for ``_memory_version``
+        self._memory_version = 0
+        self._orders: dict[Ranking, Order] = {}
 
     def __len__(self) -> int:
         """How many agents there are, accepting or not."""
@@ -63,6 +97,18 @@ class Snapshot:
             raise NotFound(f"no agent in slot {slot} of group {self.group}")
         return facts
 
+    @property
+    def ids(self) -> Sequence[AgentId]:
+        """The agents' ids by slot; empty where it is vacant."""
+        return self._ids
+
+    def place(self, slot: int) -> KernelPlacement:
+        """The place of a kernel without devices; one object for all."""
+        place = self._places[slot]
+        if place is None:
+            place = self._places[slot] = KernelPlacement(self.facts(slot).id)
+        return place
+
     def slot(self, agent_id: AgentId) -> int:
         """The agent's slot.
 
@@ -78,6 +124,51 @@ class Snapshot:
         """The slots of those of ``agent_ids`` that the group has."""
         return [self._slots[agent_id] for agent_id in agent_ids if agent_id in self._slots]
 
+    def slots_named(self, names: Iterable[str]) -> list[int]:
+        """The slots of those agents of the group that have one of ``names``."""
+        return sorted(slot for name in names for slot in self._names.get(name, ()))
+
+    @property
+    def attribute_names(self) -> set[str]:
+        """Attributes that some agent has."""
+        return {name for facts in self._facts if facts is not None for name in facts.attributes}
+
+    def attribute(self, name: str) -> tuple[Ints, tuple[str, ...]]:
+        """The values of an attribute, and by slot the index of the agent's; -1 for none."""
+        return self._attributes.column(name, self.columns.slots)
+
+    def order(self, ranking: Ranking) -> Order:
+        """All slots in an order, kept current."""
+        order = self._orders.get(ranking)
+        if order is None:
+            order = self._orders[ranking] = order_of(self.columns, ranking)
+        return order
+
+    def in_set(self, key: SetKey) -> Mapping[int, int]:
+        """How many kernels of a set each slot holds; those that hold none are not named."""
+        return self._sets.get(key, {})
+
+    def remembered(self, key: Hashable, find: Callable[[], Answer]) -> Answer:
+        """What ``find`` answers, asked again only when ``facts_version`` has moved."""
+        if self._memory_version != self.facts_version or len(self._memory) >= _MEMORY:
+            self._memory = {}
+            self._memory_version = self.facts_version
+        if key not in self._memory:
+            self._memory[key] = find()
+        answer: Answer = self._memory[key]
+        return answer
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies: each makes orders of its own."""
+        return vars(self) | {"_orders": {}}
+
+    def copy(self) -> "Snapshot":
+        """A copy with all that is held, to try on; its agents must not be changed."""
+        twin = copy.copy(self)
+        twin.columns = self.columns.copy()
+        twin._sets = {key: dict(held) for key, held in self._sets.items()}
+        return twin
+
     def emptied(self, *, all_accept: bool = False) -> "Snapshot":
         """A copy in which nothing is held, to try on; its agents must not be changed.
 
@@ -86,6 +177,7 @@ class Snapshot:
         """
         twin = copy.copy(self)
         twin.columns = self.columns.emptied(all_accept=all_accept)
+        twin._sets = {}
         return twin
 
     # Deltas
@@ -98,6 +190,7 @@ class Snapshot:
         devices: tuple[Device, ...],
         accepting: bool,
         status: str,
+        attributes: Mapping[str, str] = _NO_ATTRIBUTES,
     ) -> None:
         """Take in an agent, or what has changed of it; what is held of it stays held.
 
@@ -105,14 +198,17 @@ class Snapshot:
             capacity: its ``gpu_milli`` is not looked at; ``devices`` are.
             accepting: whether it takes new work.
             status: what a person is told of one that does not.
+            attributes: what constraints look at.
 
         Raises:
             MusterError: two devices share an index, or there are more devices or named resources
                 than a group can have; nothing was changed.
         """
-        facts = AgentFacts(agent_id, name, capacity, devices, accepting, status)
+        attributes = dict(attributes)
+        facts = AgentFacts(agent_id, name, capacity, devices, accepting, status, attributes)
         slot = self._slots.get(agent_id)
-        if slot is not None and self._facts[slot] == facts:
+        before = None if slot is None else self._facts[slot]
+        if before == facts:
             return
         indexes = [device.index for device in devices]
         if len(set(indexes)) < len(indexes):
@@ -121,7 +217,15 @@ class Snapshot:
         if slot is None:
             slot = self._new_slot(agent_id)
         self._facts[slot] = facts
+        self._places[slot] = None
         self.columns.set_agent(slot, capacity, devices, accepting)
+        if before is None or (before.name, before.attributes) != (name, attributes):
+            if before is not None:
+                self._forget_name(slot, before.name)
+            self._names.setdefault(name, set()).add(slot)
+            self._attributes.put(slot, attributes)
+            self.facts_version += 1
+        self.capacity_version += 1
         self.version += 1
 
     def remove_agent(self, agent_id: AgentId) -> None:
@@ -129,7 +233,18 @@ class Snapshot:
         slot = self._slots.pop(agent_id, None)
         if slot is None:
             return
+        facts = self._facts[slot]
+        assert facts is not None, "a slot in use has no agent"
         self._facts[slot] = None
+        self._ids[slot] = AgentId("")
+        self._forget_name(slot, facts.name)
+        self._attributes.put(slot, {})
+        for key, held in list(self._sets.items()):
+            held.pop(slot, None)
+            if not held:
+                del self._sets[key]
+        self.facts_version += 1
+        self.capacity_version += 1
         heapq.heappush(self._vacant, slot)
         self.columns.clear(slot)
         self.version += 1
@@ -169,7 +284,23 @@ class Snapshot:
         self.columns.move(slot, resources, shares, +1)
         self.version += 1
 
+    def set_joined(self, agent_id: AgentId, key: SetKey, kernels: int) -> None:
+        """So many kernels more of a set are on an agent; or, negative, fewer. On an agent that has
+        left there are none."""
+        slot = self._slots.get(agent_id)
+        if slot is not None:
+            self.set_joined_at(slot, key, kernels)
+
     # What a statement does and undoes
+
+    def set_joined_at(self, slot: int, key: SetKey, kernels: int) -> None:
+        """``set_joined`` by slot."""
+        held = self._sets.setdefault(key, {})
+        now = held.pop(slot, 0) + kernels
+        if now > 0:
+            held[slot] = now
+        elif not held:
+            del self._sets[key]
 
     def take_at(self, slot: int, request: Resources, shares: Shares = (), copies: int = 1) -> None:
         """Hold ``request`` ``copies`` times and ``shares`` once.
@@ -189,13 +320,22 @@ class Snapshot:
         """Undo ``take_at`` without a trace: ``version`` does not move."""
         self.columns.move(slot, request, shares, copies)
 
+    def _forget_name(self, slot: int, name: str) -> None:
+        slots = self._names[name]
+        slots.discard(slot)
+        if not slots:
+            del self._names[name]
+
     def _new_slot(self, agent_id: AgentId) -> int:
         if self._vacant:
             slot = heapq.heappop(self._vacant)
         else:
             slot = self.columns.append_slot()
             self._facts.append(None)
+            self._places.append(None)
+            self._ids.append(agent_id)
         self._slots[agent_id] = slot
+        self._ids[slot] = agent_id
         return slot
 
 

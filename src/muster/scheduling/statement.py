@@ -1,10 +1,14 @@
 """Placements tried on a snapshot, to be kept or undone whole (after KAI-Scheduler's statement)."""
 
 from types import TracebackType
+from typing import Any, TypeAlias
 
 from muster.core.resources import Resources
-from muster.scheduling.columns import Shares
-from muster.scheduling.snapshot import Snapshot
+from muster.scheduling.columns import Bulk, Need, Shares
+from muster.scheduling.snapshot import SetKey, Snapshot
+
+_Undo: TypeAlias = tuple[Any, ...]
+"""Whose turn it was before, then a function and its arguments that undo what was done."""
 
 
 class Statement:
@@ -17,7 +21,7 @@ class Statement:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
-        self._taken: list[tuple[int, Resources, Shares, int]] = []
+        self._done: list[_Undo] = []
 
     def take(self, slot: int, request: Resources, shares: Shares = (), copies: int = 1) -> None:
         """Hold ``request`` ``copies`` times and ``shares`` once, for now.
@@ -25,21 +29,46 @@ class Statement:
         Raises:
             OverCapacity: it does not fit; nothing was taken.
         """
-        self.snapshot.take_at(slot, request, shares, copies)
-        self._taken.append((slot, request, shares, copies))
+        snapshot = self.snapshot
+        snapshot.take_at(slot, request, shares, copies)
+        self._done.append((snapshot.turn, snapshot.untake_at, slot, request, shares, copies))
+        snapshot.turn = slot + 1
+
+    def put(self, slot: int, need: Need, shares: Shares = (), copies: int = 1) -> None:
+        """``take`` where it is known to fit."""
+        snapshot = self.snapshot
+        columns = snapshot.columns
+        columns.move_asked(slot, need.asked, shares, -copies)
+        self._done.append((snapshot.turn, columns.move, slot, need.request, shares, copies))
+        snapshot.turn = slot + 1
+
+    def put_all(self, bulk: Bulk, last: int) -> None:
+        """Take all of ``bulk``, which is known to fit, the ``last`` in that slot."""
+        snapshot = self.snapshot
+        snapshot.columns.move_all(bulk, -1)
+        self._done.append((snapshot.turn, snapshot.columns.move_all, bulk))
+        snapshot.turn = last + 1
+
+    def join_set(self, slot: int, key: SetKey, kernels: int = 1) -> None:
+        """Count ``kernels`` of a set in ``slot``, for now."""
+        snapshot = self.snapshot
+        snapshot.set_joined_at(slot, key, kernels)
+        self._done.append((snapshot.turn, snapshot.set_joined_at, slot, key, -kernels))
 
     def mark(self) -> int:
         """The point to which a later ``rollback`` may return."""
-        return len(self._taken)
+        return len(self._done)
 
     def rollback(self, to: int = 0) -> None:
-        """Undo all that was taken since the mark ``to``."""
-        while len(self._taken) > to:
-            self.snapshot.untake_at(*self._taken.pop())
+        """Undo all that was done since the mark ``to``."""
+        done = self._done
+        while len(done) > to:
+            self.snapshot.turn, undo, *arguments = done.pop()
+            undo(*arguments)
 
     def keep(self) -> None:
-        """What was taken stays taken."""
-        self._taken.clear()
+        """What was done stays done."""
+        self._done.clear()
 
     def __enter__(self) -> "Statement":
         return self

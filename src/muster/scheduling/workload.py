@@ -1,10 +1,84 @@
-"""A waiting session as placement sees it."""
+"""A waiting or running session as placement sees it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
 
 from muster.core.ids import AgentId, SessionId
 from muster.core.owner import Owner
-from muster.core.resources import Resources
+from muster.core.resources import DeviceShare, Resources
+from muster.core.specs import Dependency, PlacementSpec, SessionType
+from muster.core.specs.placement import ANYWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class KernelPlacement:
+    """Where one kernel goes, and which devices of that agent it holds."""
+
+    agent_id: AgentId
+    shares: tuple[DeviceShare, ...] = ()
+
+
+@dataclass(frozen=True)
+class WorkloadClass:
+    """All that a decision may hang on but age and identity: equals are decided about together.
+
+    Args:
+        group: the name of the scaling group.
+        priority: larger goes first.
+        kernels: what each kernel asks for, by its index.
+        placement: where they may go.
+        failed_agents: agents that failed the session before; they rank last, but still count.
+        duration_s: the longest that it will run once started, if it is known.
+        not_before: the earliest start, in seconds since the epoch.
+        after: what must have come so far before it starts.
+        preemptible: whether work of higher priority may displace it, where its group allows that.
+    """
+
+    owner: Owner
+    group: str
+    priority: int
+    kernels: tuple[Resources, ...]
+    type: SessionType = SessionType.BATCH
+    placement: PlacementSpec = ANYWHERE
+    failed_agents: frozenset[AgentId] = frozenset()
+    duration_s: float | None = None
+    not_before: float | None = None
+    after: tuple[Dependency, ...] = ()
+    preemptible: bool = True
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.owner, self.priority, self.kernels, self.placement, self.failed_agents))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def requests(self) -> tuple[tuple[Resources, tuple[int, ...]], ...]:
+        """The distinct requests, each with the indexes of the kernels that make it.
+
+        The most demanding come first: what is hard to place must not find its room broken up.
+        """
+        indexes_of: dict[Resources, list[int]] = {}
+        last: Resources | None = None
+        indexes: list[int] = []
+        for index, request in enumerate(self.kernels):
+            if request is not last:  # hashing is what costs, and gangs repeat one object
+                last, indexes = request, indexes_of.setdefault(request, [])
+            indexes.append(index)
+        ordered = sorted(indexes_of.items(), key=lambda item: _demand(item[0]), reverse=True)
+        return tuple((request, tuple(members)) for request, members in ordered)
+
+    @cached_property
+    def total(self) -> Mapping[str, int]:
+        """What all kernels ask for together, by name of the resource, in canonical units."""
+        amounts: dict[str, int] = {}
+        for request, indexes in self.requests:
+            for name, amount in request.as_dict().items():
+                amounts[name] = amounts.get(name, 0) + amount * len(indexes)
+        return amounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,35 +86,54 @@ class SessionWorkload:
     """A session that asks for its place; all its kernels start together or none does.
 
     Args:
-        group: the name of the scaling group.
-        priority: larger goes first.
         submitted_at: seconds since the epoch.
-        kernels: what each kernel asks for, by its index.
-        failed_agents: agents that failed the session before; they rank last, but still count.
+        what: its class, one object for all that are equal (see ``Classes``).
     """
 
     id: SessionId
-    owner: Owner
-    group: str
-    priority: int
     submitted_at: float
-    kernels: tuple[Resources, ...]
-    failed_agents: frozenset[AgentId] = frozenset()
+    what: WorkloadClass
 
 
-def by_request(kernels: tuple[Resources, ...]) -> list[tuple[Resources, list[int]]]:
-    """The distinct requests, each with the indexes of the kernels that make it.
+class Classes:
+    """The one object of each class, so that equals are found without comparing them."""
 
-    The most demanding come first: what is hard to place must not find its room broken up.
+    def __init__(self) -> None:
+        self._known: dict[WorkloadClass, WorkloadClass] = {}
+
+    def one(self, what: WorkloadClass) -> WorkloadClass:
+        return self._known.setdefault(what, what)
+
+    def forget(self, what: WorkloadClass) -> None:
+        """No session of the class is left."""
+        self._known.pop(what, None)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunningSession:
+    """A session that holds its place.
+
+    Args:
+        kernels: where each kernel is, by its index.
+        started_at: when it was placed, in seconds since the epoch.
+        ends_at: when it will have ended at the latest, if that is known.
     """
-    indexes_of: dict[Resources, list[int]] = {}
-    last: Resources | None = None
-    indexes: list[int] = []
-    for index, request in enumerate(kernels):
-        if request is not last:  # hashing is what costs, and gangs repeat one object
-            last, indexes = request, indexes_of.setdefault(request, [])
-        indexes.append(index)
-    return sorted(indexes_of.items(), key=lambda item: _demand(item[0]), reverse=True)
+
+    id: SessionId
+    what: WorkloadClass
+    kernels: tuple[KernelPlacement, ...]
+    started_at: float
+    ends_at: float | None = None
+
+
+class TargetState(Enum):
+    """How far the job or session has come that another one waits for."""
+
+    MISSING = "missing"
+    WAITING = "waiting"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    ENDED_OTHERWISE = "ended otherwise"
 
 
 def _demand(request: Resources) -> tuple[int, int, int, int, tuple[tuple[str, int], ...]]:

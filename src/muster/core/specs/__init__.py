@@ -3,18 +3,39 @@
 from muster.core.specs.amounts import ResourcesSpec
 from muster.core.specs.group import ScalingGroup
 from muster.core.specs.job import MAX_TASKS, JobSpec
-from muster.core.specs.load import load_keys, load_spec, parse_spec, spec_of
+from muster.core.specs.load import load_documents, load_keys, load_spec, parse_spec, spec_of
+from muster.core.specs.placement import (
+    ClusterMode,
+    Constraint,
+    Dependency,
+    DependencyCondition,
+    Grouping,
+    Operator,
+    PlacementSpec,
+)
+from muster.core.specs.quota import Level, Limits, QuotaSpec
 from muster.core.specs.session import MAX_GANG, KernelSpec, SessionSpec, SessionType
 
 __all__ = [
     "MAX_GANG",
     "MAX_TASKS",
+    "ClusterMode",
+    "Constraint",
+    "Dependency",
+    "DependencyCondition",
+    "Grouping",
     "JobSpec",
     "KernelSpec",
+    "Level",
+    "Limits",
+    "Operator",
+    "PlacementSpec",
+    "QuotaSpec",
     "ResourcesSpec",
     "ScalingGroup",
     "SessionSpec",
     "SessionType",
+    "load_documents",
     "load_keys",
     "load_spec",
     "parse_spec",

@@ -1,6 +1,9 @@
 """Amounts, durations, names and paths as people write them."""
 
 import re
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
 from typing import Annotated, Any
 
 from pydantic import (
@@ -8,8 +11,9 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    PlainSerializer,
     StringConstraints,
-    field_serializer,
+    model_validator,
 )
 
 from muster.core.resources import EXTRA_NAME, Resources, parse_bytes, parse_gpu, parse_milli
@@ -47,6 +51,30 @@ Duration = Annotated[float, BeforeValidator(parse_duration)]
 """Seconds; written as a number or as text with units."""
 
 PositiveDuration = Annotated[Duration, Field(gt=0)]
+
+
+def parse_moment(value: Any) -> Any:
+    """Seconds since the epoch in ``value``: a number of them, or ISO 8601 text with a time zone.
+
+    Raises:
+        ValueError: not a moment.
+    """
+    if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
+        return value
+    moment = value
+    if isinstance(value, str):
+        with suppress(ValueError):
+            moment = datetime.fromisoformat(value)
+    if not isinstance(moment, datetime) or moment.tzinfo is None:
+        raise ValueError(
+            "expected a moment with its time zone, such as 2027-01-31T08:00:00+01:00, or seconds "
+            "since 1970"
+        )
+    return moment.timestamp()
+
+
+Moment = Annotated[float, BeforeValidator(parse_moment), Field(ge=0, le=2**40)]
+"""Seconds since the epoch; written as a number or as ISO 8601 text."""
 
 Name = Annotated[
     str,
@@ -94,13 +122,26 @@ class Spec(BaseModel):
 
 
 DEFAULT_CPU_MILLI = 1000
-
-
-def _cpu(value: Any) -> int | None:
-    return None if value is None else parse_milli(value)
-
-
 _LEAST_MEMORY_BYTES = 1024 * 1024
+
+
+def _write_milli(milli: int | None) -> str | None:
+    """As a person writes it: what is kept and sent is read by the same rules."""
+    return None if milli is None else f"{milli}m"
+
+
+def _if_given(read: Callable[[Any], int]) -> Callable[[Any], int | None]:
+    return lambda value: None if value is None else read(value)
+
+
+Milli = Annotated[int, BeforeValidator(parse_milli), PlainSerializer(_write_milli)]
+"""Thousandths; written as "4", 0.5 or "500m"."""
+
+MaybeMilli = Annotated[
+    int | None, BeforeValidator(_if_given(parse_milli)), PlainSerializer(_write_milli)
+]
+MaybeBytes = Annotated[int | None, BeforeValidator(_if_given(parse_bytes))]
+"""Bytes; written as "16GiB"."""
 
 
 def _memory(value: Any) -> int:
@@ -120,6 +161,32 @@ def _extra(value: Any) -> Any:
     return {name: parse_milli(amount) for name, amount in value.items()}
 
 
+def _write_extra(extra: dict[str, int]) -> dict[str, str | None]:
+    return {name: _write_milli(milli) for name, milli in extra.items()}
+
+
+Extra = Annotated[
+    dict[str, int],
+    BeforeValidator(_extra),
+    PlainSerializer(_write_extra),
+    Field(max_length=32),
+]
+"""Named resources that agents declare, with amounts of them."""
+
+
+def _models(value: Any) -> Any:
+    return value.split("|") if isinstance(value, str) else value
+
+
+GpuModels = Annotated[
+    tuple[
+        Annotated[str, StringConstraints(min_length=1, max_length=100, strip_whitespace=True)], ...
+    ],
+    BeforeValidator(_models),
+    Field(max_length=32),
+]
+
+
 class ResourcesSpec(Spec):
     """What each kernel asks for; also its limits, where the agent can set limits.
 
@@ -127,26 +194,25 @@ class ResourcesSpec(Spec):
     asked for would surprise, and its cgroup costs a short task a quarter of its time.
 
     ``cpu`` in processors ("4", 0.5, "500m"), ``memory`` and ``disk`` in bytes ("16GiB"), ``gpu``
-    in whole devices or one fraction of one device, ``extra`` any resources that agents declare.
+    in whole devices or one fraction of one device, ``gpu_model`` what those may be ("H100",
+    "H100 SXM|B200"; any when empty), ``extra`` any resources that agents declare.
     """
 
-    cpu: Annotated[int | None, BeforeValidator(_cpu)] = None
+    cpu: MaybeMilli = None
     memory: Annotated[int, BeforeValidator(_memory)] = 0
     disk: Annotated[int, BeforeValidator(parse_bytes)] = 0
-    gpu: Annotated[int, BeforeValidator(parse_gpu)] = 0
-    extra: Annotated[dict[str, int], BeforeValidator(_extra), Field(max_length=32)] = Field(
-        default_factory=dict
-    )
+    gpu: Annotated[int, BeforeValidator(parse_gpu), PlainSerializer(_write_milli)] = 0
+    gpu_model: GpuModels = ()
+    extra: Extra = Field(default_factory=dict)
 
-    @field_serializer("cpu", "gpu")
-    def _write_milli(self, milli: int | None) -> str | None:
-        """As a person writes it: what is kept and sent is read by the same rules."""
-        return None if milli is None else f"{milli}m"
-
-    @field_serializer("extra")
-    def _write_extra(self, extra: dict[str, int]) -> dict[str, str]:
-        return {name: f"{milli}m" for name, milli in extra.items()}
+    @model_validator(mode="after")
+    def _models_of_something(self) -> "ResourcesSpec":
+        if self.gpu_model and not self.gpu:
+            raise ValueError("gpu_model: expected only with gpu")
+        return self
 
     def resources(self) -> Resources:
         cpu_milli = DEFAULT_CPU_MILLI if self.cpu is None else self.cpu
-        return Resources.with_extra(cpu_milli, self.memory, self.disk, self.gpu, self.extra)
+        return Resources.with_extra(
+            cpu_milli, self.memory, self.disk, self.gpu, self.extra, gpu_models=self.gpu_model
+        )

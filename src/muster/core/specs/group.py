@@ -1,18 +1,80 @@
 """A scaling group as operators write it: a pool of agents under one policy."""
 
-from typing import Annotated, Literal
+from enum import StrEnum
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
 from muster.core.specs.amounts import Duration, Name, PositiveDuration, Spec, Text
+from muster.core.specs.session import SessionType
+
+DEFAULT_VALIDATORS = (
+    "keypair_resource_limit",
+    "group_resource_limit",
+    "domain_resource_limit",
+    "concurrency",
+    "dependencies",
+    "start_time",
+)
+
+
+class QueuePolicy(StrEnum):
+    """What may overtake a session that finds no room.
+
+    STRICT: nothing. BEST_EFFORT: whatever fits. BACKFILL: whatever fits and does not delay it.
+    """
+
+    STRICT = "strict"
+    BEST_EFFORT = "best_effort"
+    BACKFILL = "backfill"
+
+
+class VictimScope(StrEnum):
+    """Whose work may be displaced, seen from the one that displaces it."""
+
+    USER = "user"
+    PROJECT = "project"
+    DOMAIN = "domain"
+    GROUP = "group"
+
+
+class PreemptionMode(StrEnum):
+    """What becomes of a victim: its end, or its place in the queue again."""
+
+    TERMINATE = "terminate"
+    RESCHEDULE = "reschedule"
+
+
+class PreemptionSpec(Spec):
+    """Whom sessions of strictly higher priority may displace.
+
+    Args:
+        scope: whose work.
+        mode: what becomes of it.
+        minimum_lease: nobody is displaced who has not run so long.
+        least_difference: by how much the priority must be higher.
+    """
+
+    scope: VictimScope = VictimScope.GROUP
+    mode: PreemptionMode = PreemptionMode.RESCHEDULE
+    minimum_lease: Duration = 60.0
+    least_difference: Annotated[int, Field(ge=1, le=100)] = 1
 
 
 class ScalingGroup(Spec):
     """Policy of a pool of agents; every duration is in seconds.
 
     Args:
+        validators: what forbids a session to start, wherever there is room; names of
+            ``muster.validators`` plug-ins.
         sequencer: orders the queue; the name of a ``muster.sequencers`` plug-in.
         selector: chooses agents; the name of a ``muster.selectors`` plug-in.
+        hooks: what is done about sessions of a type; names of ``muster.hooks`` plug-ins.
+        options: what plug-ins take as settings, by their name.
+        queue: what may overtake a session that finds no room.
+        preemption: whether and whom work of higher priority may displace; None is nobody.
+        projects: whose work the group takes, as domain/project; empty takes everybody's.
+        fixed: no further agents will join: what its present agents could never hold is refused.
         workspaces: directories inside which a spec's ``workdir`` may lie.
         pending_timeout: longest wait of a session for a place; None is for ever.
         starvation_after: past this wait nothing younger overtakes.
@@ -27,8 +89,17 @@ class ScalingGroup(Spec):
 
     kind: Literal["group"] = "group"
     name: Name
+    validators: Annotated[tuple[Name, ...], Field(max_length=32)] = DEFAULT_VALIDATORS
     sequencer: Name = "fifo"
     selector: Name = "concentrated"
+    hooks: dict[SessionType, Name] = Field(default_factory=dict)
+    options: Annotated[dict[Name, dict[str, Any]], Field(max_length=32)] = Field(
+        default_factory=dict
+    )
+    queue: QueuePolicy = QueuePolicy.BACKFILL
+    preemption: PreemptionSpec | None = None
+    projects: Annotated[tuple[Text, ...], Field(max_length=1000)] = ()
+    fixed: bool = False
     workspaces: Annotated[tuple[Text, ...], Field(max_length=100)] = ("/",)
     pending_timeout: PositiveDuration | None = None
     starvation_after: Duration = 300.0

@@ -4,7 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from muster.core.specs.amounts import Name, PositiveDuration
+from muster.core.specs.amounts import Moment, Name, PositiveDuration
+from muster.core.specs.placement import ANYWHERE, Dependencies, PlacementSpec
 from muster.core.specs.session import MAX_GANG, Process
 
 MAX_TASKS = 10_000_000
@@ -21,6 +22,9 @@ class JobSpec(Process):
         max_task_failures: tasks that may fail for good without failing the job.
         timeout: longest run of one attempt, in seconds; past it the task is KILLED.
         scheduling_timeout: longest wait for a place; past it the task is UNSCHEDULABLE.
+        placement: where its tasks go.
+        after: what must have come so far before any of it starts.
+        not_before: the earliest start.
         priority: 0 to 100; higher goes first.
     """
 
@@ -34,6 +38,9 @@ class JobSpec(Process):
     max_task_failures: Annotated[int, Field(ge=0, le=MAX_TASKS)] = 0
     timeout: PositiveDuration | None = None
     scheduling_timeout: PositiveDuration | None = None
+    placement: PlacementSpec = Field(default_factory=lambda: ANYWHERE)
+    after: Dependencies = ()
+    not_before: Moment | None = None
     priority: Annotated[int, Field(ge=0, le=100)] = 50
 
     @model_validator(mode="after")

@@ -12,15 +12,17 @@ from muster.core.errors import InvalidSpec, Problem
 from muster.core.specs.amounts import Spec
 from muster.core.specs.group import ScalingGroup
 from muster.core.specs.job import JobSpec
+from muster.core.specs.quota import QuotaSpec
 from muster.core.specs.session import SessionSpec
 
 MAX_SPEC_BYTES = 1024 * 1024
 
-AnySpec = JobSpec | SessionSpec | ScalingGroup
+AnySpec = JobSpec | SessionSpec | ScalingGroup | QuotaSpec
 KINDS: Mapping[str, type[AnySpec]] = {
     "job": JobSpec,
     "session": SessionSpec,
     "group": ScalingGroup,
+    "quota": QuotaSpec,
 }
 S = TypeVar("S", bound=Spec)
 
@@ -54,21 +56,35 @@ def load_keys(text: str) -> dict[Any, Any]:
     """What stands in YAML or JSON, not looked at yet.
 
     Raises:
+        InvalidSpec: as ``load_documents``; more than one.
+    """
+    documents = load_documents(text)
+    if len(documents) > 1:
+        raise InvalidSpec([Problem("spec", f"{len(documents)} documents", "expected one a file")])
+    return documents[0]
+
+
+def load_documents(text: str) -> list[dict[Any, Any]]:
+    """The documents of YAML or JSON, parted by ``---``, not looked at yet; at least one.
+
+    Raises:
         InvalidSpec: not readable, too large, a key that stands twice, or no keys at all.
     """
     if len(text.encode()) > MAX_SPEC_BYTES:
         raise InvalidSpec([Problem("spec", "", f"expected at most {MAX_SPEC_BYTES} bytes")])
     try:
-        data = yaml.load(text, _Loader)
+        documents = list(yaml.load_all(text, _Loader)) or [None]
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         where = getattr(error, "problem_mark", None)
         line = f"line {where.line + 1}" if where else "spec"
         problem = getattr(error, "problem", None) or str(error)
         raise InvalidSpec([Problem(line, "", f"not readable as YAML or JSON: {problem}")]) from None
-    if not isinstance(data, dict):
-        shown = "empty" if data is None else f"a {type(data).__name__}"
-        raise InvalidSpec([Problem("spec", shown, "expected keys and values, such as command: …")])
-    return data
+    for data in documents:
+        if not isinstance(data, dict):
+            shown = "empty" if data is None else f"a {type(data).__name__}"
+            expected = "expected keys and values, such as command: …"
+            raise InvalidSpec([Problem("spec", shown, expected)])
+    return documents
 
 
 def spec_of(data: Mapping[Any, Any]) -> AnySpec:

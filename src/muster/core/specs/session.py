@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from muster.core.specs.amounts import (
     Duration,
     Environment,
+    Moment,
     Name,
     PositiveDuration,
     ResourcesSpec,
@@ -15,6 +16,7 @@ from muster.core.specs.amounts import (
     Text,
     relative_path,
 )
+from muster.core.specs.placement import ANYWHERE, Dependencies, PlacementSpec
 
 MAX_GANG = 10_000
 MAX_FILES_BYTES = 256 * 1024
@@ -113,6 +115,9 @@ class SessionSpec(Spec):
     priority: Annotated[int, Field(ge=0, le=100)] = 50
     timeout: PositiveDuration | None = None
     scheduling_timeout: PositiveDuration | None = None
+    placement: PlacementSpec = Field(default_factory=lambda: ANYWHERE)
+    after: Dependencies = ()
+    not_before: Moment | None = None
 
     @model_validator(mode="after")
     def _size(self) -> "SessionSpec":

@@ -1,6 +1,6 @@
 """State machines as data: a module an entity, with its states and the changes it allows."""
 
-from muster.core.states.agent import AGENT_TABLE, AgentStatus
+from muster.core.states.agent import AGENT_TABLE, AgentBar, AgentStatus
 from muster.core.states.job import JOB_TABLE, JobState
 from muster.core.states.kernel import KERNEL_TABLE, KernelStatus
 from muster.core.states.session import PLACED_SESSION, SESSION_TABLE, SessionStatus
@@ -14,6 +14,7 @@ __all__ = [
     "PLACED_SESSION",
     "SESSION_TABLE",
     "TASK_TABLE",
+    "AgentBar",
     "AgentStatus",
     "IllegalTransition",
     "JobState",

@@ -12,6 +12,14 @@ class AgentStatus(StrEnum):
     REMOVED = "REMOVED"
 
 
+class AgentBar(StrEnum):
+    """Why an agent that could takes nothing new; what it has runs on and is served as ever."""
+
+    CORDONED = "cordoned"  # an operator said so
+    DRAINING = "draining"  # the same, until it is empty
+    SUSPECT = "suspect"  # its machine may be faulty (DESIGN section 7)
+
+
 _A = AgentStatus
 
 AGENT_TABLE: StateTable[AgentStatus] = StateTable(

@@ -1,7 +1,8 @@
-"""Which agent a kernel goes to (sokovan-scheduler, "Selectors")."""
+"""Concentrated: fill agents one after the other (sokovan-scheduler, "Selectors")."""
 
 from muster.core.resources import GPU_WHOLE, DeviceShare, Resources
 from muster.scheduling.columns import Floats, Ints, Shares
+from muster.scheduling.order import Ranking
 from muster.scheduling.snapshot import Snapshot
 
 _LESS_THAN_A_STEP = 0.5e-6  # of utilisation, so that size decides among equals only
@@ -15,6 +16,8 @@ class Concentrated:
     """
 
     packs = True
+    ranking = Ranking.FULLEST
+    fullest_device = True
 
     def score(self, request: Resources, snapshot: Snapshot, candidates: Ints) -> Floats:
         columns = snapshot.columns
@@ -28,10 +31,9 @@ class Concentrated:
 
 def fullest_devices(request: Resources, snapshot: Snapshot, slot: int) -> Shares:
     """Whole GPUs: wholly free devices from the lowest index. A fraction: the fullest that fits."""
-    free: list[int] = snapshot.columns.device_free[slot].tolist()
+    devices = snapshot.columns.devices_for(request, slot)
     milli = request.gpu_milli
     if milli >= GPU_WHOLE:
-        whole = [index for index, left in enumerate(free) if left == GPU_WHOLE]
-        return tuple(DeviceShare(index, GPU_WHOLE) for index in whole[: request.gpu_devices])
-    _, fullest = min((left, index) for index, left in enumerate(free) if left >= milli)
+        return tuple(DeviceShare(index, GPU_WHOLE) for _, index in devices[: request.gpu_devices])
+    _, fullest = min(devices)
     return (DeviceShare(fullest, milli),)

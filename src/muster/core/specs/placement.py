@@ -1,0 +1,193 @@
+"""Where a session may go and where it would rather go, as people write it."""
+
+import re
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, StringConstraints, field_validator, model_validator
+
+from muster.core.specs.amounts import Name, Spec, Text
+
+ATTRIBUTE = r"[A-Za-z][A-Za-z0-9._/-]{0,62}"
+AttributeName = Annotated[str, StringConstraints(pattern=f"^{ATTRIBUTE}$")]
+
+
+class Operator(StrEnum):
+    """How an agent's attribute is compared. The last four of them compare numbers."""
+
+    EQ = "EQ"
+    NE = "NE"
+    IN = "IN"
+    EXISTS = "EXISTS"
+    NOT_EXISTS = "NOT_EXISTS"
+    GT = "GT"
+    GE = "GE"
+    LT = "LT"
+    LE = "LE"
+
+
+NUMERIC = frozenset({Operator.GT, Operator.GE, Operator.LT, Operator.LE})
+_SIGNS = {
+    "!=": Operator.NE,
+    ">=": Operator.GE,
+    "<=": Operator.LE,
+    "==": Operator.EQ,
+    "=": Operator.EQ,
+    ">": Operator.GT,
+    "<": Operator.LT,
+}
+_SIGN_OF = {op: sign for sign, op in _SIGNS.items()}  # the last of two: "="
+_COMPARED = re.compile(rf"\s*({ATTRIBUTE})\s*(!=|>=|<=|==|=|>|<)\s*(.+?)\s*")
+_AMONG = re.compile(rf"\s*({ATTRIBUTE})\s+in\s+(.+?)\s*")
+_ALONE = re.compile(rf"\s*(!?)\s*({ATTRIBUTE})\s*")
+
+
+def _from_text(value: Any) -> Any:
+    """ "zone=a", "zone != a", "disk>=100", "zone in a,b", "nvlink" and "!nvlink" as fields."""
+    if not isinstance(value, str):
+        return value
+    if match := _COMPARED.fullmatch(value):
+        attribute, sign, text = match.groups()
+        return {"attribute": attribute, "op": _SIGNS[sign], "values": [text]}
+    if match := _AMONG.fullmatch(value):
+        attribute, texts = match.groups()
+        values = [text.strip() for text in texts.split(",")]
+        return {"attribute": attribute, "op": Operator.IN, "values": values}
+    if match := _ALONE.fullmatch(value):
+        negated, attribute = match.groups()
+        return {"attribute": attribute, "op": Operator.NOT_EXISTS if negated else Operator.EXISTS}
+    raise ValueError("expected a constraint such as zone=a, disk>=100, 'zone in a,b' or !spot")
+
+
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, str | int | float) else value
+
+
+class Constraint(Spec):
+    """What an attribute of an agent must be (or, ``soft``, should be).
+
+    Written as text ("zone=a", "disk>=100", "zone in a,b", "nvlink", "!spot") or as fields. An agent
+    without the attribute meets NE and NOT_EXISTS only.
+    """
+
+    attribute: AttributeName
+    op: Operator = Operator.EQ
+    values: Annotated[tuple[Text, ...], BeforeValidator(_listed), Field(max_length=100)] = ()
+    soft: bool = False
+
+    def __str__(self) -> str:
+        """As a person writes it."""
+        match self.op:
+            case Operator.EXISTS:
+                return self.attribute
+            case Operator.NOT_EXISTS:
+                return f"!{self.attribute}"
+            case Operator.IN:
+                return f"{self.attribute} in {','.join(self.values)}"
+            case op:
+                return f"{self.attribute}{_SIGN_OF[op]}{self.values[0]}"
+
+    @model_validator(mode="after")
+    def _values_fit_operator(self) -> "Constraint":
+        count = len(self.values)
+        if self.op in (Operator.EXISTS, Operator.NOT_EXISTS):
+            if count:
+                raise ValueError(f"values: expected none with {self.op}")
+        elif self.op is Operator.IN:
+            if not count:
+                raise ValueError("values: expected at least one with IN")
+        elif count != 1:
+            raise ValueError(f"values: expected exactly one with {self.op}")
+        if self.op in NUMERIC and as_number(self.values[0]) is None:
+            raise ValueError(f"values: expected a number with {self.op}, not {self.values[0]!r}")
+        return self
+
+
+def as_number(text: str) -> float | None:
+    """The finite number that a text is, if it is one."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if number - number == 0.0 else None
+
+
+class ClusterMode(StrEnum):
+    """Whether the kernels of a session may lie on several agents."""
+
+    SINGLE_NODE = "single-node"
+    MULTI_NODE = "multi-node"
+
+
+class Grouping(StrEnum):
+    """How the sessions of one set stand to each other."""
+
+    SPREAD = "spread"
+    PACK = "pack"
+
+
+class PlacementSpec(Spec):
+    """Where the kernels of a session go.
+
+    Args:
+        constraints: on attributes of agents; all hard ones must hold, soft ones rank.
+        agents: designated agents, by name; empty for any.
+        agents_only: whether the session waits for those (strict), or takes others too (preferred).
+        mode: ``single-node``: all kernels on one agent.
+        together: an attribute that must have one value on all agents of the session (a rack, an
+            NVLink domain); the best-fitting value is taken.
+        rank_by: an attribute by which the kernels' indexes follow the agents.
+        max_kernels_per_agent: of this session.
+        set, set_grouping: sessions of one owner that name the same set are spread over agents, or
+            packed onto few.
+    """
+
+    constraints: Annotated[
+        tuple[Annotated[Constraint, BeforeValidator(_from_text)], ...], Field(max_length=32)
+    ] = ()
+    agents: Annotated[tuple[Name, ...], Field(max_length=1000)] = ()
+    agents_only: bool = True
+    mode: ClusterMode = ClusterMode.MULTI_NODE
+    together: AttributeName | None = None
+    rank_by: AttributeName | None = None
+    max_kernels_per_agent: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    set: Name | None = None
+    set_grouping: Grouping = Grouping.SPREAD
+
+    @field_validator("agents")
+    @classmethod
+    def _sorted(cls, agents: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(sorted(set(agents)))
+
+
+ANYWHERE = PlacementSpec()  # one for all: a default is copied deeply for each spec
+
+
+class DependencyCondition(StrEnum):
+    """What the other must have come to."""
+
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    ENDED = "ended"
+
+
+class Dependency(Spec):
+    """Another job or session of the same owner that must have come so far before this one starts.
+
+    Written as text ("train", "train:ended") or as fields.
+    """
+
+    on: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
+    condition: DependencyCondition = DependencyCondition.SUCCEEDED
+
+
+def _dependency(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    on, _, condition = value.partition(":")
+    return {"on": on} | ({"condition": condition} if condition else {})
+
+
+Dependencies = Annotated[
+    tuple[Annotated[Dependency, BeforeValidator(_dependency)], ...], Field(max_length=100)
+]

@@ -1,0 +1,86 @@
+"""Quotas as operators write them: how much one domain, project or user may hold at a time."""
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from functools import cached_property
+from typing import Annotated, Literal
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from muster.core.owner import Owner
+from muster.core.specs.amounts import Extra, MaybeBytes, MaybeMilli, Spec
+
+_PART = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._@-]{0,61}[A-Za-z0-9])?")
+
+
+class Level(StrEnum):
+    """Whose holdings are summed (DESIGN section 1, "owner")."""
+
+    DOMAIN = "domain"
+    PROJECT = "project"
+    USER = "user"
+
+    def of(self, owner: Owner) -> str:
+        """The name, at this level, of whom ``owner`` belongs to: domain[/project[/user]]."""
+        return "/".join((owner.domain, owner.project, owner.user)[: _DEPTH[self]])
+
+
+_DEPTH = {Level.DOMAIN: 1, Level.PROJECT: 2, Level.USER: 3}
+
+
+class Limits(Spec):
+    """Most of each resource; None, or an extra resource without a name here, is no limit."""
+
+    cpu: MaybeMilli = None
+    memory: MaybeBytes = None
+    disk: MaybeBytes = None
+    gpu: MaybeMilli = None
+    extra: Extra = Field(default_factory=dict)
+
+    @cached_property
+    def amounts(self) -> Mapping[str, int]:
+        """Canonical amounts by name of the resource, of those that are limited."""
+        named = {"cpu": self.cpu, "memory": self.memory, "disk": self.disk, "gpu": self.gpu}
+        return {name: amount for name, amount in named.items() if amount is not None} | self.extra
+
+
+_Count = Annotated[int, Field(ge=0, le=10_000_000)]
+
+
+class QuotaSpec(Spec):
+    """Limits of one owner at one level.
+
+    Args:
+        level, name: whose: ``domain``, ``domain/project`` or ``domain/project/user``. With ``*``
+            for the last parts, the limits of each of those that has none of its own.
+        limits: what its placed sessions may hold together.
+        largest: what one session may ask for in all; more is refused at submission.
+        sessions: how many of its sessions may be placed at a time; 0 makes all of them wait.
+        pending_sessions: how many may wait; more are refused at submission.
+        weight: its part of the whole under the ``fair_share`` sequencer.
+    """
+
+    kind: Literal["quota"] = "quota"
+    level: Level = Level.USER
+    name: str
+    limits: Limits = Field(default_factory=Limits)
+    largest: Limits = Field(default_factory=Limits)
+    sessions: _Count | None = None
+    pending_sessions: _Count | None = None
+    weight: Annotated[float, Field(gt=0, le=1e6)] = 1.0
+
+    @field_validator("name")
+    @classmethod
+    def _is_of_level(cls, name: str, info: ValidationInfo) -> str:
+        level = info.data.get("level")
+        if level is None:
+            return name  # the level is wrong, which is told by itself
+        parts = name.split("/")
+        own = [part for part in parts if part != "*"]
+        stars = ["*"] * (len(parts) - len(own))
+        names = all(map(_PART.fullmatch, own))
+        if not names or len(parts) != _DEPTH[level] or parts != own + stars:
+            form = "/".join(("domain", "project", "user")[: _DEPTH[level]])
+            raise ValueError(f"expected {form}, as level is {level}; the last parts may be *")
+        return name

@@ -1,0 +1,147 @@
+"""Which agents a session may go to, and which of those it would rather: rules on what agents are.
+
+Nothing here looks at what agents have free. Answers are kept per snapshot for as long as its
+agents stay who they are (``Snapshot.facts_version``), so that asking again costs a look-up.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+
+import numpy as np
+
+from muster.core.specs import PlacementSpec
+from muster.core.specs.placement import ANYWHERE, NUMERIC, Constraint, Operator, as_number
+from muster.scheduling.columns import Flags, Ints
+from muster.scheduling.order import Tier
+from muster.scheduling.snapshot import Snapshot
+from muster.scheduling.workload import WorkloadClass
+
+_COMPARE: Mapping[Operator, Callable[[float, float], bool]] = {
+    Operator.GT: lambda value, bound: value > bound,
+    Operator.GE: lambda value, bound: value >= bound,
+    Operator.LT: lambda value, bound: value < bound,
+    Operator.LE: lambda value, bound: value <= bound,
+}
+
+
+def is_met(constraint: Constraint, value: str | None) -> bool:
+    """Whether an agent meets ``constraint`` whose attribute has ``value``; None if it has none."""
+    op = constraint.op
+    if op is Operator.EXISTS:
+        return value is not None
+    if op is Operator.NOT_EXISTS:
+        return value is None
+    if op is Operator.NE:
+        return value != constraint.values[0]
+    if value is None:
+        return False
+    if op in NUMERIC:
+        number, bound = as_number(value), as_number(constraint.values[0])
+        return number is not None and bound is not None and _COMPARE[op](number, bound)
+    return value in constraint.values  # EQ, IN
+
+
+def meets(snapshot: Snapshot, constraint: Constraint) -> Flags:
+    """Which slots meet ``constraint``; of vacant slots it says nothing."""
+    codes, values = snapshot.attribute(constraint.attribute)
+    of_code = np.array([is_met(constraint, value) for value in (*values, None)], np.bool_)
+    return of_code[codes]  # the last entry, None, is for -1
+
+
+def eligible(snapshot: Snapshot, what: WorkloadClass) -> Flags | None:
+    """Which slots the hard rules of ``what.placement`` allow; None if all."""
+    placement = what.placement
+    if placement is ANYWHERE:
+        return None
+    return snapshot.remembered(("eligible", placement), lambda: _eligible(snapshot, placement))
+
+
+def soft_ranks(snapshot: Snapshot, what: WorkloadClass) -> Ints | None:
+    """What comes before the selector's score, by slot: the lowest rank first; None if all are one.
+
+    Agents that failed the session come last; before that the designated ones come first, then
+    those that meet more of the soft constraints.
+    """
+    placement = what.placement
+    ranks: Ints | None = None
+    if placement is not ANYWHERE:
+        ranks = _ranks(snapshot, placement)
+    failed = snapshot.slots_among(what.failed_agents) if what.failed_agents else []
+    if failed:
+        if ranks is None:
+            ranks = np.zeros(snapshot.columns.slots, np.int64)
+        ranks[failed] += 1 + ranks.max()
+    return ranks
+
+
+EVERYWHERE = Tier()
+_ALL = (EVERYWHERE,)
+
+
+def tiers(snapshot: Snapshot, what: WorkloadClass) -> tuple[Tier, ...]:
+    """The slots that the hard rules allow, by ``soft_ranks``, the best first; none is empty."""
+    placement, failed = what.placement, what.failed_agents
+
+    def find() -> tuple[Tier, ...]:
+        return snapshot.remembered(("tiers", placement, failed), lambda: _tiers(snapshot, what))
+
+    if failed:
+        return find()
+    if placement is ANYWHERE:
+        return _ALL
+    # Comparing specifications costs as much as a decision, and most are one object.
+    spec, known = snapshot.remembered(id(placement), lambda: (placement, find()))
+    return known if spec is placement else find()
+
+
+def _tiers(snapshot: Snapshot, what: WorkloadClass) -> tuple[Tier, ...]:
+    mask, ranks = eligible(snapshot, what), soft_ranks(snapshot, what)
+    if ranks is None:
+        if mask is None:
+            return _ALL
+        return _present(mask)
+    used = ranks if mask is None else ranks[mask]
+    masks = [ranks == rank for rank in np.unique(used)]
+    return _present(*(same if mask is None else same & mask for same in masks))
+
+
+def _present(*masks: Flags) -> tuple[Tier, ...]:
+    """A tier of each mask that has a slot."""
+    if len(masks) == 1 and masks[0].all():
+        return _ALL
+    return tuple(Tier(mask) for mask in masks if mask.any())
+
+
+def within(tiers: Iterable[Tier], mask: Flags) -> tuple[Tier, ...]:
+    """The tiers without the slots that are not in ``mask``."""
+    return _present(*(mask if each.mask is None else each.mask & mask for each in tiers))
+
+
+def _eligible(snapshot: Snapshot, placement: PlacementSpec) -> Flags | None:
+    mask: Flags | None = None
+    for constraint in placement.constraints:
+        if not constraint.soft:
+            met = meets(snapshot, constraint)
+            mask = met if mask is None else mask & met
+    if placement.agents and placement.agents_only:
+        named = _named(snapshot, placement)
+        mask = named if mask is None else mask & named
+    return mask
+
+
+def _ranks(snapshot: Snapshot, placement: PlacementSpec) -> Ints | None:
+    soft = [constraint for constraint in placement.constraints if constraint.soft]
+    preferred = bool(placement.agents) and not placement.agents_only
+    if not soft and not preferred:
+        return None
+    ranks = np.zeros(snapshot.columns.slots, np.int64)
+    for constraint in soft:
+        ranks += ~meets(snapshot, constraint)
+    if preferred:
+        ranks += (len(soft) + 1) * ~_named(snapshot, placement)
+    return ranks
+
+
+def _named(snapshot: Snapshot, placement: PlacementSpec) -> Flags:
+    mask = np.zeros(snapshot.columns.slots, np.bool_)
+    mask[snapshot.slots_named(placement.agents)] = True
+    return mask

@@ -1,0 +1,182 @@
+"""Plug-ins of strangers on a leash: one that raises, runs too long or answers nonsense is refused
+with its name, and a built-in part serves in its place.
+
+How long is counted in lines of Python, not in seconds: the count is the same on every machine and
+in every replay.
+"""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from muster.core.errors import MusterError
+from muster.core.ids import SessionId
+from muster.core.reasons import Reason
+from muster.core.resources import GPU_WHOLE, DeviceShare, Resources
+from muster.scheduling.columns import Floats, Ints, Shares
+from muster.scheduling.plugins import (
+    AgentSelector,
+    PassContext,
+    SessionHook,
+    SessionSequencer,
+    SessionValidator,
+)
+from muster.scheduling.snapshot import Snapshot
+from muster.scheduling.workload import SessionWorkload, WorkloadClass
+
+MAX_LINES = 1_000_000
+"""Of Python, that one call of a plug-in may run: a second or so."""
+
+
+class PluginFault(MusterError):
+    """A plug-in cannot be used; ``kind`` and ``name`` say which, the text why."""
+
+    def __init__(self, kind: str, name: str, why: str) -> None:
+        super().__init__(f"{kind} {name!r} {why}")
+        self.kind = kind
+        self.name = name
+        self.why = why
+
+
+class _TooLong(BaseException):
+    """Not an Exception, so that a plug-in does not catch it by accident."""
+
+
+class _Leash:
+    """Calls one plug-in."""
+
+    def __init__(self, kind: str, name: str) -> None:
+        self._kind = kind
+        self._name = name
+
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """
+        Raises:
+            PluginFault: it raised, or ran too long.
+        """
+        left = MAX_LINES
+
+        def count(frame: FrameType, event: str, argument: Any) -> Any:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise _TooLong
+            return count
+
+        before = sys.gettrace()
+        sys.settrace(count)
+        try:
+            return function(*arguments)
+        except _TooLong:
+            raise self.fault(f"ran for more than {MAX_LINES} lines in one call") from None
+        except Exception as error:
+            raise self.fault(f"raised {error!r}") from error
+        finally:
+            sys.settrace(before)
+
+    def fault(self, why: str) -> PluginFault:
+        return PluginFault(self._kind, self._name, why)
+
+
+class GuardedValidator:
+    """Fills SessionValidator."""
+
+    def __init__(self, name: str, inner: SessionValidator) -> None:
+        self._leash = _Leash("validator", name)
+        self._inner = inner
+
+    def validate(self, what: WorkloadClass, context: PassContext) -> Sequence[Reason]:
+        reasons = self._leash.call(self._inner.validate, what, context)
+        if not isinstance(reasons, Sequence) or not all(isinstance(r, Reason) for r in reasons):
+            raise self._leash.fault(f"must answer reasons, not {reasons!r}")
+        return tuple(reasons)
+
+
+class GuardedSequencer:
+    """Fills SessionSequencer."""
+
+    def __init__(self, name: str, inner: SessionSequencer) -> None:
+        self._leash = _Leash("sequencer", name)
+        self._inner = inner
+        self.dynamic = bool(getattr(inner, "dynamic", True))
+
+    def key(self, session: SessionWorkload, context: PassContext) -> tuple[float, ...]:
+        key = self._leash.call(self._inner.key, session, context)
+        numbers = isinstance(key, tuple) and all(isinstance(part, int | float) for part in key)
+        if not numbers or not all(part == part for part in key):
+            raise self._leash.fault(f"must answer a tuple of numbers, not {key!r}")
+        return tuple(key)
+
+
+class GuardedSelector:
+    """Fills AgentSelector."""
+
+    def __init__(self, name: str, inner: AgentSelector) -> None:
+        self._leash = _Leash("selector", name)
+        self._inner = inner
+        self.packs = bool(getattr(inner, "packs", False))
+
+    def score(self, request: Resources, snapshot: Snapshot, candidates: Ints) -> Floats:
+        answer = self._leash.call(self._inner.score, request, snapshot, candidates)
+        try:
+            scores = np.asarray(answer, np.float64)
+        except (TypeError, ValueError):
+            raise self._leash.fault(f"must answer numbers, not {answer!r}") from None
+        if scores.shape != candidates.shape or not np.isfinite(scores).all():
+            raise self._leash.fault(
+                f"must answer a finite number for each of {candidates.size} agents; it answered "
+                f"{answer!r}"
+            )
+        return scores
+
+    def devices(self, request: Resources, snapshot: Snapshot, slot: int) -> Shares:
+        shares = self._leash.call(self._inner.devices, request, snapshot, slot)
+        milli, count = min(request.gpu_milli, GPU_WHOLE), request.gpu_devices
+        usable = {index for _, index in snapshot.columns.devices_for(request, slot)}
+        if (
+            not isinstance(shares, tuple | list)
+            or not all(isinstance(share, DeviceShare) for share in shares)
+            or any(share.index not in usable or share.milli != milli for share in shares)
+            or len({share.index for share in shares}) != count
+            or len(shares) != count
+        ):
+            raise self._leash.fault(
+                f"must answer {count} devices of which {milli}/1000 is free; it answered {shares!r}"
+            )
+        return tuple(shares)
+
+
+class GuardedHook:
+    """Fills SessionHook."""
+
+    def __init__(self, name: str, inner: SessionHook) -> None:
+        self._leash = _Leash("hook", name)
+        self._inner = inner
+
+    def on_schedule(self, what: WorkloadClass) -> WorkloadClass:
+        changed = self._leash.call(self._inner.on_schedule, what)
+        if not isinstance(changed, WorkloadClass):
+            raise self._leash.fault(f"must answer a workload, not {changed!r}")
+        if (changed.owner, changed.group, changed.type) != (
+            what.owner,
+            what.group,
+            what.type,
+        ) or len(changed.kernels) != len(what.kernels):
+            raise self._leash.fault(
+                "must answer a workload with the same owner, group, type and number of kernels"
+            )
+        return changed
+
+    def before_start(self, environment: Mapping[str, str]) -> Mapping[str, str]:
+        changed = self._leash.call(self._inner.before_start, environment)
+        if not isinstance(changed, Mapping) or not all(
+            isinstance(name, str) and isinstance(value, str) for name, value in changed.items()
+        ):
+            raise self._leash.fault(f"must answer an environment, not {changed!r}")
+        return dict(changed)
+
+    def after_end(self, session: SessionId, succeeded: bool) -> None:
+        self._leash.call(self._inner.after_end, session, succeeded)

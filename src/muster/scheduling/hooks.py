@@ -1,0 +1,38 @@
+"""What is special about each type of session (sokovan-scheduler, "Hooks").
+
+The built-in ones change what the references leave to them: nothing at the start and the end, and
+what preemption may do to people at work.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from muster.core.ids import SessionId
+from muster.scheduling.workload import WorkloadClass
+
+
+class BatchHook:
+    """Batch sessions run as they were handed in."""
+
+    def on_schedule(self, what: WorkloadClass) -> WorkloadClass:
+        return what
+
+    def before_start(self, environment: Mapping[str, str]) -> Mapping[str, str]:
+        return environment
+
+    def after_end(self, session: SessionId, succeeded: bool) -> None:
+        pass
+
+
+class InteractiveHook(BatchHook):
+    """Somebody sits before it: it is not displaced unless asked for (``preemptible: true``)."""
+
+    def __init__(self, preemptible: bool = False) -> None:
+        self._preemptible = preemptible
+
+    def on_schedule(self, what: WorkloadClass) -> WorkloadClass:
+        return replace(what, preemptible=what.preemptible and self._preemptible)
+
+
+class InferenceHook(BatchHook):
+    """Replicas of one deployment are spread over agents, unless their spec says otherwise."""

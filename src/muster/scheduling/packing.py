@@ -1,0 +1,133 @@
+"""Amounts of one agent in one 64-bit word, so that one comparison tells where a request may fit.
+
+Each amount has a field of a few bits and a guard bit above it. A request is a word of the same
+layout without guards: what stays of an agent's guards when the request is subtracted says which of
+its amounts suffice (a bit-parallel comparison; Lamport, CACM 1975). Amounts are cut to the bits of
+their field, so the answer errs on one side only: it may name an agent that lacks a little, and
+never leaves out one that has room.
+
+The lowest bits are marks, which are there or not and which no subtraction changes, as a request has
+none: ``OPEN``, ``PLAIN``, and ``MARKS`` more for whoever compares.
+"""
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from muster.core.resources import GPU_WHOLE
+
+Words: TypeAlias = NDArray[np.uint64]
+
+MAX_DIMENSIONS = 128  # named resources of one group
+MARKS = 7
+_DIMENSION_BITS = (10, 10, 6, 5, 5)  # of the first dimensions; others are not in the word
+_WHOLE_BITS = 6  # how many devices are wholly free; the most stands for more too
+_LARGEST_BITS, _LARGEST_SHIFT = 6, 4  # free milli of the freest device, in steps of 16
+_MOST_WHOLE = (1 << _WHOLE_BITS) - 1
+_PACKED = len(_DIMENSION_BITS)
+
+OPEN = 1 << MARKS
+"""The mark of an agent that may be given something; the word of any other is 0."""
+
+PLAIN = OPEN << 1
+"""The mark of an agent without devices."""
+
+
+def _layout(bits: Sequence[int]) -> tuple[list[int], int]:
+    """Positions of the fields above the marks, and all guards."""
+    positions, position, guards = [], MARKS + 2, 0
+    for width in bits:
+        positions.append(position)
+        position += width
+        guards |= 1 << position
+        position += 1
+    assert position <= 64, "the fields do not fit in a word"
+    return positions, guards
+
+
+_POSITIONS, GUARDS = _layout((*_DIMENSION_BITS, _WHOLE_BITS, _LARGEST_BITS))
+_WHOLE_AT, _LARGEST_AT = _POSITIONS[_PACKED:]
+
+WANTED = GUARDS | OPEN
+"""What is left of an agent's word when a request is subtracted that may fit."""
+
+NOWHERE = -1
+"""The word of a request that is larger than any agent."""
+
+_NO_FIELD = 63  # shifts every amount to 0
+
+
+class Packing:
+    """How amounts are cut to their fields: by the largest of each that an agent has. When that
+    grows, words made before cannot be compared any more.
+
+    ``shifts`` and ``positions`` say for each dimension how an amount becomes its part of a word.
+    """
+
+    def __init__(self) -> None:
+        self.shifts = [_NO_FIELD] * MAX_DIMENSIONS
+        self.positions = [0] * MAX_DIMENSIONS
+        self.positions[:_PACKED] = _POSITIONS[:_PACKED]
+        self._largest = [0] * _PACKED + [1 << 63] * (MAX_DIMENSIONS - _PACKED)
+
+    def copy(self) -> "Packing":
+        twin = Packing()
+        twin.shifts, twin._largest = self.shifts.copy(), self._largest.copy()
+        return twin
+
+    def make_room(self, capacity: Sequence[int]) -> None:
+        """Have fields for what an agent has; must come before its words."""
+        for row, amount in enumerate(capacity[:_PACKED]):
+            if amount > self._largest[row]:
+                self._largest[row] = (1 << amount.bit_length()) - 1  # few grow, and all fit
+                self.shifts[row] = max(0, amount.bit_length() - _DIMENSION_BITS[row])
+
+    def request(self, asked: Sequence[tuple[int, int]], devices: int, milli: int) -> int:
+        """The word of a request, or ``NOWHERE``.
+
+        Args:
+            asked: dimension and amount.
+            devices, milli: how many devices, and how much of each.
+        """
+        word = 0
+        shifts, positions, largest = self.shifts, self.positions, self._largest
+        for row, amount in asked:
+            if amount > largest[row]:
+                return NOWHERE
+            word |= amount >> shifts[row] << positions[row]
+        if milli == GPU_WHOLE:
+            return word | min(devices, _MOST_WHOLE) << _WHOLE_AT
+        return word | milli >> _LARGEST_SHIFT << _LARGEST_AT
+
+    def devices(self, whole: int, largest: int, *, plain: bool) -> int:
+        """An open agent's word but for its dimensions.
+
+        Args:
+            whole: how many devices are wholly free.
+            largest: free milli of the freest.
+            plain: whether it has no devices at all.
+        """
+        word = WANTED | min(whole, _MOST_WHOLE) << _WHOLE_AT
+        word |= largest >> _LARGEST_SHIFT << _LARGEST_AT
+        return word | PLAIN if plain else word
+
+    def agents(
+        self,
+        free: NDArray[np.int64],
+        whole: NDArray[np.int64],
+        largest: NDArray[np.int64],
+        plain: NDArray[np.bool_],
+        is_open: NDArray[np.bool_],
+    ) -> Words:
+        """The words of many; ``free`` has a row for each dimension."""
+        words = plain.astype(np.uint64) << np.uint64(MARKS + 1)
+        words |= np.uint64(WANTED)
+        words |= np.minimum(whole, _MOST_WHOLE).astype(np.uint64) << np.uint64(_WHOLE_AT)
+        words |= (largest >> _LARGEST_SHIFT).astype(np.uint64) << np.uint64(_LARGEST_AT)
+        for row, amounts in enumerate(free[:_PACKED]):
+            part = (amounts >> self.shifts[row]).astype(np.uint64)
+            words |= part << np.uint64(self.positions[row])
+        words[~is_open] = 0
+        return words

@@ -1,0 +1,361 @@
+"""Room that is kept for the first session that lacks it, so that what starts before it does not
+delay it.
+
+EASY backfill (Lifka, "The ANL/IBM SP scheduling system", 1995) with the precision of agents and
+devices: the blocked head gets the earliest time at which known ends make room for it. Whatever
+starts before it and will not have left by then must leave free what the head needs beyond what
+those ends give back; whatever will have left may stand anywhere.
+
+Where known ends never suffice there is no such time. Once the head has waited for so long that it
+must get room at any price, agents are chosen for it, and what is or becomes free there is kept.
+Nothing new enters what is kept and what runs there ends some day, so the head starts.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from muster.core.ids import AgentId, SessionId
+from muster.core.resources import DeviceShare, Resources
+from muster.scheduling.columns import Bulk, Columns, Floats, Ints, Shares
+from muster.scheduling.constraints import eligible
+from muster.scheduling.demand import Demand, on_devices, resources
+from muster.scheduling.departures import Departures, Held, fits
+from muster.scheduling.plugins import AgentSelector
+from muster.scheduling.snapshot import Snapshot
+from muster.scheduling.statement import Statement
+from muster.scheduling.workload import (
+    KernelPlacement,
+    RunningSession,
+    SessionWorkload,
+    WorkloadClass,
+)
+
+OVERDUE_S = 1.0
+"""What should have ended is taken to end so much from now."""
+
+_SHOWN = 20  # sessions that a listing names
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """What must stay free on one agent from now on; ``shares`` are the devices' part of it."""
+
+    agent_id: AgentId
+    resources: Resources
+    shares: Shares
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Room kept for a session.
+
+    Args:
+        kernels: where it would start, by index of the kernel.
+        holds: what of that must be kept free now.
+        expected_at: when it starts at the latest if all ends are as known, in seconds since the
+            epoch; None where it waits for unknown ends.
+        waits_for: the sessions whose ends it counts on.
+    """
+
+    session: SessionId
+    what: WorkloadClass
+    kernels: tuple[KernelPlacement, ...]
+    holds: tuple[Hold, ...]
+    expected_at: float | None
+    waits_for: tuple[SessionId, ...]
+
+    def admits(self, what: WorkloadClass, now: float) -> bool:
+        """Whether a session of the class, started now, will have left by then: the holds do not
+        bind it."""
+        if self.expected_at is None or what.duration_s is None:
+            return False
+        return now + what.duration_s <= self.expected_at
+
+    def start(self, statement: Statement) -> tuple[KernelPlacement, ...] | None:
+        """Take the places that were kept, if all of them are free; None, and nothing, if not.
+
+        For a session that finds no room otherwise: kernels that ask for different things are
+        placed greedily, which may miss the room that was kept.
+        """
+        snapshot, what = statement.snapshot, self.what
+        if not _may_hold(snapshot, what, self.kernels):
+            return None
+        if not Demand(snapshot, what, self.kernels).is_free(snapshot.columns):
+            return None
+        for request, kernel in zip(what.kernels, self.kernels, strict=True):
+            slot = snapshot.slot(kernel.agent_id)
+            statement.take(slot, request, kernel.shares)
+            if what.placement.set is not None:
+                statement.join_set(slot, (what.owner, what.placement.set))
+        return self.kernels
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it as JSON can hold it; the sessions it waits for are counted, and some named."""
+        return {
+            "session": self.session,
+            "expected_at": self.expected_at,
+            "kernels": [
+                {"agent": kernel.agent_id, "devices": [share.index for share in kernel.shares]}
+                for kernel in self.kernels
+            ],
+            "holds": [
+                {
+                    "agent": hold.agent_id,
+                    "resources": hold.resources.as_dict(),
+                    "devices": {share.index: share.milli for share in hold.shares},
+                }
+                for hold in self.holds
+            ],
+            "waits_for": len(self.waits_for),
+            "waits_for_some": list(self.waits_for[:_SHOWN]),
+        }
+
+
+def reserve(
+    session: SessionWorkload,
+    snapshot: Snapshot,
+    running: Mapping[SessionId, RunningSession],
+    selector: AgentSelector,
+    now: float,
+    firm: bool,
+    previous: Reservation | None = None,
+) -> Reservation | None:
+    """What to keep for ``session``, the first that lacks room; None if nothing.
+
+    The time is the earliest at which known ends make room; it does not move back from pass to
+    pass, as long as nobody overruns. A firm reservation keeps its agents until the session starts
+    or one of them cannot hold it any more.
+
+    Args:
+        running: all that holds a place in the group, what this pass has placed included.
+        now: seconds since the epoch.
+        firm: whether the session has waited for so long that it gets room at any price. Then it
+            does not count on those who should have ended and have not: their word is broken.
+        previous: what was kept for it in the last pass.
+
+    Raises:
+        MusterError: the selector answers nonsense.
+    """
+    what, kept = session.what, None
+    stays_firm = False
+    if previous is not None and previous.session == session.id and previous.what == what:
+        kept = previous.kernels if _may_hold(snapshot, what, previous.kernels) else None
+        stays_firm = firm and kept is not None and previous.expected_at is None
+    held = Held(snapshot, tuple(running.values()))
+    ends = np.array(
+        [np.inf if each.ends_at is None else each.ends_at for each in held.sessions], np.float64
+    )
+    ends[ends <= now] = now + OVERDUE_S
+    plan = None if stays_firm else _earliest(what, snapshot, held, ends, selector, kept)
+    if plan is not None and not (firm and plan.at <= now + OVERDUE_S):
+        return _keep_until(max(plan.at, now), plan, session, snapshot, held, ends)
+    if not firm:
+        return None
+    kernels = kept or (None if plan is None else plan.kernels)
+    kernels = kernels or _least_disturbing(what, snapshot, held, ends, selector, now)
+    return None if kernels is None else _keep(kernels, session, snapshot, held)
+
+
+class Binding:
+    """Holds of a reservation on a snapshot, taken while those choose places whom they bind.
+
+    Whom they do not bind may stand on what is held. That much is then ``lent``, and held no more:
+    what remains free on the agent is for the others whatever comes back in time.
+    """
+
+    def __init__(self, reservation: Reservation, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._bound = False
+        columns, holds = snapshot.columns, reservation.holds
+        slots = [snapshot.slot(hold.agent_id) for hold in holds]
+        shares = [
+            (slot, share.index, share.milli)
+            for slot, hold in zip(slots, holds, strict=True)
+            for share in hold.shares
+        ]
+        amounts = [columns.amounts(hold.resources) for hold in holds]
+        table = np.array(amounts, np.int64).reshape(len(holds), len(columns.dimensions)).T
+        where, devices, milli = np.array(shares, np.int64).reshape(-1, 3).T
+        # What has come to stand there since it was kept is not there to be taken.
+        free = np.maximum(columns.free[slots].T, 0) if slots else table
+        free_milli = np.maximum(columns.device_free[where, devices], 0)
+        self._bulk = Bulk(
+            np.array(slots, np.int64),
+            np.minimum(table, free),
+            where,
+            devices,
+            np.minimum(milli, free_milli),
+        )
+        self._entry = {slot: entry for entry, slot in enumerate(slots)}
+        self._share = {(slot, index): entry for entry, (slot, index, _) in enumerate(shares)}
+
+    def bind(self) -> None:
+        """Take what is held; nothing happens if it is."""
+        if not self._bound:
+            self._snapshot.columns.move_all(self._bulk, -1)
+        self._bound = True
+
+    def lift(self) -> None:
+        """Give it back; nothing happens if it is not taken."""
+        if self._bound:
+            self._snapshot.columns.move_all(self._bulk)
+        self._bound = False
+
+    def lend(self, what: WorkloadClass, kernels: Sequence[KernelPlacement]) -> None:
+        """A session that ends in time has taken these places, while the holds were lifted."""
+        assert not self._bound, "it chose its place beside what is held"
+        columns, bulk = self._snapshot.columns, self._bulk
+        for request, kernel in zip(what.kernels, kernels, strict=True):
+            slot = self._snapshot.slot(kernel.agent_id)
+            entry = self._entry.get(slot)
+            if entry is not None:
+                left = bulk.amounts[:, entry] - columns.amounts(request)
+                bulk.amounts[:, entry] = np.maximum(left, 0)
+            for share in kernel.shares:
+                entry = self._share.get((slot, share.index))
+                if entry is not None:
+                    bulk.device_milli[entry] = max(0, bulk.device_milli[entry] - share.milli)
+
+
+# When and where
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """Where a session fits once those have left who end ``at`` or before, and what is then free."""
+
+    at: float
+    kernels: tuple[KernelPlacement, ...]
+    then: Columns
+
+
+def _earliest(
+    what: WorkloadClass,
+    snapshot: Snapshot,
+    held: Held,
+    ends: Floats,
+    selector: AgentSelector,
+    kept: tuple[KernelPlacement, ...] | None,
+) -> _Plan | None:
+    """The earliest time at which known ends make room: at ``kept``, unless earlier elsewhere."""
+    departures = Departures(snapshot, held, ends)
+    step, last = None, len(departures.ends)
+    if kept is not None:
+        demand = Demand(snapshot, what, kept)
+        step = departures.first(lambda then: demand.is_free(then.columns), 0, last)
+        last = last if step is None else step - 1
+    kernels = departures.earliest_fit(what, selector, last) if last >= 0 else None
+    if kernels is None and step is not None:
+        departures.go(step)
+        kernels = kept
+    if kernels is None:
+        return None
+    return _Plan(departures.end, kernels, departures.snapshot.columns)
+
+
+def _least_disturbing(
+    what: WorkloadClass,
+    snapshot: Snapshot,
+    held: Held,
+    ends: Floats,
+    selector: AgentSelector,
+    now: float,
+) -> tuple[KernelPlacement, ...] | None:
+    """Where the session would fit if some agents were emptied: those that the fewest sessions of
+    unknown end must leave, then those on which these have run the shortest time together. None if
+    it would not fit on any."""
+    unknown = ~np.isfinite(ends)
+    count = max(len(held.sessions), 1)
+    pairs = np.unique(held.slots * count + held.of_kernel)  # a session once on each of its agents
+    slots, whose = np.divmod(pairs[unknown[pairs % count]], count)
+    ran = np.array([now - each.started_at for each in held.sessions], np.float64)
+    sessions = np.bincount(slots, minlength=snapshot.columns.slots)
+    progress = np.bincount(slots, ran[whose], snapshot.columns.slots)
+    rank = np.empty(sessions.size, np.float64)
+    rank[np.lexsort((progress, sessions))] = np.arange(sessions.size)
+    keys = np.where(unknown, np.inf, 0.0)  # all of known end first, then agent by agent
+    np.minimum.at(keys, whose, 1.0 + rank[slots])
+    kernels = Departures(snapshot, held, keys).earliest_fit(what, selector)
+    return kernels or fits(snapshot.emptied(), selector, what)
+
+
+def _may_hold(
+    snapshot: Snapshot, what: WorkloadClass, kernels: tuple[KernelPlacement, ...]
+) -> bool:
+    """Whether these agents take the session's kernels, once they have room."""
+    slots = snapshot.slots_among(kernel.agent_id for kernel in kernels)
+    mask, columns, together = eligible(snapshot, what), snapshot.columns, what.placement.together
+    if len(slots) < len(kernels) or not columns.accepting[slots].all():
+        return False
+    if mask is not None and not mask[slots].all():
+        return False
+    if together is not None:
+        values = set(snapshot.attribute(together)[0][slots].tolist())
+        if len(values) > 1 or -1 in values:
+            return False
+    demand = Demand(snapshot, what, kernels)
+    return demand.is_within(columns.capacity, columns.device_capacity)
+
+
+def _keep_until(
+    expected_at: float,
+    plan: _Plan,
+    session: SessionWorkload,
+    snapshot: Snapshot,
+    held: Held,
+    ends: Floats,
+) -> Reservation:
+    """Keep what the session takes beyond what will have come back by then."""
+    what, columns, then = session.what, snapshot.columns, plan.then
+    device_comes = then.device_free - columns.device_free
+    kernels = on_devices(snapshot, what, plan.kernels, then, device_comes)
+    demand = Demand(snapshot, what, kernels)
+    slots = demand.slots
+    comes = then.free[slots] - columns.free[slots]
+    amounts = np.maximum(demand.amounts - comes, 0)
+    milli = np.maximum(demand.device_milli - device_comes[slots], 0)
+    leave = [index for index in held.on(slots).tolist() if ends[index] <= plan.at]
+    return Reservation(
+        session.id,
+        what,
+        kernels,
+        _holds(snapshot, slots, amounts, milli),
+        expected_at,
+        tuple(held.sessions[index].id for index in leave),
+    )
+
+
+def _keep(
+    kernels: tuple[KernelPlacement, ...],
+    session: SessionWorkload,
+    snapshot: Snapshot,
+    held: Held,
+) -> Reservation:
+    """Keep all of what the session takes that is free."""
+    what, columns = session.what, snapshot.columns
+    kernels = on_devices(snapshot, what, kernels, snapshot.emptied().columns, columns.device_free)
+    demand = Demand(snapshot, what, kernels)
+    slots = demand.slots
+    amounts = np.minimum(demand.amounts, np.maximum(columns.free[slots], 0))
+    milli = np.minimum(demand.device_milli, np.maximum(columns.device_free[slots], 0))
+    return Reservation(
+        session.id,
+        what,
+        kernels,
+        _holds(snapshot, slots, amounts, milli),
+        None,
+        tuple(held.sessions[index].id for index in held.on(slots).tolist()),
+    )
+
+
+def _holds(snapshot: Snapshot, slots: Ints, amounts: Ints, device_milli: Ints) -> tuple[Hold, ...]:
+    holds = []
+    for entry in np.flatnonzero(amounts.any(axis=1) | device_milli.any(axis=1)).tolist():
+        milli = enumerate(device_milli[entry].tolist())
+        shares = tuple(DeviceShare(index, amount) for index, amount in milli if amount)
+        held = resources(snapshot.columns, amounts[entry], sum(share.milli for share in shares))
+        holds.append(Hold(snapshot.facts(int(slots[entry])).id, held, shares))
+    return tuple(holds)

@@ -1,0 +1,26 @@
+"""Round robin: agents in turn (sokovan-scheduler, "Selectors")."""
+
+from muster.core.resources import Resources
+from muster.scheduling.columns import Floats, Ints, Shares
+from muster.scheduling.order import Ranking
+from muster.scheduling.selectors.concentrated import fullest_devices
+from muster.scheduling.snapshot import Snapshot
+
+
+class RoundRobin:
+    """Agents in turn, from the one after the last that was given something.
+
+    Whose turn it is belongs to the snapshot: a pass that is rolled back takes nobody's turn.
+    """
+
+    packs = False
+    ranking = Ranking.TURN
+    fullest_device = True
+
+    def score(self, request: Resources, snapshot: Snapshot, candidates: Ints) -> Floats:
+        slots = max(snapshot.columns.slots, 1)
+        scores: Floats = -((candidates - snapshot.turn) % slots).astype(float)
+        return scores
+
+    def devices(self, request: Resources, snapshot: Snapshot, slot: int) -> Shares:
+        return fullest_devices(request, snapshot, slot)

@@ -1,0 +1,475 @@
+"""What is kept for the first session that lacks room, in small clusters."""
+
+import json
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+from tests.scheduling.clusters import agent, ask, box, cluster, contents, put, running, session
+
+from muster.core.resources import Resources
+from muster.scheduling.columns import Floats, Ints, Shares
+from muster.scheduling.fit import fit_session
+from muster.scheduling.reservation import OVERDUE_S, Binding, Reservation, reserve
+from muster.scheduling.selectors import Concentrated, fullest_devices
+from muster.scheduling.snapshot import Snapshot
+from muster.scheduling.statement import Statement
+from muster.scheduling.workload import KernelPlacement, RunningSession, SessionWorkload
+
+NOW = 100.0
+
+
+def kept_for(
+    head: SessionWorkload,
+    snapshot: Snapshot,
+    *sessions: RunningSession,
+    firm: bool = False,
+    previous: Reservation | None = None,
+    now: float = NOW,
+) -> Reservation | None:
+    """``reserve`` with ``sessions`` running."""
+    by_id = {each.id: each for each in sessions}
+    return reserve(head, snapshot, by_id, Concentrated(), now, firm, previous)
+
+
+def occupied(snapshot: Snapshot, *sessions: RunningSession) -> Snapshot:
+    """The snapshot, with what the sessions hold taken."""
+    for each in sessions:
+        for request, kernel in zip(each.what.kernels, each.kernels, strict=True):
+            snapshot.take(kernel.agent_id, request, kernel.shares)
+    return snapshot
+
+
+def shown(kernels: Iterable[KernelPlacement]) -> list[str]:
+    """ "a" is agent a, "a:0,1" its devices 0 and 1."""
+    return [
+        each.agent_id.removeprefix("agt-")
+        + (":" + ",".join(str(share.index) for share in each.shares) if each.shares else "")
+        for each in kernels
+    ]
+
+
+def held(reservation: Reservation | None) -> dict[str, object]:
+    """By agent what is held: its processors and devices ("0", or "0=500" for a part)."""
+    assert reservation is not None
+    return {
+        hold.agent_id.removeprefix("agt-"): (
+            hold.resources.cpu_milli / 1000,
+            [
+                str(share.index) if share.milli == 1000 else f"{share.index}={share.milli}"
+                for share in hold.shares
+            ],
+        )
+        for hold in reservation.holds
+    }
+
+
+def test_head_waits_for_the_first_end_that_makes_room() -> None:
+    early = running("early", "b", kernels=[ask(4)], since=0, runs_s=150)
+    late = running("late", "a", kernels=[ask(4)], since=0, runs_s=200)
+    snapshot = occupied(cluster(a=box(cpu=4), b=box(cpu=4)), early, late)
+    found = kept_for(session("head", ask(3)), snapshot, late, early)
+    assert found is not None
+    assert (found.expected_at, shown(found.kernels)) == (150, ["b"])
+    assert found.waits_for == (early.id,)
+    assert not found.holds, "what ends there is enough"
+
+
+def test_only_what_ends_do_not_give_back_is_held() -> None:
+    ends = running("ends", "a", kernels=[ask(4, 1)], since=0, runs_s=150)
+    snapshot = occupied(cluster(a=box(cpu=8, gib=8)), ends)
+    found = kept_for(session("head", ask(6, 1)), snapshot, ends)
+    assert held(found) == {"a": (2, [])}
+
+
+def test_gang_waits_for_its_last_agent_and_holds_the_others() -> None:
+    ends = running("ends", "b", kernels=[ask(4)], since=0, runs_s=150)
+    sooner = running("sooner", "c", kernels=[ask(2)], since=0, runs_s=110)
+    endless = running("endless", "d", kernels=[ask(1)], since=0)
+    boxes = {name: box(cpu=4) for name in "abcd"}
+    snapshot = occupied(cluster(**boxes), ends, sooner, endless)
+    found = kept_for(session("head", ask(4), ask(4), ask(4)), snapshot, ends, sooner, endless)
+    assert found is not None
+    assert found.expected_at == 150
+    assert sorted(shown(found.kernels)) == ["a", "b", "c"]
+    assert held(found) == {"a": (4, []), "c": (2, [])}
+    assert set(found.waits_for) == {ends.id, sooner.id}
+
+
+def test_equal_ends_are_one_step() -> None:
+    ends = [running(f"r{n}", "a", kernels=[ask(1)], since=0, runs_s=150) for n in range(4)]
+    snapshot = occupied(cluster(a=box(cpu=4)), *ends)
+    found = kept_for(session("head", ask(1)), snapshot, *ends)
+    assert found is not None
+    assert (found.expected_at, len(found.waits_for)) == (150, 4)
+
+
+def test_head_takes_the_devices_that_ending_sessions_hold() -> None:
+    ends = running("ends", "a:2,3", kernels=[ask(1, gpu=2)], since=0, runs_s=150)
+    endless = running("endless", "a:1", kernels=[ask(1, gpu=1)], since=0)
+    snapshot = occupied(cluster(a=box(cpu=8, gpus=4)), ends, endless)
+    found = kept_for(session("head", ask(1, gpu=2)), snapshot, ends, endless)
+    assert found is not None
+    assert shown(found.kernels) == ["a:2,3"]
+    assert not found.holds, "device 0 is free for whoever comes"
+
+
+def test_free_device_that_the_head_needs_beside_ending_ones_is_held() -> None:
+    ends = running("ends", "a:2,3", kernels=[ask(1, gpu=2)], since=0, runs_s=150)
+    snapshot = occupied(cluster(a=box(cpu=8, gpus=4)), ends)
+    found = kept_for(session("head", ask(1, gpu=3)), snapshot, ends)
+    assert held(found) == {"a": (0, ["0"])}
+
+
+def test_part_of_a_device_is_held_where_the_rest_comes_back() -> None:
+    ends = running("ends", "a:0=600", kernels=[ask(1, gpu=0.6)], since=0, runs_s=150)
+    snapshot = occupied(cluster(a=box(cpu=8, gpus=1)), ends)
+    found = kept_for(session("head", ask(1, gpu=0.8)), snapshot, ends)
+    assert held(found) == {"a": (0, ["0=200"])}
+
+
+def test_kernels_of_several_sizes_share_devices_of_one_agent() -> None:
+    ends = running("ends", "a:0,1", kernels=[ask(1, gpu=2)], since=0, runs_s=150)
+    snapshot = occupied(cluster(a=box(cpu=8, gpus=3)), ends)
+    head = session("head", ask(1, gpu=0.5), ask(1, gpu=2), ask(1, gpu=0.25))
+    found = kept_for(head, snapshot, ends)
+    assert found is not None
+    assert shown(found.kernels) == ["a:2", "a:0,1", "a:2"]
+    assert held(found) == {"a": (2, ["2=750"])}
+
+
+def test_who_should_have_ended_is_taken_to_end_at_once() -> None:
+    overdue = running("overdue", "a", kernels=[ask(4)], since=0, runs_s=50)
+    late = running("late", "b", kernels=[ask(4)], since=0, runs_s=500)
+    snapshot = occupied(cluster(a=box(cpu=4), b=box(cpu=4)), overdue, late)
+    found = kept_for(session("head", ask(4)), snapshot, overdue, late)
+    assert found is not None
+    assert (found.expected_at, shown(found.kernels)) == (NOW + OVERDUE_S, ["a"])
+
+
+def test_unknown_ends_keep_nothing_until_the_head_has_starved() -> None:
+    endless = running("endless", "a", kernels=[ask(3)], since=0)
+    snapshot = occupied(cluster(a=box(cpu=4)), endless)
+    assert kept_for(session("head", ask(4)), snapshot, endless) is None
+    found = kept_for(session("head", ask(4)), snapshot, endless, firm=True)
+    assert found is not None
+    assert (found.expected_at, held(found)) == (None, {"a": (1, [])})
+    assert found.waits_for == (endless.id,)
+
+
+def test_session_larger_than_the_group_keeps_nothing() -> None:
+    ends = running("ends", "a", kernels=[ask(3)], since=0, runs_s=150)
+    snapshot = occupied(cluster(a=box(cpu=4), b=box(cpu=64, status="LOST")), ends)
+    for firm in (False, True):
+        assert kept_for(session("head", ask(5)), snapshot, ends, firm=firm) is None
+
+
+def test_firm_reservation_takes_agents_that_fewest_must_leave() -> None:
+    crowd = [running(f"r{n}", "a", kernels=[ask(1)], since=0) for n in range(3)]
+    pair = [running(f"p{n}", "b", kernels=[ask(1)], since=0) for n in range(2)]
+    ends = running("ends", "c", kernels=[ask(2)], since=0, runs_s=150)
+    large = running("large", "c", kernels=[ask(2)], since=0)
+    everybody = [*crowd, *pair, ends, large]
+    snapshot = occupied(cluster(**{name: box(cpu=4) for name in "abc"}), *everybody)
+    found = kept_for(session("head", ask(4), ask(4)), snapshot, *everybody, firm=True)
+    assert found is not None
+    assert sorted(shown(found.kernels)) == ["b", "c"]
+    assert held(found) == {"b": (2, [])}
+
+
+def test_firm_reservation_takes_of_equals_the_agent_with_least_progress() -> None:
+    old = running("old", "a", kernels=[ask(4)], since=0)
+    young = running("young", "b", kernels=[ask(4)], since=90)
+    snapshot = occupied(cluster(a=box(cpu=4), b=box(cpu=4)), old, young)
+    found = kept_for(session("head", ask(4)), snapshot, old, young, firm=True)
+    assert found is not None
+    assert shown(found.kernels) == ["b"]
+
+
+def test_firm_reservation_holds_the_freest_devices() -> None:
+    half = running("half", "a:0=500", kernels=[ask(1, gpu=0.5)], since=0)
+    most = running("most", "a:1=700", kernels=[ask(1, gpu=0.7)], since=0)
+    snapshot = occupied(cluster(a=box(cpu=8, gpus=3)), half, most)
+    found = kept_for(session("head", ask(1, gpu=2)), snapshot, half, most, firm=True)
+    assert found is not None
+    assert shown(found.kernels) == ["a:0,2"]
+    assert held(found) == {"a": (1, ["0=500", "2"])}
+
+
+def test_firm_reservation_stays_where_it_is() -> None:
+    head = session("head", ask(4))
+    first = [running("r", "a", kernels=[ask(2)], since=0)]
+    other = [running(f"p{n}", "b", kernels=[ask(2)], since=0) for n in range(2)]
+    snapshot = occupied(cluster(a=box(cpu=4), b=box(cpu=4)), *first, *other)
+    found = kept_for(head, snapshot, *first, *other, firm=True)
+    assert found is not None
+    assert shown(found.kernels) == ["a"]
+    # Now b has less to lose, and even an end that is known; the head stays at a.
+    snapshot.give_back(agent("b"), ask(2))
+    ends = running("p0", "b", kernels=[ask(2)], since=0, runs_s=500)
+    again = kept_for(head, snapshot, *first, ends, firm=True, previous=found)
+    assert again == found
+
+
+def test_firm_reservation_moves_when_its_agent_takes_no_more_work() -> None:
+    head = session("head", ask(4))
+    stays = running("r", "a", kernels=[ask(2)], since=0)
+    other = [running(f"p{n}", "b", kernels=[ask(2)], since=0) for n in range(2)]
+    snapshot = occupied(cluster(a=box(cpu=4), b=box(cpu=4)), stays, *other)
+    found = kept_for(head, snapshot, stays, *other, firm=True)
+    put(snapshot, "a", box(cpu=4, status="CORDONED"))
+    moved = kept_for(head, snapshot, stays, *other, firm=True, previous=found)
+    assert moved is not None
+    assert shown(moved.kernels) == ["b"]
+    snapshot.remove_agent(agent("a"))
+    assert kept_for(head, snapshot, *other, firm=True, previous=found) is not None
+
+
+def test_reservation_of_another_session_is_not_followed() -> None:
+    endless = running("r", "a", kernels=[ask(2)], since=0)
+    snapshot = occupied(cluster(a=box(cpu=4)), endless)
+    other = kept_for(session("other", ask(4)), snapshot, endless, firm=True)
+    ends = running("r", "a", kernels=[ask(2)], since=0, runs_s=150)
+    found = kept_for(session("head", ask(4)), snapshot, ends, firm=True, previous=other)
+    assert found is not None
+    assert found.expected_at == 150
+
+
+def test_starved_head_stops_believing_those_who_overrun() -> None:
+    overdue = running("overdue", "a", kernels=[ask(3)], since=0, runs_s=50)
+    snapshot = occupied(cluster(a=box(cpu=4)), overdue)
+    head = session("head", ask(4))
+    patient = kept_for(head, snapshot, overdue)
+    assert patient is not None
+    assert patient.expected_at == NOW + OVERDUE_S
+    starved = kept_for(head, snapshot, overdue, firm=True, previous=patient)
+    assert starved is not None
+    assert (starved.expected_at, held(starved)) == (None, {"a": (1, [])})
+
+
+def test_plan_is_kept_unless_there_is_an_earlier_one() -> None:
+    head = session("head", ask(4))
+    slow = running("slow", "a", kernels=[ask(4)], since=0, runs_s=200)
+    same = running("same", "b", kernels=[ask(4)], since=0, runs_s=200)
+    boxes = {"a": box(cpu=4), "b": box(cpu=4)}
+    first = kept_for(head, occupied(cluster(**boxes), slow), slow)
+    assert first is not None
+    assert (first.expected_at, shown(first.kernels)) == (NOW, ["b"]), "it has room there"
+    full = occupied(cluster(**boxes), slow, same)
+    again = kept_for(head, full, slow, same, previous=first)
+    assert again is not None
+    assert (again.expected_at, shown(again.kernels)) == (200, ["b"])
+    sooner = running("slow", "a", kernels=[ask(4)], since=0, runs_s=150)
+    moved = kept_for(head, full, sooner, same, previous=again)
+    assert moved is not None
+    assert (moved.expected_at, shown(moved.kernels)) == (150, ["a"])
+
+
+def test_gang_that_must_be_together_waits_for_one_rack() -> None:
+    snapshot = Snapshot("pool")
+    for name, rack in {"a": "r1", "b": "r1", "c": "r2", "d": "r2"}.items():
+        four = box(cpu=4)
+        facts = (agent(name), name, four.capacity, four.devices)
+        snapshot.upsert_agent(*facts, True, "ALIVE", {"rack": rack})
+    soon = [running(f"{name}-soon", name, kernels=[ask(4)], runs_s=110) for name in "ac"]
+    late = [running("b-late", "b", kernels=[ask(4)], runs_s=150)]
+    later = [running("d-later", "d", kernels=[ask(4)], runs_s=200)]
+    everybody = [*soon, *late, *later]
+    occupied(snapshot, *everybody)
+    apart = kept_for(session("head", ask(4), ask(4)), snapshot, *everybody)
+    together = kept_for(session("head", ask(4), ask(4), together="rack"), snapshot, *everybody)
+    assert apart is not None
+    assert together is not None
+    assert (apart.expected_at, together.expected_at) == (110, 150)
+    assert sorted(shown(together.kernels)) == ["a", "b"]
+
+
+def test_session_whose_agent_has_left_gives_nothing_back() -> None:
+    ends = running("ends", "a", "gone", kernels=[ask(2), ask(2)], since=0, runs_s=150)
+    snapshot = cluster(a=box(cpu=4))
+    snapshot.take(agent("a"), ask(2))
+    found = kept_for(session("head", ask(4)), snapshot, ends)
+    assert found is not None
+    assert found.expected_at == 150
+
+
+def test_reserving_leaves_the_snapshot_as_it_was() -> None:
+    ends = running("ends", "a:0,1", kernels=[ask(3, gpu=2)], since=0, runs_s=150)
+    endless = running("endless", "b", kernels=[ask(3)], since=0)
+    snapshot = occupied(cluster(a=box(cpu=4, gpus=2), b=box(cpu=4)), ends, endless)
+    before = contents(snapshot)
+    kept_for(session("head", ask(4), ask(4)), snapshot, ends, endless, firm=True)
+    kept_for(session("head", ask(1, gpu=2)), snapshot, ends, endless)
+    assert contents(snapshot) == before
+
+
+def test_reservation_is_said_in_json() -> None:
+    ends = running("ends", "a:2", kernels=[ask(1, gpu=1)], since=0, runs_s=150)
+    snapshot = occupied(cluster(a=box(cpu=8, gpus=3)), ends)
+    found = kept_for(session("head", ask(1, gpu=3)), snapshot, ends)
+    assert found is not None
+    assert json.loads(json.dumps(found.as_dict())) == {
+        "session": "ses-head",
+        "expected_at": 150,
+        "kernels": [{"agent": "agt-a", "devices": [0, 1, 2]}],
+        "holds": [
+            {"agent": "agt-a", "resources": {"gpu": 2000}, "devices": {"0": 1000, "1": 1000}}
+        ],
+        "waits_for": 1,
+        "waits_for_some": ["ses-ends"],
+    }
+
+
+# Who is bound by it
+
+
+@pytest.fixture
+def two_held() -> tuple[Snapshot, Reservation]:
+    """Agent a with 8 processors, 4 of them free until 150, 2 of those held."""
+    ends = running("ends", "a", kernels=[ask(4)], since=0, runs_s=150)
+    snapshot = occupied(cluster(a=box(cpu=8)), ends)
+    found = kept_for(session("head", ask(6)), snapshot, ends)
+    assert found is not None
+    return snapshot, found
+
+
+def free_cpu(snapshot: Snapshot) -> float:
+    return int(snapshot.columns.free[0][0]) / 1000
+
+
+def test_work_that_ends_by_then_is_not_bound(two_held: tuple[Snapshot, Reservation]) -> None:
+    _, reservation = two_held
+    assert reservation.admits(session("s", ask(), runs_s=50).what, NOW)
+    assert not reservation.admits(session("s", ask(), runs_s=50.1).what, NOW)
+    assert not reservation.admits(session("s", ask()).what, NOW)
+
+
+def test_firm_reservation_binds_everybody() -> None:
+    endless = running("endless", "a", kernels=[ask(3)], since=0)
+    snapshot = occupied(cluster(a=box(cpu=4)), endless)
+    found = kept_for(session("head", ask(4)), snapshot, endless, firm=True)
+    assert found is not None
+    assert not found.admits(session("s", ask(), runs_s=0.001).what, NOW)
+
+
+def test_holds_are_taken_and_given_back(two_held: tuple[Snapshot, Reservation]) -> None:
+    snapshot, reservation = two_held
+    before = contents(snapshot)
+    binding = Binding(reservation, snapshot)
+    binding.bind()
+    binding.bind()
+    assert free_cpu(snapshot) == 2
+    binding.lift()
+    binding.lift()
+    assert contents(snapshot) == before
+
+
+@pytest.mark.parametrize(("short_cpu", "left_for_long"), [(1, 2), (2, 2), (3, 1), (4, 0)])
+def test_others_get_what_neither_the_holds_nor_those_on_them_need(
+    two_held: tuple[Snapshot, Reservation], short_cpu: int, left_for_long: int
+) -> None:
+    """Of 4 free processors 2 are held from 150 on, and the short ones stand there until then: the
+    larger of both is gone for those that stay longer."""
+    snapshot, reservation = two_held
+    binding = Binding(reservation, snapshot)
+    binding.bind()
+    binding.lift()
+    short = session("short", ask(short_cpu), runs_s=10).what
+    with Statement(snapshot) as statement:
+        kernels = fit_session(statement, Concentrated(), short).kernels
+        assert kernels is not None
+        statement.keep()
+    binding.lend(short, kernels)
+    binding.bind()
+    assert free_cpu(snapshot) == left_for_long
+
+
+def test_devices_lent_are_held_no_more() -> None:
+    ends = running("ends", "a:2", kernels=[ask(1, gpu=1)], since=0, runs_s=150)
+    snapshot = occupied(cluster(a=box(cpu=8, gpus=3)), ends)
+    found = kept_for(session("head", ask(1, gpu=3)), snapshot, ends)
+    assert found is not None
+    binding = Binding(found, snapshot)
+    binding.bind()
+    assert snapshot.columns.device_free[0].tolist() == [0, 0, 0]
+    binding.lift()
+    short = session("short", ask(1, gpu=0.5), runs_s=10).what
+    with Statement(snapshot) as statement:
+        kernels = fit_session(statement, Concentrated(), short).kernels
+        assert kernels is not None
+        statement.keep()
+    binding.lend(short, kernels)
+    binding.bind()
+    assert snapshot.columns.device_free[0].tolist() == [0, 0, 0]
+    binding.lift()
+    assert sorted(snapshot.columns.device_free[0].tolist()) == [0, 500, 1000]
+
+
+def test_what_stands_on_an_older_reservation_is_not_held_once_more(
+    two_held: tuple[Snapshot, Reservation],
+) -> None:
+    """Another pass, the same reservation: work that ends in time was placed on it by the last."""
+    snapshot, reservation = two_held
+    snapshot.take(agent("a"), ask(3))
+    binding = Binding(reservation, snapshot)
+    binding.bind()
+    assert free_cpu(snapshot) == 0
+    assert snapshot.columns.fitting(ask(0, gib=1)).size, "the agent is not overbooked"
+    binding.lift()
+    assert free_cpu(snapshot) == 1
+
+
+# Starting in what was kept
+
+
+def test_session_starts_where_room_was_kept_once_all_of_it_is_free() -> None:
+    ends = running("ends", "a:0", kernels=[ask(4, gpu=1)], since=0, runs_s=150)
+    snapshot = occupied(cluster(a=box(cpu=4, gpus=2)), ends)
+    found = kept_for(session("head", ask(4, gpu=1)), snapshot, ends)
+    assert found is not None
+    with Statement(snapshot) as statement:
+        before = contents(snapshot)
+        assert found.start(statement) is None
+        assert contents(snapshot) == before
+        snapshot.give_back(agent("a"), ask(4, gpu=1), ends.kernels[0].shares)
+        assert found.start(statement) == found.kernels
+        assert snapshot.columns.device_free[0].tolist() == [0, 1000]
+
+
+def test_session_does_not_start_on_an_agent_that_takes_no_more_work() -> None:
+    ends = running("ends", "a", kernels=[ask(4)], since=0, runs_s=150)
+    snapshot = occupied(cluster(a=box(cpu=4)), ends)
+    found = kept_for(session("head", ask(4)), snapshot, ends)
+    assert found is not None
+    snapshot.give_back(agent("a"), ask(4))
+    put(snapshot, "a", box(cpu=4, status="DRAINING"))
+    assert found.start(Statement(snapshot)) is None
+    snapshot.remove_agent(agent("a"))
+    assert found.start(Statement(snapshot)) is None
+
+
+def test_head_is_tried_once_not_at_every_end() -> None:
+    """As many ends as agents: what is counted first says when it will fit."""
+
+    class Counting:
+        packs = True
+        asked = 0
+
+        def score(self, request: Resources, snapshot: Snapshot, candidates: Ints) -> Floats:
+            Counting.asked += 1
+            return -candidates.astype(np.float64)
+
+        def devices(self, request: Resources, snapshot: Snapshot, slot: int) -> Shares:
+            return fullest_devices(request, snapshot, slot)
+
+    names = [f"n{number}" for number in range(200)]
+    everybody = [
+        running(name, f"{name}:0", kernels=[ask(1, gpu=1)], since=0, runs_s=200 + number)
+        for number, name in enumerate(names)
+    ]
+    snapshot = occupied(cluster(**dict.fromkeys(names, box(cpu=4, gpus=1))), *everybody)
+    by_id = {each.id: each for each in everybody}
+    head = session("head", *[ask(1, gpu=1)] * 100)
+    found = reserve(head, snapshot, by_id, Counting(), NOW, firm=False)
+    assert found is not None
+    assert (found.expected_at, Counting.asked) == (299, 1)
