@@ -14,13 +14,16 @@ from typing import Any
 from muster.control.engine.work import Work
 from muster.control.plane import ControlPlane
 from muster.control.requests import Requests
+from muster.control.session.admission import Ended
 from muster.core.clock import VirtualClock
 from muster.core.ids import AgentId, IdFactory
 from muster.core.owner import Owner, Principal, Role
 from muster.core.reasons import ReasonCode
 from muster.core.resources import Device, DeviceShare, Resources
 from muster.core.specs import JobSpec, ScalingGroup, SessionSpec
+from muster.core.states import JobState
 from muster.store.database import open_engine, sqlite_url
+from muster.store.queries.targets import read_ended
 from muster.store.records import Agent, Job, Session
 from muster.store.store import Store
 from muster.store.tokens import token_hash
@@ -81,6 +84,7 @@ class HollowAgent:
     seen: set[KernelKey] = field(default_factory=set)
     ports: "itertools.count[int]" = field(default_factory=lambda: itertools.count(20000))
     prepare_failures: list[ReasonCode] = field(default_factory=list)  # of the next Prepares
+    attributes: Mapping[str, str] = field(default_factory=dict)
 
     def hello(self) -> Hello:
         held = [HeldKernel(*key, HeldStatus.RUNNING) for key in self.running]
@@ -100,7 +104,7 @@ class HollowAgent:
             "127.0.0.1",
             self.capacity,
             self.devices,
-            {},
+            self.attributes,
             tuple(held),
         )
 
@@ -232,6 +236,7 @@ class World:
     def restart_controller(self) -> None:
         """kill -9, and a new one on the same database; what was on its way is lost."""
         self.store.close()
+        self.clock.advance(0.01)  # a start takes a while; numbers of history count microseconds
         self.outgoing.clear()
         self._open()
         for agent in self.agents.values():
@@ -243,7 +248,13 @@ class World:
 
     # -- moving ----------------------------------------------------------------------------------
 
-    def add_agent(self, name: str, capacity: Resources, gpus: int = 0) -> HollowAgent:
+    def add_agent(
+        self,
+        name: str,
+        capacity: Resources,
+        gpus: int = 0,
+        attributes: Mapping[str, str] | None = None,
+    ) -> HollowAgent:
         secret = f"secret-{name}"
 
         def join(work: Work, _: Requests) -> Agent:
@@ -254,7 +265,13 @@ class World:
         assert token_hash(secret) == record.credential_hash
         devices = tuple(Device(index, "H100") for index in range(gpus))
         agent = HollowAgent(
-            record.id, name, self.clock, capacity, devices, lambda start: self.behaviour(start)
+            record.id,
+            name,
+            self.clock,
+            capacity,
+            devices,
+            lambda start: self.behaviour(start),
+            attributes=attributes or {},
         )
         self.agents[record.id] = agent
         self.connect(agent)
@@ -279,14 +296,23 @@ class World:
         return result
 
     def submit(self, spec: JobSpec, principal: Principal = ADA) -> Job:
-        job: Job = self.ask(lambda work, requests: requests.submit_job(work, principal, spec))
+        ended = self._ended(spec, principal)
+        job: Job = self.ask(
+            lambda work, requests: requests.submit_job(work, principal, spec, ended)
+        )
         return job
 
     def submit_session(self, spec: SessionSpec, principal: Principal = ADA) -> Session:
+        ended = self._ended(spec, principal)
         session: Session = self.ask(
-            lambda work, requests: requests.submit_session(work, principal, spec)
+            lambda work, requests: requests.submit_session(work, principal, spec, ended)
         )
         return session
+
+    def _ended(self, spec: JobSpec | SessionSpec, principal: Principal) -> Ended:
+        """What the API reads from SQL before it submits."""
+        with self.store.engine.connect() as connection:
+            return read_ended(connection, principal.owner, [each.on for each in spec.after])
 
     def settle(self) -> None:
         """Deliver messages and let control act until nothing more happens at this moment."""
@@ -340,6 +366,11 @@ class Link:
 
     def close(self, agent: AgentId, why: str) -> None:
         self._world.closed.append((agent, why))
+
+
+def state(job: Job) -> JobState:
+    """A job's state as it is now; what a test has asserted of the attribute, mypy takes to stay."""
+    return job.status
 
 
 def kernel_index(start: Start) -> int:

@@ -3,18 +3,27 @@
 Asked of the live state, so it is never out of date; the deciding code itself answers.
 """
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from muster.control.session.board import Board, workload
+from muster.control.session.board import Board, GroupBoard
 from muster.control.session.schedule import cleaning_up
 from muster.core.errors import NotFound
 from muster.core.ids import JobId, SessionId
+from muster.core.owner import Owner
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.states import PLACED_SESSION, AgentStatus, SessionStatus, TaskState
-from muster.scheduling.explain import explain
+from muster.core.views import VictimView
+from muster.scheduling.explain import Explanation, explain
+from muster.scheduling.guard import PluginFault
+from muster.scheduling.policy import Policy
+from muster.scheduling.preemption import Preemption
+from muster.scheduling.workload import SessionWorkload
 from muster.store.live import Live
 from muster.store.records import Job, Kernel, Session
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +100,9 @@ def explain_session(live: Live, board: Board, id_: SessionId, now: float) -> Why
 
 def _first_waiting(live: Live, board: Board, job: Job) -> Session | None:
     """The job's first session that does not run yet."""
-    for session, _ in board.groups[job.group].pending.values():
+    group = board.groups[job.group]
+    for waiting in group.queue:
+        session = live.sessions[waiting.id]
         if session.job is job:
             return session
     for task in job.tasks.values():
@@ -117,17 +128,93 @@ def _of_session(
 def _pending(
     live: Live, board: Board, session: Session, now: float
 ) -> tuple[list[Reason], dict[str, Any] | None]:
-    reasons = []
-    for kernel in session.kernels:
-        if kernel.id in live.rows_of:
-            reasons.append(cleaning_up(kernel.id, live))
-            break
+    group = board.groups[session.group]
+    waiting = SessionWorkload(session.id, session.created_at, board.what(session))
+    context = board.context(group, now)
+    found = with_policy(
+        live,
+        group,
+        lambda policy: explain(waiting, group.queue, group.snapshot, policy, context),
+    )
+    reasons = [cleaning_up(k.id, live) for k in session.kernels if k.id in live.rows_of][:1]
     if session.reason is not None:
         reasons.append(session.reason)
-    group = board.groups[session.group]
-    queue = [waiting for _, waiting in group.pending.values()]
-    found = explain(workload(session), group.snapshot, group.policy, queue, now)
-    return [*found.reasons, *reasons], found.as_dict()
+    told_of = told_to(found, live, lambda owner: owner == session.owner)
+    return [*found.reasons, *reasons], told_of
+
+
+def with_policy(live: Live, group: GroupBoard, look: Callable[[Policy], T]) -> T:
+    """What ``look`` finds under the group's policy; without the plug-ins that fail it, as the next
+    pass will go on without them."""
+    policy = group.policy
+    while True:
+        try:
+            return look(policy)
+        except PluginFault as fault:
+            spec = live.groups[group.snapshot.group]
+            policy = Policy.of(spec, (*policy.refused, fault))  # each time with one plug-in less
+
+
+# What may be told, and to whom
+
+
+def told_to(found: Explanation, live: Live, may_see: Callable[[Owner], bool]) -> dict[str, Any]:
+    """An explanation as JSON can hold it: agents by name, and work of others as numbers only."""
+    told = found.as_dict()
+    told["placement"] = _places(told["placement"], live)
+    for reason_ in told["reasons"]:
+        reason_["numbers"].pop("session", None)  # the one ahead: its owner's business
+    if found.reservation is not None:
+        kept = told["reservation"]
+        kept["kernels"] = _places(kept["kernels"], live)
+        kept["holds"] = [
+            hold | {"agent": live.agents[hold["agent"]].name} for hold in kept["holds"]
+        ]
+        names = (name_of(live, id_, may_see) for id_ in found.reservation.waits_for)
+        kept["waits_for_some"] = [name for name in names if name is not None]
+    if found.displaces is not None:
+        told["displaces"] = {
+            "victims": [
+                victim.model_dump() for victim in victims_of(found.displaces, live, may_see)
+            ],
+            "kernels": _places(told["displaces"]["kernels"], live),
+        }
+    return told
+
+
+def victims_of(
+    found: Preemption, live: Live, may_see: Callable[[Owner], bool]
+) -> tuple[VictimView, ...]:
+    """Who is displaced: what the asker may see by name, of the rest how many by priority."""
+    named: list[VictimView] = []
+    others: dict[int, list[int]] = {}  # numbers of kernels, by priority
+    for victim in found.victims:
+        priority, kernels = victim.what.priority, len(victim.kernels)
+        name = name_of(live, victim.id, may_see)
+        if name is None:
+            others.setdefault(priority, []).append(kernels)
+        else:
+            named.append(VictimView(name=name, priority=priority, sessions=1, kernels=kernels))
+    return *named, *(
+        VictimView(priority=priority, sessions=len(counts), kernels=sum(counts))
+        for priority, counts in sorted(others.items())
+    )
+
+
+def name_of(live: Live, id_: SessionId, may_see: Callable[[Owner], bool]) -> str | None:
+    """What a person calls a live session: by its job, if it has one; None if it is not for them."""
+    session = live.sessions.get(id_)
+    if session is None or not may_see(session.owner):
+        return None
+    if session.job is None:
+        return session.name or session.id
+    task = session.kernels[0].task_index
+    gang = session.job.tasks_total == 1 or len(session.kernels) > 1
+    return session.job.name if gang else f"{session.job.name}/{task}"
+
+
+def _places(kernels: list[dict[str, Any]], live: Live) -> list[dict[str, Any]]:
+    return [kernel | {"agent": live.agents[kernel["agent"]].name} for kernel in kernels]
 
 
 def _of_kernel(live: Live, kernel: Kernel, now: float) -> Reason | None:

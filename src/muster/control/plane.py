@@ -43,6 +43,7 @@ from muster.core.reasons import ReasonCode, reason
 from muster.core.resources import Resources
 from muster.core.results import SchedulingResult
 from muster.core.states import AgentStatus
+from muster.scheduling.fairness import Stay
 from muster.store.live import Live
 from muster.store.records import Agent
 from muster.store.store import CommitFailed, Store
@@ -156,22 +157,22 @@ class ControlPlane:
             # Nobody could be heard while nobody listened.
             agent.seen_at = now
             agent.connected = agent.id in self._connected
-        self.board = Board(live)
+        self.board = Board(live, self._past)
         sessions = SessionLifecycle(self.board)
         self._facts = Facts(sessions, self.board)
         self._greeter = Greeter(self._facts, self.board)
         self.requests = Requests(self.board, sessions)
         self._credentials = {agent.credential_hash: agent.id for agent in live.agents.values()}
         self._coordinator = Coordinator(
-            [sessions, JobLifecycle(), AgentLifecycle(self.board)],
+            [sessions, JobLifecycle(self.board), AgentLifecycle(self.board)],
             [
                 DetectSilence(),
                 DetectLoss(self._facts),
                 ExpandJobs(self.board),
-                ScheduleNewSessions(self.board),
+                ScheduleNewSessions(self.board, sessions),
                 PrepareSessions(),
                 PromoteToPrepared(),
-                StartSessions(),
+                StartSessions(self.board),
                 PromoteToRunning(),
                 DetectTermination(),
                 EnforceTimeout(),
@@ -186,6 +187,9 @@ class ControlPlane:
     def attach(self, link: AgentLink) -> None:
         """Reach agents through ``link`` from now on; before that nobody is connected."""
         self._link = link
+
+    def _past(self, group: str, span_s: float) -> list[Stay]:
+        return self._store.stays(group, self._clock.now() - span_s)
 
     @property
     def live(self) -> Live:

@@ -1,20 +1,30 @@
 """What people ask for: functions of one wake's work that refuse before they change anything."""
 
-from collections.abc import Sequence
-
 from sqlalchemy import delete, insert
 
 from muster.control.engine.work import Work
 from muster.control.job.derive import kill_tasks
-from muster.control.session.board import Board
+from muster.control.session.admission import (
+    NONE_ENDED,
+    Ended,
+    admit,
+    by_id,
+    check_name,
+    check_workdirs,
+    find_targets,
+    follow,
+)
+from muster.control.session.board import Board, job_class, workload_class
 from muster.control.session.lifecycle import SessionLifecycle
-from muster.core.errors import Conflict, InvalidSpec, NotFound, Problem
+from muster.control.session.start import recall_held_ahead
+from muster.core.errors import Conflict, NotFound
 from muster.core.ids import AgentId, JobId, SessionId
 from muster.core.owner import Owner, Principal
 from muster.core.reasons import ReasonCode, reason
-from muster.core.specs import JobSpec, ScalingGroup, SessionSpec
-from muster.core.specs.session import Process
+from muster.core.results import SchedulingResult
+from muster.core.specs import JobSpec, Level, QuotaSpec, ScalingGroup, SessionSpec
 from muster.core.states import (
+    AgentBar,
     AgentStatus,
     JobState,
     KernelStatus,
@@ -39,24 +49,30 @@ class Requests:
 
     # -- work ----------------------------------------------------------------------------------
 
-    def submit_job(self, work: Work, principal: Principal, spec: JobSpec) -> Job:
+    def submit_job(
+        self, work: Work, principal: Principal, spec: JobSpec, ended: Ended = NONE_ENDED
+    ) -> Job:
         """A new job, PENDING.
+
+        Args:
+            ended: of what it is to start after, that which has ended.
 
         Raises:
             NotFound: no such group.
-            InvalidSpec: a working directory outside the group's workspaces.
-            Conflict: a live job of the same owner has the name.
+            InvalidSpec: a working directory outside the group's workspaces; what ``admit`` and
+                ``find_targets`` refuse.
+            Conflict: a live job of the same owner has the name; a quota forbids it.
         """
         group = work.live.group(spec.group)
-        _check_workdirs(group, [spec])
+        check_workdirs(group, [spec])
         id_ = work.ids.job()
         name = spec.name or self._new_name(work, principal.owner, spec)
-        if (principal.owner, name) in work.live.job_names:
-            taken = work.live.job_names[principal.owner, name]
-            raise Conflict(
-                f"name {name!r} is taken by job {taken.id}, which is {taken.status}: choose "
-                f"another, or cancel it with `muster cancel {name}`"
-            )
+        check_name(work.live, principal.owner, name)
+        targets = find_targets(self._board, principal.owner, spec.after, ended)
+        if targets:
+            spec = spec.model_copy(update={"after": by_id(spec.after, targets)})
+        sessions = 1 if spec.coscheduled else spec.tasks
+        admit(work.live, self._board, job_class(principal.owner, spec), sessions)
         job = Job(
             id=id_,
             name=name,
@@ -71,18 +87,30 @@ class Requests:
             counts={},
             submitted_at=work.now,
         )
+        follow(self._board, targets)
         work.unit.add_job(job)
+        self._board.expanded(job)
         work.mark(job)
         return job
 
-    def submit_session(self, work: Work, principal: Principal, spec: SessionSpec) -> Session:
+    def submit_session(
+        self, work: Work, principal: Principal, spec: SessionSpec, ended: Ended = NONE_ENDED
+    ) -> Session:
         """A new session without a job, PENDING.
+
+        Args:
+            ended: of what it is to start after, that which has ended.
 
         Raises:
             NotFound: no such group.
-            InvalidSpec: a working directory outside the group's workspaces.
+            InvalidSpec: a working directory outside the group's workspaces; what ``admit`` and
+                ``find_targets`` refuse.
+            Conflict: a quota forbids it.
         """
-        _check_workdirs(work.live.group(spec.group), spec.kernels)
+        check_workdirs(work.live.group(spec.group), spec.kernels)
+        targets = find_targets(self._board, principal.owner, spec.after, ended)
+        if targets:
+            spec = spec.model_copy(update={"after": by_id(spec.after, targets)})
         session = Session(
             id=work.ids.session(),
             job=None,
@@ -109,6 +137,8 @@ class Requests:
             )
             for index, (process, resources) in enumerate(session_processes(session))
         ]
+        admit(work.live, self._board, workload_class(session), 1)
+        follow(self._board, targets)
         work.unit.add_session(session)
         work.mark(session)
         self._board.session_changed(session)
@@ -169,6 +199,57 @@ class Requests:
         self._board.group_changed(spec.name)
         return spec
 
+    def put_quota(self, work: Work, spec: QuotaSpec) -> QuotaSpec:
+        """Limits for somebody, in place of those there were."""
+        self._write_quota(work, (spec.level, spec.name), spec)
+        return spec
+
+    def remove_quota(self, work: Work, level: Level, name: str) -> QuotaSpec:
+        """No limits of their own any more.
+
+        Raises:
+            NotFound: there were none.
+        """
+        spec = work.live.quotas.get((level, name))
+        if spec is None:
+            raise NotFound(f"there is no quota of {level} {name}")
+        self._write_quota(work, (level, name), None)
+        return spec
+
+    def _write_quota(self, work: Work, key: tuple[Level, str], spec: QuotaSpec | None) -> None:
+        quotas = schema.quotas
+        level, name = key
+        work.unit.also(delete(quotas).where(quotas.c.level == level, quotas.c.name == name))
+        if spec is None:
+            del work.live.quotas[key]
+        else:
+            row = {"level": level, "name": name, "spec": spec.model_dump_json()}
+            work.unit.also(insert(quotas), row)
+            work.live.quotas[key] = spec
+        self._board.quotas_changed()
+
+    def bar_agent(
+        self, work: Work, principal: Principal, id_: AgentId, bar: AgentBar | None
+    ) -> Agent:
+        """Have an agent take nothing new; or, with None, have it take work again.
+
+        Raises:
+            NotFound: no such agent.
+        """
+        agent = work.live.agents.get(id_)
+        if agent is None:
+            raise NotFound(f"there is no agent {id_}")
+        if agent.barred is not bar:
+            agent.barred = bar
+            work.unit.touch(agent)
+            code = ReasonCode.AGENT_BARRED if bar else ReasonCode.AGENT_UNBARRED
+            why = reason(code, bar=bar or "", by=principal.owner.user)
+            work.unit.note(agent, PHASE, SchedulingResult.SUCCESS, why)
+            self._board.agent_changed(agent)
+            if bar is not None:
+                recall_held_ahead(work, agent)
+        return agent
+
     def remove_agent(self, work: Work, principal: Principal, id_: AgentId) -> Agent:
         """Forget an agent that is gone for good.
 
@@ -204,14 +285,6 @@ class Requests:
     def _kill_first(self, work: Work, job: Job) -> None:
         work.unit.add_task(Task(job, job.next_task, TaskState.PENDING, work.now))
         job.next_task += 1
-
-
-def _check_workdirs(group: ScalingGroup, processes: Sequence[Process]) -> None:
-    for process in processes:
-        if process.workdir is not None and not group.holds(process.workdir):
-            roots = ", ".join(group.workspaces) or "none"
-            expected = f"expected a directory inside a workspace of group {group.name} ({roots})"
-            raise InvalidSpec([Problem("workdir", repr(process.workdir), expected)])
 
 
 def _stem(spec: JobSpec) -> str:

@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 from muster.core.errors import NotFound
 from muster.core.ids import AgentId, JobId, KernelId, SessionId
 from muster.core.owner import Owner
-from muster.core.specs import ScalingGroup, SessionSpec
+from muster.core.specs import Level, QuotaSpec, ScalingGroup, SessionSpec
 from muster.store.records import Agent, Allocation, Job, Kernel, Session
 
 LedgerKey = tuple[KernelId, int]
@@ -20,10 +20,12 @@ class Live:
 
     def __init__(self) -> None:
         self.groups: dict[str, ScalingGroup] = {}
+        self.quotas: dict[tuple[Level, str], QuotaSpec] = {}
         self.agents: dict[AgentId, Agent] = {}
         self.jobs: dict[JobId, Job] = {}
         self.sessions: dict[SessionId, Session] = {}
         self.kernels: dict[KernelId, Kernel] = {}
+        self.ended_targets: dict[str, str] = {}  # how work ended that live work waits for
         self.job_names: dict[tuple[Owner, str], Job] = {}
         # The ledger; an agent's rows in order of their making.
         self.ledger: dict[LedgerKey, Allocation] = {}

@@ -9,13 +9,21 @@ from sqlalchemy import ColumnElement, Connection, Row, Table, select
 from muster.core.ids import AgentId, JobId, KernelId, SessionId
 from muster.core.owner import Owner
 from muster.core.resources import Resources
-from muster.core.specs import JobSpec, ScalingGroup, SessionSpec, SessionType
+from muster.core.specs import (
+    JobSpec,
+    Level,
+    QuotaSpec,
+    ScalingGroup,
+    SessionSpec,
+    SessionType,
+)
 from muster.core.specs.session import Process
 from muster.core.states import (
     AGENT_TABLE,
     JOB_TABLE,
     SESSION_TABLE,
     TASK_TABLE,
+    AgentBar,
     AgentStatus,
     JobState,
     KernelStatus,
@@ -41,6 +49,8 @@ def load_live(connection: Connection) -> Live:
     live = Live()
     for row in connection.execute(select(schema.groups)):
         live.groups[row.name] = ScalingGroup.model_validate_json(row.spec)
+    for row in connection.execute(select(schema.quotas)):
+        live.quotas[Level(row.level), row.name] = QuotaSpec.model_validate_json(row.spec)
     agents = schema.agents
     for row in connection.execute(
         select(agents).where(agents.c.status.not_in(sorted(AGENT_TABLE.terminal)))
@@ -49,9 +59,31 @@ def load_live(connection: Connection) -> Live:
         live.agents[agent.id] = agent
     _load_jobs(connection, live)
     _load_sessions(connection, live)
+    _load_ended_targets(connection, live)
     for row in connection.execute(select(schema.allocations).order_by(schema.allocations.c.since)):
         live.hold(_allocation(row))
     return live
+
+
+def _load_ended_targets(connection: Connection, live: Live) -> None:
+    """How work has ended that live work depends on."""
+    wanted = {each.on for job in live.jobs.values() for each in job.spec.after}
+    for session in live.sessions.values():
+        if session.spec is not None:
+            wanted.update(each.on for each in session.spec.after)
+    missing = sorted(wanted - live.jobs.keys() - live.sessions.keys())
+    jobs, sessions, kernels = schema.jobs, schema.sessions, schema.kernels
+    for first in range(0, len(missing), CHUNK):
+        some = missing[first : first + CHUNK]
+        for row in connection.execute(select(jobs.c.id, jobs.c.state).where(jobs.c.id.in_(some))):
+            live.ended_targets[row.id] = row.state
+        for row in connection.execute(
+            select(sessions.c.id, kernels.c.exit_code)
+            .join(kernels, kernels.c.session_id == sessions.c.id)
+            .where(sessions.c.id.in_(some))
+        ):
+            well = row.exit_code == 0 and live.ended_targets.get(row.id) != JobState.FAILED
+            live.ended_targets[row.id] = JobState.SUCCEEDED if well else JobState.FAILED
 
 
 def _load_jobs(connection: Connection, live: Live) -> None:
@@ -139,6 +171,7 @@ def _agent(row: Row[Any]) -> Agent:
         attributes=json.loads(row.attributes),
         joined_at=row.joined_at,
         seen_at=row.seen_at,
+        barred=AgentBar(row.barred) if row.barred else None,
         reason=load_reason(row.reason, row.reason_numbers),
     )
 

@@ -13,14 +13,24 @@ from muster.core.reasons import Reason
 from muster.core.resources import Device, DeviceShare, Resources
 from muster.core.specs import JobSpec, SessionSpec, SessionType
 from muster.core.specs.session import Process
-from muster.core.states import AgentStatus, JobState, KernelStatus, SessionStatus, TaskState
+from muster.core.states import (
+    AgentBar,
+    AgentStatus,
+    JobState,
+    KernelStatus,
+    SessionStatus,
+    TaskState,
+)
 
 
 @dataclass(slots=True, eq=False)
 class Agent:
-    """A machine. ``seen_at`` moves with each message and is stored with other changes only;
-    ``connected`` says that it has a stream to this process, since ``connected_at``, and
-    ``reported_foreign`` that it told of a kernel not its own; none of these is stored."""
+    """A machine. ``barred`` says why it gets nothing new, if it does not.
+
+    ``seen_at`` moves with each message and is stored with other changes only. Not stored are
+    ``connected``, that it has a stream to this process, since ``connected_at``, and
+    ``reported_foreign``, that it told of a kernel not its own.
+    """
 
     id: AgentId
     name: str
@@ -37,6 +47,7 @@ class Agent:
     joined_at: float
     seen_at: float
     reason: Reason | None = None
+    barred: AgentBar | None = None
     connected: bool = False
     connected_at: float = 0.0
     reported_foreign: bool = False

@@ -60,6 +60,14 @@ groups = Table(
     Column("spec", Text, nullable=False),
 )
 
+quotas = Table(
+    "quotas",
+    metadata,
+    Column("level", String, primary_key=True),
+    Column("name", String, primary_key=True),
+    Column("spec", Text, nullable=False),
+)
+
 agents = Table(
     "agents",
     metadata,
@@ -77,6 +85,7 @@ agents = Table(
     Column("attributes", Text, nullable=False),  # JSON
     Column("joined_at", Float, nullable=False),
     Column("seen_at", Float, nullable=False),
+    Column("barred", String, nullable=False, server_default=""),  # AgentBar, empty if it is not
     *_reason(),
 )
 

@@ -5,9 +5,11 @@ import json
 from sqlalchemy import Engine, delete, insert, select
 from sqlalchemy.exc import SQLAlchemyError
 
+from muster.scheduling.fairness import Stay
 from muster.store import schema
 from muster.store.live import Live
 from muster.store.load import load_live
+from muster.store.stays import read_stays
 from muster.store.unit import LedgerWatch, StaleWrite, Unit
 
 OUTBOX_KEPT = 10_000  # commits; who missed more reads the state itself
@@ -42,6 +44,11 @@ class Store:
             newest = select(outbox.c.seq, outbox.c.at).order_by(outbox.c.seq.desc()).limit(1)
             row = self._connection.execute(newest).first()
             self._outbox_seq, self.last_commit_at = (row.seq, row.at) if row else (0, 0.0)
+
+    def stays(self, group: str, since: float) -> list[Stay]:
+        """What has run in a group and ended since then, as far as it is committed."""
+        with self._connection.begin():
+            return read_stays(self._connection, group, since)
 
     def unit(self, now: float, watch: LedgerWatch) -> Unit:
         """A unit of work over the mirror, to be committed with ``commit``."""

@@ -94,7 +94,7 @@ class Greeter:
             # A Recall, or the Start of what is only queued there, may have been lost.
             kernel.stop_sent_at = None
             if held in _NOT_STARTED:
-                send_starts(kernel.session, [kernel], work)
+                send_starts(kernel.session, [kernel], work, self._board)
         elif kernel.status in _ON_AGENT and held is None:
             why = reason(ReasonCode.KERNEL_VANISHED, agent=agent.name)
             lose_kernels(work, agent, [(kernel.id, kernel.generation)], why, self._facts)

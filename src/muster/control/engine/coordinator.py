@@ -63,12 +63,12 @@ class Coordinator:
         seen: dict[Record, None] = {}
         for _ in range(MAX_PASSES):
             batch = work.take_dirty()
-            if not batch:
+            if not batch and not any(handler.is_due(()) for handler in self._handlers):
                 break
             for handler in self._handlers:
                 candidates = batch.get(handler.entity, ())
                 targets = handler.gather(candidates, work)
-                if targets:
+                if handler.is_due(targets):
                     self._run(handler, targets, work)
             for records in batch.values():
                 seen.update(dict.fromkeys(records))
@@ -142,7 +142,7 @@ class Coordinator:
         for record, why in result.failures.items():
             self._judge_failure(handler, record, why, work)
         done = {*result.successes, *result.failures}
-        for record in targets:
+        for record in dict.fromkeys((*targets, *result.skipped)):
             if record not in done and not self._judge_expiry(handler, record, work):
                 reasons = result.skipped.get(record)
                 if reasons:

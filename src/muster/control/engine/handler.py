@@ -38,7 +38,10 @@ class StatusTransitions:
 
 @dataclass(slots=True)
 class HandlerResult(Generic[R]):
-    """What became of a handler's targets; one that is in no list is still under way."""
+    """What became of a handler's targets; one that is in no list is still under way.
+
+    Records that were no targets may be among them, where one decision is about many.
+    """
 
     successes: list[R] = field(default_factory=list)
     failures: dict[R, Reason] = field(default_factory=dict)
@@ -62,6 +65,10 @@ class Handler(ABC, Generic[R]):
         """Which records to handle; ``candidates`` are those that changed."""
         targets = self.targets
         return [record for record in candidates if record.status in targets]
+
+    def is_due(self, targets: Sequence[R]) -> bool:
+        """Whether to run in this pass, given what ``gather`` answered."""
+        return bool(targets)
 
 
 class LifecycleHandler(Handler[R]):

@@ -20,6 +20,9 @@ LOOK_AGAIN_S = 1.0
 class JobLifecycle(Lifecycle[Job]):
     entity = Job
 
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
     def move(
         self,
         work: Work,
@@ -35,6 +38,7 @@ class JobLifecycle(Lifecycle[Job]):
         )
         moved = [job for job in records if job not in stale]
         for job in moved:
+            self._board.job_changed(job)
             if job.status is JobState.RUNNING and job.started_at is None:
                 job.started_at = work.now
             elif job.status in JOB_TABLE.terminal:

@@ -34,6 +34,7 @@ class ExpandJobs(FollowingHandler[Job]):
             self._bring_up_gang(record, work)
         else:
             self._bring_up_tasks(record, work)
+        self._board.expanded(record)
 
     def _bring_up_tasks(self, job: Job, work: Work) -> None:
         if not job.waiting and job.next_task >= job.tasks_total:

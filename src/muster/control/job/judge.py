@@ -11,10 +11,17 @@ from dataclasses import dataclass
 from muster.core.reasons import Reason, ReasonCode
 from muster.core.states import JobState, KernelStatus, TaskState
 from muster.core.states.task import ACTIVE
+from muster.scheduling.validators import NEVER
 
 _MACHINE = frozenset({KernelStatus.ERROR})
 _STOPPED_BY_US = frozenset(
-    {ReasonCode.CANCELLED, ReasonCode.TIMEOUT, ReasonCode.JOB_ENDED, ReasonCode.JOB_FAILED}
+    {
+        ReasonCode.CANCELLED,
+        ReasonCode.TIMEOUT,
+        ReasonCode.JOB_ENDED,
+        ReasonCode.JOB_FAILED,
+        ReasonCode.PREEMPTED_FOR_GOOD,
+    }
 )
 
 
@@ -76,7 +83,7 @@ def outcome(attempt: Attempt) -> TaskState:
         if code is ReasonCode.EXITED:
             return TaskState.SUCCEEDED
     session_code = attempt.session_reason.code if attempt.session_reason else None
-    if session_code is ReasonCode.SCHEDULING_TIMEOUT:
+    if session_code is ReasonCode.SCHEDULING_TIMEOUT or session_code in NEVER:
         return TaskState.UNSCHEDULABLE
     if session_code is ReasonCode.RESCHEDULE_LIMIT:
         return TaskState.FAILED
@@ -86,7 +93,7 @@ def outcome(attempt: Attempt) -> TaskState:
         if session_code is ReasonCode.TIMEOUT and _ended_by_itself(attempt):
             return TaskState.FAILED  # before its time was over; that was only heard later
         return TaskState.KILLED
-    if attempt.status in _MACHINE:
+    if attempt.status in _MACHINE or session_code is ReasonCode.PREEMPTED:
         return TaskState.WORKER_FAILED if attempt.started else TaskState.PENDING
     if attempt.status is KernelStatus.CANCELLED:
         return TaskState.PENDING
@@ -103,8 +110,10 @@ def judge(attempt: Attempt, budget: Budget) -> Verdict:
     """The verdict on the task of a single attempt, by its two budgets."""
     ended = outcome(attempt)
     why = attempt.kernel_reason or attempt.session_reason
-    if ended in (TaskState.KILLED, TaskState.UNSCHEDULABLE) or (
-        attempt.session_reason and attempt.session_reason.code is ReasonCode.RESCHEDULE_LIMIT
+    session_code = attempt.session_reason.code if attempt.session_reason else None
+    if ended in (TaskState.KILLED, TaskState.UNSCHEDULABLE) or session_code in (
+        ReasonCode.RESCHEDULE_LIMIT,
+        ReasonCode.PREEMPTED,
     ):
         why = attempt.session_reason
     failures, preemptions = budget.failure_count, budget.preemption_count

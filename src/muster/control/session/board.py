@@ -5,24 +5,55 @@ For each scaling group a snapshot of its agents and the queue of its PENDING ses
 each job how long its kernels take. Nothing here is stored: it is rebuilt from the mirror.
 """
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import takewhile
 
+from muster.control.session.running import STAYING, Place, Running
+from muster.control.session.targets import Targets
+from muster.core.errors import MusterError
 from muster.core.ids import AgentId, JobId, SessionId
+from muster.core.owner import Owner
+from muster.core.reasons import ReasonCode
 from muster.core.resources import DeviceShare, Resources
-from muster.core.specs import SessionType
-from muster.core.states import JOB_TABLE, AgentStatus, KernelStatus, SessionStatus
+from muster.core.specs import JobSpec, ScalingGroup, SessionType
+from muster.core.specs.placement import ANYWHERE
+from muster.core.states import (
+    JOB_TABLE,
+    SESSION_TABLE,
+    AgentStatus,
+    KernelStatus,
+    SessionStatus,
+)
 from muster.scheduling.backlog import backlog_depth
-from muster.scheduling.policy import Policy
+from muster.scheduling.fairness import DecayedUsage, Stay
+from muster.scheduling.guard import PluginFault
+from muster.scheduling.plugins import LearningSelector, PassContext, find
+from muster.scheduling.policy import HOOKS, SELECTORS, SEQUENCERS, VALIDATORS, Policy
+from muster.scheduling.queue import Queue
+from muster.scheduling.sequencers import FairShare
 from muster.scheduling.snapshot import Snapshot
-from muster.scheduling.workload import SessionWorkload
+from muster.scheduling.usage import Quotas, Usage, scopes
+from muster.scheduling.workload import SessionWorkload, WorkloadClass
 from muster.store.live import LedgerKey, Live
 from muster.store.records import Agent, Allocation, Job, Kernel, Session
 
 _NONE: frozenset[AgentId] = frozenset()  # an empty set takes 216 bytes, and most are
+_NO_USAGE = DecayedUsage()
 _LEAST_YOUTH_S = 0.5  # what a machine reports that is busy elsewhere may be so old
+log = logging.getLogger(__name__)
+
+HALF_LIVES = 5
+"""How far back usage is read after a start: what is older weighs a thirtieth at most."""
+Past = Callable[[str, float], Iterable[Stay]]
+"""What has run in a group, by its name, in the last so many seconds."""
 _SMOOTHING = 0.2  # weight of the newest duration in the running mean
+_DISPLACED = frozenset({ReasonCode.PREEMPTED, ReasonCode.PREEMPTED_FOR_GOOD})
+
+
+def nothing_past(group: str, span_s: float) -> Iterable[Stay]:
+    return ()
 
 
 @dataclass(slots=True)
@@ -44,31 +75,52 @@ class GroupBoard:
 
     snapshot: Snapshot
     policy: Policy
-    pending: dict[SessionId, tuple[Session, SessionWorkload]] = field(default_factory=dict)
+    queue: Queue = field(default_factory=Queue)
+    placed: dict[SessionId, Session] = field(default_factory=dict)  # those that hold a place
+    cleaning: dict[SessionId, Session] = field(default_factory=dict)  # those with remains of a try
     shapes: dict[str, dict[AgentId, Shape]] = field(default_factory=dict)
+    fairness: DecayedUsage | None = None  # kept where the sequencer asks for it
+    learner: LearningSelector | None = None  # the selector, if it learns what is asked for
     stirred: bool = True
+
+    @property
+    def waiting(self) -> int:
+        """How many sessions are PENDING."""
+        return len(self.queue) + len(self.cleaning)
 
 
 class Board:
     """Follows the mirror; the unit of work tells it of the ledger, the engine of sessions."""
 
-    def __init__(self, live: Live) -> None:
+    def __init__(self, live: Live, past: Past = nothing_past) -> None:
         self._live = live
+        self._past = past
         self.groups: dict[str, GroupBoard] = {}
         self.candidates: dict[JobId, int] = {}  # PENDING sessions of a job
         self.mean_run_s: dict[JobId, float] = {}
-        for name in live.groups:
-            self.group_changed(name)
+        self.usage = Usage()
+        self.quotas = Quotas(live.quotas.values())
+        self._class_of_job: dict[JobId, WorkloadClass] = {}
+        self._placed_as: dict[SessionId, Place] = {}
+        self._session_of: dict[LedgerKey, Session] = {}  # of charged rows
+        self._to_come: dict[JobId, int] = {}  # sessions of a job that are not in the queue yet
+        self.targets = Targets(live)
+        self.displacing: dict[SessionId, set[SessionId]] = {}  # who leaves for whom
+        for name, spec in live.groups.items():
+            self._use(name, Policy.of(spec, missing_parts(spec)))
         for agent in live.agents.values():
             self.agent_changed(agent)
         for row in live.ledger.values():
             self.held(row)
             if row.charged:
-                self._group_of(row).snapshot.take(
-                    row.agent_id, row.resources, row.shares, force=True
-                )
+                snapshot = self._group_of(row).snapshot
+                snapshot.take(row.agent_id, row.resources, row.shares, force=True)
+                self._join_set(row, +1)
         for session in live.sessions.values():
             self.session_changed(session)
+        for job in live.jobs.values():
+            self.expanded(job)
+        self._follow_displaced()
 
     def _group_of(self, row: Allocation) -> GroupBoard:
         return self.groups[self._live.agents[row.agent_id].group]
@@ -77,12 +129,48 @@ class Board:
 
     def group_changed(self, name: str) -> None:
         """A group is new, or has another policy."""
-        policy = Policy.of(self._live.groups[name])
+        self._use(name, Policy.of(self._live.groups[name]))
+
+    def plugin_failed(self, name: str, fault: PluginFault) -> None:
+        """Go on without a plug-in of the group; a built-in part serves in its place."""
+        log.error("group %s goes on without a plug-in: %s", name, fault)
+        refused = self.groups[name].policy.refused
+        self._use(name, Policy.of(self._live.groups[name], (*refused, fault)))
+
+    def _use(self, name: str, policy: Policy) -> None:
         board = self.groups.get(name)
+        before = None if board is None else board.policy.sequencer
         if board is None:
-            self.groups[name] = GroupBoard(Snapshot(name), policy)
+            board = self.groups[name] = GroupBoard(Snapshot(name), policy)
         else:
             board.policy = policy
+            board.queue.forget()
+            board.stirred = True
+            of_job = self._class_of_job.items()
+            self._class_of_job = {id_: what for id_, what in of_job if what.group != name}
+        selector = policy.selector
+        board.learner = selector if isinstance(selector, LearningSelector) else None
+        after = policy.sequencer
+        if isinstance(after, FairShare) and not (
+            isinstance(before, FairShare) and before.half_life_s == after.half_life_s
+        ):
+            board.fairness = self._fairness(name, after.half_life_s)
+
+    def _fairness(self, name: str, half_life_s: float) -> DecayedUsage:
+        """What owners have used of late, and hold now."""
+        fairness = DecayedUsage.of_past(self._past(name, HALF_LIVES * half_life_s), half_life_s)
+        for id_ in self.groups[name].placed:
+            place = self._placed_as[id_]
+            fairness.placed(place.owner, place.what.total, place.since)
+        return fairness
+
+    def quotas_changed(self) -> None:
+        """Somebody's limits are other ones."""
+        self.quotas = Quotas(self._live.quotas.values())
+        self._stir_all()
+
+    def _stir_all(self) -> None:
+        for board in self.groups.values():
             board.stirred = True
 
     def agent_changed(self, agent: Agent) -> None:
@@ -90,35 +178,143 @@ class Board:
         if agent.status is AgentStatus.REMOVED:
             board.snapshot.remove_agent(agent.id)
         else:
+            able = agent.status is AgentStatus.ALIVE and agent.connected
+            status = agent.status if agent.connected else "not connected"
             board.snapshot.upsert_agent(
                 agent.id,
                 agent.name,
                 agent.capacity,
                 agent.devices,
-                accepting=agent.status is AgentStatus.ALIVE and agent.connected,
-                status=agent.status if agent.connected else "not connected",
+                accepting=able and agent.barred is None,
+                status=agent.barred or status if able else status,
+                attributes=agent.attributes,
             )
         board.stirred = True
 
     def session_changed(self, session: Session) -> None:
         """Keep the queue: a PENDING session is in it, any other is not."""
         board = self.groups[session.group]
-        queued = session.id in board.pending
-        if (session.status is SessionStatus.PENDING) == queued:
-            return
+        if self.targets.changed(session):
+            self._stir_all()
+        if session.status in SESSION_TABLE.terminal:
+            self.targets.ended(session)
+            self._after_end(session, board)
+        if session.status is not SessionStatus.PENDING:
+            self.withdraw(session)
+        elif session.id not in board.queue and session.id not in board.cleaning:
+            self._enqueue(session, board)
+            self._waits(session, +1)
+
+    def withdraw(self, session: Session) -> None:
+        """The session is to be placed no more; nothing happens if it does not wait."""
+        board = self.groups[session.group]
+        if session.id in board.queue or session.id in board.cleaning:
+            board.queue.remove(session.id)
+            board.cleaning.pop(session.id, None)
+            self.displacing.pop(session.id, None)
+            self._waits(session, -1)
+
+    def _waits(self, session: Session, sign: int) -> None:
+        self.usage.waits(session.owner, sign)
         job = session.job
-        if queued:
-            del board.pending[session.id]
-        else:
-            board.pending[session.id] = (session, workload(session))
-            board.stirred = True
         if job is not None:
-            count = self.candidates.pop(job.id, 0) + (-1 if queued else 1)
+            count = self.candidates.pop(job.id, 0) + sign
             if count:
                 self.candidates[job.id] = count
 
+    def _enqueue(self, session: Session, board: GroupBoard) -> None:
+        if any(kernel.id in self._live.rows_of for kernel in session.kernels):
+            board.cleaning[session.id] = session  # never two live attempts
+            return
+        what = board.queue.known(self.what(session))
+        board.queue.add(SessionWorkload(session.id, session.created_at, what))
+        if board.learner is not None:
+            for request, indexes in what.requests:
+                board.learner.arrived(request, len(indexes))
+        board.stirred = True
+
+    def what(self, session: Session) -> WorkloadClass:
+        """A session's class, as placement sees it."""
+        job = session.job
+        if job is None or session.failed_agents or len(session.kernels) != 1:
+            return self._hooked(workload_class(session))
+        known = self._class_of_job.get(job.id)
+        if known is None:
+            known = self._class_of_job[job.id] = self._hooked(workload_class(session))
+        return known
+
+    def _follow_displaced(self) -> None:
+        """Who leaves for others does so still, after the mirror was read. For whom is not known but
+        by priority: nobody of that one displaces more until they are gone."""
+        for board in self.groups.values():
+            leaving: dict[int, set[SessionId]] = {}
+            for id_, session in board.placed.items():
+                why = session.reason
+                if why is not None and why.code in _DISPLACED and session.status not in STAYING:
+                    leaving.setdefault(dict(why.numbers)["priority"], set()).add(id_)
+            for waiting in board.queue if leaving else ():
+                if waiting.what.priority in leaving:
+                    self.displacing[waiting.id] = set(leaving[waiting.what.priority])
+
+    def before_start(self, session: Session, environment: Mapping[str, str]) -> Mapping[str, str]:
+        """The environment of one of its kernels that is about to start, as its hook wants it."""
+        try:
+            return self.groups[session.group].policy.hooks[session.type].before_start(environment)
+        except PluginFault as fault:
+            self.plugin_failed(session.group, fault)
+            return self.before_start(session, environment)
+
+    def _hooked(self, what: WorkloadClass) -> WorkloadClass:
+        try:
+            return self.groups[what.group].policy.hooks[what.type].on_schedule(what)
+        except PluginFault as fault:
+            self.plugin_failed(what.group, fault)
+            return self._hooked(what)
+
+    def _after_end(self, session: Session, board: GroupBoard) -> None:
+        succeeded = all(kernel.exit_code == 0 for kernel in session.kernels)
+        try:
+            board.policy.hooks[session.type].after_end(session.id, succeeded)
+        except PluginFault as fault:
+            self.plugin_failed(session.group, fault)
+
+    def expanded(self, job: Job) -> None:
+        """It is new, or other tasks of it have become candidates: those to come wait as well."""
+        to_come = 0 if job.status in JOB_TABLE.terminal else job.tasks_total - job.next_task
+        if job.spec.coscheduled:
+            to_come = min(to_come, 1)
+        before = self._to_come.pop(job.id, 0)
+        if to_come:
+            self._to_come[job.id] = to_come
+        if to_come != before:
+            self.usage.waits(job.owner, to_come - before)
+
     def job_ended(self, job: Job) -> None:
+        self.expanded(job)
+        self.targets.ended(job)
         self.mean_run_s.pop(job.id, None)
+        self._class_of_job.pop(job.id, None)
+
+    # -- what other work waits for -------------------------------------------------------------
+
+    def job_changed(self, job: Job) -> None:
+        if self.targets.changed(job):
+            self._stir_all()
+
+    # -- passes --------------------------------------------------------------------------------
+
+    def context(self, group: GroupBoard, now: float) -> PassContext:
+        """What a pass over the group's queue looks at."""
+        return PassContext(
+            group.snapshot,
+            now,
+            self.usage,
+            self.quotas,
+            group.fairness or _NO_USAGE,
+            Running(group.placed, self._placed_as, group.policy.preemption),
+            self.targets.state,
+            self.displacing,
+        )
 
     # -- the ledger (store.unit.LedgerWatch) ---------------------------------------------------
 
@@ -127,6 +323,7 @@ class Board:
         shape = agents.setdefault(row.agent_id, Shape())
         if row.charged:
             shape.running[row.kernel_id, row.generation] = row.since
+            self._take_place(row, row.since)
         else:
             shape.ahead[row.kernel_id, row.generation] = row
 
@@ -136,8 +333,12 @@ class Board:
             shape = group.shapes[row.resources.shape][row.agent_id]
             del shape.ahead[row.kernel_id, row.generation]
             shape.running[row.kernel_id, row.generation] = now
+            self._take_place(row, now)
         else:
             group.snapshot.give_back(row.agent_id, row.resources, before)
+            session = self._session_of.get((row.kernel_id, row.generation))
+            if session is not None:
+                self._placed_as[session.id].seen = None
         # What the agent says is a fact, even where it is more than there was room for.
         group.snapshot.take(row.agent_id, row.resources, row.shares, force=True)
 
@@ -148,6 +349,7 @@ class Board:
         if row.charged:
             del shape.running[row.kernel_id, row.generation]
             group.snapshot.give_back(row.agent_id, row.resources, row.shares)
+            self._leave_place(row, now)
         else:
             del shape.ahead[row.kernel_id, row.generation]
         if not shape.running and not shape.ahead:
@@ -155,6 +357,57 @@ class Board:
             if not agents:
                 del group.shapes[row.resources.shape]
         group.stirred = True
+        kernel = self._live.kernels.get(row.kernel_id)
+        if kernel is not None and kernel.session.id in group.cleaning:
+            session = group.cleaning.pop(kernel.session.id)
+            self._enqueue(session, group)
+
+    def _take_place(self, row: Allocation, now: float) -> None:
+        """A row is charged: from the first on, its session counts as placed with all it asks for,
+        until the last is gone."""
+        kernel = self._live.kernels.get(row.kernel_id)
+        if kernel is None:
+            return  # its session has ended, and its agent has not confirmed that yet
+        session = kernel.session
+        place = self._placed_as.get(session.id)
+        if place is None:
+            place = self._placed_as[session.id] = Place(session.owner, self.what(session))
+            group = self.groups[session.group]
+            self.usage.placed(session.owner, place.what.total)
+            if group.fairness is not None:
+                group.fairness.placed(session.owner, place.what.total, now)
+            group.placed[session.id] = session
+        place.rows[row.kernel_id, row.generation] = row
+        place.seen = None
+        self._session_of[row.kernel_id, row.generation] = session
+
+    def _join_set(self, row: Allocation, kernels: int) -> None:
+        """A kernel of a set is on the agent, or no longer; a pass has counted what it placed."""
+        session = self._session_of.get((row.kernel_id, row.generation))
+        name = self._placed_as[session.id].what.placement.set if session is not None else None
+        if session is not None and name is not None:
+            snapshot = self.groups[session.group].snapshot
+            snapshot.set_joined(row.agent_id, (session.owner, name), kernels)
+
+    def _leave_place(self, row: Allocation, now: float) -> None:
+        self._join_set(row, -1)
+        session = self._session_of.pop((row.kernel_id, row.generation), None)
+        if session is None:
+            return
+        place = self._placed_as[session.id]
+        del place.rows[row.kernel_id, row.generation]
+        place.seen = None
+        if not place.rows:
+            del self._placed_as[session.id]
+            group = self.groups[session.group]
+            del group.placed[session.id]
+            self.usage.placed(place.owner, place.what.total, -1)
+            if group.fairness is not None:
+                group.fairness.released(place.owner, place.what.total, now)
+            for preemptor, victims in list(self.displacing.items()):
+                victims.discard(session.id)
+                if not victims:
+                    del self.displacing[preemptor]
 
     # -- the backlog ---------------------------------------------------------------------------
 
@@ -174,8 +427,22 @@ class Board:
             young = shape.younger_than(now - max(window_s, _LEAST_YOUTH_S))
             room = backlog_depth(window_s, mean_s, young) - len(shape.ahead)
             agent = self._live.agents[agent_id]
-            if room > 0 and agent.status is AgentStatus.ALIVE and agent.connected:
+            able = agent.status is AgentStatus.ALIVE and agent.connected and agent.barred is None
+            if room > 0 and able:
                 yield agent_id, room
+
+    def may_wait_ahead(self, session: Session) -> bool:
+        """Whether an agent may hold the session in its backlog: short batch work of one kernel that
+        needs nothing but its allocation, may go anywhere, and has no quota to exceed."""
+        if (
+            session.job is None
+            or len(session.kernels) != 1
+            or session.type is not SessionType.BATCH
+            or session.kernels[0].process.ports
+            or self.what(session).placement != ANYWHERE
+        ):
+            return False
+        return not any(map(self.quotas.of, scopes(session.owner)))
 
     # -- durations -----------------------------------------------------------------------------
 
@@ -195,25 +462,51 @@ class Board:
         self.mean_run_s[job.id] = mean_s + _SMOOTHING * (took_s - mean_s)
 
 
-def workload(session: Session) -> SessionWorkload:
-    """A session as placement sees it."""
-    return SessionWorkload(
-        id=session.id,
+def job_class(owner: Owner, spec: JobSpec) -> WorkloadClass:
+    """What placement will decide by about the sessions of a job that is handed in."""
+    kernels = spec.tasks if spec.coscheduled else 1
+    return WorkloadClass(
+        owner=owner,
+        group=spec.group,
+        priority=spec.priority,
+        kernels=(spec.resources.resources(),) * kernels,
+        placement=spec.placement,
+        duration_s=spec.timeout,
+        not_before=spec.not_before,
+        after=spec.after,
+    )
+
+
+def workload_class(session: Session) -> WorkloadClass:
+    """What placement decides by."""
+    spec = session.spec or (session.job.spec if session.job is not None else None)
+    assert spec is not None, "a session has a job or a spec of its own"
+    return WorkloadClass(
         owner=session.owner,
         group=session.group,
         priority=session.priority,
-        submitted_at=session.created_at,
         kernels=tuple([kernel.resources for kernel in session.kernels]),
+        type=session.type,
+        placement=spec.placement,
         failed_agents=frozenset(session.failed_agents) if session.failed_agents else _NONE,
+        duration_s=spec.timeout,
+        not_before=spec.not_before,
+        after=spec.after,
     )
 
 
-def may_wait_ahead(session: Session) -> bool:
-    """Whether an agent may hold the session in its backlog: short batch work of one kernel that
-    needs nothing but its allocation."""
-    return (
-        session.job is not None
-        and len(session.kernels) == 1
-        and session.type is SessionType.BATCH
-        and not session.kernels[0].process.ports
-    )
+def missing_parts(spec: ScalingGroup) -> tuple[PluginFault, ...]:
+    """The plug-ins that the group names and that cannot be had, as when their package is gone."""
+    parts = [
+        *[("validator", name, VALIDATORS) for name in spec.validators],
+        ("sequencer", spec.sequencer, SEQUENCERS),
+        ("selector", spec.selector, SELECTORS),
+        *[("hook", name, HOOKS) for name in spec.hooks.values()],
+    ]
+    faults = []
+    for kind, name, builtin in parts:
+        try:
+            find(f"{kind}s", name, builtin, spec.options.get(name))
+        except MusterError as error:
+            faults.append(PluginFault(kind, name, f"cannot be had: {error}"))
+    return tuple(faults)

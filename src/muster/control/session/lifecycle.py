@@ -11,6 +11,7 @@ from muster.control.engine.handler import Handler, LifecycleHandler, TransitionS
 from muster.control.engine.lifecycle import Lifecycle, RetryPolicy
 from muster.control.engine.work import Work
 from muster.control.session.board import Board
+from muster.control.session.running import STAYING, placed_since
 from muster.core.ids import AgentId
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.results import SchedulingResult
@@ -21,6 +22,7 @@ from muster.core.states import (
     KernelStatus,
     SessionStatus,
 )
+from muster.scheduling.validators import NEVER
 from muster.store.records import Kernel, Session
 from muster.wire.messages import Stop
 
@@ -34,12 +36,16 @@ LOST_CODES = frozenset(
     }
 )
 """Ends that are the machine's fault; the kernel is in ERROR, its task WORKER_FAILED."""
-_FINAL = LOST_CODES | {
-    ReasonCode.NEVER_STARTED,
-    ReasonCode.RESCHEDULE_LIMIT,
-    ReasonCode.WORKDIR_MISSING,  # another agent may have it; this one will not soon
-    ReasonCode.BAD_FILE_PATH,
-}
+_FINAL = (
+    LOST_CODES
+    | NEVER
+    | {
+        ReasonCode.NEVER_STARTED,
+        ReasonCode.RESCHEDULE_LIMIT,
+        ReasonCode.WORKDIR_MISSING,  # another agent may have it; this one will not soon
+        ReasonCode.BAD_FILE_PATH,
+    }
+)
 RECALL_AFTER_S = 1.0
 """How long a kernel may be held ahead on an agent before it is taken back to be placed anew."""
 STOP_AGAIN_AFTER_S = 5.0
@@ -115,7 +121,8 @@ class SessionLifecycle(Lifecycle[Session]):
             ):
                 continue
             _new_phase(session)
-            session.reason = why if blame else None
+            displaced = why is not None and why.code is ReasonCode.PREEMPTED
+            session.reason = why if blame or displaced else None
             if blame:
                 session.queued_at = work.now
                 session.reschedules += 1
@@ -190,9 +197,15 @@ class SessionLifecycle(Lifecycle[Session]):
     def deadlines(self, record: Session, work: Work) -> Iterable[float]:
         if record.retry_at:
             yield record.retry_at
+        preemption = work.live.groups[record.group].preemption
+        if preemption is not None and record.status in STAYING:
+            yield placed_since(record) + preemption.minimum_lease
         match record.status:
             case SessionStatus.PENDING:
                 yield record.created_at + work.live.groups[record.group].starvation_after
+                not_before = self._board.what(record).not_before
+                if not_before is not None:
+                    yield not_before
             case SessionStatus.CREATING if held_ahead(record, work):
                 yield record.status_changed_at + RECALL_AFTER_S
             case SessionStatus.RUNNING if record.timeout_s is not None:
@@ -236,10 +249,6 @@ def failure_to_judge(session: Session, failed: Sequence[Kernel]) -> Reason | Non
 def stop_again_at(kernel: Kernel, sent_at: float) -> float:
     """When a kernel that was told to stop and has not said that it did is told again."""
     return sent_at + kernel.process.grace + STOP_AGAIN_AFTER_S
-
-
-def longest_grace_s(session: Session) -> float:
-    return max((kernel.process.grace for kernel in session.kernels), default=0.0)
 
 
 def heard_since(session: Session, work: Work) -> float | None:

@@ -10,20 +10,29 @@ from muster.control.engine.handler import (
     TransitionStatus,
 )
 from muster.control.engine.work import Work
-from muster.control.session.board import Board, GroupBoard, may_wait_ahead
-from muster.control.session.lifecycle import reschedule_limit
+from muster.control.session.board import Board, GroupBoard
+from muster.control.session.lifecycle import SessionLifecycle, reschedule_limit
+from muster.control.session.running import placed_since
 from muster.control.session.start import send_starts
 from muster.core.ids import AgentId, JobId, KernelId
 from muster.core.reasons import Reason, ReasonCode, reason
-from muster.core.states import KernelStatus, SessionStatus
+from muster.core.results import SchedulingResult
+from muster.core.specs.group import PreemptionMode
+from muster.core.states import PLACED_SESSION, KernelStatus, SessionStatus
 from muster.scheduling.fit import devices_at
-from muster.scheduling.outcome import Placed
+from muster.scheduling.guard import PluginFault
 from muster.scheduling.placement import place
-from muster.scheduling.workload import SessionWorkload
+from muster.scheduling.preemption import Preemption
+from muster.scheduling.validators import NEVER
 from muster.store.live import Live
 from muster.store.records import Job, Kernel, Session
 
 log = logging.getLogger(__name__)
+
+
+TOLD_AT_ONCE = 100
+"""Sessions of a class whose history tells at once of new reasons; the others' do at the next sweep,
+if those still hold. A change to what a hundred thousand wait for must not write so many rows."""
 
 
 class ScheduleNewSessions(LifecycleHandler[Session]):
@@ -43,71 +52,126 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
         give_up=TransitionStatus(SessionStatus.CANCELLED, KernelStatus.CANCELLED),
     )
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: Board, sessions: SessionLifecycle) -> None:
         self._board = board
+        self._sessions = sessions
 
     def gather(self, candidates: Sequence[Session], work: Work) -> Sequence[Session]:
-        """The whole queue of each group that was stirred, and those whose time may be over."""
-        targets = dict.fromkeys(super().gather(candidates, work))
+        """Those that are new, and those whose time may be over; others wait in their classes."""
+        targets = super().gather(candidates, work)
         for session in targets:
-            if session.status is SessionStatus.PENDING and session.created_at < work.now:
+            if session.created_at < work.now:
                 self._board.groups[session.group].stirred = True
         for group in self._board.groups.values():
-            if group.stirred:
-                targets.update((session, None) for session, _ in group.pending.values())
-        return list(targets)
+            if group.policy.preemption is not None and not group.stirred:
+                lease_s = group.policy.preemption.minimum_lease
+                group.stirred = any(
+                    session.id in group.placed and placed_since(session) + lease_s <= work.now
+                    for session in candidates
+                )
+        return targets
+
+    def is_due(self, targets: Sequence[Session]) -> bool:
+        return bool(targets) or any(group.stirred for group in self._board.groups.values())
 
     def execute(self, targets: Sequence[Session], work: Work) -> HandlerResult[Session]:
         result: HandlerResult[Session] = HandlerResult()
-        for name, group in self._board.groups.items():
-            if not group.stirred:
-                continue
-            group.stirred = False
-            self._grant_held_ahead(group, work)
-            ready = []
-            for session, workload in list(group.pending.values()):
-                limit = reschedule_limit(session, work.live.groups[name].max_reschedules)
-                if limit is not None:
-                    result.failures[session] = limit
-                    continue
-                held = [kernel.id for kernel in session.kernels if kernel.id in work.live.rows_of]
-                if held:
-                    result.skipped[session] = (cleaning_up(held[0], work.live),)
-                else:
-                    ready.append(workload)
-            self._place(group, ready, result, work)
+        for session in targets:
+            limit = reschedule_limit(session, work.live.groups[session.group].max_reschedules)
+            if limit is not None:
+                result.failures[session] = limit
+                self._board.withdraw(session)
+        for group in self._board.groups.values():
+            if group.stirred:
+                group.stirred = False
+                self._serve(group, result, work)
+        for session in targets:
+            self._say_why(session, result, work)
         return result
 
-    def _place(
-        self,
-        group: GroupBoard,
-        ready: Sequence[SessionWorkload],
-        result: HandlerResult[Session],
-        work: Work,
-    ) -> None:
+    def _say_why(self, session: Session, result: HandlerResult[Session], work: Work) -> None:
+        group = self._board.groups[session.group]
+        if session.id in group.cleaning:
+            held = next(k.id for k in session.kernels if k.id in work.live.rows_of)
+            result.skipped[session] = (cleaning_up(held, work.live),)
+        elif session.id in group.queue:
+            reasons = group.queue.class_of(session.id).reasons
+            if reasons:
+                result.skipped[session] = reasons
+
+    def _serve(self, group: GroupBoard, result: HandlerResult[Session], work: Work) -> None:
         try:
-            outcomes = place(ready, group.snapshot, group.policy, work.now)
+            self._grant_held_ahead(group, work)
+            self._place(group, result, work)
+        except PluginFault as fault:
+            self._board.plugin_failed(group.snapshot.group, fault)
+            self._serve(group, result, work)  # each time with one plug-in less
+
+    def _place(self, group: GroupBoard, result: HandlerResult[Session], work: Work) -> None:
+        before = {members: members.reasons for members in group.queue.classes}
+        context = self._board.context(group, work.now)
+        try:
+            outcome = place(group.queue, group.snapshot, group.policy, context)
+        except PluginFault:
+            raise
         except Exception as error:
             # Nothing is held yet: the sessions wait, and the other groups go on.
             log.exception("placement in group %s failed", group.snapshot.group)
             why = reason(ReasonCode.HANDLER_ERROR, handler=self.name, error=repr(error)[:200])
-            for workload in ready:
-                result.skipped[group.pending[workload.id][0]] = (why,)
+            for members in group.queue.classes:
+                members.reasons = (why,)
             return
+        started = set()
+        for waiting, places in outcome.placed:
+            session = work.live.sessions[waiting.id]
+            started.add(waiting.id)
+            for kernel, placement in zip(session.kernels, places, strict=True):
+                agent = work.live.agents[placement.agent_id]
+                kernel.agent_id = agent.id
+                kernel.shares = placement.shares
+                work.unit.hold(kernel, agent, placement.shares, charged=True)
+            result.successes.append(session)
+        for preemption in outcome.displaced:
+            self._displace(preemption, group, work)
         room = _Ahead(self._board)
-        for outcome in outcomes:
-            session, _ = group.pending[outcome.session.id]
-            if isinstance(outcome, Placed):
-                for kernel, placement in zip(session.kernels, outcome.kernels, strict=True):
-                    agent = work.live.agents[placement.agent_id]
-                    kernel.agent_id = agent.id
-                    kernel.shares = placement.shares
-                    work.unit.hold(kernel, agent, placement.shares, charged=True)
-                result.successes.append(session)
-            elif room.take(session, outcome.reasons, work):
-                result.successes.append(session)
+        for members, reasons in outcome.refused.items():
+            if any(each.code in NEVER for each in reasons):
+                why = next(each for each in reasons if each.code in NEVER)
+                for waiting in members:
+                    if waiting.id not in started:
+                        result.failures[work.live.sessions[waiting.id]] = why
+                continue
+            changed = _codes(before.get(members, ())) != _codes(reasons)
+            told = 0
+            for waiting in members:
+                if waiting.id in started:
+                    continue
+                session = work.live.sessions[waiting.id]
+                if room.take(session, reasons, work):
+                    result.successes.append(session)
+                elif changed and told < TOLD_AT_ONCE:
+                    told += 1
+                    result.skipped[session] = reasons
+                else:
+                    break
+
+    def _displace(self, preemption: Preemption, group: GroupBoard, work: Work) -> None:
+        """Have the victims leave; the one that displaces them is placed once they are gone."""
+        policy = group.policy.preemption
+        assert policy is not None, "a group without preemption displaces nobody"
+        again = policy.mode is PreemptionMode.RESCHEDULE
+        code = ReasonCode.PREEMPTED if again else ReasonCode.PREEMPTED_FOR_GOOD
+        why = reason(code, priority=preemption.priority)
+        victims = [work.live.sessions[victim.id] for victim in preemption.victims]
+        self._board.displacing[preemption.session] = {victim.id for victim in victims}
+        group.queue.kept = None  # their ends are known now
+        for victim in victims:
+            if again and victim.status in PLACED_SESSION:
+                self._sessions.reschedule(
+                    work, [victim], self.name, SchedulingResult.SKIPPED, why, blame=False
+                )
             else:
-                result.skipped[session] = outcome.reasons
+                self._sessions.terminate(work, [victim], self.name, why)
 
     def _grant_held_ahead(self, group: GroupBoard, work: Work) -> None:
         """Charge what an agent holds ahead and now has room for.
@@ -118,6 +182,8 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
         snapshot, selector = group.snapshot, group.policy.selector
         for agents in list(group.shapes.values()):
             for agent_id, shape in list(agents.items()):
+                if work.live.agents[agent_id].barred is not None:
+                    continue  # it takes nothing new
                 for row in list(shape.ahead.values()):
                     shares = devices_at(snapshot, selector, row.resources, agent_id)
                     kernel = work.live.kernels.get(row.kernel_id)
@@ -129,7 +195,7 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
                     kernel.shares = shares
                     work.unit.touch(kernel)
                     work.mark(kernel.session)
-                    send_starts(kernel.session, [kernel], work)
+                    send_starts(kernel.session, [kernel], work, self._board)
 
     def timeout_s(self, record: Session, work: Work) -> float | None:
         return record.scheduling_timeout_s or work.live.groups[record.group].pending_timeout
@@ -151,10 +217,10 @@ class _Ahead:
 
     def take(self, session: Session, reasons: Sequence[Reason], work: Work) -> bool:
         """Hold the session ahead on some agent, if it is short work and one has a place."""
-        if len(reasons) != 1 or not may_wait_ahead(session):
+        if len(reasons) != 1 or not self._board.may_wait_ahead(session):
             return False
         why = reasons[0]
-        if why.code is ReasonCode.BEHIND_STARVING:
+        if why.code in (ReasonCode.BEHIND_STARVING, ReasonCode.BEHIND_RESERVATION):
             # What an ended kernel frees must reach the one that starves; it will, if that one
             # itself is next in line for it.
             if dict(why.numbers).get("session") not in self._held:
@@ -186,6 +252,10 @@ class _Ahead:
             ]
             room = self._room[job.id] = room[::-1]
         return room
+
+
+def _codes(reasons: Sequence[Reason]) -> list[ReasonCode]:
+    return [each.code for each in reasons]
 
 
 def cleaning_up(kernel_id: KernelId, live: Live) -> Reason:

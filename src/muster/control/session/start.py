@@ -1,6 +1,7 @@
 """StartSessions: PREPARED → CREATING, and its agents start the kernels."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from muster.control.engine.handler import (
     HandlerResult,
@@ -8,6 +9,7 @@ from muster.control.engine.handler import (
     TransitionStatus,
 )
 from muster.control.engine.work import Work
+from muster.control.session.board import Board
 from muster.control.session.environment import session_environments, template
 from muster.control.session.lifecycle import (
     RECALL_AFTER_S,
@@ -15,9 +17,8 @@ from muster.control.session.lifecycle import (
     failure_to_judge,
     held_ahead,
 )
-from muster.core.specs.session import Process
 from muster.core.states import KernelStatus, SessionStatus
-from muster.store.records import Kernel, Session
+from muster.store.records import Agent, Kernel, Session
 from muster.wire.messages import KernelTemplate, Recall, Start
 
 _TO_START = frozenset({KernelStatus.PREPARED, KernelStatus.CREATING})
@@ -39,9 +40,12 @@ class StartSessions(HeardPhase):
         give_up=TransitionStatus(SessionStatus.PENDING, KernelStatus.PENDING),
     )
 
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
     def execute(self, targets: Sequence[Session], work: Work) -> HandlerResult[Session]:
         result: HandlerResult[Session] = HandlerResult()
-        templates: dict[int, KernelTemplate] = {}
+        templates = Templates()
         for session in targets:
             failed = [kernel for kernel in session.kernels if kernel.failure is not None]
             failure = failure_to_judge(session, failed)
@@ -53,9 +57,9 @@ class StartSessions(HeardPhase):
                     work.unit.touch(session)
                     for kernel in failed:
                         kernel.failure = None
-                    send_starts(session, failed, work, templates)
+                    send_starts(session, failed, work, self._board, templates)
             elif session.status is SessionStatus.PREPARED:
-                send_starts(session, session.kernels, work, templates)
+                send_starts(session, session.kernels, work, self._board, templates)
                 result.successes.append(session)
             elif held_ahead(session, work):
                 self._recall_late(session, work)
@@ -63,10 +67,8 @@ class StartSessions(HeardPhase):
 
     def _recall_late(self, session: Session, work: Work) -> None:
         kernel = session.kernels[0]
-        late = work.now >= session.status_changed_at + RECALL_AFTER_S
-        if late and kernel.stop_sent_at is None and kernel.agent_id is not None:
-            kernel.stop_sent_at = work.now
-            work.send(kernel.agent_id, Recall(kernel.id, kernel.generation))
+        if work.now >= session.status_changed_at + RECALL_AFTER_S:
+            _recall(kernel, work)
 
     def timeout_s(self, record: Session, work: Work) -> float | None:
         if record.status is SessionStatus.CREATING and held_ahead(record, work):
@@ -74,34 +76,60 @@ class StartSessions(HeardPhase):
         return work.live.groups[record.group].create_timeout
 
 
+def recall_held_ahead(work: Work, agent: Agent) -> None:
+    """Have the agent give back what it holds ahead and has not started."""
+    for row in work.live.held_by.get(agent.id, {}).values():
+        kernel = work.live.kernels.get(row.kernel_id)
+        if not row.charged and kernel is not None and kernel.generation == row.generation:
+            _recall(kernel, work)
+
+
+def _recall(kernel: Kernel, work: Work) -> None:
+    if kernel.stop_sent_at is None and kernel.agent_id is not None:
+        kernel.stop_sent_at = work.now
+        work.send(kernel.agent_id, Recall(kernel.id, kernel.generation))
+
+
+class Templates:
+    """What kernels of one process share, made once for all that start together."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[int, bool], KernelTemplate] = {}  # by the identity of a process
+
+    def of(self, kernel: Kernel, *, bare: bool) -> KernelTemplate:
+        """The kernel's; ``bare`` without the environment that its process asks for."""
+        key = id(kernel.process), bare
+        made = self._made.get(key)
+        if made is None:
+            made = template(kernel)
+            made = self._made[key] = replace(made, env={}) if bare else made
+        return made
+
+
 def send_starts(
     session: Session,
     kernels: Iterable[Kernel],
     work: Work,
-    templates: dict[int, KernelTemplate] | None = None,
+    board: Board,
+    templates: Templates | None = None,
 ) -> None:
-    """Start commands for those kernels that are to start; ``templates`` by process, to share."""
-    templates = {} if templates is None else templates
+    """Start commands for those kernels that are to start; ``templates`` to share with others."""
+    templates = templates or Templates()
     environments = session_environments(session, work.live.agents)
     for kernel in kernels:
         row = work.live.ledger.get((kernel.id, kernel.generation))
         if kernel.status not in _TO_START or row is None:
             continue
+        own = environments[kernel.index]
+        whole = {**kernel.process.env, **own} if kernel.process.env else own
+        wanted = board.before_start(session, whole)
+        changed = wanted is not whole
         command = Start(
             kernel.id,
             kernel.generation,
-            _shared_template(kernel, kernel.process, templates),
-            environments[kernel.index],
+            templates.of(kernel, bare=changed),
+            wanted if changed else own,
             row.shares,
             queued=not row.charged,
         )
         work.send(row.agent_id, command)
-
-
-def _shared_template(
-    kernel: Kernel, process: Process, templates: dict[int, KernelTemplate]
-) -> KernelTemplate:
-    made = templates.get(id(process))
-    if made is None:
-        made = templates[id(process)] = template(kernel)
-    return made

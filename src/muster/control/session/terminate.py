@@ -8,7 +8,8 @@ from muster.control.engine.handler import (
     TransitionStatus,
 )
 from muster.control.engine.work import Work
-from muster.control.session.lifecycle import HeardPhase, longest_grace_s, stop_again_at
+from muster.control.session.lifecycle import HeardPhase, stop_again_at
+from muster.control.session.running import longest_grace_s
 from muster.core.reasons import ReasonCode
 from muster.core.states import KERNEL_TABLE, KernelStatus, SessionStatus
 from muster.store.records import Kernel, Session

@@ -1,0 +1,272 @@
+"""What would become of work if it were handed in now: the answer of `muster plan`.
+
+Asked of the live board, where the deciding code itself answers; nothing is changed. What would be
+refused is refused here with the same words.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain, islice
+
+from muster.control.explain import told_to, victims_of, with_policy
+from muster.control.session.admission import (
+    NONE_ENDED,
+    Ended,
+    admit,
+    by_id,
+    check_name,
+    check_workdirs,
+    find_targets,
+)
+from muster.control.session.board import Board, GroupBoard, job_class
+from muster.core.ids import SessionId
+from muster.core.owner import Owner, Principal
+from muster.core.reasons import Reason
+from muster.core.resources import GPU_WHOLE
+from muster.core.specs import Dependency, JobSpec, SessionSpec
+from muster.core.views import (
+    PlannedKernelView,
+    PlanOutcome,
+    PlanView,
+    ReasonView,
+    ShareView,
+)
+from muster.scheduling.explain import Explanation, explain
+from muster.scheduling.outcome import PassResult
+from muster.scheduling.placement import PlacementPass
+from muster.scheduling.plugins import PassContext
+from muster.scheduling.policy import Policy
+from muster.scheduling.queue import Queue, QueueClass
+from muster.scheduling.statement import Statement
+from muster.scheduling.validators import NEVER
+from muster.scheduling.workload import (
+    KernelPlacement,
+    SessionWorkload,
+    TargetState,
+    WorkloadClass,
+)
+from muster.store.live import Live
+
+MAX_TRIED = 10_000
+"""Sessions of one job that are tried; those after them come when these have found their places."""
+MAX_SHOWN = 1_000
+"""Kernels whose places are told."""
+
+
+def plan_job(
+    live: Live,
+    board: Board,
+    principal: Principal,
+    spec: JobSpec,
+    now: float,
+    ended: Ended = NONE_ENDED,
+) -> PlanView:
+    """What ``Requests.submit_job`` and the passes after it would do with the job.
+
+    Raises:
+        NotFound, InvalidSpec, Conflict: as at submission.
+    """
+    check_workdirs(live.group(spec.group), [spec])
+    if spec.name is not None:
+        check_name(live, principal.owner, spec.name)
+    targets = find_targets(board, principal.owner, spec.after, ended)
+    spec = spec.model_copy(update={"after": by_id(spec.after, targets)})
+    sessions = 1 if spec.coscheduled else spec.tasks
+    what = job_class(principal.owner, spec)
+    return _Planner(live, board, principal, targets, now).plan(what, sessions)
+
+
+def plan_session(
+    live: Live,
+    board: Board,
+    principal: Principal,
+    spec: SessionSpec,
+    now: float,
+    ended: Ended = NONE_ENDED,
+) -> PlanView:
+    """What ``Requests.submit_session`` and the passes after it would do with the session.
+
+    Raises:
+        NotFound, InvalidSpec, Conflict: as at submission.
+    """
+    check_workdirs(live.group(spec.group), spec.kernels)
+    targets = find_targets(board, principal.owner, spec.after, ended)
+    what = session_class(principal.owner, spec, by_id(spec.after, targets))
+    return _Planner(live, board, principal, targets, now).plan(what, 1)
+
+
+def session_class(
+    owner: Owner, spec: SessionSpec, after: tuple[Dependency, ...] = ()
+) -> WorkloadClass:
+    """What placement will decide by about a session that is handed in."""
+    kernels = [(kernel.resources.resources(),) * kernel.replicas for kernel in spec.kernels]
+    return WorkloadClass(
+        owner=owner,
+        group=spec.group,
+        priority=spec.priority,
+        kernels=tuple(chain.from_iterable(kernels)),
+        type=spec.type,
+        placement=spec.placement,
+        duration_s=spec.timeout,
+        not_before=spec.not_before,
+        after=after,
+    )
+
+
+class _Planner:
+    """One plan."""
+
+    def __init__(
+        self, live: Live, board: Board, principal: Principal, targets: Ended, now: float
+    ) -> None:
+        self._live = live
+        self._board = board
+        self._principal = principal
+        self._targets = dict(targets.values())
+        self._now = now
+
+    def plan(self, what: WorkloadClass, sessions: int) -> PlanView:
+        """
+        Args:
+            sessions: how many of the class are handed in.
+        """
+        admit(self._live, self._board, what, sessions)
+        group = self._board.groups[what.group]
+        tried = min(sessions, MAX_TRIED)
+
+        def look(policy: Policy) -> PlanView:
+            hooked = policy.hooks[what.type].on_schedule(what)
+            # No id of a session looks so, and all of them come before it where ages are equal.
+            planned = [
+                SessionWorkload(SessionId(f"ses-planned-{index:05}"), self._now, hooked)
+                for index in range(tried)
+            ]
+            return self._under(policy, group, planned)
+
+        return with_policy(self._live, group, look)
+
+    def _under(
+        self, policy: Policy, group: GroupBoard, planned: Sequence[SessionWorkload]
+    ) -> PlanView:
+        queue, snapshot, context = group.queue, group.snapshot, self._context(group)
+        first = planned[0]
+        found = explain(first, queue, snapshot, policy, context)
+        with Statement(snapshot) as statement:  # which is not kept
+            joined = _Joined(queue, planned)
+            result = PlacementPass(joined, statement, policy, context).run()
+        rest = result.refused.get(joined.class_of(first.id), ())
+        kept = result.reservation
+        if found.reservation is None and kept is not None and kept.session == first.id:
+            found = replace(found, reservation=kept)
+        return self._view(found, len(planned), _started(result, planned), rest)
+
+    def _context(self, group: GroupBoard) -> PassContext:
+        """The pass's own, in which what the plan waits for is known too."""
+        context = self._board.context(group, self._now)
+
+        def target(owner: Owner, dependency: Dependency) -> TargetState:
+            if owner == self._principal.owner and dependency.on in self._targets:
+                return self._targets[dependency.on]
+            return context.target(owner, dependency)
+
+        return replace(context, target=target)
+
+    def _view(
+        self,
+        found: Explanation,
+        sessions: int,
+        started: Sequence[tuple[KernelPlacement, ...]],
+        rest: Sequence[Reason],
+    ) -> PlanView:
+        """
+        Args:
+            started: the places of those that start.
+            rest: why those after them do not.
+        """
+        live, may_see = self._live, self._principal.may_see
+        displaces = found.displaces
+        places: Iterable[KernelPlacement] = chain.from_iterable(started)
+        if not started and displaces is not None:
+            places = displaces.kernels
+        outcome = _outcome(found)
+        expected_at = found.reservation.expected_at if found.reservation else None
+        return PlanView(
+            outcome=outcome,
+            verdict=_verdict(outcome, found, sessions, len(started)),
+            group=found.group,
+            sessions=sessions,
+            starting=len(started),
+            kernels=tuple(self._kernel(*each) for each in enumerate(islice(places, MAX_SHOWN))),
+            reasons=tuple(map(ReasonView.of, found.reasons or rest)),
+            displaces=victims_of(displaces, live, may_see) if displaces is not None else (),
+            expected_at=expected_at,
+            placement=told_to(found, live, may_see),
+        )
+
+    def _kernel(self, index: int, place: KernelPlacement) -> PlannedKernelView:
+        return PlannedKernelView(
+            index=index,
+            agent=self._live.agents[place.agent_id].name,
+            devices=tuple(
+                ShareView(index=share.index, share=share.milli / GPU_WHOLE)
+                for share in place.shares
+            ),
+        )
+
+
+class _Joined(Queue):
+    """A queue with sessions in it that wait in thought only; the queue itself stays as it is."""
+
+    def __init__(self, queue: Queue, planned: Sequence[SessionWorkload]) -> None:
+        super().__init__(planned)
+        self.kept = queue.kept
+        self._real = queue
+
+    def __len__(self) -> int:
+        return super().__len__() + len(self._real)
+
+    def __contains__(self, id_: SessionId) -> bool:
+        return super().__contains__(id_) or id_ in self._real
+
+    def __iter__(self) -> Iterator[SessionWorkload]:
+        yield from self._real
+        yield from super().__iter__()
+
+    @property
+    def classes(self) -> Iterable[QueueClass]:
+        return [*self._real.classes, *super().classes]
+
+    def class_of(self, id_: SessionId) -> QueueClass:
+        return self._real.class_of(id_) if id_ in self._real else super().class_of(id_)
+
+
+def _started(
+    result: PassResult, planned: Sequence[SessionWorkload]
+) -> list[tuple[KernelPlacement, ...]]:
+    """The places of those that would start: the first of ``planned``, as equals start in order."""
+    ids = {session.id for session in planned}
+    return [placed.kernels for placed in result.placed if placed.session.id in ids]
+
+
+def _outcome(found: Explanation) -> PlanOutcome:
+    if found.starts:
+        return PlanOutcome.STARTS
+    if found.displaces is not None:
+        return PlanOutcome.DISPLACES
+    if any(each.code in NEVER for each in found.reasons):
+        return PlanOutcome.CANCELLED
+    return PlanOutcome.WAITS
+
+
+def _verdict(outcome: PlanOutcome, found: Explanation, sessions: int, starting: int) -> str:
+    match outcome:
+        case PlanOutcome.STARTS if sessions > 1:
+            return f"{starting:,} of {sessions:,} tasks would start now in group {found.group}"
+        case PlanOutcome.STARTS:
+            return f"it would start now in group {found.group}"
+        case PlanOutcome.DISPLACES:
+            return f"it would displace work of lower priority in group {found.group}, and start"
+        case PlanOutcome.CANCELLED:
+            return "it would be cancelled at once"
+        case _:
+            return f"it would wait in group {found.group}"

@@ -1,0 +1,148 @@
+"""Admission: what can never start is refused when it is handed in (DESIGN section 4, "Skipped or
+failed"). All that is wrong is told at once, and nothing is written."""
+
+import difflib
+from collections.abc import Mapping, Sequence
+
+from muster.control.session.board import Board
+from muster.core.errors import Conflict, InvalidSpec, Problem
+from muster.core.owner import Owner
+from muster.core.reasons import Reason, ReasonCode
+from muster.core.specs import Dependency, ScalingGroup
+from muster.core.specs.placement import Operator
+from muster.core.specs.session import Process
+from muster.scheduling.guard import PluginFault
+from muster.scheduling.placement import never_fits
+from muster.scheduling.validators import group_access, refusals_at_submission
+from muster.scheduling.workload import TargetState, WorkloadClass
+from muster.store.live import Live
+
+Ended = Mapping[str, tuple[str, TargetState]]
+"""Work that has ended, by what a person called it: its id and how it ended."""
+
+NONE_ENDED: Ended = {}
+
+_TOO_LARGE = frozenset({ReasonCode.NO_AGENTS, ReasonCode.NEVER_FITS, ReasonCode.GANG_NEVER_FITS})
+
+
+def admit(live: Live, board: Board, what: WorkloadClass, sessions: int) -> None:
+    """
+    Args:
+        sessions: how many of the class are handed in.
+
+    Raises:
+        InvalidSpec: an attribute that no agent of the group has; more than the group could hold.
+        Conflict: a quota forbids it, or the group is not for the owner's project.
+    """
+    spec = live.group(what.group)
+    refusal = group_access(what.owner, spec)
+    if refusal is not None:
+        raise Conflict(_told(refusal))
+    problems = _unknown_attributes(board, what)
+    if problems:
+        raise InvalidSpec(problems)
+    refusals = refusals_at_submission(what, board.quotas, board.usage, sessions)
+    if refusals:
+        raise Conflict("; ".join(map(_told, refusals)))
+    if spec.fixed:
+        never = _never(board, what)
+        if never is not None and never.code in _TOO_LARGE:
+            raise InvalidSpec([Problem("resources", "", _told(never))])
+
+
+def check_workdirs(group: ScalingGroup, processes: Sequence[Process]) -> None:
+    """
+    Raises:
+        InvalidSpec: a working directory outside the group's workspaces.
+    """
+    for process in processes:
+        if process.workdir is not None and not group.holds(process.workdir):
+            roots = ", ".join(group.workspaces) or "none"
+            expected = f"expected a directory inside a workspace of group {group.name} ({roots})"
+            raise InvalidSpec([Problem("workdir", repr(process.workdir), expected)])
+
+
+def check_name(live: Live, owner: Owner, name: str) -> None:
+    """
+    Raises:
+        Conflict: a live job of the same owner has the name.
+    """
+    taken = live.job_names.get((owner, name))
+    if taken is not None:
+        raise Conflict(
+            f"name {name!r} is taken by job {taken.id}, which is {taken.status}: choose "
+            f"another, or cancel it with `muster cancel {name}`"
+        )
+
+
+def find_targets(board: Board, owner: Owner, after: tuple[Dependency, ...], ended: Ended) -> Ended:
+    """What the dependencies name, by how they name it.
+
+    Raises:
+        InvalidSpec: there is no such work of the owner's.
+    """
+    problems = []
+    targets: dict[str, tuple[str, TargetState]] = {}
+    for index, dependency in enumerate(after):
+        found = board.targets.find(owner, dependency.on) or ended.get(dependency.on)
+        if found is None:
+            expected = "expected the name or id of a job or session of yours"
+            problems.append(Problem(f"after.{index}.on", repr(dependency.on), expected))
+        else:
+            targets[dependency.on] = found
+    if problems:
+        raise InvalidSpec(problems)
+    return targets
+
+
+def by_id(after: tuple[Dependency, ...], targets: Ended) -> tuple[Dependency, ...]:
+    """The dependencies by the ids of what they name."""
+    return tuple(each.model_copy(update={"on": targets[each.on][0]}) for each in after)
+
+
+def follow(board: Board, targets: Ended) -> None:
+    """New work waits for these; the board follows them from now on."""
+    for id_, state in dict(targets.values()).items():
+        board.targets.follow(id_, state)
+
+
+def _unknown_attributes(board: Board, what: WorkloadClass) -> list[Problem]:
+    """Attributes that a hard rule needs and no agent of the group has, if it has agents at all."""
+    snapshot, placement = board.groups[what.group].snapshot, what.placement
+    if not len(snapshot):
+        return []
+    needed = {
+        f"placement.constraints.{index}": constraint.attribute
+        for index, constraint in enumerate(placement.constraints)
+        if not constraint.soft and constraint.op not in (Operator.NE, Operator.NOT_EXISTS)
+    }
+    if placement.together is not None:
+        needed["placement.together"] = placement.together
+    if placement.rank_by is not None:
+        needed["placement.rank_by"] = placement.rank_by
+    known = snapshot.attribute_names
+    return [
+        Problem(field, repr(name), _expected(name, sorted(known), what.group))
+        for field, name in needed.items()
+        if name not in known
+    ]
+
+
+def _never(board: Board, what: WorkloadClass) -> Reason | None:
+    group = board.groups[what.group]
+    try:
+        return never_fits(what, group.snapshot, group.policy)
+    except PluginFault as fault:
+        board.plugin_failed(what.group, fault)
+        return _never(board, what)
+
+
+def _expected(name: str, known: list[str], group: str) -> str:
+    nearest = difflib.get_close_matches(name, known, 1)
+    if nearest:
+        return f"no agent of group {group} has this attribute; did you mean {nearest[0]!r}?"
+    return f"expected an attribute that agents of group {group} have: {', '.join(known) or 'none'}"
+
+
+def _told(why: Reason) -> str:
+    return f"{why.sentence()}. {why.remedy()}".removesuffix(" ").removesuffix(".")

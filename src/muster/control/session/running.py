@@ -1,0 +1,99 @@
+"""What holds a place in a group, as placement passes see it."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from muster.core.ids import SessionId
+from muster.core.owner import Owner
+from muster.core.specs.group import PreemptionMode, PreemptionSpec
+from muster.core.states import PLACED_SESSION, SessionStatus
+from muster.scheduling.workload import KernelPlacement, RunningSession, WorkloadClass
+from muster.store.live import LedgerKey
+from muster.store.records import Allocation, Session
+
+STAYING = frozenset({*PLACED_SESSION, SessionStatus.RUNNING})
+"""Others that hold something are leaving: they are being stopped, or what they hold is what remains
+of a try."""
+
+
+def placed_since(session: Session) -> float:
+    """Since when it runs; until it does, since when it has its status."""
+    return session.started_at or session.status_changed_at
+
+
+def longest_grace_s(session: Session) -> float:
+    return max((kernel.process.grace for kernel in session.kernels), default=0.0)
+
+
+@dataclass(slots=True)
+class Place:
+    """What a session counts as from its first charged row on to its last.
+
+    ``rows`` are those; ``seen`` is what they amount to, until they change.
+    """
+
+    owner: Owner
+    what: WorkloadClass
+    rows: dict[LedgerKey, Allocation] = field(default_factory=dict)
+    seen: tuple[WorkloadClass, tuple[KernelPlacement, ...]] | None = None
+
+    @property
+    def since(self) -> float:
+        """When the first of its rows was made."""
+        return min(row.since for row in self.rows.values())
+
+    def held(self) -> tuple[WorkloadClass, tuple[KernelPlacement, ...]]:
+        """What it holds: less than it asked for once a kernel of it has ended."""
+        if self.seen is None:
+            rows = self.rows.values()
+            what, requests = self.what, tuple([row.resources for row in rows])
+            if requests != what.kernels:
+                what = replace(what, kernels=requests)
+            self.seen = what, tuple([KernelPlacement(row.agent_id, row.shares) for row in rows])
+        return self.seen
+
+
+class Running(Mapping[SessionId, RunningSession]):
+    """A group's placed sessions, each made when one looks: most passes do not.
+
+    Those that leave do so soon, and nobody need displace them.
+    """
+
+    def __init__(
+        self,
+        placed: Mapping[SessionId, Session],
+        places: Mapping[SessionId, Place],
+        preemption: PreemptionSpec | None,
+    ) -> None:
+        self._placed = placed
+        self._places = places
+        self._preempts = preemption is not None
+        self._again = preemption is not None and preemption.mode is PreemptionMode.RESCHEDULE
+        self._spared: dict[int, WorkloadClass] = {}  # by the identity of a class
+
+    def __getitem__(self, id_: SessionId) -> RunningSession:
+        session = self._placed[id_]
+        what, kernels = self._places[id_].held()
+        since = placed_since(session)
+        ends_at = None if what.duration_s is None else since + what.duration_s
+        if session.status not in STAYING:
+            what = self._spare(what)
+            ends_at = session.status_changed_at + longest_grace_s(session)
+        elif session.job is None and self._again:
+            what = self._spare(what)  # nobody would begin it anew
+        return RunningSession(id_, what, kernels, since, ends_at)
+
+    def _spare(self, what: WorkloadClass) -> WorkloadClass:
+        """The class of those of ``what`` who are not displaced."""
+        if not self._preempts or not what.preemptible:
+            return what
+        spared = self._spared.get(id(what))
+        if spared is None:
+            spared = self._spared[id(what)] = replace(what, preemptible=False)
+        return spared
+
+    def __iter__(self) -> Iterator[SessionId]:
+        return iter(self._placed)
+
+    def __len__(self) -> int:
+        return len(self._placed)

@@ -1,0 +1,160 @@
+"""Plug-ins of strangers, as their packages bring them: some fail, each in its own way."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from muster.core.ids import SessionId
+from muster.core.owner import Owner
+from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.resources import Resources
+from muster.scheduling.columns import Floats, Ints, Shares
+from muster.scheduling.plugins import PassContext
+from muster.scheduling.selectors import Concentrated
+from muster.scheduling.snapshot import Snapshot
+from muster.scheduling.workload import SessionWorkload, WorkloadClass
+
+ENTRY_POINTS = """
+[muster.validators]
+raising_validator = {module}:RaisingValidator
+looping_validator = {module}:LoopingValidator
+babbling_validator = {module}:BabblingValidator
+sober_validator = {module}:SoberValidator
+[muster.sequencers]
+raising_sequencer = {module}:RaisingSequencer
+looping_sequencer = {module}:LoopingSequencer
+babbling_sequencer = {module}:BabblingSequencer
+[muster.selectors]
+raising_selector = {module}:RaisingSelector
+looping_selector = {module}:LoopingSelector
+babbling_selector = {module}:BabblingSelector
+greedy_selector = {module}:GreedySelector
+[muster.hooks]
+raising_hook = {module}:RaisingHook
+looping_hook = {module}:LoopingHook
+stealing_hook = {module}:StealingHook
+late_hook = {module}:LateHook
+babbling_hook = {module}:BabblingHook
+badge_hook = {module}:BadgeHook
+"""
+
+
+def loop() -> Any:
+    count = 0
+    while True:
+        count += 1
+
+
+class RaisingValidator:
+    def validate(self, what: WorkloadClass, context: PassContext) -> Sequence[Reason]:
+        raise KeyError("weather")
+
+
+class LoopingValidator:
+    def validate(self, what: WorkloadClass, context: PassContext) -> Sequence[Reason]:
+        return loop()  # type: ignore[no-any-return]
+
+
+class BabblingValidator:
+    def validate(self, what: WorkloadClass, context: PassContext) -> Any:
+        return ["not today"]
+
+
+class SoberValidator:
+    """Nothing of priority 13 starts."""
+
+    def validate(self, what: WorkloadClass, context: PassContext) -> Sequence[Reason]:
+        return [reason(ReasonCode.LOST_RACE)] if what.priority == 13 else []
+
+
+class RaisingSequencer:
+    dynamic = False
+
+    def key(self, session: SessionWorkload, context: PassContext) -> tuple[float, ...]:
+        raise ZeroDivisionError
+
+
+class LoopingSequencer(RaisingSequencer):
+    def key(self, session: SessionWorkload, context: PassContext) -> tuple[float, ...]:
+        return loop()  # type: ignore[no-any-return]
+
+
+class BabblingSequencer(RaisingSequencer):
+    def key(self, session: SessionWorkload, context: PassContext) -> tuple[float, ...]:
+        return (float("nan"),)
+
+
+class RaisingSelector(Concentrated):
+    def score(self, request: Resources, snapshot: Snapshot, candidates: Ints) -> Floats:
+        raise RuntimeError("no opinion")
+
+
+class LoopingSelector(Concentrated):
+    def score(self, request: Resources, snapshot: Snapshot, candidates: Ints) -> Floats:
+        return loop()  # type: ignore[no-any-return]
+
+
+class BabblingSelector(Concentrated):
+    def score(self, request: Resources, snapshot: Snapshot, candidates: Ints) -> Floats:
+        return np.full(candidates.shape, np.nan)
+
+
+class GreedySelector(Concentrated):
+    """Answers every device, whatever is asked for."""
+
+    def devices(self, request: Resources, snapshot: Snapshot, slot: int) -> Shares:
+        every = Resources(gpu_milli=1000 * int(snapshot.columns.device_count[slot]))
+        return super().devices(every, snapshot, slot)
+
+
+class Hook:
+    """Changes nothing; counts what it is told of."""
+
+    ended: ClassVar[list[tuple[SessionId, bool]]] = []
+
+    def on_schedule(self, what: WorkloadClass) -> WorkloadClass:
+        return what
+
+    def before_start(self, environment: Mapping[str, str]) -> Mapping[str, str]:
+        return environment
+
+    def after_end(self, session: SessionId, succeeded: bool) -> None:
+        self.ended.append((session, succeeded))
+
+
+class RaisingHook(Hook):
+    def on_schedule(self, what: WorkloadClass) -> WorkloadClass:
+        raise LookupError("nobody told me")
+
+
+class LoopingHook(Hook):
+    def before_start(self, environment: Mapping[str, str]) -> Mapping[str, str]:
+        return loop()  # type: ignore[no-any-return]
+
+
+class StealingHook(Hook):
+    def on_schedule(self, what: WorkloadClass) -> WorkloadClass:
+        return replace(what, owner=Owner("mine", "mine", "mine"))
+
+
+class LateHook(Hook):
+    def after_end(self, session: SessionId, succeeded: bool) -> None:
+        raise OSError("too late")
+
+
+class BabblingHook(Hook):
+    def before_start(self, environment: Mapping[str, str]) -> Any:
+        return {"ANSWER": 42}
+
+
+class BadgeHook(Hook):
+    """Puts a badge on, takes a secret away, and has the session wait for its turn."""
+
+    def on_schedule(self, what: WorkloadClass) -> WorkloadClass:
+        return replace(what, priority=99)
+
+    def before_start(self, environment: Mapping[str, str]) -> Mapping[str, str]:
+        kept = {name: value for name, value in environment.items() if name != "SECRET"}
+        return kept | {"BADGE": environment["MUSTER_SESSION_ID"][:3]}

@@ -1,0 +1,131 @@
+"""Attributes of agents, and agents that are barred from new work."""
+
+import pytest
+from tests.control.conftest import GroupWorld
+from tests.control.world import ADA, Run, World, task_index
+
+from muster.core.errors import InvalidSpec
+from muster.core.ids import AgentId
+from muster.core.reasons import ReasonCode
+from muster.core.specs import JobSpec
+from muster.core.states import JOB_TABLE, AgentBar, JobState
+
+ZONES = {"a": {"zone": "north", "disk": "100"}, "b": {"zone": "south", "disk": "900"}, "c": {}}
+
+
+def asking(*constraints: object, tasks: int = 1, **placement: object) -> JobSpec:
+    spec = {"command": ["x"], "tasks": tasks}
+    return JobSpec.model_validate(spec | {"placement": {"constraints": constraints, **placement}})
+
+
+def bar(world: World, name: str, how: AgentBar | None) -> None:
+    id_ = AgentId(world.agent(name).id)
+    world.ask(lambda work, requests: requests.bar_agent(work, ADA, id_, how))
+
+
+def busy(world: World) -> dict[str, int]:
+    return {agent.name: len(agent.running) for agent in world.agents.values() if agent.running}
+
+
+@pytest.mark.parametrize(
+    ("constraint", "expected"),
+    [
+        ("zone=south", {"b": 2}),
+        ("zone!=south", {"a": 2, "c": 2}),
+        ("disk>=500", {"b": 2}),
+        ("!zone", {"c": 2}),
+        ("zone in north,south", {"a": 2, "b": 2}),
+    ],
+)
+def test_work_runs_only_where_its_constraint_holds(
+    group_world: GroupWorld, constraint: str, expected: dict[str, int]
+) -> None:
+    world = group_world({"a": 2, "b": 2, "c": 2}, lambda start: Run(50), ZONES)
+    world.submit(asking(constraint, tasks=6))
+    assert busy(world) == expected
+    world.restart_controller()
+    world.run(2)
+    assert busy(world) == expected, "attributes are not forgotten"
+
+
+def test_soft_constraint_ranks_and_excludes_nobody(group_world: GroupWorld) -> None:
+    world = group_world({"a": 2, "b": 2, "c": 2}, lambda start: Run(50), ZONES)
+    spec = asking({"attribute": "zone", "values": "south", "soft": True}, tasks=3)
+    world.submit(spec)
+    assert busy(world).pop("b") == 2
+    assert sum(busy(world).values()) == 3
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        (asking("zona=south"), "placement.constraints.0"),
+        (asking("disk>1", "zona"), "placement.constraints.1"),
+        (asking(together="zona"), "placement.together"),
+        (asking(rank_by="zona"), "placement.rank_by"),
+    ],
+)
+def test_attribute_that_no_agent_has_is_refused_with_the_nearest_name(
+    group_world: GroupWorld, spec: JobSpec, field: str
+) -> None:
+    world = group_world({"a": 2, "b": 2}, attributes=ZONES)
+    with pytest.raises(InvalidSpec) as caught:
+        world.submit(spec)
+    (problem,) = caught.value.problems
+    assert (problem.field, problem.value) == (field, "'zona'")
+    assert "did you mean 'zone'?" in problem.expected
+    assert not world.plane.live.jobs
+
+
+def test_attribute_may_be_unknown_where_its_absence_is_what_is_asked(
+    group_world: GroupWorld,
+) -> None:
+    world = group_world({"a": 2}, attributes=ZONES)
+    assert world.submit(asking("!spot", "pool!=old")).status is JobState.RUNNING
+
+
+@pytest.mark.parametrize("how", list(AgentBar))
+@pytest.mark.parametrize("restart", [False, True])
+def test_barred_agent_takes_nothing_new_and_what_runs_there_goes_on(
+    group_world: GroupWorld, how: AgentBar, restart: bool
+) -> None:
+    world = group_world({"a": 2, "b": 2}, lambda start: Run(5))
+    first = world.submit(JobSpec(command=["x"], tasks=4))
+    bar(world, "a", how)
+    if restart:
+        world.restart_controller()
+    world.run(1)
+    assert busy(world) == {"a": 2, "b": 2}
+    second = world.submit(JobSpec(command=["x"], tasks=4))
+    world.run_until(lambda: second.status in JOB_TABLE.terminal)
+    assert first.id not in world.plane.live.jobs
+    assert (len(world.agent("a").starts), len(world.agent("b").starts)) == (2, 6)
+
+
+def test_bar_that_is_lifted_lets_waiting_work_start_at_once(group_world: GroupWorld) -> None:
+    world = group_world({"a": 2}, lambda start: Run(5))
+    bar(world, "a", AgentBar.CORDONED)
+    job = world.submit(JobSpec(command=["x"]))
+    (members,) = world.plane.board.groups["default"].queue.classes
+    assert [why.code for why in members.reasons] == [ReasonCode.NO_ALIVE_AGENTS]
+    bar(world, "a", None)
+    assert job.status is JobState.RUNNING
+
+
+def test_what_a_barred_agent_held_ahead_starts_elsewhere(group_world: GroupWorld) -> None:
+    world = group_world(
+        {"a": 1, "b": 1},
+        lambda start: Run(0.1 if task_index(start) < 20 else 30),
+        backlog_window=1.0,
+    )
+    job = world.submit(JobSpec(command=["x"], tasks=60))
+    world.run_until(lambda: bool(world.agent("a").queued))
+    started = len(world.agent("a").starts)
+    bar(world, "a", AgentBar.DRAINING)
+    assert not world.agent("a").queued
+    world.run(10, 0.1)
+    assert len(world.agent("a").starts) == started
+    world.agent("b").behaviour = lambda start: Run(0.1)
+    world.run_until(lambda: job.status in JOB_TABLE.terminal)
+    assert job.status is JobState.SUCCEEDED
+    assert not world.plane.live.ledger

@@ -1,0 +1,148 @@
+"""Work that starts after other work has come so far."""
+
+import pytest
+from tests.control.conftest import GroupWorld, cpus
+from tests.control.world import Run, World
+
+from muster.core.errors import InvalidSpec
+from muster.core.reasons import ReasonCode
+from muster.core.specs import JobSpec, SessionSpec
+from muster.core.states import JOB_TABLE, JobState, SessionStatus
+from muster.store.records import Job
+from muster.wire.messages import Start
+
+
+def named(name: str, *after: str, **more: object) -> JobSpec:
+    return JobSpec.model_validate({"name": name, "command": [name], "after": after, **more})
+
+
+class Script:
+    """Programs by name: how long each runs and how it ends; and the order of their starts."""
+
+    def __init__(self, **runs: Run) -> None:
+        self._runs = runs
+        self.started: list[str] = []
+
+    def __call__(self, start: Start) -> Run:
+        name = start.template.command[0]
+        self.started.append(name)
+        return self._runs.get(name, Run(1))
+
+
+def finish(world: World, *jobs: Job) -> None:
+    world.run_until(lambda: all(job.status in JOB_TABLE.terminal for job in jobs))
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_chain_of_jobs_starts_in_its_order(group_world: GroupWorld, restart: bool) -> None:
+    script = Script()
+    world = group_world({"a": 8}, script)
+    world.submit(named("prepare", tasks=3))
+    world.submit(named("train", "prepare"))
+    last = world.submit(named("report", "train:ended", "prepare"))
+    assert script.started == ["prepare"] * 3
+    if restart:
+        world.restart_controller()
+    world.run_until(lambda: last.id not in world.plane.live.jobs)
+    assert script.started == ["prepare"] * 3 + ["train", "report"]
+
+
+@pytest.mark.parametrize(
+    ("condition", "starts_at_s"), [("running", 0.5), ("succeeded", 3.0), ("ended", 3.0)]
+)
+def test_condition_on_live_work_is_met_at_its_moment(
+    group_world: GroupWorld, condition: str, starts_at_s: float
+) -> None:
+    script = Script(first=Run(3))
+    world = group_world({}, script)
+    first = world.submit(named("first"))
+    second = world.submit(named("second", f"first:{condition}"))
+    began = world.clock.now()
+    world.add_agent("a", cpus(8))
+    world.run_until(lambda: "second" in script.started)
+    assert world.clock.now() - began <= starts_at_s
+    assert script.started == ["first", "second"]
+    finish(world, first, second)
+    assert second.status is JobState.SUCCEEDED
+
+
+@pytest.mark.parametrize(
+    ("condition", "exit_code", "outcome"),
+    [
+        ("succeeded", 0, JobState.SUCCEEDED),
+        ("running", 0, JobState.SUCCEEDED),
+        ("ended", 0, JobState.SUCCEEDED),
+        ("ended", 1, JobState.SUCCEEDED),
+        ("succeeded", 1, JobState.UNSCHEDULABLE),
+        ("running", 1, JobState.UNSCHEDULABLE),
+    ],
+)
+def test_condition_on_work_that_has_ended_is_judged_at_once(
+    group_world: GroupWorld, condition: str, exit_code: int, outcome: JobState
+) -> None:
+    script = Script(first=Run(1, exit_code=exit_code))
+    world = group_world({"a": 2}, script)
+    first = world.submit(named("first"))
+    finish(world, first)
+    second = world.submit(named("second", f"{first.id}:{condition}"))
+    finish(world, second)
+    assert second.status is outcome
+    assert ("second" in script.started) == (outcome is JobState.SUCCEEDED)
+
+
+def test_missing_work_is_refused_with_the_field_and_nothing_is_written(
+    group_world: GroupWorld,
+) -> None:
+    world = group_world({"a": 2})
+    there = world.submit(named("there"))
+    with pytest.raises(InvalidSpec) as caught:
+        world.submit(named("second", "there", "nowhere"))
+    assert "after.1.on" in str(caught.value)
+    assert "'nowhere'" in str(caught.value)
+    assert list(world.plane.live.jobs) == [there.id]
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_work_whose_dependency_fails_later_is_unschedulable_and_says_why(
+    group_world: GroupWorld, restart: bool
+) -> None:
+    script = Script(first=Run(5, exit_code=3))
+    world = group_world({"a": 8}, script)
+    first = world.submit(named("first"))
+    second = world.submit(named("second", "first", tasks=4))
+    third = world.submit(named("third", "second:ended"))
+    if restart:
+        world.restart_controller()
+        second, third = (world.plane.live.jobs[each.id] for each in (second, third))
+    finish(world, second, third)
+
+    assert second.status is JobState.UNSCHEDULABLE
+    assert second.reason is not None
+    assert second.reason.code is ReasonCode.DEPENDENCY_FAILED
+    assert dict(second.reason.numbers)["on"] == first.id
+    assert third.status is JobState.SUCCEEDED, "it waited for the end, however that came"
+    assert script.started == ["first", "third"]
+
+
+def test_session_may_be_waited_for_and_may_wait(group_world: GroupWorld) -> None:
+    script = Script(serve=Run(2))
+    world = group_world({"a": 8}, script)
+    spec = {"kernels": [{"command": ["serve"]}]}
+    first = world.submit_session(SessionSpec.model_validate(spec))
+    after = [f"{first.id}:succeeded"]
+    second = world.submit_session(
+        SessionSpec.model_validate({"kernels": [{"command": ["use"]}], "after": after})
+    )
+    world.run(1)
+    assert (first.status, second.status) == (SessionStatus.RUNNING, SessionStatus.PENDING)
+    world.run_until(lambda: second.status is SessionStatus.TERMINATED)
+    assert script.started == ["serve", "use"]
+
+
+def test_nothing_is_followed_that_nobody_waits_for_any_more(group_world: GroupWorld) -> None:
+    world = group_world({"a": 8})
+    first = world.submit(named("first"))
+    second = world.submit(named("second", "first", first.id))
+    assert list(world.plane.board.targets._states) == [first.id]
+    finish(world, first, second)
+    assert not world.plane.board.targets._states

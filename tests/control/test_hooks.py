@@ -1,0 +1,136 @@
+"""What is done about sessions of a type: when they are queued, started and ended."""
+
+import pytest
+from tests.control.conftest import GroupWorld
+from tests.control.strangers import BadgeHook, Hook
+from tests.control.world import Run, task_index
+
+from muster.core.specs import JobSpec, ScalingGroup, SessionSpec
+from muster.core.states import JOB_TABLE, JobState, SessionStatus
+from muster.wire.messages import Start
+
+pytestmark = pytest.mark.usefixtures("strangers")
+
+
+class Kept:
+    """The whole environment of each kernel that starts, as its agent makes it."""
+
+    def __init__(self, seconds: float = 1.0) -> None:
+        self.environments: list[dict[str, str]] = []
+        self._seconds = seconds
+
+    def __call__(self, start: Start) -> Run:
+        self.environments.append({**start.template.env, **start.env})
+        return Run(self._seconds)
+
+
+WITH_SECRET = JobSpec(command=["x"], env={"SECRET": "s", "PLAIN": "p"}, tasks=3)
+
+
+def test_hook_has_the_last_word_on_the_environment(group_world: GroupWorld) -> None:
+    kept = Kept()
+    world = group_world({"a": 8}, kept, hooks={"batch": "badge_hook"})
+    job = world.submit(WITH_SECRET)
+    gang = world.submit(WITH_SECRET.model_copy(update={"coscheduled": True}))
+    world.run_until(lambda: {job.status, gang.status} <= JOB_TABLE.terminal)
+    assert len(kept.environments) == 6
+    for environment in kept.environments:
+        assert environment["BADGE"] == "ses"
+        assert environment["PLAIN"] == "p"
+        assert "SECRET" not in environment
+        assert environment["MUSTER_TASK_COUNT"] == "3"
+    assert {env["RANK"] for env in kept.environments if "RANK" in env} == {"0", "1", "2"}
+
+
+def test_environment_without_a_strangers_hook_is_that_of_the_spec(group_world: GroupWorld) -> None:
+    kept = Kept()
+    world = group_world({"a": 8}, kept)
+    job = world.submit(WITH_SECRET)
+    world.run_until(lambda: job.status in JOB_TABLE.terminal)
+    assert [env["SECRET"] for env in kept.environments] == ["s"] * 3
+
+
+def test_start_that_was_lost_is_sent_again_with_the_hooks_environment(
+    group_world: GroupWorld,
+) -> None:
+    kept = Kept()
+    world = group_world({"a": 1}, kept, hooks={"batch": "badge_hook"})
+    agent = world.agent("a")
+    agent.online = False  # it does not hear what is sent to it
+    world.submit(WITH_SECRET.model_copy(update={"tasks": 1}))
+    world.connect(agent)
+    world.run(1)
+    assert [env.get("BADGE") for env in kept.environments] == ["ses"]
+
+
+def test_kernel_held_ahead_starts_with_the_hooks_environment(group_world: GroupWorld) -> None:
+    kept = Kept(0.05)
+    world = group_world({"a": 1}, kept, hooks={"batch": "badge_hook"})
+    job = world.submit(WITH_SECRET.model_copy(update={"tasks": 60}))
+    ahead = 0
+    while job.status in JOB_TABLE.live:
+        world.run(0.05, 0.05)
+        ahead = max(ahead, len(world.agent("a").queued))
+    assert ahead, "some were held ahead"
+    assert [env.get("BADGE") for env in kept.environments] == ["ses"] * 60
+
+
+def test_hook_may_change_what_is_scheduled(group_world: GroupWorld) -> None:
+    order: list[str] = []
+
+    def behaviour(start: Start) -> Run:
+        order.append(start.template.command[0])
+        return Run(1)
+
+    world = group_world({"a": 1}, behaviour, hooks={"inference": "badge_hook"})
+    world.submit(JobSpec(command=["batch"], tasks=4, priority=90))
+    spec = {"type": "inference", "kernels": [{"command": ["serve"]}], "priority": 10}
+    world.submit_session(SessionSpec.model_validate(spec))
+    world.run(3)
+    assert order[:2] == ["batch", "serve"], "its priority became 99"
+
+
+@pytest.mark.parametrize("exit_code", [0, 1])
+def test_hook_is_told_of_each_end_once(
+    group_world: GroupWorld, monkeypatch: pytest.MonkeyPatch, exit_code: int
+) -> None:
+    monkeypatch.setattr(Hook, "ended", [])
+    world = group_world(
+        {"a": 2},
+        lambda start: Run(1, exit_code=exit_code if task_index(start) == 1 else 0),
+        hooks={"batch": "badge_hook"},
+    )
+    job = world.submit(JobSpec(command=["x"], tasks=3, max_task_failures=1))
+    world.run_until(lambda: job.status in JOB_TABLE.terminal)
+    world.run(5)
+    assert sorted(succeeded for _, succeeded in BadgeHook.ended) == [exit_code == 0, True, True]
+    assert len({session for session, _ in BadgeHook.ended}) == 3
+
+
+@pytest.mark.parametrize("preemptible", [False, True])
+def test_people_at_work_are_displaced_only_where_their_group_says_so(
+    group_world: GroupWorld, preemptible: bool
+) -> None:
+    world = group_world(
+        {"a": 1},
+        lambda start: Run(1000),
+        preemption={"minimum_lease": 0, "mode": "terminate"},
+        options={"interactive": {"preemptible": preemptible}},
+    )
+    spec = {"type": "interactive", "kernels": [{"command": ["shell"], "grace": 0}], "priority": 1}
+    shell = world.submit_session(SessionSpec.model_validate(spec))
+    world.run(1)
+    job = world.submit(JobSpec(command=["x"], priority=90))
+    world.run(5)
+    assert (job.status is JobState.RUNNING) == preemptible
+    assert (shell.status is SessionStatus.TERMINATED) == preemptible
+
+
+def test_hook_of_another_group_has_no_say(group_world: GroupWorld) -> None:
+    kept = Kept()
+    world = group_world({"a": 8}, kept)
+    other = ScalingGroup.model_validate({"name": "other", "hooks": {"batch": "badge_hook"}})
+    world.ask(lambda work, requests: requests.put_group(work, other))
+    job = world.submit(WITH_SECRET)
+    world.run_until(lambda: job.status in JOB_TABLE.terminal)
+    assert all("BADGE" not in environment for environment in kept.environments)
