@@ -13,7 +13,7 @@ from muster.cli.target import OnContact, Target
 from muster.client import Client
 from muster.core.errors import Conflict, InvalidSpec, MusterError, NotFound, Problem
 from muster.core.reasons import ReasonCode, reason
-from muster.core.states import JobState, KernelStatus, TaskState
+from muster.core.states import AgentBar, JobState, KernelStatus, TaskState
 from muster.core.views import (
     AgentView,
     CancelView,
@@ -24,6 +24,8 @@ from muster.core.views import (
     JobView,
     KernelView,
     OwnerView,
+    PlanView,
+    QuotaView,
     ReasonView,
     SessionDetail,
     ShareView,
@@ -141,6 +143,8 @@ class FakeCluster:
     agents_: list[AgentView] = field(default_factory=list)
     groups_: list[GroupView] = field(default_factory=list)
     why_: dict[str, WhyView] = field(default_factory=dict)
+    plan_: PlanView | None = None
+    quotas_: list[QuotaView] = field(default_factory=list)
     history_: HistoryPage = field(default_factory=lambda: HistoryPage(items=()))
     output: dict[int, list[bytes]] = field(default_factory=dict)
     play: list[JobDetail] = field(default_factory=list)
@@ -257,6 +261,27 @@ class FakeCluster:
     def put_group(self, spec: Any) -> GroupView:
         self.asked.append(("put_group", spec))
         return GroupView(name=spec.name, spec={})
+
+    def plan(self, spec: Any) -> PlanView:
+        self._answer()
+        self.asked.append(("plan", spec))
+        assert self.plan_ is not None, "the test has a plan"
+        return self.plan_
+
+    def quotas(self) -> list[QuotaView]:
+        return self.quotas_
+
+    def put_quota(self, spec: Any) -> QuotaView:
+        self.asked.append(("put_quota", spec))
+        return QuotaView(level=spec.level, name=spec.name)
+
+    def remove_quota(self, level: str, name: str) -> None:
+        self.asked.append(("remove_quota", (level, name)))
+
+    def bar_agent(self, ref: str, bar: AgentBar | None) -> AgentView:
+        self.asked.append(("bar_agent", (ref, bar)))
+        found = next(each for each in self.agents_ if each.name == ref)
+        return found.model_copy(update={"barred": bar})
 
     def health(self) -> HealthView:
         self._answer()

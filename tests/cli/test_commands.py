@@ -109,7 +109,8 @@ def test_every_command_has_help_that_fits_a_line() -> None:
     assert found
     assert "..." not in commands
     for name in ("run", "submit", "ps", "show", "logs", "why", "history", "cancel", "up", "down",
-                 "agents", "groups", "agent", "controller", "doctor", "version"):  # fmt: skip
+                 "agents", "groups", "agent", "controller", "doctor", "version", "plan", "quotas",
+                 "quota", "cordon", "drain", "uncordon"):  # fmt: skip
         assert FakeCluster().run(name, "--help").exit_code == 0
 
 

@@ -11,9 +11,9 @@ from tests.api.served import BOB, ServedCluster
 from muster.client import Client, Forbidden, Unauthenticated, Unreachable
 from muster.client.transport import PATIENCE_S
 from muster.core.errors import Ambiguous, Conflict, InvalidSpec, NotFound
-from muster.core.specs import JobSpec, SessionSpec
-from muster.core.states import JobState, SessionStatus, TaskState
-from muster.core.views import JobView, SessionView
+from muster.core.specs import JobSpec, QuotaSpec, SessionSpec
+from muster.core.states import AgentBar, JobState, SessionStatus, TaskState
+from muster.core.views import JobView, PlanOutcome, SessionView
 
 SMALL: dict[str, Any] = {"command": ["true"], "resources": {"cpu": "10m"}}
 
@@ -204,3 +204,38 @@ assert "httpx" in loaded
 assert not loaded & {"rich", "click", "pygments", "yaml", "sqlalchemy", "fastapi", "httpx._main"}
 """
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+
+
+def test_plan_takes_what_submit_takes_and_hands_nothing_in(client: Client) -> None:
+    before = len(client.jobs("all", limit=1000)), len(client.sessions("all", limit=1000))
+    session = SessionSpec.model_validate({"kernels": [{**SMALL, "replicas": 2}]})
+    assert len(client.plan(session).kernels) == 2
+    assert client.plan({"kind": "session", "kernels": [SMALL]}).outcome is PlanOutcome.STARTS
+    assert client.plan(JobSpec.model_validate(SMALL)).outcome is PlanOutcome.STARTS
+    assert client.plan(**SMALL).sessions == 1
+    waits = client.plan(command=["true"], resources={"cpu": 99})
+    assert (waits.outcome, waits.reasons[0].code) == (PlanOutcome.WAITS, "NEVER_FITS")
+    with pytest.raises(InvalidSpec):
+        client.plan(command=["true"], tasks=0)
+    with pytest.raises(TypeError):
+        client.plan()
+    after = len(client.jobs("all", limit=1000)), len(client.sessions("all", limit=1000))
+    assert after == before
+
+
+def test_admin_sets_and_removes_quotas_and_bars_agents(client: Client, admin: Client) -> None:
+    spec = {"name": "default/default/*", "limits": {"cpu": 100}}
+    assert admin.put_quota(QuotaSpec.model_validate(spec)).of is None
+    assert admin.put_quota(spec).name == "default/default/*"
+    (own,) = client.quotas()
+    assert (own.of, own.limits[0].limit) == ("default/default/ada", 100_000)
+    admin.remove_quota("user", "default/default/*")
+    assert client.quotas() == []
+    with pytest.raises(NotFound):
+        admin.remove_quota("user", "default/default/*")
+    with pytest.raises(Forbidden):
+        client.put_quota(spec)
+
+    assert admin.bar_agent("a1", AgentBar.CORDONED).barred is AgentBar.CORDONED
+    assert {agent.name: agent.barred for agent in client.agents()}["a1"] is AgentBar.CORDONED
+    assert admin.bar_agent("a1", None).barred is None

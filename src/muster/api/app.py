@@ -3,7 +3,7 @@
 from fastapi import FastAPI
 from sqlalchemy import Engine
 
-from muster.api import cluster, events, history, jobs, logs, sessions
+from muster.api import bars, cluster, events, history, jobs, logs, plan, quotas, sessions
 from muster.api.answers import add_error_handlers
 from muster.api.auth import BearerAuth
 from muster.api.changes import Changes
@@ -58,7 +58,7 @@ def create_app(
         explain_job=explain_job,
         explain_session=explain_session,
     )
-    for module in (jobs, sessions, logs, history, cluster, events):
+    for module in (jobs, sessions, plan, logs, history, cluster, bars, quotas, events):
         app.include_router(module.router)
     app.add_middleware(BearerAuth, verify=tokens.verify)
     app.state.requests = OpenRequests()

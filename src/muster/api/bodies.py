@@ -1,7 +1,7 @@
 """Bodies of requests: bounded while they are read, then specs or a list of what is wrong."""
 
 import asyncio
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import yaml
 from fastapi import Request
@@ -10,7 +10,8 @@ from starlette.requests import ClientDisconnect
 
 from muster.api.answers import TooLarge
 from muster.core.errors import InvalidSpec, MusterError, Problem
-from muster.core.specs import JobSpec, ScalingGroup, SessionSpec, load_spec, parse_spec
+from muster.core.specs import load_spec, parse_spec
+from muster.core.specs.amounts import Spec
 from muster.core.specs.load import MAX_SPEC_BYTES
 
 MAX_BODY_BYTES = MAX_SPEC_BYTES + 4096
@@ -20,11 +21,14 @@ READ_TIMEOUT_S = 30.0
 
 _YAML_TYPES = frozenset({"application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml"})
 
-S = TypeVar("S", JobSpec, SessionSpec, ScalingGroup)
+S = TypeVar("S", bound=Spec)
 
 
-async def read_spec(request: Request, model: type[S]) -> S:
+async def read_spec(request: Request, *models: type[S]) -> S:
     """The spec in a request's body: JSON, or YAML if its content type says so.
+
+    Args:
+        models: what it may be; of several its ``kind`` says which, the first where it says none.
 
     Raises:
         TooLarge: longer than a spec may be.
@@ -32,15 +36,15 @@ async def read_spec(request: Request, model: type[S]) -> S:
         TimeoutError: it did not arrive in time.
     """
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if content_type in _YAML_TYPES:
+    if content_type in _YAML_TYPES and "kind" in models[0].model_fields:
         body = await _read(request, MAX_YAML_BYTES, "; send larger ones as JSON")
-        return await asyncio.to_thread(_from_yaml, body, model)
+        return await asyncio.to_thread(_from_yaml, body, models)
     body = await _read(request, MAX_BODY_BYTES)
     try:
         data = from_json(body, allow_inf_nan=False)
     except ValueError as error:
         raise InvalidSpec([Problem("body", "", f"not readable as JSON: {error}")]) from None
-    return parse_spec(model, data)
+    return parse_spec(_model_of(data, models), data)
 
 
 async def _read(request: Request, limit_bytes: int, hint: str = "") -> bytes:
@@ -58,7 +62,25 @@ async def _read(request: Request, limit_bytes: int, hint: str = "") -> bytes:
     return b"".join(pieces)
 
 
-def _from_yaml(body: bytes, model: type[S]) -> S:
+def _model_of(data: Any, models: tuple[type[S], ...]) -> type[S]:
+    """
+    Raises:
+        InvalidSpec: it is of another kind than all of several.
+    """
+    if len(models) == 1 or not isinstance(data, dict) or "kind" not in data:
+        return models[0]
+    kinds = {_kind(model): model for model in models}
+    if not isinstance(data["kind"], str) or data["kind"] not in kinds:
+        expected = f"expected one of {', '.join(kinds)} here"
+        raise InvalidSpec([Problem("kind", repr(data["kind"])[:80], expected)])
+    return kinds[data["kind"]]
+
+
+def _kind(model: type[Spec]) -> str:
+    return str(model.model_fields["kind"].default)
+
+
+def _from_yaml(body: bytes, models: tuple[type[S], ...]) -> S:
     try:
         text = body.decode()
         # A few aliases of aliases expand without limit; a spec has no need of them.
@@ -70,7 +92,7 @@ def _from_yaml(body: bytes, model: type[S]) -> S:
     if aliased:
         raise InvalidSpec([Problem("body", "", "expected YAML without aliases (*name)")])
     spec = load_spec(text)
-    if not isinstance(spec, model):
-        expected = str(model.model_fields["kind"].default)
-        raise InvalidSpec([Problem("kind", repr(spec.kind), f"expected {expected!r} here")])
+    if not isinstance(spec, models):
+        expected = " or ".join(repr(_kind(model)) for model in models)
+        raise InvalidSpec([Problem("kind", repr(spec.kind), f"expected {expected} here")])
     return spec

@@ -43,7 +43,7 @@ async def get_cluster(call: Call) -> Response:
         agents=dict(Counter(agent.status for agent in live.agents.values())),
         jobs=len(live.jobs),
         sessions=len(live.sessions),
-        waiting=sum(len(group.pending) for group in board.groups.values()),
+        waiting=sum(group.waiting for group in board.groups.values()),
         kernels=len(live.ledger),
     )
     return answer(cluster)

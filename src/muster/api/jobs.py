@@ -13,8 +13,10 @@ from muster.api.context import Api, Call
 from muster.api.listing import Cursor, Limit, State, states_of
 from muster.api.live_views import grace_left, job_view
 from muster.api.openapi import spec_body
+from muster.api.targets import knowing_ended
 from muster.control.engine.work import Work
 from muster.control.requests import Requests
+from muster.control.session.admission import Ended
 from muster.core.errors import InvalidSpec, NotFound, Problem
 from muster.core.ids import JobId
 from muster.core.owner import Principal
@@ -30,6 +32,7 @@ from muster.core.views import (
     WhyView,
     job_version,
 )
+from muster.store.live import Live
 from muster.store.queries.jobs import all_counts, list_jobs, read_job, read_job_detail
 from muster.store.queries.listing import Listing
 from muster.store.queries.refs import JOBS, resolve
@@ -53,25 +56,31 @@ async def submit_job(
     """Hand in a job. With the key of an earlier submission: that job, with status 200."""
     call.must_change()
     spec = await read_spec(request, JobSpec)
-    submit = partial(_submit, principal=call.principal, spec=spec)
-    job = await call.api.submissions.once(call.principal.owner, idempotency_key, submit)
+
+    async def hand_in(ended: Ended) -> Job | str:
+        submit = partial(_submit, principal=call.principal, spec=spec, ended=ended)
+        return await call.api.submissions.once(call.principal.owner, idempotency_key, submit)
+
+    job = await knowing_ended(call, spec, hand_in)
     if isinstance(job, Job):
         return answer(job_view(job), 201)
     return json_answer(await call.api.reader.json(read_job, call.principal, job))
 
 
-def _submit(work: Work, requests: Requests, *, principal: Principal, spec: JobSpec) -> Job:
-    known_group(work, spec.group)
-    return requests.submit_job(work, principal, spec)
+def _submit(
+    work: Work, requests: Requests, *, principal: Principal, spec: JobSpec, ended: Ended
+) -> Job:
+    known_group(work.live, spec.group)
+    return requests.submit_job(work, principal, spec, ended)
 
 
-def known_group(work: Work, group: str) -> None:
+def known_group(live: Live, group: str) -> None:
     """
     Raises:
         InvalidSpec: no such group: a problem of the spec, not a thing that is not found.
     """
     try:
-        work.live.group(group)
+        live.group(group)
     except NotFound as error:
         raise InvalidSpec([Problem("group", repr(group), str(error))]) from None
 

@@ -6,6 +6,7 @@ To be called on the event loop only, between two wakes: then both are what was c
 from collections.abc import Collection
 
 from muster.control.session.board import Board
+from muster.core.reasons import ReasonCode, reason
 from muster.core.resources import GPU_WHOLE, Resources
 from muster.core.states import JOB_TABLE
 from muster.core.views import (
@@ -110,6 +111,7 @@ def agent_view(agent: Agent, live: Live, board: Board) -> AgentView:
         ahead=len(rows) - charged,
         joined_at=agent.joined_at,
         seen_at=agent.seen_at,
+        barred=agent.barred,
         connected=agent.connected,
         reason=ReasonView.of(agent.reason) if agent.reason else None,
     )
@@ -129,7 +131,19 @@ def group_view(name: str, live: Live, board: Board) -> GroupView:
         name=name,
         spec=live.groups[name].model_dump(mode="json"),
         agents=len(group.snapshot),
-        waiting=len(group.pending),
+        waiting=group.waiting,
+        refused=tuple(
+            ReasonView.of(
+                reason(
+                    ReasonCode.PLUGIN_REFUSED,
+                    kind=fault.kind,
+                    name=fault.name,
+                    group=name,
+                    why=fault.why,
+                )
+            )
+            for fault in group.policy.refused
+        ),
     )
 
 

@@ -5,16 +5,18 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from muster.core.specs import JobSpec, ScalingGroup, SessionSpec
+from muster.core.specs import JobSpec, QuotaSpec, ScalingGroup, SessionSpec
+from muster.core.specs.amounts import Spec
 from muster.core.views import ErrorView
 
 _SCHEMAS = "#/components/schemas/"
-_SPECS = (JobSpec, SessionSpec, ScalingGroup)
+_SPECS = (JobSpec, SessionSpec, ScalingGroup, QuotaSpec)
 
 
-def spec_body(model: type[JobSpec | SessionSpec | ScalingGroup]) -> dict[str, Any]:
-    """What an endpoint says of the body that it reads itself."""
-    schema = {"schema": {"$ref": _SCHEMAS + model.__name__}}
+def spec_body(*models: type[Spec]) -> dict[str, Any]:
+    """What an endpoint says of the body that it reads itself: one of ``models``."""
+    refs = [{"$ref": _SCHEMAS + model.__name__} for model in models]
+    schema = {"schema": refs[0] if len(refs) == 1 else {"oneOf": refs}}
     content = {"application/json": schema, "application/yaml": schema}
     return {"requestBody": {"required": True, "content": content}}
 

@@ -13,8 +13,10 @@ from muster.api.jobs import known_group
 from muster.api.listing import Cursor, Limit, State, states_of
 from muster.api.live_views import grace_left, session_view
 from muster.api.openapi import spec_body
+from muster.api.targets import knowing_ended
 from muster.control.engine.work import Work
 from muster.control.requests import Requests
+from muster.control.session.admission import Ended
 from muster.core.errors import NotFound
 from muster.core.ids import SessionId
 from muster.core.owner import Principal
@@ -37,16 +39,22 @@ async def submit_session(
     """Hand in a session. With the key of an earlier submission: that session, with status 200."""
     call.must_change()
     spec = await read_spec(request, SessionSpec)
-    submit = partial(_submit, principal=call.principal, spec=spec)
-    session = await call.api.submissions.once(call.principal.owner, idempotency_key, submit)
+
+    async def hand_in(ended: Ended) -> Session | str:
+        submit = partial(_submit, principal=call.principal, spec=spec, ended=ended)
+        return await call.api.submissions.once(call.principal.owner, idempotency_key, submit)
+
+    session = await knowing_ended(call, spec, hand_in)
     if isinstance(session, Session):
         return answer(session_view(session), 201)
     return json_answer(await call.api.reader.json(read_session, call.principal, session))
 
 
-def _submit(work: Work, requests: Requests, *, principal: Principal, spec: SessionSpec) -> Session:
-    known_group(work, spec.group)
-    return requests.submit_session(work, principal, spec)
+def _submit(
+    work: Work, requests: Requests, *, principal: Principal, spec: SessionSpec, ended: Ended
+) -> Session:
+    known_group(work.live, spec.group)
+    return requests.submit_session(work, principal, spec, ended)
 
 
 @router.get("", response_model=SessionPage)

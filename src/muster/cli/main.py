@@ -8,23 +8,28 @@ from typer.core import TyperGroup
 
 from muster.cli import failures
 from muster.cli.commands.agents import agents
+from muster.cli.commands.bars import cordon, drain, uncordon
 from muster.cli.commands.cancel import cancel
 from muster.cli.commands.cluster import agent, controller, down, up
 from muster.cli.commands.doctor import doctor
 from muster.cli.commands.groups import groups
 from muster.cli.commands.history import history
 from muster.cli.commands.logs import logs
+from muster.cli.commands.plan import plan
 from muster.cli.commands.ps import ps
+from muster.cli.commands.quotas import quota, quotas
 from muster.cli.commands.run import run
 from muster.cli.commands.show import show
+from muster.cli.commands.simulate import simulate
 from muster.cli.commands.submit import submit
 from muster.cli.commands.version import print_version, version
 from muster.cli.commands.why import why
 from muster.cli.target import Home, Target, Token, Url
 
 SECTIONS: dict[str, tuple[Callable[..., object] | typer.Typer, ...]] = {
-    "Work": (run, submit, ps, show, logs, why, history, cancel),
-    "Cluster": (up, down, agents, groups, agent, controller, doctor, version),
+    "Work": (run, submit, plan, ps, show, logs, why, history, cancel),
+    "Cluster": (up, down, agents, groups, agent, controller, simulate, doctor, version),
+    "Policy": (quotas, quota, cordon, drain, uncordon),
 }
 
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from muster.client.transport import Transport
-    from muster.core.specs import JobSpec, ScalingGroup, SessionSpec
+    from muster.core.specs import JobSpec, QuotaSpec, ScalingGroup, SessionSpec
+    from muster.core.states import AgentBar
     from muster.core.views import (
         AgentView,
         CancelView,
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
         HistoryPage,
         JobDetail,
         JobView,
+        PlanView,
+        QuotaView,
         SessionDetail,
         SessionView,
         TaskDetail,
@@ -140,6 +143,25 @@ class Client:
             return self._parse(SessionView, answer.content)
         answer = self._http.send("POST", "/v1/jobs", body=body, headers=key)
         return self._parse(JobView, answer.content)
+
+    def plan(
+        self, spec: JobSpec | SessionSpec | Mapping[str, Any] | None = None, **fields: Any
+    ) -> PlanView:
+        """What would become of work if it were handed in now; nothing is, and nothing changes.
+
+        Args:
+            spec, fields: as ``submit``.
+
+        Raises:
+            InvalidSpec, Conflict: as ``submit``.
+        """
+        from muster.core.views import PlanView
+
+        if (spec is None) == (not fields):
+            raise TypeError("plan takes a spec, or the keys of one")
+        kind, body = _body(fields if spec is None else spec)
+        body = json.dumps(json.loads(body) | {"kind": kind}).encode()
+        return self._parse(PlanView, self._http.send("POST", "/v1/plan", body=body).content)
 
     def jobs(
         self,
@@ -392,6 +414,46 @@ class Client:
         answer = self._http.send("PUT", f"/v1/groups/{_quoted(name)}", body=body)
         return self._parse(GroupView, answer.content)
 
+    def bar_agent(self, ref: str, bar: AgentBar | str | None) -> AgentView:
+        """Have an agent take nothing new (``cordoned``, or ``draining`` until it is empty), or,
+        with None, have it take work again; what it runs goes on. For admins.
+
+        Raises:
+            NotFound: there is no such agent.
+        """
+        from muster.core.views import AgentView
+
+        body = json.dumps({"bar": bar}).encode()
+        answer = self._http.send("POST", f"/v1/agents/{_quoted(ref)}/bar", body=body)
+        return self._parse(AgentView, answer.content)
+
+    def quotas(self) -> list[QuotaView]:
+        """All quotas for an admin, else those that bind the caller, with what is used of them."""
+        from muster.core.views import QuotaPage
+
+        return list(self._get(QuotaPage, "/v1/quotas").items)
+
+    def put_quota(self, spec: QuotaSpec | Mapping[str, Any]) -> QuotaView:
+        """Limit a domain, a project or a user, in place of the limits it has; for admins.
+
+        Raises:
+            InvalidSpec: with every problem found.
+        """
+        from muster.core.views import QuotaView
+
+        fields = spec if isinstance(spec, Mapping) else {"level": spec.level, "name": spec.name}
+        path = _quota_path(str(fields.get("level", "user")), str(fields.get("name", "")))
+        _, body = _body(spec)
+        return self._parse(QuotaView, self._http.send("PUT", path, body=body).content)
+
+    def remove_quota(self, level: str, name: str) -> None:
+        """Have a domain, a project or a user have no limits of its own; for admins.
+
+        Raises:
+            NotFound: it has none.
+        """
+        self._http.send("DELETE", _quota_path(level, name), repeat=False)
+
     def cluster(self) -> ClusterView:
         """The cluster as a whole."""
         from muster.core.views import ClusterView
@@ -452,6 +514,10 @@ class Client:
 def _quoted(ref: str) -> str:
     """One segment of a path; an empty one would make another path of it."""
     return quote(ref or "-", safe="")
+
+
+def _quota_path(level: str, name: str) -> str:
+    return f"/v1/quotas/{_quoted(level)}/{quote(name or '-')}"
 
 
 def _body(spec: Any) -> tuple[str, bytes]:

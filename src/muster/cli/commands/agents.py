@@ -58,7 +58,7 @@ def _row(agent: "AgentView", now: float) -> list[Text | str]:
     free, capacity = agent.free, agent.capacity
     return [
         agent.name,
-        status(agent.status if agent.connected else _status_without(agent.status)),
+        _status(agent),
         agent.group,
         _of("cpu", free.cpu_milli, capacity.cpu_milli),
         _of("memory", free.memory_bytes, capacity.memory_bytes),
@@ -69,9 +69,14 @@ def _row(agent: "AgentView", now: float) -> list[Text | str]:
     ]
 
 
-def _status_without(known: AgentStatus) -> str:
-    """Of an agent that is not connected: until it has been silent for long it counts as alive."""
-    return "NOT_CONNECTED" if known is AgentStatus.ALIVE else known
+def _status(agent: "AgentView") -> Text:
+    """Of one that lives and takes nothing new, why. One that is not connected counts as alive until
+    it has been silent for long."""
+    known = agent.status
+    if not agent.connected and known is AgentStatus.ALIVE:
+        return status("NOT_CONNECTED")
+    shown = status(known)
+    return Text.assemble(shown, f", {agent.barred}") if agent.barred else shown
 
 
 def _of(resource: str, free: int, capacity: int) -> str:

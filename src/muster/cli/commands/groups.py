@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from muster.cli.arguments import AsJson
-from muster.cli.screen import Column, print_json, stdout, table, write
+from muster.cli.screen import Column, plain, print_json, stdout, table, write
 from muster.cli.spec_file import SpecFile, read_spec
 from muster.cli.target import Home, Target, Token, Url, on_cluster
 
@@ -37,7 +38,7 @@ def list_groups(
         print_json(found)
     else:
         console = stdout()
-        write(console, groups_table(console, found))
+        write(console, groups_table(console, found), *refused_plugins(found))
 
 
 @groups.command()
@@ -57,6 +58,15 @@ def apply(
         )
     with target.client() as client:
         typer.echo(f"group {client.put_group(spec).name} applied")
+
+
+def refused_plugins(groups: Sequence["GroupView"]) -> list[Text]:
+    """What is not used of the groups' policies, and why."""
+    return [
+        Text(f"{plain(reason.sentence)}. {plain(reason.remedy)}".strip(), style="yellow")
+        for group in groups
+        for reason in group.refused
+    ]
 
 
 def groups_table(console: Console, groups: Sequence["GroupView"]) -> Table:

@@ -8,6 +8,14 @@ import typer
 
 from muster.cli.commands.submit import hand_in
 from muster.cli.exits import ExitCode
+from muster.cli.placement_options import (
+    After,
+    Agents,
+    Constraints,
+    NotBefore,
+    SingleNode,
+    placement_keys,
+)
 from muster.cli.request import command_of, environment, pairs, without_nones
 from muster.cli.target import Target, on_cluster
 from muster.client.workdir import current_directory
@@ -60,6 +68,14 @@ def run(
     retries: Annotated[
         int | None, typer.Option("--retries", help="Retries of a task that fails.")
     ] = None,
+    gpu_model: Annotated[
+        str | None, typer.Option("--gpu-model", metavar="MODEL", help="As H100, or H100|B200.")
+    ] = None,
+    constraint: Constraints = None,
+    agent: Agents = None,
+    single_node: SingleNode = False,
+    after: After = None,
+    not_before: NotBefore = None,
     env: Annotated[
         list[str] | None,
         typer.Option("--env", "-e", metavar="KEY[=VALUE]", help="Variable; may be repeated."),
@@ -98,6 +114,7 @@ def run(
             "cpu": cpu,
             "memory": memory,
             "gpu": gpu,
+            "gpu_model": gpu_model,
             "disk": disk,
             "extra": pairs(resource, "--resource") if resource else None,
         }
@@ -115,6 +132,7 @@ def run(
             "timeout": timeout,
             "scheduling_timeout": scheduling_timeout,
             "max_retries_failure": retries,
+            **placement_keys(constraint, agent, single_node, after, not_before),
             "env": environment(env or [], os.environ, clean=clean_env),
             "workdir": None
             if scratch

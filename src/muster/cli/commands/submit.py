@@ -12,6 +12,15 @@ from rich.text import Text
 from muster.cli.exits import SIGNAL_BASE, ExitCode
 from muster.cli.follow.feed import LostSight, away_line, back_line
 from muster.cli.follow.follow import Follower
+from muster.cli.placement_options import (
+    After,
+    Agents,
+    Constraints,
+    NotBefore,
+    SingleNode,
+    placement_keys,
+    with_keys,
+)
 from muster.cli.screen import plain, stderr
 from muster.cli.spec_file import SpecFile, directory_of, read_spec
 from muster.cli.target import Target, on_cluster
@@ -35,6 +44,11 @@ def submit(
     target: Target,
     file: Annotated[str, SpecFile],
     name: Annotated[str | None, typer.Option("--name", help="In place of the file's.")] = None,
+    constraint: Constraints = None,
+    agent: Agents = None,
+    single_node: SingleNode = False,
+    after: After = None,
+    not_before: NotBefore = None,
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait until it has ended; end with its exit code.")
     ] = False,
@@ -55,6 +69,8 @@ def submit(
         raise typer.BadParameter(f"{file} is a group: use `muster groups apply {file}`")
     if not isinstance(spec, JobSpec | SessionSpec):
         raise typer.BadParameter(f"{file} is a {spec.kind}, which is not work to hand in")
+    if keys := placement_keys(constraint, agent, single_node, after, not_before):
+        spec = with_keys(spec, keys)
     if name is not None:
         spec = spec.model_copy(update={"name": name})
     if isinstance(spec, JobSpec) and not quiet and (left := left_behind(spec)):

@@ -1,0 +1,47 @@
+"""Agents that take nothing new, over HTTP."""
+
+from typing import Literal
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from muster.api.answers import answer
+from muster.api.bodies import read_spec
+from muster.api.context import Call
+from muster.api.live_views import agent_view
+from muster.core.errors import NotFound
+from muster.core.ids import AgentId
+from muster.core.specs.amounts import Spec
+from muster.core.states import AgentBar
+from muster.core.views import AgentView
+from muster.store.queries.refs import AGENTS, resolve
+
+router = APIRouter(prefix="/v1/agents", tags=["cluster"])
+
+
+class BarSpec(Spec):
+    """Why an agent is to take nothing new: an operator's word; null has it take work again."""
+
+    bar: Literal["cordoned", "draining"] | None
+
+
+_BODY = {"application/json": {"schema": BarSpec.model_json_schema()}}
+
+
+@router.post(
+    "/{ref}/bar",
+    response_model=AgentView,
+    openapi_extra={"requestBody": {"required": True, "content": _BODY}},
+)
+async def bar_agent(request: Request, call: Call, ref: str) -> Response:
+    """Have an agent take nothing new, or take work again; for admins. What it runs goes on."""
+    call.must_be_admin("bar agents")
+    spec = await read_spec(request, BarSpec)
+    principal, plane = call.principal, call.api.plane
+    id_ = AgentId(await call.api.reader.read(resolve, AGENTS, principal, ref))
+    bar = AgentBar(spec.bar) if spec.bar is not None else None
+    await plane.request(lambda work, requests: requests.bar_agent(work, principal, id_, bar))
+    agent = plane.live.agents.get(id_)
+    if agent is None:
+        raise NotFound(f"agent {ref!r} was removed meanwhile")
+    return answer(agent_view(agent, plane.live, plane.board))

@@ -1,0 +1,34 @@
+"""What would become of work, over HTTP: nothing is handed in, and nothing changes."""
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from muster.api.answers import answer
+from muster.api.bodies import read_spec
+from muster.api.context import Call
+from muster.api.jobs import known_group
+from muster.api.openapi import spec_body
+from muster.api.targets import knowing_ended
+from muster.control.plan import plan_job, plan_session
+from muster.control.session.admission import Ended
+from muster.core.specs import JobSpec, SessionSpec
+from muster.core.views import PlanView
+
+router = APIRouter(prefix="/v1/plan", tags=["jobs"])
+
+
+@router.post("", response_model=PlanView, openapi_extra=spec_body(JobSpec, SessionSpec))
+async def plan_work(request: Request, call: Call) -> Response:
+    """Whether a job or a session (``kind``) would start if it were handed in now, and where, or
+    why not. What would be refused is refused here in the same way."""
+    spec: JobSpec | SessionSpec = await read_spec(request, JobSpec, SessionSpec)
+    api, principal = call.api, call.principal
+
+    async def look(ended: Ended) -> PlanView:
+        live, board, now = api.plane.live, api.plane.board, api.clock.now()
+        known_group(live, spec.group)
+        if isinstance(spec, JobSpec):
+            return plan_job(live, board, principal, spec, now, ended)
+        return plan_session(live, board, principal, spec, now, ended)
+
+    return answer(await knowing_ended(call, spec, look))

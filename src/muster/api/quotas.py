@@ -1,0 +1,95 @@
+"""Quotas over HTTP, with what is used of them."""
+
+from collections.abc import Iterator, Mapping
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from muster.api.answers import answer
+from muster.api.bodies import read_spec
+from muster.api.context import Call
+from muster.api.openapi import spec_body
+from muster.control.session.board import Board
+from muster.core.errors import InvalidSpec, Problem
+from muster.core.owner import Role
+from muster.core.specs import Level, QuotaSpec
+from muster.core.views import LimitView, QuotaPage, QuotaView
+from muster.scheduling.usage import Holding, scopes
+
+router = APIRouter(prefix="/v1/quotas", tags=["cluster"])
+
+
+@router.get("", response_model=QuotaPage)
+async def get_quotas(call: Call) -> Response:
+    """All quotas for an admin; for others those that bind them, with what is used."""
+    board = call.api.plane.board
+    if call.principal.role is Role.ADMIN:
+        specs = call.api.plane.live.quotas.values()
+        views = [_view(spec, board, _own_name(spec)) for spec in specs]
+    else:
+        bound = ((scope, board.quotas.of(scope)) for scope in scopes(call.principal.owner))
+        views = [_view(spec, board, name) for (_, name), spec in bound if spec is not None]
+    views.sort(key=lambda view: (list(Level).index(Level(view.level)), view.name))
+    return answer(QuotaPage(items=tuple(views)))
+
+
+@router.put("/{level}/{name:path}", response_model=QuotaView, openapi_extra=spec_body(QuotaSpec))
+async def put_quota(request: Request, call: Call, level: Level, name: str) -> Response:
+    """Limit a domain, a project or a user, in place of the limits it has; for admins."""
+    call.must_be_admin("change quotas")
+    spec = await read_spec(request, QuotaSpec)
+    problems = [
+        Problem(field, repr(said), f"expected {in_path!r}, as in the path")
+        for field, said, in_path in (
+            ("level", str(spec.level), str(level)),
+            ("name", spec.name, name),
+        )
+        if said != in_path
+    ]
+    if problems:
+        raise InvalidSpec(problems)
+    plane = call.api.plane
+    await plane.request(lambda work, requests: requests.put_quota(work, spec))
+    return answer(_view(spec, plane.board, _own_name(spec)))
+
+
+@router.delete("/{level}/{name:path}", status_code=204)
+async def delete_quota(call: Call, level: Level, name: str) -> Response:
+    """Have a domain, a project or a user have no limits of its own; for admins."""
+    call.must_be_admin("change quotas")
+    plane = call.api.plane
+    await plane.request(lambda work, requests: requests.remove_quota(work, level, name))
+    return Response(status_code=204)
+
+
+def _own_name(spec: QuotaSpec) -> str | None:
+    """Whose limits these are; None if they are those of several."""
+    return None if "*" in spec.name.split("/") else spec.name
+
+
+def _view(spec: QuotaSpec, board: Board, of: str | None) -> QuotaView:
+    """A quota, with what ``of`` uses of it."""
+    held = board.usage.of((spec.level, of)) if of is not None else None
+
+    return QuotaView(
+        level=spec.level,
+        name=spec.name,
+        of=of,
+        limits=tuple(_limits(spec.limits.amounts, held)),
+        sessions=_counted("sessions", held.sessions if held else None, spec.sessions),
+        pending_sessions=_counted(
+            "pending_sessions", held.pending if held else None, spec.pending_sessions
+        ),
+        largest=dict(spec.largest.amounts),
+        weight=spec.weight,
+    )
+
+
+def _limits(limits: Mapping[str, int], held: Holding | None) -> Iterator[LimitView]:
+    for resource, limit in limits.items():
+        used = held.amounts.get(resource, 0) if held is not None else None
+        yield LimitView(resource=resource, used=used, limit=limit)
+
+
+def _counted(resource: str, used: int | None, limit: int | None) -> LimitView | None:
+    return None if limit is None else LimitView(resource=resource, used=used, limit=limit)

@@ -1,0 +1,41 @@
+"""``muster cordon``, ``drain`` and ``uncordon``."""
+
+from typing import Annotated
+
+import typer
+
+from muster.cli.target import Target, on_cluster
+from muster.cli.words import count
+from muster.core.states import AgentBar
+
+AgentRef = Annotated[
+    str, typer.Argument(metavar="AGENT", help="Its name, its id or the beginning of its id.")
+]
+
+
+@on_cluster
+def cordon(target: Target, ref: AgentRef) -> None:
+    """Have an agent take nothing new; what it runs goes on."""
+    _bar(target, ref, AgentBar.CORDONED)
+
+
+@on_cluster
+def drain(target: Target, ref: AgentRef) -> None:
+    """Have an agent take nothing new until it is empty."""
+    _bar(target, ref, AgentBar.DRAINING)
+
+
+@on_cluster
+def uncordon(target: Target, ref: AgentRef) -> None:
+    """Have an agent take work again."""
+    _bar(target, ref, None)
+
+
+def _bar(target: Target, ref: str, bar: AgentBar | None) -> None:
+    with target.client() as client:
+        agent = client.bar_agent(ref, bar)
+    if agent.barred is None:
+        typer.echo(f"agent {agent.name} takes work again")
+    else:
+        runs = f"it runs {count(agent.kernels, 'kernel')}" if agent.kernels else "it is empty"
+        typer.echo(f"agent {agent.name} is {agent.barred} and takes nothing new; {runs}")

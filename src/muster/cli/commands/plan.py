@@ -1,0 +1,86 @@
+"""``muster plan``."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from muster.cli.arguments import AsJson
+from muster.cli.exits import ExitCode
+from muster.cli.explained import placement_shown
+from muster.cli.screen import Column, plain, print_json, stdout, table, write
+from muster.cli.spec_file import SpecFile, read_spec
+from muster.cli.target import Target, on_cluster
+from muster.core.states.task import COLOURS, TaskState
+
+if TYPE_CHECKING:
+    from muster.core.views import PlannedKernelView, PlanView
+
+SHOWN = 20
+"""Kernels of which the places are listed."""
+
+_COLOURS = {
+    "starts": COLOURS[TaskState.SUCCEEDED],
+    "displaces": COLOURS[TaskState.SUCCEEDED],
+    "waits": COLOURS[TaskState.PENDING],
+    "cancelled": COLOURS[TaskState.FAILED],
+}
+_CODES = {"waits": ExitCode.NOT_PLACED, "cancelled": ExitCode.FAILED}
+
+
+@on_cluster
+def plan(target: Target, file: Annotated[str, SpecFile], as_json: AsJson = False) -> None:
+    """Say whether a job or a session would start now, and where.
+
+    Nothing is handed in. Ends with 0 if it would start, 2 if it would wait, 1 if it is refused.
+    """
+    from muster.core.specs import JobSpec, SessionSpec
+
+    spec = read_spec(file)
+    if not isinstance(spec, JobSpec | SessionSpec):
+        raise typer.BadParameter(f"{file} is a {spec.kind}, which is not work to hand in")
+    with target.client() as client:
+        answer = client.plan(spec)
+    if as_json:
+        print_json(answer)
+    else:
+        console = stdout()
+        write(console, *plan_shown(console, answer))
+    raise typer.Exit(_CODES.get(answer.outcome, ExitCode.OK))
+
+
+def plan_shown(console: Console, plan: "PlanView") -> list[RenderableType]:
+    """The verdict, every reason with what to do, the places, and what the agents lack."""
+    outcome = (plan.outcome.value, _COLOURS.get(plan.outcome, ""))
+    parts: list[RenderableType] = [
+        Text.assemble(outcome, "  ", (plain(plan.verdict), "bold")),
+    ]
+    if plan.reasons and plan.outcome == "starts":
+        parts.append(Text("  the others wait:"))
+    for reason in plan.reasons:
+        parts.append(Text(f"  {plain(reason.sentence)}"))
+        if reason.remedy:
+            parts.append(Text(f"    {plain(reason.remedy)}"))
+    if plan.kernels:
+        parts += [Text(), kernels_table(console, plan.kernels)]
+        if len(plan.kernels) > SHOWN:
+            parts.append(Text(f"and {len(plan.kernels) - SHOWN:,} more; --json names them"))
+    return parts + placement_shown(console, plan.placement)
+
+
+def kernels_table(console: Console, kernels: "tuple[PlannedKernelView, ...]") -> Table:
+    columns = [Column("KERNEL", right=True), Column("AGENT"), Column("GPUS")]
+    rows = (
+        [
+            str(kernel.index),
+            kernel.agent,
+            ",".join(
+                f"{share.index}" if share.share >= 1 else f"{share.index}({share.share:g})"
+                for share in kernel.devices
+            ),
+        ]
+        for kernel in kernels[:SHOWN]
+    )
+    return table(console, columns, rows)

@@ -1,0 +1,107 @@
+"""``muster quotas``, ``muster quota set`` and ``muster quota remove``."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from muster.cli.arguments import AsJson
+from muster.cli.screen import Column, print_json, stderr, stdout, table, write
+from muster.cli.spec_file import SpecFile, read_spec
+from muster.cli.target import Target, on_cluster
+from muster.core.resources import format_amount
+
+if TYPE_CHECKING:
+    from muster.core.views import LimitView, QuotaView
+
+quota = typer.Typer(name="quota", help="Limit a domain, a project or a user.")
+
+
+@on_cluster
+def quotas(target: Target, as_json: AsJson = False) -> None:
+    """List the quotas, and what is used of them."""
+    with target.client() as client:
+        found = client.quotas()
+    if as_json:
+        print_json(found)
+    elif found:
+        console = stdout()
+        write(console, quotas_table(console, found))
+    else:
+        stderr().print(Text("no quotas; `muster quota set FILE` makes one"))
+
+
+@quota.command(name="set")
+@on_cluster
+def set_quota(target: Target, file: Annotated[str, SpecFile]) -> None:
+    """Limit somebody, in place of the limits they have."""
+    from muster.core.specs import QuotaSpec
+
+    spec = read_spec(file)
+    if not isinstance(spec, QuotaSpec):
+        raise typer.BadParameter(f"{file} is a {spec.kind}: a quota needs `kind: quota`")
+    with target.client() as client:
+        set_ = client.put_quota(spec)
+    typer.echo(f"quota of {set_.level} {set_.name} set")
+
+
+@quota.command()
+@on_cluster
+def remove(
+    target: Target,
+    level: Annotated[str, typer.Argument(metavar="LEVEL", help="domain, project or user.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="As `muster quotas` shows it: domain/project/…")
+    ],
+) -> None:
+    """Have somebody have no limits of their own."""
+    with target.client() as client:
+        client.remove_quota(level, name)
+    typer.echo(f"quota of {level} {name} removed")
+
+
+def quotas_table(console: Console, quotas: Sequence["QuotaView"]) -> Table:
+    columns = [
+        Column("LEVEL"),
+        Column("NAME", shrinks=16),
+        Column("LIMIT ON"),
+        Column("USED", right=True),
+        Column("LIMIT", right=True),
+        Column("LARGEST", right=True, drops=2),
+        Column("WEIGHT", right=True, drops=1),
+    ]
+    return table(console, columns, (row for quota in quotas for row in _rows(quota)))
+
+
+def _rows(quota: "QuotaView") -> Iterator[list[Text | str]]:
+    """A line for each thing that is limited; one for a quota that limits nothing."""
+    name = quota.of or quota.name
+    if name != quota.name:
+        name += f" ({quota.name})"
+    who = [quota.level, name]
+    weight = f"{quota.weight:g}"
+    limits = {limit.resource: limit for limit in quota.limits}
+    for resource in dict.fromkeys((*limits, *quota.largest)):
+        largest = quota.largest.get(resource)
+        shown = "" if largest is None else format_amount(resource, largest)
+        yield [*who, resource, *_amounts(limits.get(resource)), shown, weight]
+    counted = [each for each in (quota.sessions, quota.pending_sessions) if each is not None]
+    for limit in counted:
+        what = "sessions" if limit.resource == "sessions" else "sessions waiting"
+        yield [*who, what, _count(limit.used), _count(limit.limit), "", weight]
+    if not limits and not quota.largest and not counted:
+        yield [*who, "-", "", "", "", weight]
+
+
+def _amounts(limit: "LimitView | None") -> tuple[str, str]:
+    if limit is None:
+        return "", ""
+    used = "" if limit.used is None else format_amount(limit.resource, limit.used)
+    return used, format_amount(limit.resource, limit.limit)
+
+
+def _count(number: int | None) -> str:
+    return "" if number is None else f"{number:,}"

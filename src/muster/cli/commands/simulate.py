@@ -1,0 +1,190 @@
+"""``muster simulate``: a trace replayed against policies, in virtual time."""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from muster.cli.arguments import AsJson
+from muster.cli.screen import Column, plain, stderr, stdout, table, write
+from muster.cli.words import count, duration
+
+if TYPE_CHECKING:
+    from muster.simulate.policy_file import NamedPolicy
+    from muster.simulate.report import Report
+
+_TOLD_S = 0.1  # progress is shown so often at most
+
+
+def simulate(
+    trace: Annotated[
+        Path,
+        typer.Argument(metavar="TRACE", help="The sessions: .csv (openb or generic) or .parquet."),
+    ],
+    cluster: Annotated[
+        Path,
+        typer.Option("--cluster", metavar="FILE", help="The agents: .yaml, or openb's node .csv."),
+    ],
+    policies: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--policy",
+            "--with",
+            metavar="POLICY",
+            help="A group's file, or names as in drf+strict; repeat it to compare.",
+        ),
+    ] = None,
+    speed_up: Annotated[
+        float, typer.Option("--speed-up", metavar="X", help="Sessions come X times as fast.")
+    ] = 1.0,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", min=1, help="Only so many sessions, the first that come."),
+    ] = None,
+    ends_known: Annotated[
+        bool,
+        typer.Option("--ends-known", help="The scheduler is told how long each session will run."),
+    ] = False,
+    plot_to: Annotated[
+        Path | None,
+        typer.Option("--plot", metavar="FILE", help="Draw the course to a .png or .svg file."),
+    ] = None,
+    timings: Annotated[
+        bool, typer.Option("--timings", help="With the scheduler's own time in the report.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Replay a trace against policies, in virtual time."""
+    from muster.simulate.cluster_file import read_cluster
+    from muster.simulate.plot import check_plot, plot
+    from muster.simulate.policy_file import DEFAULT, UnknownPolicy, read_policy
+    from muster.simulate.replay import replay
+    from muster.simulate.report import report
+    from muster.simulate.trace import read_trace
+
+    if not 0 < speed_up < float("inf"):
+        raise typer.BadParameter(f"--speed-up is {speed_up:g}: expected a number above 0")
+    if plot_to is not None:
+        check_plot(plot_to)
+    try:
+        named = [read_policy(each) for each in policies or [DEFAULT]]
+    except UnknownPolicy as error:
+        raise typer.BadParameter(str(error)) from None
+    agents = read_cluster(cluster)
+    sessions = sorted(read_trace(trace), key=lambda each: each.submit_at_s)[:limit]
+    reports = []
+    for policy in named:
+        with _progress(policy, len(sessions)) as told:
+            recording = replay(
+                sessions,
+                agents,
+                policy,
+                speed_up=speed_up,
+                ends_known=ends_known,
+                progress=told,
+            )
+        reports.append(report(recording))
+    if plot_to is not None:
+        plot(reports, plot_to)
+    if as_json:
+        document = [each.as_dict(timings=timings) for each in reports]
+        sys.stdout.write(json.dumps(document, indent=1) + "\n")
+    else:
+        _show(reports, timings)
+
+
+@contextmanager
+def _progress(policy: "NamedPolicy", sessions: int) -> Iterator[Callable[[int], None]]:
+    """A bar on a terminal, and how long it took, on stderr: stdout is the same each time."""
+    console, began = stderr(), time.monotonic()
+    if console.is_terminal:
+        from rich.progress import Progress
+
+        with Progress(console=console, transient=True) as bar:
+            task, shown_at = bar.add_task(plain(policy.name), total=sessions), began
+
+            def told(done: int) -> None:
+                nonlocal shown_at
+                if time.monotonic() - shown_at >= _TOLD_S:
+                    shown_at = time.monotonic()
+                    bar.update(task, completed=done)
+
+            yield told
+    else:
+        yield lambda done: None
+    took = duration(time.monotonic() - began)
+    said = f"{policy.name}: {count(sessions, 'session')} replayed in {took}"
+    console.print(Text(plain(said)), soft_wrap=True)
+
+
+def _show(reports: list["Report"], timings: bool) -> None:
+    console = stdout()
+    columns = [Column("", wraps=True), *(Column(each.policy, right=True) for each in reports)]
+    values = [_values(each, timings) for each in reports]
+    rows = [
+        [name, *(value[name] for value in values)]
+        for name in values[0]
+        if any(value[name] != _NOTHING for value in values)
+    ]
+    write(console, table(console, columns, rows))
+    for each in reports:
+        if each.unstarted:
+            _show_unstarted(console, each)
+
+
+_NOTHING = "-"
+
+
+def _values(report: "Report", timings: bool) -> dict[str, str]:
+    """By what it is called, in the order in which it is shown."""
+    waits = report.waits
+    shown = {
+        "sessions": f"{report.sessions:,}",
+        "never started": f"{report.sessions - report.started:,}",
+        "makespan": duration(report.makespan_s),
+        "GPUs allocated, mean": _percent(report.gpu_percent),
+        "GPUs allocated, peak": _percent(report.gpu_peak_percent),
+        "GPUs allocated while sessions waited": _percent(report.gpu_under_demand_percent),
+        "CPUs allocated, mean": _percent(report.cpu_percent),
+        "free GPU capacity of no use": _percent(report.fragmentation_percent),
+        "all GPU capacity of no use": _percent(report.stranded_percent),
+        "wait, mean": duration(waits.mean_s) if waits else _NOTHING,
+        "wait, p50": duration(waits.p50_s) if waits else _NOTHING,
+        "wait, p99": duration(waits.p99_s) if waits else _NOTHING,
+        "wait, longest": duration(waits.max_s) if waits else _NOTHING,
+        "queue, mean": f"{report.queue_mean:,.1f}",
+        "queue, longest": f"{report.queue_max:,}",
+        "fairness (Jain)": _NOTHING if report.fairness is None else f"{report.fairness:.3f}",
+        "backfilled": _percent(report.backfill_percent),
+        "preemptions": f"{report.preemptions:,}",
+        "GPU hours lost to them": f"{report.lost_gpu_hours:,.1f}",
+        "passes": f"{report.passes:,}",
+        "decisions": f"{report.decisions:,}",
+    }
+    if timings:
+        shown["time a pass"] = f"{report.timings.pass_ms:.2f}ms"
+        shown["time a decision"] = f"{report.timings.decision_us:.0f}µs"
+    return shown
+
+
+def _percent(value: float | None) -> str:
+    return _NOTHING if value is None else f"{value:.1f}%"
+
+
+def _show_unstarted(console: Console, report: "Report") -> None:
+    """Why sessions never started, the commonest reason first."""
+    columns = [
+        Column("NEVER STARTED", right=True),
+        Column("FIRST"),
+        Column(f"WHY, UNDER {report.policy}", flexible=True, wraps=True),
+    ]
+    rows = [[f"{each.sessions:,}", each.example, each.why] for each in report.unstarted]
+    console.print()
+    write(console, table(console, columns, rows))

@@ -1,0 +1,115 @@
+"""What placement says of a session that waits, or would: its order, its room, and what agents lack.
+
+Of ``WhyView.placement`` and ``PlanView.placement``; keys that an older controller does not tell are
+left out.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from muster.cli.screen import Column, plain, table
+from muster.cli.words import clock_time, count, duration
+
+NAMED = 5
+"""Agents and sessions that are named."""
+
+
+def placement_shown(console: Console, placement: Mapping[str, Any]) -> list[RenderableType]:
+    """Its place in the order, what is kept for it, who would make room, and agent by agent why."""
+    place = f"Place {placement['position']:,} of {placement['queue']:,} in the queue"
+    said = f"{place} of group {placement['group']}"
+    if placement["kernels_fit"] < placement["kernels"] > 1:
+        fit = f"{placement['kernels_fit']:,} of {placement['kernels']:,} kernels"
+        said += f"; once those ahead have started, {fit} would find room"
+    parts: list[RenderableType] = [Text(f"\n{said}.")]
+    if displaces := placement.get("displaces"):
+        parts += _displaced(console, displaces["victims"])
+    elif reservation := placement.get("reservation"):
+        parts.append(Text(_kept(reservation)))
+    for request in placement["requests"]:
+        parts += _request(console, request, placement["agents"])
+    return parts
+
+
+def _kept(reservation: Mapping[str, Any]) -> str:
+    """What is kept for the first session that lacks room."""
+    expected_at = reservation["expected_at"]
+    if expected_at is None:
+        agents = _some([kernel["agent"] for kernel in reservation["kernels"]])
+        return f"What becomes free on {agents} is kept for it."
+    now = time.time()
+    left = f"in {duration(expected_at - now)}" if expected_at > now else "any moment"
+    return (
+        f"It starts at {clock_time(expected_at, now)} ({left}) at the latest: by then enough of "
+        f"what runs has reached its timeout."
+    )
+
+
+def _displaced(console: Console, victims: Sequence[Mapping[str, Any]]) -> list[RenderableType]:
+    columns = [
+        Column("MAKES ROOM FOR IT", flexible=True),
+        Column("PRIORITY", right=True),
+        Column("KERNELS", right=True),
+    ]
+    rows = [
+        [
+            plain(victim["name"])
+            if victim["name"] is not None
+            else f"{count(victim['sessions'], 'session')} of others",
+            str(victim["priority"]),
+            f"{victim['kernels']:,}",
+        ]
+        for victim in victims
+    ]
+    return [Text(), table(console, columns, rows)]
+
+
+def _request(console: Console, request: Mapping[str, Any], agents: int) -> list[RenderableType]:
+    kernels, fit = request["kernels"], request.get("fit")
+    each = "" if kernels == 1 else " each"
+    said = f"{count(agents, 'agent')} looked at for {count(kernels, 'kernel')} asking for "
+    said += f"{request['asks']}{each}"
+    if fit is not None and kernels > 1:
+        said += f": by themselves {fit:,} of {kernels:,} would find room"
+    parts: list[RenderableType] = [Text(f"\n{said}")]
+    if scores := request.get("scores"):
+        parts.append(Text(f"  best first: {_scored(scores)}"))
+    if not request["groups"]:
+        return parts
+    columns = [
+        Column("AGENTS", right=True),
+        Column("WHAT THEY LACK", flexible=True, wraps=True),
+        Column("NEAREST", drops=1),
+        Column("SUCH AS", drops=2),
+    ]
+    parts.append(table(console, columns, [_agents(group) for group in request["groups"]]))
+    if others := request["other_agents"]:
+        lack = "lacks" if others == 1 else "lack"
+        parts.append(Text(f"and {count(others, 'agent')} that {lack} otherwise"))
+    return parts
+
+
+def _scored(scores: Sequence[Mapping[str, Any]]) -> str:
+    # Adding 0.0 makes 0 of what is -0.
+    return ", ".join(f"{plain(each['agent'])} (score {each['score'] + 0.0:g})" for each in scores)
+
+
+def _agents(group: Mapping[str, Any]) -> Sequence[Text | str]:
+    lacks = "; ".join(plain(reason["sentence"]) for reason in group["lacks"])
+    return [
+        f"{group['agents']:,}",
+        lacks or Text("nothing: there is room", style="green"),
+        group["nearest"] if group["lacks"] else "",
+        ", ".join(group["examples"]),
+    ]
+
+
+def _some(names: Sequence[str]) -> str:
+    """Names, each once, the first of them if they are many."""
+    each = list(dict.fromkeys(map(plain, names)))
+    more = f" and {len(each) - NAMED} more" if len(each) > NAMED else ""
+    return ", ".join(each[:NAMED]) + more

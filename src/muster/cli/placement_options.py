@@ -1,0 +1,75 @@
+"""Options that say where and when work may start, for every command that hands work in."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from muster.cli.request import without_nones
+
+if TYPE_CHECKING:
+    from muster.core.specs import JobSpec, SessionSpec
+
+Constraints = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--constraint",
+        metavar="RULE",
+        help="On agents' attributes, as zone=a, disk>=100 or !spot; may be repeated.",
+    ),
+]
+Agents = Annotated[
+    list[str] | None,
+    typer.Option("--agent", metavar="NAME", help="Only on this agent; may be repeated."),
+]
+SingleNode = Annotated[
+    bool, typer.Option("--single-node", help="All kernels of a gang on one agent.")
+]
+After = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--after",
+        metavar="REF[:WHEN]",
+        help="Start once that is succeeded (or running, or ended); may be repeated.",
+    ),
+]
+NotBefore = Annotated[
+    str | None,
+    typer.Option(
+        "--not-before", metavar="MOMENT", help="Earliest start, as 2027-01-31T08:00:00+01:00."
+    ),
+]
+
+
+def placement_keys(
+    constraints: list[str] | None,
+    agents: list[str] | None,
+    single_node: bool,
+    after: list[str] | None,
+    not_before: str | None,
+) -> dict[str, Any]:
+    """The keys of a spec that these options stand for."""
+    placement = without_nones(
+        {
+            "constraints": constraints or None,
+            "agents": agents or None,
+            "mode": "single-node" if single_node else None,
+        }
+    )
+    return without_nones(
+        {"placement": placement or None, "after": after or None, "not_before": not_before}
+    )
+
+
+def with_keys(spec: "JobSpec | SessionSpec", keys: Mapping[str, Any]) -> "JobSpec | SessionSpec":
+    """A spec with these keys in place of its own.
+
+    Raises:
+        InvalidSpec: with every problem found.
+    """
+    from muster.core.specs import parse_spec
+
+    own = spec.model_dump(mode="json", exclude_defaults=True)
+    placement = own.get("placement", {}) | keys.get("placement", {})
+    changed = {**own, **keys} | ({"placement": placement} if placement else {})
+    return parse_spec(type(spec), changed)
