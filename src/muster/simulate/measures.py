@@ -1,0 +1,124 @@
+"""What is measured of a simulated cluster while a trace runs: fragmentation and fairness.
+
+Both cost a look at all agents or all owners, so they are taken at some moments only.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from muster.core.owner import Owner
+from muster.core.resources import GPU_WHOLE, Resources
+from muster.scheduling.columns import Ints
+from muster.scheduling.fairness import dominant_share
+from muster.scheduling.snapshot import Snapshot
+from muster.scheduling.usage import Usage, scopes
+from muster.scheduling.workload import WorkloadClass
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """
+    Args:
+        fragmented: the part of free GPU capacity that the mix cannot use; None while nobody has
+            asked for GPUs or none is free.
+        stranded: the same as a part of all GPU capacity.
+        fairness: Jain's index of what owners hold; None while fewer than two have any work.
+    """
+
+    at: float
+    fragmented: float | None
+    stranded: float | None
+    fairness: float | None
+
+
+class Gauge:
+    """Takes samples of one cluster at every ``every``-th moment at which something happens."""
+
+    def __init__(
+        self, snapshot: Snapshot, usage: Usage, capacity: Mapping[str, int], every: int
+    ) -> None:
+        self.samples: list[Sample] = []
+        self._snapshot = snapshot
+        self._usage = usage
+        self._capacity = {name: float(amount) for name, amount in capacity.items()}
+        self._every = every
+        self._moments = 0
+        self._asked: Counter[Resources] = Counter()  # kernels that ask for GPUs
+        self._owners: dict[Owner, None] = {}
+
+    def arrived(self, what: WorkloadClass) -> None:
+        """A session of the class is submitted."""
+        self._owners[what.owner] = None
+        for request, indexes in what.requests:
+            if request.gpu_milli:
+                self._asked[request] += len(indexes)
+
+    def look(self, now: float) -> None:
+        """Something has happened: take a sample if it is time to."""
+        if self._moments % self._every == 0:
+            self.samples.append(self._sample(now))
+        self._moments += 1
+
+    def _sample(self, now: float) -> Sample:
+        all_milli = self._capacity.get("gpu", 0.0)
+        free_milli = float(self._snapshot.columns.device_free.sum())
+        fragmented = stranded = None
+        if self._asked and free_milli > 0:
+            fragmented = 1.0 - usable_milli(self._snapshot, self._asked) / free_milli
+            stranded = fragmented * free_milli / all_milli
+        elif self._asked and all_milli:
+            stranded = 0.0
+        return Sample(now, fragmented, stranded, self._fairness())
+
+    def _fairness(self) -> float | None:
+        shares = []
+        for owner in self._owners:
+            holding = self._usage.of(scopes(owner)[0])
+            if holding.sessions or holding.pending:
+                shares.append(dominant_share(holding.amounts, self._capacity))
+        return jain(shares)
+
+
+def usable_milli(snapshot: Snapshot, asked: Mapping[Resources, int]) -> float:
+    """Thousandths of free GPUs that the mix of requests can use: what each request can, weighed by
+    how often it is made.
+
+    What a request can use of an agent is nothing where it does not fit, and else the free part of
+    every device that has as much of it free as the request takes of one (Weng et al., Beware of
+    Fragmentation, USENIX ATC 2023, section 3: this is the complement of F_n(M)). Requests without
+    GPUs are left out: to them all GPUs are fragments, however they are packed.
+    """
+    columns, agents_of = snapshot.columns, {}
+    total = 0.0
+    for request, count in asked.items():
+        key = min(request.gpu_milli, GPU_WHOLE), request.gpu_models
+        if key not in agents_of:
+            agents_of[key] = _usable_by_slot(snapshot, request)
+        total += count * float(agents_of[key][columns.fitting(request)].sum())
+    return total / sum(asked.values())
+
+
+def _usable_by_slot(snapshot: Snapshot, request: Resources) -> Ints:
+    """Of each agent, the free parts of devices that are free enough and of a model that may be."""
+    columns = snapshot.columns
+    need, free = columns.need(request), columns.device_free
+    if need is None:
+        return np.zeros(columns.slots, np.int64)
+    usable = free >= need.milli
+    if need.allowed is not None:
+        usable &= np.array(need.allowed)[columns.device_model]
+    found: Ints = np.where(usable, free, 0).sum(axis=1)
+    return found
+
+
+def jain(shares: Iterable[float]) -> float | None:
+    """Jain's index of fairness, (Σx)² / (n·Σx²): 1 when all have equal shares, 1/n when one has all
+    (Jain, Chiu and Hawe, 1984). None for fewer than two, or when nobody has anything."""
+    amounts = list(shares)
+    squares = sum(each * each for each in amounts)
+    if len(amounts) < 2 or not squares:
+        return None
+    return sum(amounts) ** 2 / (len(amounts) * squares)

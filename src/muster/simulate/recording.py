@@ -1,0 +1,65 @@
+"""What a replay leaves behind, to be reported."""
+
+from dataclasses import dataclass, field
+
+from muster.core.reasons import Reason
+from muster.simulate.measures import Sample
+from muster.simulate.policy_file import NamedPolicy
+
+
+@dataclass(slots=True)
+class Fate:
+    """What became of one session of the trace; times are virtual.
+
+    Args:
+        started_at: of its first start.
+        ended_at: of its last end, if it ran to it.
+        reasons: why it never started, or why it was ended.
+        backfilled: it started while one that came earlier lacked room.
+    """
+
+    name: str
+    submitted_at: float
+    started_at: float | None = None
+    ended_at: float | None = None
+    reasons: tuple[Reason, ...] = ()
+    preempted: int = 0
+    backfilled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What holds from ``at`` on: thousandths of GPUs and processors in use, sessions that wait."""
+
+    at: float
+    gpu_milli: int
+    cpu_milli: int
+    waiting: int
+
+
+@dataclass(slots=True)
+class Recording:
+    """All that a replay saw.
+
+    Args:
+        capacity: of the whole cluster, by name of the resource.
+        window: in which sessions came, but for the first and the last percent of them; if all came
+            at once, all of the time.
+        lost_gpu_milli_s: GPU time of runs that preemption cut short.
+        placements: sessions started, those that were displaced again included.
+        decisions: placements, and classes of equal sessions refused, in all passes.
+        pass_s: wall time in passes; the only thing that differs from run to run.
+    """
+
+    policy: NamedPolicy
+    capacity: dict[str, int]
+    fates: list[Fate] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    samples: list[Sample] = field(default_factory=list)
+    window: tuple[float, float] = (0.0, 0.0)
+    lost_gpu_milli_s: float = 0.0
+    preemptions: int = 0
+    placements: int = 0
+    passes: int = 0
+    decisions: int = 0
+    pass_s: float = 0.0

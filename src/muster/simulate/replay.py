@@ -1,0 +1,391 @@
+"""A trace replayed against a cluster and a policy, in virtual time.
+
+The decisions are the real ones: the same queue, snapshot, validators, sequencer, selector,
+reservations and preemption as in ``control.session``, called as it calls them. What is left out is
+what takes time between a decision and a running kernel: here a session runs as soon as it is
+placed, and its room is free as soon as it ends. Nothing here is random and no clock is read, but
+to say how long the passes took: equal input gives equal output.
+"""
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from time import perf_counter
+
+from muster.core.errors import MusterError
+from muster.core.ids import AgentId, SessionId
+from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.resources import Resources
+from muster.core.specs import SessionType
+from muster.core.specs.group import PreemptionMode
+from muster.scheduling.fairness import DecayedUsage
+from muster.scheduling.outcome import PassResult
+from muster.scheduling.placement import never_fits, place
+from muster.scheduling.plugins import LearningSelector, PassContext
+from muster.scheduling.policy import Policy
+from muster.scheduling.preemption import Preemption
+from muster.scheduling.queue import Queue, QueueClass
+from muster.scheduling.sequencers import FairShare
+from muster.scheduling.snapshot import Snapshot
+from muster.scheduling.usage import Quotas, Usage
+from muster.scheduling.validators import NEVER, group_access, next_moment, refusals_at_submission
+from muster.scheduling.workload import Classes, RunningSession, SessionWorkload, WorkloadClass
+from muster.simulate.cluster_file import ClusterAgent
+from muster.simulate.measures import Gauge
+from muster.simulate.policy_file import NamedPolicy
+from muster.simulate.recording import Fate, Recording, Step
+from muster.simulate.trace import TraceSession
+
+LACKS_ROOM = frozenset(
+    {
+        ReasonCode.NO_ROOM,
+        ReasonCode.GANG_NO_ROOM,
+        ReasonCode.BEHIND_RESERVATION,
+        ReasonCode.BEHIND_STARVING,
+        ReasonCode.STRICT_ORDER,
+    }
+)
+"""Why a session waits that nothing forbids to start."""
+
+SAMPLES = 200
+"""Of what costs a look at the whole cluster, at most; a session comes and ends, so two moments."""
+
+
+def replay(
+    trace: Sequence[TraceSession],
+    agents: Sequence[ClusterAgent],
+    policy: NamedPolicy,
+    *,
+    speed_up: float = 1.0,
+    ends_known: bool = False,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Recording:
+    """Run the whole trace.
+
+    Args:
+        trace: in any order; time begins with the first of them.
+        speed_up: sessions come so many times as fast; how long they run stays.
+        ends_known: the scheduler is told how long each session will run. Else it knows the limits
+            that the trace gives, if any.
+        progress: is told now and then how many sessions have been submitted.
+
+    Raises:
+        MusterError: a part of the policy is not known or fails; no session could ever start.
+    """
+    arrivals = _arrivals(trace, policy.group.name, speed_up, ends_known)
+    world = _World(agents, policy, 2 * len(arrivals) // SAMPLES + 1)
+    recording = world.run(arrivals, progress)
+    if recording.fates and not recording.placements:
+        why = next((each for fate in recording.fates for each in fate.reasons), None)
+        told = f": {why.sentence()}" if why is not None else ""
+        raise MusterError(
+            f"none of the {len(recording.fates):,} sessions ever starts on this cluster under "
+            f"policy {policy.name}{told}"
+        )
+    return recording
+
+
+@dataclass(frozen=True, slots=True)
+class _Arrival:
+    """A session of the trace in the time of the replay."""
+
+    at: float
+    name: str
+    runs_s: float
+    what: WorkloadClass
+
+
+def _arrivals(
+    trace: Sequence[TraceSession], group: str, speed_up: float, ends_known: bool
+) -> list[_Arrival]:
+    """In the order of submission; those of one time as they stand in the trace."""
+    if not trace:
+        raise MusterError("the trace has no sessions")
+    classes = Classes()
+    first = min(each.submit_at_s for each in trace)
+    arrivals = []
+    for each in sorted(trace, key=lambda each: each.submit_at_s):
+        what = WorkloadClass(
+            each.owner,
+            group,
+            each.priority,
+            each.kernels,
+            SessionType.BATCH,
+            duration_s=each.duration_s if ends_known else each.limit_s,
+            not_before=_in_replay(each.not_before_s, first, speed_up),
+        )
+        at = (each.submit_at_s - first) / speed_up
+        arrivals.append(_Arrival(at, each.name, each.duration_s, classes.one(what)))
+    return arrivals
+
+
+def _in_replay(at_s: float | None, first_s: float, speed_up: float) -> float | None:
+    return None if at_s is None else (at_s - first_s) / speed_up
+
+
+class _World:
+    """A scaling group in virtual time."""
+
+    def __init__(
+        self, agents: Sequence[ClusterAgent], named: NamedPolicy, sampled_every: int
+    ) -> None:
+        self._group = named.group
+        self._policy = Policy.of(named.group)
+        self._snapshot = _snapshot(agents, named.group.name)
+        self._queue = Queue()
+        self._usage = Usage()
+        self._quotas = Quotas(named.quotas)
+        sequencer = self._policy.sequencer
+        self._fairness = (
+            sequencer.no_usage() if isinstance(sequencer, FairShare) else DecayedUsage()
+        )
+        self._running: dict[SessionId, RunningSession] = {}
+        self._runs_s: dict[SessionId, float] = {}
+        self._fates: dict[SessionId, Fate] = {}
+        self._ends: list[tuple[float, int, SessionId]] = []  # a heap; by number of the placement
+        self._placement_of: dict[SessionId, int] = {}
+        self._moments: list[float] = []  # a heap: when something changes by time alone
+        self._expiries: list[tuple[float, SessionId]] = []  # a heap
+        self._never: dict[tuple[Resources, ...], Reason | None] = {}
+        selector = self._policy.selector
+        self._learner = selector if isinstance(selector, LearningSelector) else None
+        self._held: Counter[str] = Counter()
+        self._now = 0.0
+        capacity = _total(agents)
+        self._gauge = Gauge(self._snapshot, self._usage, capacity, sampled_every)
+        self.recording = Recording(named, dict(capacity))
+
+    def run(self, arrivals: Sequence[_Arrival], progress: Callable[[int], None]) -> Recording:
+        """From the first submission until nothing happens any more."""
+        recording, submitted = self.recording, 0
+        while True:
+            self._now = now = self._next(arrivals, submitted)
+            if now == _NEVER:
+                break
+            self._end_due()
+            while submitted < len(arrivals) and arrivals[submitted].at <= now:
+                self._submit(arrivals[submitted], submitted)
+                submitted += 1
+            self._expire_due()
+            while self._moments and self._moments[0] <= now:
+                heapq.heappop(self._moments)
+            while len(self._queue) and self._pass():
+                pass  # who was displaced has left: that room is given away at the same moment
+            held = self._held
+            recording.steps.append(Step(now, held["gpu"], held["cpu"], len(self._queue)))
+            self._gauge.look(now)
+            progress(submitted)
+        self._leave_waiting()
+        recording.fates = list(self._fates.values())
+        recording.samples = self._gauge.samples
+        recording.window = _window(arrivals, recording.steps[-1].at)
+        return recording
+
+    def _next(self, arrivals: Sequence[_Arrival], submitted: int) -> float:
+        """When something happens next."""
+        while self._ends and self._placement_of.get(self._ends[0][2]) != self._ends[0][1]:
+            heapq.heappop(self._ends)  # it was displaced before its end
+        while self._expiries and self._expiries[0][1] not in self._queue:
+            heapq.heappop(self._expiries)
+        return min(
+            arrivals[submitted].at if submitted < len(arrivals) else _NEVER,
+            self._ends[0][0] if self._ends else _NEVER,
+            self._moments[0] if self._moments else _NEVER,
+            self._expiries[0][0] if self._expiries else _NEVER,
+        )
+
+    # Into the queue and out of it
+
+    def _submit(self, arrival: _Arrival, number: int) -> None:
+        """As ``control.session.admission`` and ``Board`` do."""
+        id_ = SessionId(f"ses-{number:09}")
+        fate = self._fates[id_] = Fate(arrival.name, arrival.at)
+        what = self._policy.hooks[arrival.what.type].on_schedule(arrival.what)
+        self._gauge.arrived(what)
+        refusal = group_access(what.owner, self._group)
+        refusals = [refusal] if refusal else self._refusals(what)
+        if refusals:
+            fate.reasons = tuple(refusals)
+            return
+        self._runs_s[id_] = arrival.runs_s
+        self._enqueue(SessionWorkload(id_, arrival.at, what))
+        moment = next_moment(what, self._now)
+        if moment is not None:
+            heapq.heappush(self._moments, moment)
+        if self._group.pending_timeout is not None:
+            expires_at = arrival.at + self._group.pending_timeout
+            heapq.heappush(self._expiries, (expires_at, id_))
+
+    def _refusals(self, what: WorkloadClass) -> list[Reason]:
+        refusals = refusals_at_submission(what, self._quotas, self._usage)
+        if not refusals:
+            if what.kernels not in self._never:
+                self._never[what.kernels] = never_fits(what, self._snapshot, self._policy)
+            never = self._never[what.kernels]
+            refusals = [never] if never is not None else []
+        return refusals
+
+    def _enqueue(self, session: SessionWorkload) -> None:
+        self._queue.add(session)
+        self._usage.waits(session.what.owner, 1)
+        if self._learner is not None:
+            for request, indexes in session.what.requests:
+                self._learner.arrived(request, len(indexes))
+
+    def _dequeue(self, session: SessionWorkload) -> None:
+        self._queue.remove(session.id)
+        self._usage.waits(session.what.owner, -1)
+
+    def _expire_due(self) -> None:
+        while self._expiries and self._expiries[0][0] <= self._now:
+            _, id_ = heapq.heappop(self._expiries)
+            if id_ in self._queue:
+                timeout_s = self._group.pending_timeout
+                why = reason(ReasonCode.SCHEDULING_TIMEOUT, timeout_s=timeout_s)
+                self._refuse(self._queue.class_of(id_), id_, (why,))
+
+    def _refuse(self, members: QueueClass, id_: SessionId, why: tuple[Reason, ...]) -> None:
+        """It waits no longer."""
+        self._fates[id_].reasons = why
+        self._queue.remove(id_)
+        self._usage.waits(members.what.owner, -1)
+
+    def _leave_waiting(self) -> None:
+        """Nothing happens any more, and they still wait."""
+        for members in list(self._queue.classes):
+            for session in list(members):
+                self._refuse(members, session.id, members.reasons)
+
+    # A pass, and what it leads to
+
+    def _pass(self) -> bool:
+        """One pass over the queue; whether it had others leave, so that there is room anew."""
+        context = PassContext(
+            self._snapshot,
+            self._now,
+            self._usage,
+            self._quotas,
+            self._fairness,
+            self._running,
+        )
+        began = perf_counter()
+        result = place(self._queue, self._snapshot, self._policy, context)
+        recording = self.recording
+        recording.pass_s += perf_counter() - began
+        recording.passes += 1
+        recording.decisions += len(result.placed) + len(result.refused)
+        for session, _ in result.placed:
+            self._dequeue(session)
+        self._start(result)
+        for members, reasons in result.refused.items():
+            never = tuple(each for each in reasons if each.code in NEVER)
+            for session in list(members) if never else ():
+                self._refuse(members, session.id, never)
+        for preemption in result.displaced:
+            self._displace(preemption)
+        return bool(result.displaced)
+
+    def _start(self, result: PassResult) -> None:
+        blocked = _first_blocked(result)
+        for session, kernels in result.placed:
+            id_, what, now = session.id, session.what, self._now
+            limit_s = what.duration_s
+            ends_at = None if limit_s is None else now + limit_s
+            self._running[id_] = RunningSession(id_, what, kernels, now, ends_at)
+            self._usage.placed(what.owner, what.total)
+            self._fairness.placed(what.owner, what.total, now)
+            self._held.update(what.total)
+            number = self.recording.placements
+            self.recording.placements += 1
+            self._placement_of[id_] = number
+            heapq.heappush(self._ends, (now + self._runs_s[id_], number, id_))
+            fate = self._fates[id_]
+            if fate.started_at is None:
+                fate.started_at = now
+                fate.backfilled = blocked is not None and blocked < _turn(session)
+
+    def _end_due(self) -> None:
+        while self._ends and self._ends[0][0] <= self._now:
+            _, number, id_ = heapq.heappop(self._ends)
+            if self._placement_of.get(id_) == number:
+                self._leave(self._running[id_])
+                self._fates[id_].ended_at = self._now
+
+    def _leave(self, session: RunningSession) -> None:
+        what, now = session.what, self._now
+        del self._running[session.id]
+        del self._placement_of[session.id]
+        for request, kernel in zip(what.kernels, session.kernels, strict=True):
+            self._snapshot.give_back(kernel.agent_id, request, kernel.shares)
+        self._usage.placed(what.owner, what.total, -1)
+        self._fairness.released(what.owner, what.total, now)
+        self._held.subtract(what.total)
+
+    def _displace(self, preemption: Preemption) -> None:
+        """Victims leave at once, and wait anew for a start from the beginning or are ended."""
+        assert self._policy.preemption is not None, "nobody is displaced without it"
+        for victim in preemption.victims:
+            fate, recording = self._fates[victim.id], self.recording
+            self._leave(victim)
+            fate.preempted += 1
+            recording.preemptions += 1
+            ran_s = self._now - victim.started_at
+            recording.lost_gpu_milli_s += victim.what.total.get("gpu", 0) * ran_s
+            if self._policy.preemption.mode is PreemptionMode.RESCHEDULE:
+                self._enqueue(SessionWorkload(victim.id, fate.submitted_at, victim.what))
+            else:
+                code = ReasonCode.PREEMPTED_FOR_GOOD
+                fate.reasons = (reason(code, priority=preemption.priority),)
+
+
+def _window(arrivals: Sequence[_Arrival], last_end: float) -> tuple[float, float]:
+    """See ``Recording``. A few early or late sessions must not stretch what means are taken over:
+    the first percent of the openb trace takes three quarters of its time."""
+    margin = len(arrivals) // 100
+    first, last = arrivals[margin].at, arrivals[-1 - margin].at
+    return (first, last) if first < last else (0.0, last_end)
+
+
+_NEVER = float("inf")
+_Turn = tuple[int, float, str]
+
+
+def _turn(session: SessionWorkload) -> _Turn:
+    """Its place in the order of arrival, whatever the sequencer says."""
+    return -session.what.priority, session.submitted_at, session.id
+
+
+def _first_blocked(result: PassResult) -> _Turn | None:
+    """The turn of the first that lacks room for no other reason; those placed have left."""
+    return min(
+        (
+            _turn(members.oldest)
+            for members, reasons in result.refused.items()
+            if len(members) and all(each.code in LACKS_ROOM for each in reasons)
+        ),
+        default=None,
+    )
+
+
+def _snapshot(agents: Sequence[ClusterAgent], group: str) -> Snapshot:
+    snapshot = Snapshot(group)
+    for number, agent in enumerate(agents):
+        snapshot.upsert_agent(
+            AgentId(f"agt-{number:06}"),
+            agent.name,
+            agent.capacity,
+            agent.devices,
+            accepting=True,
+            status="ALIVE",
+            attributes=dict(agent.attributes),
+        )
+    return snapshot
+
+
+def _total(agents: Sequence[ClusterAgent]) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for agent in agents:
+        amounts = replace(agent.capacity, gpu_milli=len(agent.devices) * 1000)
+        total.update(amounts.as_dict())
+    return total

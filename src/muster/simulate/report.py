@@ -1,0 +1,262 @@
+"""What a replay comes to: figures to compare policies by, and their course over time.
+
+All means over time are over the window of the recording, in which sessions come, so that policies
+are compared over the same time; after it sessions only drain away.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from muster.scheduling.columns import Floats
+from muster.simulate.recording import Fate, Recording, Step
+
+POINTS = 300
+"""Of a course over time, at most."""
+
+_HOUR_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """From submission to the first start, in seconds, of the sessions that started."""
+
+    mean_s: float
+    p50_s: float
+    p99_s: float
+    max_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Unstarted:
+    """Sessions that never started, all for the same reason; ``example`` is the first of them."""
+
+    code: str
+    why: str
+    sessions: int
+    example: str
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """How it went: from ``at_s[i]`` on the i-th entries hold. ``waits_s`` are the waiting times of
+    evenly spread sessions, the shortest first."""
+
+    at_s: tuple[float, ...]
+    gpu_percent: tuple[float, ...]
+    cpu_percent: tuple[float, ...]
+    waiting: tuple[int, ...]
+    measured_at_s: tuple[float, ...]
+    fragmentation_percent: tuple[float | None, ...]
+    fairness: tuple[float | None, ...]
+    waits_s: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Wall time in the scheduler: the only figures that differ from run to run."""
+
+    pass_ms: float
+    decision_us: float
+    all_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One policy's figures. None stands for what there is nothing to say of.
+
+    Args:
+        window_s: length of the window that means over time are taken over.
+        makespan_s: from the first submission to the last end.
+        gpu_percent, cpu_percent: allocated, of all there is; means over the window.
+        gpu_peak_percent: the most allocated at a time.
+        gpu_under_demand_percent: the mean over the time in the window in which sessions waited.
+        fragmentation_percent: of free GPU capacity, what the mix of classes cannot use.
+        stranded_percent: the same of all GPU capacity.
+        fairness: Jain's index of owners' dominant shares.
+        queue_mean, queue_max: sessions that waited.
+        backfilled: sessions that started while an earlier one lacked room.
+        backfill_percent: of all that started.
+        lost_gpu_hours: GPU time of runs that preemption cut short.
+    """
+
+    policy: str
+    group: dict[str, Any]
+    quotas: tuple[dict[str, Any], ...]
+    sessions: int
+    started: int
+    ended: int
+    unstarted: tuple[Unstarted, ...]
+    window_s: float
+    makespan_s: float
+    gpu_percent: float | None
+    gpu_peak_percent: float | None
+    gpu_under_demand_percent: float | None
+    cpu_percent: float
+    fragmentation_percent: float | None
+    stranded_percent: float | None
+    waits: Waits | None
+    queue_mean: float
+    queue_max: int
+    fairness: float | None
+    backfilled: int
+    backfill_percent: float | None
+    preemptions: int
+    lost_gpu_hours: float
+    passes: int
+    decisions: int
+    course: Course
+    timings: Timings
+
+    def as_dict(self, *, timings: bool = False) -> dict[str, Any]:
+        """All of it as JSON can hold it.
+
+        Args:
+            timings: with what differs from run to run.
+        """
+        whole = asdict(self)
+        return whole if timings else {key: whole[key] for key in whole if key != "timings"}
+
+
+def report(recording: Recording) -> Report:
+    """Figures of a recording; rounded, so that they can be compared as text."""
+    steps, fates = recording.steps, recording.fates
+    gpu, cpu = recording.capacity.get("gpu", 0), recording.capacity.get("cpu", 0)
+    over = _OverTime(steps, recording.window)
+    started = [fate for fate in fates if fate.started_at is not None]
+    waits = np.sort(np.array([_waited_s(fate) for fate in started], np.float64))
+    backfilled = sum(fate.backfilled for fate in started)
+    samples, policy = recording.samples, recording.policy
+    measured = _OverTime(samples, recording.window)
+    return Report(
+        policy=policy.name,
+        group=policy.group.model_dump(mode="json", exclude_unset=True, exclude={"kind"}),
+        quotas=tuple(each.model_dump(mode="json", exclude_unset=True) for each in policy.quotas),
+        sessions=len(fates),
+        started=len(started),
+        ended=sum(fate.ended_at is not None for fate in fates),
+        unstarted=_unstarted(fates),
+        window_s=_rounded(recording.window[1] - recording.window[0]),
+        makespan_s=_rounded(max((each.ended_at or 0.0 for each in fates), default=0.0)),
+        gpu_percent=_percent(over.mean([step.gpu_milli for step in steps]), gpu),
+        gpu_peak_percent=_percent(max((step.gpu_milli for step in steps), default=0), gpu),
+        gpu_under_demand_percent=_percent(
+            over.mean([step.gpu_milli if step.waiting else None for step in steps]), gpu
+        ),
+        cpu_percent=_percent(over.mean([step.cpu_milli for step in steps]), cpu) or 0.0,
+        fragmentation_percent=_percent(measured.mean([each.fragmented for each in samples]), 1),
+        stranded_percent=_percent(measured.mean([each.stranded for each in samples]), 1),
+        waits=_waits(waits),
+        queue_mean=_rounded(over.mean([step.waiting for step in steps]) or 0.0),
+        queue_max=max((step.waiting for step in steps), default=0),
+        fairness=_maybe_rounded(measured.mean([each.fairness for each in samples]), 4),
+        backfilled=backfilled,
+        backfill_percent=_percent(backfilled, len(started)),
+        preemptions=recording.preemptions,
+        lost_gpu_hours=_rounded(recording.lost_gpu_milli_s / 1000 / _HOUR_S),
+        passes=recording.passes,
+        decisions=recording.decisions,
+        course=_course(recording, waits),
+        timings=Timings(
+            pass_ms=1e3 * recording.pass_s / max(recording.passes, 1),
+            decision_us=1e6 * recording.pass_s / max(recording.decisions, 1),
+            all_s=recording.pass_s,
+        ),
+    )
+
+
+class _OverTime:
+    """Means of what holds from one moment to the next, inside a window."""
+
+    def __init__(self, moments: Sequence[Any], window: tuple[float, float]) -> None:
+        """
+        Args:
+            moments: with the time that each holds from as ``at``.
+        """
+        edges = np.clip([each.at for each in moments] + [np.inf], *window)
+        self._lengths: Floats = np.diff(edges)
+
+    def mean(self, values: Iterable[float | None]) -> float | None:
+        """The mean over the time in which there is a value; None if there is no such time."""
+        amounts = np.array([np.nan if each is None else each for each in values], np.float64)
+        known = ~np.isnan(amounts)
+        time_s = float(self._lengths[known].sum())
+        return float(amounts[known] @ self._lengths[known]) / time_s if time_s > 0 else None
+
+
+def _waited_s(fate: Fate) -> float:
+    assert fate.started_at is not None, "it never started"
+    return fate.started_at - fate.submitted_at
+
+
+def _waits(waits: Floats) -> Waits | None:
+    """Of sorted waiting times; a percentile is the smallest that so many do not exceed."""
+    if not waits.size:
+        return None
+    p50, p99 = np.percentile(waits, (50, 99), method="inverted_cdf").tolist()
+    return Waits(*map(_rounded, (float(waits.mean()), p50, p99, float(waits[-1]))))
+
+
+def _unstarted(fates: Iterable[Fate]) -> tuple[Unstarted, ...]:
+    """By the code of their first reason, the commonest first."""
+    first: dict[str, Fate] = {}
+    counts: Counter[str] = Counter()
+    for fate in fates:
+        if fate.started_at is None:
+            code = fate.reasons[0].code.value if fate.reasons else "UNDECIDED"
+            first.setdefault(code, fate)
+            counts[code] += 1
+    return tuple(
+        Unstarted(code, _why(first[code]), count, first[code].name)
+        for code, count in counts.most_common()
+    )
+
+
+def _why(fate: Fate) -> str:
+    return "; ".join(each.sentence() for each in fate.reasons) or "no pass looked at it"
+
+
+def _course(recording: Recording, waits: Floats) -> Course:
+    steps = _thinned(recording)
+    gpu, cpu = recording.capacity.get("gpu", 0), recording.capacity.get("cpu", 0)
+    samples = recording.samples
+    return Course(
+        at_s=tuple(_rounded(step.at) for step in steps),
+        gpu_percent=tuple(_percent(step.gpu_milli, gpu) or 0.0 for step in steps),
+        cpu_percent=tuple(_percent(step.cpu_milli, cpu) or 0.0 for step in steps),
+        waiting=tuple(step.waiting for step in steps),
+        measured_at_s=tuple(_rounded(each.at) for each in samples),
+        fragmentation_percent=tuple(_percent(each.fragmented, 1) for each in samples),
+        fairness=tuple(_maybe_rounded(each.fairness, 4) for each in samples),
+        waits_s=tuple(_rounded(each) for each in waits[_spread(waits.size)].tolist()),
+    )
+
+
+def _thinned(recording: Recording) -> list[Step]:
+    """Evenly chosen from the start of the window until it is over and all but the last percent of
+    the sessions have started."""
+    began = sorted(fate.started_at for fate in recording.fates if fate.started_at is not None)
+    most = began[-1 - len(began) // 100] if began else 0.0
+    first, last = recording.window[0], max(recording.window[1], most)
+    steps = [step for step in recording.steps if first <= step.at <= last]
+    return [steps[index] for index in _spread(len(steps))]
+
+
+def _spread(count: int) -> list[int]:
+    """Up to ``POINTS`` of so many indexes, the first and the last among them."""
+    return sorted(set(np.linspace(0, count - 1, min(POINTS, count)).astype(int).tolist()))
+
+
+def _rounded(value: float) -> float:
+    return round(value, 3)
+
+
+def _maybe_rounded(value: float | None, digits: int) -> float | None:
+    return None if value is None else round(value, digits)
+
+
+def _percent(part: float | None, whole: float) -> float | None:
+    return None if part is None or not whole else round(100 * part / whole, 2)
