@@ -15,7 +15,7 @@ from tests.e2e.cluster import Cluster, assert_no_survivors, free_ports
 from muster.app.home import Home
 from muster.app.local import down
 from muster.core.owner import Owner, Role
-from muster.store.database import open_engine, sqlite_url
+from muster.store.database import HEAD, open_engine, sqlite_url
 from muster.store.tokens import TokenKind, Tokens
 
 MUSTER = Path(sys.executable).with_name("muster")
@@ -84,7 +84,7 @@ def test_database_of_a_newer_version_is_refused_and_left_as_it_is(home: Home) ->
     assert "9999" in sentence
     assert digest(home.database) == before
 
-    set_version(home.database, "0001")
+    set_version(home.database, HEAD)
     engine = open_engine(sqlite_url(home.database))
     assert Tokens(engine).verify(token) is not None
     engine.dispose()
