@@ -14,7 +14,7 @@ from rich.console import Console
 pytestmark = pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")
 
 TINY_B1 = b1.Plan(lone_jobs=3, runs=1, few_tasks=5, many_tasks=20, floor_spawns=20)
-TINY_B6 = b6.Plan(settle_s=0.0, window_s=0.5, sessions=200, runs=1)
+TINY_B6 = b6.Plan(settle_s=0.0, window_s=0.5, sessions=2_000, runs=1)
 
 
 def figures(found: Results) -> dict[str, results.Value]:
