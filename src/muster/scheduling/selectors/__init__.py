@@ -2,6 +2,7 @@
 
 from muster.scheduling.selectors.concentrated import Concentrated, fullest_devices
 from muster.scheduling.selectors.dispersed import Dispersed
+from muster.scheduling.selectors.fragmentation import Fragmentation
 from muster.scheduling.selectors.round_robin import RoundRobin
 
-__all__ = ["Concentrated", "Dispersed", "RoundRobin", "fullest_devices"]
+__all__ = ["Concentrated", "Dispersed", "Fragmentation", "RoundRobin", "fullest_devices"]

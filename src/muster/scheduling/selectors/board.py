@@ -1,0 +1,379 @@
+"""Agents as the fragmentation selector sees them, and what it would cost to place on each.
+
+All is kept by slot and brought up to date from the changes that the columns remember: a decision
+looks anew at few agents. What is kept is the same as if it were found from scratch.
+"""
+
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from muster.core.resources import GPU_WHOLE, Resources, is_model
+from muster.scheduling.columns import Columns, Flags, Floats, Ints
+from muster.scheduling.selectors.demand import WholeShape
+
+WORTH_FACTOR = 10.0
+"""How much more the worth of an agent's GPUs counts than their use to whole GPUs."""
+
+TIE = 1e-9
+"""Losses that differ by less are equal."""
+
+_STEPS = 1024  # of an agent's CPUs, in which use is tabulated
+_MOST_COSTS = 1_000_000  # shapes times slots of which costs are kept
+_FEWEST_COSTS = 16  # shapes
+_MOST_CODES = 1000  # combinations of models
+_ENDLESS = 1e12
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prices:
+    """What resources are worth.
+
+    Args:
+        pieces: of a GPU, by free milli.
+        cpu_milli_per_gpu: what a GPU wants beside it, at the most; 0 where that is not known.
+    """
+
+    pieces: Floats
+    cpu_milli_per_gpu: float
+
+
+@dataclass(slots=True)
+class _Costs:
+    """What placing one shape costs in each slot, without the use that is lost.
+
+    Rows are options: for a fraction, a device of which some is held, then one that is wholly free;
+    for all else there is one.
+
+    Args:
+        cost: options × slots; infinite where there is no such device.
+        entry: where the table of uses has the slot's use afterwards.
+        device: for a fraction, the device of the first option, by slot.
+        loss: the best option's cost and lost use, for ``weighing``.
+        mark: the changes that are in all of this.
+    """
+
+    cost: Floats
+    entry: Ints
+    device: Ints
+    loss: Floats
+    weighing: int
+    mark: int
+
+
+class Board:
+    """What is free of a group's agents, and what that is worth at certain prices.
+
+    The worth of an agent is that of the pieces of its GPUs, or that of its CPUs if it is less:
+    GPUs that have no CPU left beside them are worth nothing. Its use to whole GPUs is how much of
+    its wholly free GPUs each shape could have, by the weights of ``weigh``.
+    """
+
+    def __init__(self, columns: Columns, prices: Prices) -> None:
+        self._columns = weakref.ref(columns)
+        self._prices = prices
+        self._piece_list: list[float] = prices.pieces.tolist()
+        self._capacity_version = columns.capacity_version
+        slots = columns.slots
+        self._all = np.arange(slots)
+        self._mark = columns.changes_mark
+        self._devices = columns.device_count.astype(np.float64)
+        self.gpu_milli = float(self._devices.sum()) * GPU_WHOLE  # all GPUs of the group
+        self._models: Ints = columns.device_model.T.copy()  # devices × slots
+        self._names = columns.models
+        self._codes_of: dict[tuple[str, ...], Flags] = {}
+        cpus = columns.capacity[:, 0].astype(np.float64)
+        self._has_cpus = cpus > 0
+        self._all_have_cpus = bool(self._has_cpus.all())
+        self._steps_per_cpu = _STEPS / max(float(cpus.max(initial=0.0)), _STEPS)
+        kinds, kind = np.unique(columns.device_model, axis=0, return_inverse=True)
+        self._kinds: Ints = kinds  # the models of its devices, by kind of agent
+        self._kind: Ints = kind.reshape(-1)
+        # The table of uses: for each kind of agent one row for each number of wholly free GPUs.
+        gpus = (kinds >= 0).sum(axis=1)
+        first = np.concatenate(([0], np.cumsum(gpus + 1)))
+        self._row_kind = np.repeat(np.arange(len(kinds)), gpus + 1)
+        self._row_gpus = np.arange(first[-1]) - first[self._row_kind]
+        self._first_row: Ints = first[self._kind]
+        self._uses: Floats = np.zeros(len(self._row_kind) * (_STEPS + 1))
+        self._weighing = 0
+        self._state: Floats = np.zeros((4, slots))
+        self._worth, self._cpus, self._per_cpu, self._value = self._state  # views
+        self._use: Floats = np.zeros(slots)
+        self._whole: Ints = np.zeros(slots, np.int64)
+        self._free: Ints = np.zeros(self._models.shape, np.int64)
+        self._lost_of: dict[int, tuple[Floats, float]] = {}  # by the fraction's milli
+        self._per_cpu[:] = self._rate(cpus)
+        self._costs: dict[tuple[int, int, tuple[str, ...]], _Costs] = {}
+        self._load(columns, self._all)
+
+    def is_of(self, columns: Columns, prices: Prices) -> bool:
+        """Whether it is still a board of these."""
+        return (
+            self._columns() is columns
+            and self._prices is prices
+            and self._capacity_version == columns.capacity_version
+        )
+
+    def is_of_columns(self, columns: Columns) -> bool:
+        """Whether it was made for these, whatever has become of them."""
+        return self._columns() is columns
+
+    def is_of_living(self) -> bool:
+        """Whether anybody still has the columns."""
+        return self._columns() is not None
+
+    def update(self, columns: Columns) -> None:
+        """Take in what has changed."""
+        slots = self._changed(columns, self._mark)
+        if slots is not None:
+            if slots.size == 1:
+                self._load_one(columns, int(slots[0]))
+            else:
+                self._load(columns, slots)
+        self._mark = columns.changes_mark
+
+    # Use to whole GPUs
+
+    def could_have(self, columns: Columns, shapes: Sequence[WholeShape]) -> Floats:
+        """The milli of wholly free GPUs that each shape could have, if it were alone."""
+        slots = np.flatnonzero((self._whole > 0) & columns.accepting)
+        whole = self._whole[slots][:, None].astype(np.float64)
+        cpus = self._cpus[slots][:, None]
+        gpus, per_cpu = _gpus_and_rates(shapes)
+        mine = np.minimum(whole, np.maximum(cpus, 1e-9) * per_cpu)
+        mine *= whole >= gpus
+        mine *= self._allowed_by(shapes)[self._kind[slots]]
+        could: Floats = mine.sum(axis=0) * GPU_WHOLE
+        return could
+
+    def weigh(self, weights: Mapping[WholeShape, float]) -> None:
+        """Tabulate the use of agents, by the weights of shapes."""
+        shapes = list(weights)
+        self._uses = np.zeros_like(self._uses)
+        if shapes:
+            self._uses = self._tabulated(shapes, np.array(list(weights.values())))
+        self._weighing += 1
+        self._use = self._uses[self._entries(self._all, self._whole, self._cpus)]
+
+    def _tabulated(self, shapes: Sequence[WholeShape], weights: Floats) -> Floats:
+        gpus, per_cpu = _gpus_and_rates(shapes)
+        usable = self._allowed_by(shapes)[self._row_kind] & (self._row_gpus[:, None] >= gpus)
+        # Kinds of agents that the same shapes can use have equal rows.
+        row_of: dict[tuple[bytes, int], int] = {}
+        keys = zip((row.tobytes() for row in usable), self._row_gpus.tolist(), strict=True)
+        rows = np.array([row_of.setdefault(key, len(row_of)) for key in keys])
+        _, distinct = np.unique(rows, return_index=True)
+        usable, free = usable[distinct], self._row_gpus[distinct][:, None]
+        # With F GPUs free and c CPUs a shape has min(F, c · per_cpu) of them: it rises with c up to
+        # a bend, where the CPUs are enough for all F.
+        bend = np.ceil(free / per_cpu * self._steps_per_cpu - 1e-6)  # none, if it needs no CPUs
+        bend = np.minimum(bend, _STEPS).astype(np.int64)
+        width = _STEPS + 1
+        at = (np.arange(len(free))[:, None] * width + bend)[usable]
+        weight = np.broadcast_to(weights, usable.shape)[usable]
+        slope = np.broadcast_to(weights * per_cpu, usable.shape)[usable]
+        size, table = len(free) * width, (len(free), width)
+        flat = np.bincount(at, weight, size).reshape(table).cumsum(axis=1)
+        ended = np.bincount(at, slope, size).reshape(table).cumsum(axis=1)
+        rising = np.maximum(ended[:, -1:] - ended, 0.0)
+        cpus = np.arange(width) / self._steps_per_cpu
+        uses: Floats = (free * flat + cpus * rising) * GPU_WHOLE
+        each: Floats = uses[rows].reshape(-1)
+        return each
+
+    def _allowed_by(self, shapes: Sequence[WholeShape]) -> Flags:
+        """Kinds of agents × shapes: whether it has a GPU of a model that is allowed."""
+        known: dict[tuple[str, ...], Flags] = {}
+        for shape in shapes:
+            if shape.models not in known:
+                codes = self._codes(shape.models)
+                known[shape.models] = np.any(codes[self._kinds], axis=1)
+        kinds = [known[shape.models] for shape in shapes]
+        return np.array(kinds, np.bool_).reshape(len(shapes), len(self._kinds)).T
+
+    # Costs
+
+    def losses(self, columns: Columns, request: Resources) -> Floats:
+        """By slot what is lost if ``request`` is placed there; meaningless where it does not fit.
+
+        ``update`` must have been called.
+        """
+        return self._costs_of(columns, request).loss
+
+    def held_device(self, columns: Columns, request: Resources, slot: int) -> int | None:
+        """The best device in ``slot`` for a fraction, of those of which some is held; None if a
+        wholly free one is better."""
+        costs = self._costs_of(columns, request)
+        held, whole = (costs.cost[:, slot] - self._uses[costs.entry[:, slot]]).tolist()
+        return int(costs.device[slot]) if held <= whole + TIE else None
+
+    def _costs_of(self, columns: Columns, request: Resources) -> _Costs:
+        key = request.cpu_milli, request.gpu_milli, request.gpu_models
+        costs = self._costs.get(key)
+        if costs is None:
+            if len(self._costs) >= max(_FEWEST_COSTS, _MOST_COSTS // self._all.size):
+                del self._costs[next(iter(self._costs))]  # that came first
+            costs = self._costs[key] = self._new_costs(request)
+            slots: Ints | None = self._all
+        else:
+            slots = self._changed(columns, costs.mark)
+        if slots is not None:
+            found = self._find(request, slots)
+            costs.cost[:, slots], costs.entry[:, slots], costs.device[slots] = found
+        costs.mark = columns.changes_mark
+        if costs.weighing != self._weighing:
+            costs.weighing = self._weighing
+            costs.loss = _best(costs.cost - self._uses.take(costs.entry)) + self._use
+        elif slots is not None:
+            cost, entry, _ = found
+            loss = _best(cost - self._uses.take(entry))
+            costs.loss[slots] = loss + self._use.take(slots)
+        return costs
+
+    def _new_costs(self, request: Resources) -> _Costs:
+        slots = self._whole.size
+        options = 2 if 0 < request.gpu_milli < GPU_WHOLE else 1
+        return _Costs(
+            cost=np.zeros((options, slots)),
+            entry=np.zeros((options, slots), np.int64),
+            device=np.zeros(slots, np.int64),
+            loss=np.zeros(slots),
+            weighing=-1,
+            mark=0,
+        )
+
+    def _find(self, request: Resources, slots: Ints) -> tuple[Floats, Ints, Ints]:
+        """Cost, entry and device as ``_Costs`` has them."""
+        worth, cpus, per_cpu, value = self._state.take(slots, axis=1)
+        cpus -= request.cpu_milli
+        whole, milli = self._whole.take(slots), request.gpu_milli
+        if 0 < milli < GPU_WHOLE:
+            lost, device = self._pieces_lost(request, slots)
+            value = value - lost
+            left = whole - _OPTIONS
+        else:
+            device = _NO_DEVICE
+            value = (value - milli)[None]
+            left = (whole - milli // GPU_WHOLE)[None]
+        cost = (worth - np.minimum(value, cpus * per_cpu)) * WORTH_FACTOR
+        return cost, self._entries(slots, left, cpus), device
+
+    def _pieces_lost(self, request: Resources, slots: Ints) -> tuple[Floats, Ints]:
+        """What a device is worth less with the fraction on it: the best of those of which some is
+        held, then one that is wholly free; infinite where there is none. And which one the first
+        is."""
+        lost, of_whole = self._lost(request.gpu_milli)
+        free = self._free.take(slots, axis=1)
+        each = lost.take(free)
+        is_whole = free == GPU_WHOLE
+        if request.gpu_models:
+            allowed = self._codes(request.gpu_models)[self._models.take(slots, axis=1)]
+            each = np.where(allowed, each, np.inf)
+            is_whole &= allowed
+        if not len(each):
+            return np.full((2, slots.size), np.inf), np.zeros(slots.size, np.int64)
+        best = each.min(axis=0), np.where(is_whole.any(axis=0), of_whole, np.inf)
+        return np.stack(best), each.argmin(axis=0)
+
+    def _lost(self, milli: int) -> tuple[Floats, float]:
+        """What a fraction makes a device worth less, by what is free of it if some is held, then if
+        none is."""
+        known = self._lost_of.get(milli)
+        if known is None:
+            pieces = self._prices.pieces
+            lost = np.full(GPU_WHOLE + 1, np.inf)
+            lost[milli:] = pieces[milli:] - pieces[: pieces.size - milli]
+            of_whole = float(lost[GPU_WHOLE])
+            lost[GPU_WHOLE] = np.inf
+            known = self._lost_of[milli] = lost, of_whole
+        return known
+
+    # State
+
+    def _load(self, columns: Columns, slots: Ints) -> None:
+        """Take in what is free in ``slots``, whatever was there."""
+        free = np.maximum(columns.device_free[slots].T, 0)
+        whole = columns.whole_free[slots]
+        cpus = columns.free[slots, 0]
+        if not self._all_have_cpus:  # what has none lacks none
+            cpus[~self._has_cpus[slots]] = 1
+        value = self._prices.pieces[free].sum(axis=0)
+        self._free[:, slots] = free
+        self._whole[slots] = whole
+        self._cpus[slots] = cpus
+        self._value[slots] = value
+        self._worth[slots] = np.minimum(value, cpus * self._per_cpu[slots])
+        self._use[slots] = self._uses[self._entries(slots, whole, cpus)]
+
+    def _load_one(self, columns: Columns, slot: int) -> None:
+        """``_load`` in plain Python, which is faster than numpy on a few numbers."""
+        row = columns.row(slot)
+        pieces, devices = self._piece_list, row.devices
+        cpus = row.amounts[0] if self._has_cpus[slot] else 1
+        value = sum([pieces[left] for left in devices if left > 0])
+        self._free[:, slot] = (
+            [max(left, 0) for left in devices] if min(devices, default=0) < 0 else devices
+        )
+        self._whole[slot] = row.whole
+        self._cpus[slot] = cpus
+        self._value[slot] = value
+        self._worth[slot] = min(value, cpus * float(self._per_cpu[slot]))
+        entry = (int(self._first_row[slot]) + row.whole) * (_STEPS + 1)
+        self._use[slot] = self._uses[entry + int(max(cpus, 0) * self._steps_per_cpu)]
+
+    def _entries(self, slots: Ints, whole: Ints, cpus: Floats) -> Ints:
+        """Where the table has the use of agents of which so much is free."""
+        step = (np.maximum(cpus, 0) * self._steps_per_cpu).astype(np.int64)
+        entries: Ints = (self._first_row.take(slots) + np.maximum(whole, 0)) * (_STEPS + 1) + step
+        return entries
+
+    def _rate(self, cpus: Floats) -> Floats:
+        """What a milli of CPU is worth: so much that a GPU's fair share of an agent's CPUs is worth
+        a GPU. Where there are more than GPUs want, the rest is worth nothing."""
+        share = np.divide(cpus, self._devices, out=np.zeros_like(cpus), where=self._devices > 0)
+        if self._prices.cpu_milli_per_gpu:
+            share = np.minimum(share, self._prices.cpu_milli_per_gpu)
+        rate = np.divide(GPU_WHOLE, share, out=np.full_like(cpus, _ENDLESS), where=share > 0)
+        return np.where(self._devices > 0, rate, 0.0)
+
+    def _changed(self, columns: Columns, mark: int) -> Ints | None:
+        """Slots that have changed since, each once; None if none has."""
+        if mark == columns.changes_mark:
+            return None
+        changed = columns.changed_since(mark)
+        if changed is None or len(changed) > self._whole.size:
+            return self._all
+        return np.array(list(set(changed)), np.int64)
+
+    def _codes(self, models: tuple[str, ...]) -> Flags:
+        """By model's code whether it is allowed; the last, for no device, is not."""
+        codes = self._codes_of.get(models)
+        if codes is None:
+            if len(self._codes_of) >= _MOST_CODES:
+                self._codes_of.clear()
+            allowed = [
+                not models or any(is_model(name, wanted) for wanted in models)
+                for name in self._names
+            ]
+            codes = self._codes_of[models] = np.array([*allowed, False], np.bool_)
+        return codes
+
+
+_NO_DEVICE: Ints = np.zeros(1, np.int64)
+_OPTIONS: Ints = np.array([[0], [1]])  # how many wholly free GPUs each takes
+
+
+def _best(losses: Floats) -> Floats:
+    """By slot, of one or two options."""
+    best: Floats = losses[0] if len(losses) == 1 else np.minimum(losses[0], losses[1])
+    return best
+
+
+def _gpus_and_rates(shapes: Sequence[WholeShape]) -> tuple[Ints, Floats]:
+    """How many GPUs each shape asks for, and how many of them it can have for a milli of CPU."""
+    gpus = np.array([shape.gpus for shape in shapes], np.int64)
+    cpus = np.array([shape.cpu_milli for shape in shapes], np.float64)
+    return gpus, np.divide(gpus, cpus, out=np.full(len(shapes), _ENDLESS), where=cpus > 0)

@@ -1,0 +1,138 @@
+"""Fragmentation: leave as little GPU capacity stranded as can be.
+
+After Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation
+Gradient Descent" (USENIX ATC 2023), with another measure of what is lost.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from muster.core.resources import GPU_WHOLE, DeviceShare, Resources
+from muster.scheduling.columns import Columns, Floats, Ints, Shares
+from muster.scheduling.selectors.board import TIE, Board, Prices
+from muster.scheduling.selectors.cutting_stock import piece_values
+from muster.scheduling.selectors.demand import Demand, WholeShape
+from muster.scheduling.snapshot import Snapshot
+
+REFRESH = 0.02
+"""Part of all GPUs that must have been asked for before shapes are weighed anew."""
+
+FIRST_PRICES = 50
+PRICES_EVERY = 1600
+"""Pieces of GPUs are priced after 50 kernels, 100, 200 … and then every 1600."""
+
+_SCARCITY = 1.5  # what little of the group could serve weighs more
+_SIZE = -0.5  # what asks for many GPUs weighs less
+_LEAST = 0.001  # of all GPUs, is always there
+_SPARE_CPU = 2.0  # times what GPUs want beside them; CPUs beyond that are not worth keeping
+
+
+class Fragmentation:
+    """Places where the least is lost of what free GPUs are worth to the work that comes.
+
+    What comes is taken to be like what has come. The loss has two parts. The larger: the worth of
+    an agent, which is that of its pieces of GPUs as fractions can be cut out of them
+    (``cutting_stock``), but no more than that of its CPUs. The smaller, which decides among equals:
+    the wholly free GPUs that each shape can no longer have, counted more where few are left.
+
+    Args:
+        seed: of the order of agents that decides among equals.
+        half_life: after so many kernels what was asked for counts half; never, if not given.
+
+    Raises:
+        MusterError: ``half_life`` is not above 0.
+    """
+
+    packs = False
+
+    def __init__(self, seed: int = 0, half_life: float | None = None) -> None:
+        self._demand = Demand(half_life)
+        self._seed = seed
+        self._rank: Floats = np.zeros(0)  # by slot
+        self._prices = Prices(piece_values({}), 0.0)
+        self._next_prices = FIRST_PRICES
+        self._prices_every = PRICES_EVERY
+        if half_life is not None:
+            self._prices_every = max(FIRST_PRICES, min(PRICES_EVERY, round(half_life)))
+        self._weights: Mapping[WholeShape, float] = {}
+        self._weighed_at: int | None = None  # GPUs that had been asked for then, in milli
+        self._board: Board | None = None
+        self._trial: Board | None = None  # of a copy to try on; weights are not learnt from it
+
+    def arrived(self, request: Resources, kernels: int) -> None:
+        self._demand.add(request, kernels)
+
+    def score(self, request: Resources, snapshot: Snapshot, candidates: Ints) -> Floats:
+        """The negated loss; of equals, the first in the fixed order has a trace more."""
+        columns = snapshot.columns
+        board = self._board_of(columns)
+        scores: Floats = -board.losses(columns, request).take(candidates)
+        equal = np.flatnonzero(scores >= scores.max(initial=-np.inf) - TIE)
+        if equal.size > 1:
+            first = equal[self._ranks(columns.slots).take(candidates[equal]).argmin()]
+            scores[first] = scores[equal].max() + TIE
+        return scores
+
+    def devices(self, request: Resources, snapshot: Snapshot, slot: int) -> Shares:
+        columns, milli = snapshot.columns, request.gpu_milli
+        if milli < GPU_WHOLE:
+            held = self._board_of(columns).held_device(columns, request, slot)
+            if held is not None:
+                return (DeviceShare(held, milli),)
+        devices = columns.devices_for(request, slot)
+        free = [index for left, index in devices if left == GPU_WHOLE][: request.gpu_devices]
+        return tuple(DeviceShare(index, min(milli, GPU_WHOLE)) for index in free)
+
+    def _board_of(self, columns: Columns) -> Board:
+        """The board of ``columns``, up to date."""
+        if self._demand.kernels >= self._next_prices:
+            self._find_prices()
+        board = self._board
+        if board is not None and board.is_of(columns, self._prices):
+            board.update(columns)
+            if self._is_refresh_due(board):
+                self._weigh(board, columns)
+            return board
+        if board is None or not board.is_of_living() or board.is_of_columns(columns):
+            board = self._board = Board(columns, self._prices)
+            self._weigh(board, columns)
+            return board
+        trial = self._trial
+        if trial is None or not trial.is_of(columns, self._prices):
+            trial = self._trial = Board(columns, self._prices)
+            trial.weigh(self._weights)
+        trial.update(columns)
+        return trial
+
+    def _find_prices(self) -> None:
+        demand = self._demand
+        self._prices = Prices(piece_values(demand.fractions), demand.cpu_milli_per_gpu * _SPARE_CPU)
+        while self._next_prices <= demand.kernels:
+            self._next_prices += min(self._next_prices, self._prices_every)
+
+    def _is_refresh_due(self, board: Board) -> bool:
+        asked = self._demand.gpu_milli
+        weighed_at = self._weighed_at
+        return asked > 0 and (weighed_at is None or asked - weighed_at >= REFRESH * board.gpu_milli)
+
+    def _weigh(self, board: Board, columns: Columns) -> None:
+        """Weigh shapes by how often they are asked for and how little could serve them."""
+        self._weighed_at = self._demand.gpu_milli
+        wholes, all_gpus = self._demand.wholes, board.gpu_milli
+        self._weights = {}
+        if wholes and all_gpus:
+            could = board.could_have(columns, list(wholes)) + _LEAST * all_gpus
+            gpus = np.array([shape.gpus for shape in wholes], np.float64)
+            weights = np.array(list(wholes.values()))
+            weights = weights / weights.max() * gpus**_SIZE * (all_gpus / could) ** _SCARCITY
+            weights /= weights.sum()
+            self._weights = dict(zip(wholes, weights.tolist(), strict=True))
+        board.weigh(self._weights)
+
+    def _ranks(self, slots: int) -> Floats:
+        """A fixed order of slots."""
+        if self._rank.size < slots:
+            # Those that were there keep their rank: it is the same sequence, only longer.
+            self._rank = np.random.default_rng(self._seed).random(2 * slots)
+        return self._rank
