@@ -2,10 +2,9 @@
 
 import random
 
-import benchmarks.b4 as b4
-import benchmarks.openb as openb
 import numpy as np
 import pytest
+from benchmarks import b4, openb
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.scheduling.clusters import agent, ask, box, cluster, places, put, what

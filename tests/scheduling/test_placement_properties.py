@@ -123,7 +123,7 @@ class OneByOne(Concentrated):
     """Concentrated, without the promise that lets equal kernels be placed together."""
 
     packs = False
-    ranking = None  # type: ignore[assignment]
+    ranking = None
 
 
 @examples

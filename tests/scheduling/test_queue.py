@@ -138,10 +138,11 @@ def test_queue_is_what_was_added_and_not_removed(steps: list[tuple[bool, int, in
 class Counting(Concentrated):
     """Concentrated, slow and plain, with a count of how often it was asked."""
 
-    ranking = None  # type: ignore[assignment]
+    ranking = None
     fullest_device = None  # type: ignore[assignment]
 
     def __init__(self) -> None:
+        super().__init__()
         self.asked = 0
 
     def score(self, request: Resources, snapshot: Snapshot, candidates: Ints) -> Floats:
@@ -221,7 +222,7 @@ def test_refused_pass_is_forgotten_when_a_plugin_fails() -> None:
     """The next pass starts from what the last whole one knew."""
 
     class Fails(Concentrated):
-        ranking = None  # type: ignore[assignment]
+        ranking = None
 
         def score(self, request: Resources, snapshot: Snapshot, candidates: Ints) -> Floats:
             raise RuntimeError("no")

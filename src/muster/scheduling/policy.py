@@ -41,6 +41,7 @@ SELECTORS: Mapping[str, Callable[..., AgentSelector]] = {
     "concentrated": selectors.Concentrated,
     "dispersed": selectors.Dispersed,
     "round_robin": selectors.RoundRobin,
+    "fragmentation": selectors.Fragmentation,
 }
 HOOKS: Mapping[str, Callable[..., SessionHook]] = {
     "interactive": InteractiveHook,

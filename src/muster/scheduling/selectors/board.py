@@ -170,17 +170,18 @@ class Board:
         # With F GPUs free and c CPUs a shape has min(F, c · per_cpu) of them: it rises with c up to
         # a bend, where the CPUs are enough for all F.
         bend = np.ceil(free / per_cpu * self._steps_per_cpu - 1e-6)  # none, if it needs no CPUs
-        bend = np.minimum(bend, _STEPS).astype(np.int64)
-        width = _STEPS + 1
+        width = _STEPS + 2  # the last is for what needs more CPUs than anybody has
+        bend = np.minimum(bend, width - 1).astype(np.int64)
         at = (np.arange(len(free))[:, None] * width + bend)[usable]
         weight = np.broadcast_to(weights, usable.shape)[usable]
-        slope = np.broadcast_to(weights * per_cpu, usable.shape)[usable]
+        rate = np.where(per_cpu < _ENDLESS, per_cpu, 0.0)  # it would drown the others
+        slope = np.broadcast_to(weights * rate, usable.shape)[usable]
         size, table = len(free) * width, (len(free), width)
         flat = np.bincount(at, weight, size).reshape(table).cumsum(axis=1)
         ended = np.bincount(at, slope, size).reshape(table).cumsum(axis=1)
         rising = np.maximum(ended[:, -1:] - ended, 0.0)
         cpus = np.arange(width) / self._steps_per_cpu
-        uses: Floats = (free * flat + cpus * rising) * GPU_WHOLE
+        uses: Floats = ((free * flat + cpus * rising) * GPU_WHOLE)[:, :-1]
         each: Floats = uses[rows].reshape(-1)
         return each
 

@@ -1,8 +1,11 @@
 """Concentrated: fill agents one after the other (sokovan-scheduler, "Selectors")."""
 
+from collections.abc import Sequence
+
 from muster.core.resources import GPU_WHOLE, DeviceShare, Resources
 from muster.scheduling.columns import Floats, Ints, Shares
 from muster.scheduling.order import Ranking
+from muster.scheduling.selectors.priority import checked, fullness
 from muster.scheduling.snapshot import Snapshot
 
 _LESS_THAN_A_STEP = 0.5e-6  # of utilisation, so that size decides among equals only
@@ -13,14 +16,29 @@ class Concentrated:
 
     The highest utilisation first, then the smaller total capacity; a fraction of a GPU goes to the
     fullest device that still has it.
+
+    Args:
+        resources: names of those whose utilisation counts, the most important first; without any,
+            the mean over all that an agent has.
+
+    Raises:
+        MusterError: ``resources`` is no list of different names.
     """
 
     packs = True
-    ranking = Ranking.FULLEST
+    ranking: Ranking | None = Ranking.FULLEST
     fullest_device = True
+
+    def __init__(self, resources: Sequence[str] = ()) -> None:
+        self._resources = checked(resources)
+        if self._resources:
+            self.ranking = None  # no order of agents is kept for it
 
     def score(self, request: Resources, snapshot: Snapshot, candidates: Ints) -> Floats:
         columns = snapshot.columns
+        if self._resources:
+            places = fullness(columns, self._resources, candidates)
+            return places - columns.size.take(candidates) / 2  # below 1: it decides among equals
         scores = columns.utilisation.take(candidates)
         scores -= columns.size.take(candidates) * _LESS_THAN_A_STEP
         return scores

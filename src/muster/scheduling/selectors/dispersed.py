@@ -1,9 +1,12 @@
 """Dispersed: spread work over agents (sokovan-scheduler, "Selectors")."""
 
+from collections.abc import Sequence
+
 from muster.core.resources import GPU_WHOLE, DeviceShare, Resources
 from muster.scheduling.columns import Floats, Ints, Shares
 from muster.scheduling.order import Ranking
 from muster.scheduling.selectors.concentrated import fullest_devices
+from muster.scheduling.selectors.priority import checked, fullness
 from muster.scheduling.snapshot import Snapshot
 
 _LESS_THAN_A_STEP = 0.5e-6  # of utilisation, so that size decides among equals only
@@ -14,14 +17,28 @@ class Dispersed:
 
     The lowest utilisation first, then the larger total capacity; a fraction of a GPU goes to the
     freest device.
+
+    Args:
+        resources: as of ``Concentrated``.
+
+    Raises:
+        MusterError: ``resources`` is no list of different names.
     """
 
     packs = False
-    ranking = Ranking.EMPTIEST
+    ranking: Ranking | None = Ranking.EMPTIEST
     fullest_device = False
+
+    def __init__(self, resources: Sequence[str] = ()) -> None:
+        self._resources = checked(resources)
+        if self._resources:
+            self.ranking = None  # no order of agents is kept for it
 
     def score(self, request: Resources, snapshot: Snapshot, candidates: Ints) -> Floats:
         columns = snapshot.columns
+        if self._resources:
+            places = fullness(columns, self._resources, candidates)
+            return columns.size.take(candidates) / 2 - places
         scores = columns.size.take(candidates) * _LESS_THAN_A_STEP
         scores -= columns.utilisation.take(candidates)
         return scores
