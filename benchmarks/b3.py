@@ -11,6 +11,7 @@ from statistics import median
 import numpy as np
 from benchmarks.results import Figure, Results
 
+from muster.app.process import settle_memory
 from muster.core.ids import AgentId, SessionId
 from muster.core.owner import Owner
 from muster.core.resources import Device, Resources
@@ -93,8 +94,7 @@ def measure(plan: Plan) -> Results:
         "tasks": _equal(10_000, SHAPES[:2]),
         "gang": [_session(0, WorkloadClass(OWNER, "pool", 50, (SHAPES[3],) * 512))],
     }
-    gc.collect()
-    gc.freeze()  # as a controller that has started: what was there before is not looked at again
+    settle_memory()  # as a controller that has started
     policies = {name: _policy(name) for name in selectors}
     for policy in policies.values():  # a cluster that has been in use, as it mostly has
         _pass(jobs["distinct"], busy, policy, refused=plan.distinct // 50)

@@ -25,6 +25,7 @@ from muster.app.driver import Driver
 from muster.app.former_agents import forget
 from muster.app.home import Home, Running, write_private
 from muster.app.local_agents import LocalAgents
+from muster.app.process import settle_memory
 from muster.control.explain import explain_job, explain_session
 from muster.control.plane import ControlPlane
 from muster.core.clock import SteadyClock
@@ -63,6 +64,7 @@ async def serve(config: ControllerConfig) -> None:
     with home.locked(), _signals(stop):
         async with AsyncExitStack() as stack:
             await _start(config, stack)
+            settle_memory()
             log.info("ready")
             await stop.wait()
             home.forget_running()

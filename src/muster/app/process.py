@@ -1,5 +1,6 @@
 """What every process of Muster does around its work: logging, and one sentence when it cannot."""
 
+import gc
 import logging
 from collections.abc import Coroutine
 from typing import Any
@@ -7,6 +8,9 @@ from typing import Any
 import uvloop
 
 from muster.core.errors import MusterError
+
+GARBAGE_EVERY = 50_000
+"""New objects after which garbage is looked for among them."""
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
@@ -22,3 +26,12 @@ def run_process(title: str, work: Coroutine[Any, Any, None]) -> None:
         uvloop.run(work)
     except MusterError as error:
         raise SystemExit(f"{title}: {error}") from None
+
+
+def settle_memory() -> None:
+    """For a process that has started: what is there now lasts, and the garbage collector need not
+    look at it again. What comes it looks at less often, as a batch of work makes many objects that
+    stay for a while."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GARBAGE_EVERY)

@@ -5,8 +5,8 @@ session's set an agent holds, whether it is without GPUs where none are asked fo
 score, and the slot.
 """
 
+import itertools
 from collections.abc import Collection
-from itertools import chain
 
 import numpy as np
 
@@ -195,7 +195,7 @@ class Filling:
                 self._statement.put(slot, need, shares)
                 return [KernelPlacement(agent_id, shares)]
             chosen = choose(need.devices_in(row), need, number, fullest=self._fullest_device)
-            shares = chosen[0] if number == 1 else tuple(chain.from_iterable(chosen))
+            shares = chosen[0] if number == 1 else tuple(itertools.chain.from_iterable(chosen))
             self._statement.put(slot, need, shares, number)
             return [KernelPlacement(agent_id, each) for each in chosen]
         found = []
@@ -290,9 +290,8 @@ class Filling:
         by_slot[np.argsort(sequence, kind="stable")] = np.arange(sequence.size)
         in_order = devices.reshape(-1, need.devices)[by_slot].reshape(-1).tolist()
         indexes = zip(*[iter(in_order)] * need.devices, strict=True)
-        shares = [shares_of(each, need.milli) for each in indexes]
-        ids = [snapshot.ids[slot] for slot in sequence.tolist()]
-        return list(map(KernelPlacement, ids, shares))
+        shares = map(shares_of, indexes, itertools.repeat(need.milli))
+        return list(map(KernelPlacement, map(snapshot.ids.__getitem__, sequence.tolist()), shares))
 
 
 def scores(

@@ -1,6 +1,7 @@
 """The placement pass: validators → sequencer → selector over the queue of one scaling group."""
 
 import heapq
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
@@ -11,7 +12,11 @@ from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.specs.group import QueuePolicy
 from muster.scheduling.fit import Fit, fill, fit_session
 from muster.scheduling.outcome import PassResult, Placed
-from muster.scheduling.plugins import PassContext, SessionSequencer
+from muster.scheduling.plugins import (
+    CountingValidator,
+    PassContext,
+    SessionSequencer,
+)
 from muster.scheduling.policy import Policy
 from muster.scheduling.preemption import Preemption, find_victims
 from muster.scheduling.queue import Kept, Queue, QueueClass
@@ -73,7 +78,10 @@ class PlacementPass:
         self._statement = statement
         self._snapshot = statement.snapshot
         self._policy = policy
-        self._context = replace(context, usage=context.usage.fork())
+        self._context = context = replace(context, usage=context.usage.fork())
+        self._counting = [each for each in policy.validators if isinstance(each, CountingValidator)]
+        idle = {id(each) for each in self._counting if each.is_idle(context)}
+        self._validators = [each for each in policy.validators if id(each) not in idle]
         self._stopped: Reason | None = None  # why nothing more starts
         self._head: QueueClass | None = None  # the first that lacks room
         self._binding: Binding | None = None  # of the reservation for the head
@@ -94,12 +102,15 @@ class PlacementPass:
         before its own as things are now."""
         sequencer, context = self._policy.sequencer, self._context
         rank = _rank(session, sequencer, context)
-        placed = {each.session.id for each in self.result.placed}
-        return len(placed) + sum(
-            _rank(other, sequencer, context) < rank
-            for other in self._queue
-            if other.id not in placed
-        )
+        ahead = 0
+        for members in self._queue.classes:
+            ends = [_rank(each, sequencer, context) for each in (members.oldest, members.newest)]
+            if max(ends) < rank:
+                ahead += len(members)
+            elif min(ends) < rank:
+                ahead += sum(_rank(each, sequencer, context) < rank for each in members)
+        placed = self.result.placed
+        return ahead + sum(_rank(each.session, sequencer, context) >= rank for each in placed)
 
     def judge(
         self, session: SessionWorkload
@@ -134,23 +145,24 @@ class PlacementPass:
 
     def _run(self, before: SessionWorkload | None) -> None:
         sequencer, context = self._policy.sequencer, self._context
-        heap = [_Turn(members, sequencer, context) for members in self._queue.classes]
+        turns = [_Turn(members, sequencer, context) for members in self._queue.classes]
+        heap = [(turn.rank, turn) for turn in turns]  # no two ranks are equal
         heapq.heapify(heap)
         end: _Rank | None = None
         while heap:
-            turn = heapq.heappop(heap)
+            _, turn = heapq.heappop(heap)
             if sequencer.dynamic and turn.is_late(sequencer, context):
-                heapq.heappush(heap, turn)
+                heapq.heappush(heap, (turn.rank, turn))
                 continue
             if before is not None:
                 end = _rank(before, sequencer, context)
                 if turn.rank >= end:
                     break
-            limit = heap[0].rank if heap else None
+            limit = heap[0][0] if heap else None
             if end is not None and (limit is None or end < limit):
                 limit = end
             if self._decide(turn, limit):
-                heapq.heappush(heap, turn)
+                heapq.heappush(heap, (turn.rank, turn))
 
     # One class's turn
 
@@ -179,18 +191,18 @@ class PlacementPass:
         return turn.session is not None
 
     def _forbidden(self, members: QueueClass) -> tuple[Reason, ...]:
-        return tuple(
-            why
-            for validator in self._policy.validators
-            for why in validator.validate(members.what, self._context)
-        )
+        reasons: tuple[Reason, ...] = ()
+        for validator in self._validators:
+            reasons += tuple(validator.validate(members.what, self._context))
+        return reasons
 
     def _allowed(self, what: WorkloadClass, count: int) -> int:
         """How many sessions of the class validators let start in a row; at least the one that they
         have just been asked about."""
-        for validator in self._policy.validators:
-            allows = getattr(validator, "allows", None)
-            count = 1 if allows is None else min(count, allows(what, self._context, count))
+        if count == 1 or len(self._counting) < len(self._policy.validators):
+            return 1
+        for validator in self._counting:
+            count = min(count, validator.allows(what, self._context, count))
         return max(count, 1)
 
     def _start(self, members: QueueClass, run: list[SessionWorkload]) -> int:
@@ -199,9 +211,7 @@ class PlacementPass:
         placed: list[Placed] = []
         if len(what.kernels) == 1:
             found = fill(self._statement, selector, what, len(run))
-            placed = [
-                Placed(session, (kernel,)) for session, kernel in zip(run, found, strict=False)
-            ]
+            placed = list(map(Placed, run, zip(found)))
         else:
             for session in run:
                 kernels = self._fit(session).kernels
@@ -212,8 +222,7 @@ class PlacementPass:
             if self._binding is not None and self._admits(what):
                 for _, kernels in placed:
                     self._binding.lend(what, kernels)
-            amounts = {name: amount * len(placed) for name, amount in what.total.items()}
-            self._context.usage.placed(what.owner, amounts, len(placed))
+            self._context.usage.note_placed(what, len(placed))
             self.result.placed += placed
         return len(placed)
 
@@ -453,22 +462,22 @@ class PlacementPass:
 class _Turn:
     """A class's place in the order of a pass: that of its first session not yet decided about."""
 
-    __slots__ = ("_rest", "members", "rank", "session")
+    __slots__ = ("_last", "_rest", "members", "rank", "session")
 
     def __init__(
         self, members: QueueClass, sequencer: SessionSequencer, context: PassContext
     ) -> None:
         self.members = members
-        oldest, newest = members.oldest, members.newest
-        backwards = oldest is not newest and (
-            _rank(newest, sequencer, context) < _rank(oldest, sequencer, context)
-        )
-        self._rest = members.newest_first() if backwards else iter(members)
-        self.session: SessionWorkload | None = next(self._rest)
-        self.rank = _rank(self.session, sequencer, context)
-
-    def __lt__(self, other: "_Turn") -> bool:
-        return self.rank < other.rank
+        self.session: SessionWorkload | None = members.oldest
+        self.rank = self._last = _rank(members.oldest, sequencer, context)
+        self._rest: Iterator[SessionWorkload] = iter(())
+        if len(members) > 1:
+            self._last = _rank(members.newest, sequencer, context)
+            backwards = self._last < self.rank
+            self._rest = members.newest_first() if backwards else iter(members)
+            self.session = next(self._rest)
+            if backwards:
+                self._last, self.rank = self.rank, _rank(self.session, sequencer, context)
 
     def is_late(self, sequencer: SessionSequencer, context: PassContext) -> bool:
         """Whether its rank has fallen since; then it has the new one."""
@@ -485,7 +494,7 @@ class _Turn:
         """Take the first session and those that follow it before ``limit``, ``most`` in all."""
         assert self.session is not None
         run = [self.session]
-        if limit is None:
+        if limit is None or self._last < limit:
             run += islice(self._rest, most - 1)
         self.session = next(self._rest, None)
         while self.session is not None:

@@ -63,6 +63,17 @@ class SessionValidator(Protocol):
         """
 
 
+@runtime_checkable
+class CountingValidator(Protocol):
+    """A validator that need not be asked about each session; others are."""
+
+    def is_idle(self, context: PassContext) -> bool:
+        """Whether it forbids nothing to anybody in this pass."""
+
+    def allows(self, what: WorkloadClass, context: PassContext, count: int) -> int:
+        """How many of ``count`` sessions of the class may be placed one after the other."""
+
+
 class SessionSequencer(Protocol):
     """Says in which order sessions are tried, inside a band of equal priority.
 

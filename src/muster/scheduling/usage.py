@@ -8,6 +8,7 @@ from typing import TypeAlias
 from muster.core.owner import Owner
 from muster.core.specs import Level, QuotaSpec
 from muster.scheduling.snapshot import NotHeld
+from muster.scheduling.workload import WorkloadClass
 
 Scope: TypeAlias = tuple[Level, str]
 """A level and the name of somebody at it, such as (USER, "default/research/ann")."""
@@ -43,6 +44,7 @@ class Usage:
 
     def __init__(self) -> None:
         self._below: Usage | None = None  # what holds where this has nothing of its own
+        self._noted: list[tuple[WorkloadClass, int]] = []  # placed, and not yet counted in
         self._holdings: dict[Scope, Holding] = {}
         self._of_owner: dict[Owner, tuple[Holding, Holding, Holding]] = {}  # in _holdings too
 
@@ -55,6 +57,8 @@ class Usage:
 
     def of(self, scope: Scope) -> Holding:
         """What is held; must not be changed."""
+        if self._noted:
+            self._count_noted()
         holding = self._holdings.get(scope)
         if holding is None:
             return _NOTHING if self._below is None else self._below.of(scope)
@@ -76,6 +80,10 @@ class Usage:
             held = holding.amounts
             for name, amount in amounts.items():
                 held[name] = held.get(name, 0) + amount
+
+    def note_placed(self, what: WorkloadClass, sessions: int) -> None:
+        """``placed``, for so many sessions of a class; counted when somebody asks next."""
+        self._noted.append((what, sessions))
 
     def waits(self, owner: Owner, sessions: int) -> None:
         """So many more sessions wait; or, negative, fewer.
@@ -113,6 +121,12 @@ class Usage:
                 else:
                     held.pop(name, None)
 
+    def _count_noted(self) -> None:
+        noted, self._noted = self._noted, []
+        for what, sessions in noted:
+            amounts = {name: amount * sessions for name, amount in what.total.items()}
+            self.placed(what.owner, amounts, sessions)
+
     def _own(self, owner: Owner) -> tuple[Holding, Holding, Holding]:
         """The owner's three holdings, to change: copied from below the first time."""
         own = self._of_owner.get(owner)
@@ -132,10 +146,15 @@ class Usage:
 
 
 class Quotas:
-    """The limits that hold for each scope: its own, or those of ``*`` at its level."""
+    """The limits that hold for each scope: its own, or those of ``*`` at its level.
+
+    Attributes:
+        levels: at which there are any.
+    """
 
     def __init__(self, specs: Iterable[QuotaSpec] = ()) -> None:
         self._specs = {(spec.level, spec.name): spec for spec in specs}
+        self.levels = frozenset(level for level, _ in self._specs)
         self._found: dict[Scope, QuotaSpec | None] = {}
 
     def of(self, scope: Scope) -> QuotaSpec | None:

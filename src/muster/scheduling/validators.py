@@ -36,6 +36,9 @@ class _ResourceLimit:
 
     level: ClassVar[Level]
 
+    def is_idle(self, context: PassContext) -> bool:
+        return self.level not in context.quotas.levels
+
     def validate(self, what: WorkloadClass, context: PassContext) -> Sequence[Reason]:
         scope = scopes(what.owner)[_POSITION[self.level]]
         quota = context.quotas.of(scope)
@@ -90,6 +93,9 @@ class Concurrency:
     A limit of 0 is no prohibition but a pause: all of them wait until an operator raises it.
     """
 
+    def is_idle(self, context: PassContext) -> bool:
+        return not context.quotas.levels
+
     def validate(self, what: WorkloadClass, context: PassContext) -> Sequence[Reason]:
         reasons = []
         for scope in scopes(what.owner):
@@ -130,7 +136,12 @@ class Dependencies:
     needs it running will not find it: that can never be met.
     """
 
+    def is_idle(self, context: PassContext) -> bool:
+        return False
+
     def validate(self, what: WorkloadClass, context: PassContext) -> Sequence[Reason]:
+        if not what.after:
+            return ()
         reasons = []
         for dependency in what.after:
             state = context.target(what.owner, dependency)
@@ -145,6 +156,9 @@ class Dependencies:
 
 class StartTime:
     """Nothing starts before the moment that its spec names."""
+
+    def is_idle(self, context: PassContext) -> bool:
+        return False
 
     def validate(self, what: WorkloadClass, context: PassContext) -> Sequence[Reason]:
         moment = next_moment(what, context.now)
