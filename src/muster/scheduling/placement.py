@@ -1,11 +1,7 @@
 """The placement pass: validators → sequencer → selector over the queue of one scaling group."""
 
-import heapq
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
-from itertools import islice
-from typing import Any, TypeAlias
 
 from muster.core.ids import SessionId
 from muster.core.reasons import Reason, ReasonCode, reason
@@ -15,7 +11,6 @@ from muster.scheduling.outcome import PassResult, Placed
 from muster.scheduling.plugins import (
     CountingValidator,
     PassContext,
-    SessionSequencer,
 )
 from muster.scheduling.policy import Policy
 from muster.scheduling.preemption import Preemption, find_victims
@@ -23,6 +18,7 @@ from muster.scheduling.queue import Kept, Queue, QueueClass
 from muster.scheduling.reservation import Binding, reserve
 from muster.scheduling.snapshot import Snapshot
 from muster.scheduling.statement import Statement
+from muster.scheduling.turns import Rank, Turn, Turns, rank_of
 from muster.scheduling.workload import (
     KernelPlacement,
     RunningSession,
@@ -32,8 +28,6 @@ from muster.scheduling.workload import (
 
 MAX_PREEMPTORS = 8
 """Sessions a pass that may look for victims: each is a search, and the next pass comes soon."""
-
-_Rank: TypeAlias = tuple[Any, ...]
 
 
 def place(queue: Queue, snapshot: Snapshot, policy: Policy, context: PassContext) -> PassResult:
@@ -65,9 +59,7 @@ class PlacementPass:
 
     Within a pass room only gets smaller: a class that did not fit is not tried again.
 
-    The order is that of priority, the sequencer's key, age and id. The key of a ``dynamic``
-    sequencer may grow as its owner's sessions are placed, and never gets smaller in a pass: what
-    comes up with a key that has grown goes back to where that puts it.
+    The order is that of priority, the sequencer's key, age and id (see ``turns``).
     """
 
     def __init__(
@@ -101,16 +93,16 @@ class PlacementPass:
         """How many waiting sessions come before that one: those placed so far, and whose turn is
         before its own as things are now."""
         sequencer, context = self._policy.sequencer, self._context
-        rank = _rank(session, sequencer, context)
+        rank = rank_of(session, sequencer, context)
         ahead = 0
         for members in self._queue.classes:
-            ends = [_rank(each, sequencer, context) for each in (members.oldest, members.newest)]
+            ends = [rank_of(each, sequencer, context) for each in (members.oldest, members.newest)]
             if max(ends) < rank:
                 ahead += len(members)
             elif min(ends) < rank:
-                ahead += sum(_rank(each, sequencer, context) < rank for each in members)
+                ahead += sum(rank_of(each, sequencer, context) < rank for each in members)
         placed = self.result.placed
-        return ahead + sum(_rank(each.session, sequencer, context) >= rank for each in placed)
+        return ahead + sum(rank_of(each.session, sequencer, context) >= rank for each in placed)
 
     def judge(
         self, session: SessionWorkload
@@ -145,28 +137,21 @@ class PlacementPass:
 
     def _run(self, before: SessionWorkload | None) -> None:
         sequencer, context = self._policy.sequencer, self._context
-        turns = [_Turn(members, sequencer, context) for members in self._queue.classes]
-        heap = [(turn.rank, turn) for turn in turns]  # no two ranks are equal
-        heapq.heapify(heap)
-        end: _Rank | None = None
-        while heap:
-            _, turn = heapq.heappop(heap)
-            if sequencer.dynamic and turn.is_late(sequencer, context):
-                heapq.heappush(heap, (turn.rank, turn))
-                continue
+        turns = Turns(self._queue.classes, sequencer, context)
+        end: Rank | None = None
+        while (turn := turns.pop()) is not None:
+            limit = turns.next_rank
             if before is not None:
-                end = _rank(before, sequencer, context)
+                end = rank_of(before, sequencer, context)
                 if turn.rank >= end:
                     break
-            limit = heap[0][0] if heap else None
-            if end is not None and (limit is None or end < limit):
-                limit = end
-            if self._decide(turn, limit):
-                heapq.heappush(heap, (turn.rank, turn))
+                if limit is None or end < limit:
+                    limit = end
+            turns.put_back(turn, again=self._decide(turn, limit))
 
     # One class's turn
 
-    def _decide(self, turn: "_Turn", limit: _Rank | None) -> bool:
+    def _decide(self, turn: Turn, limit: Rank | None) -> bool:
         """Place what may start before ``limit``'s turn; whether the class has more to try."""
         members, what = turn.members, turn.members.what
         assert turn.session is not None
@@ -457,55 +442,3 @@ class PlacementPass:
     @cached_property
     def _with_absent(self) -> Statement:
         return Statement(self._snapshot.emptied(all_accept=True))
-
-
-class _Turn:
-    """A class's place in the order of a pass: that of its first session not yet decided about."""
-
-    __slots__ = ("_last", "_rest", "members", "rank", "session")
-
-    def __init__(
-        self, members: QueueClass, sequencer: SessionSequencer, context: PassContext
-    ) -> None:
-        self.members = members
-        self.session: SessionWorkload | None = members.oldest
-        self.rank = self._last = _rank(members.oldest, sequencer, context)
-        self._rest: Iterator[SessionWorkload] = iter(())
-        if len(members) > 1:
-            self._last = _rank(members.newest, sequencer, context)
-            backwards = self._last < self.rank
-            self._rest = members.newest_first() if backwards else iter(members)
-            self.session = next(self._rest)
-            if backwards:
-                self._last, self.rank = self.rank, _rank(self.session, sequencer, context)
-
-    def is_late(self, sequencer: SessionSequencer, context: PassContext) -> bool:
-        """Whether its rank has fallen since; then it has the new one."""
-        assert self.session is not None
-        rank = _rank(self.session, sequencer, context)
-        if rank == self.rank:
-            return False
-        self.rank = rank
-        return True
-
-    def run(
-        self, limit: _Rank | None, most: int, sequencer: SessionSequencer, context: PassContext
-    ) -> list[SessionWorkload]:
-        """Take the first session and those that follow it before ``limit``, ``most`` in all."""
-        assert self.session is not None
-        run = [self.session]
-        if limit is None or self._last < limit:
-            run += islice(self._rest, most - 1)
-        self.session = next(self._rest, None)
-        while self.session is not None:
-            self.rank = _rank(self.session, sequencer, context)
-            if len(run) >= most or (limit is not None and self.rank >= limit):
-                break
-            run.append(self.session)
-            self.session = next(self._rest, None)
-        return run
-
-
-def _rank(session: SessionWorkload, sequencer: SessionSequencer, context: PassContext) -> _Rank:
-    key = sequencer.key(session, context)
-    return (-session.what.priority, *key, session.submitted_at, session.id)

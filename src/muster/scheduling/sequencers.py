@@ -1,8 +1,8 @@
 """Orders in which a queue is tried, inside a band of equal priority (sokovan-scheduler,
 "Sequencers"); equal keys go by age, then by identifier.
 
-The key of a dynamic one depends on the session's owner alone, and it never falls while a pass
-places sessions: one that was worked out earlier is never too large.
+The key of a dynamic one depends on the session's owner alone (``by_owner``), and it never falls
+while a pass places sessions: one that was worked out earlier is never too large.
 """
 
 from muster.core.specs.amounts import parse_duration
@@ -37,7 +37,7 @@ class Drf:
     group. A session that a pass places counts at once, so that users take turns.
     """
 
-    dynamic = True
+    dynamic = by_owner = True
 
     def __init__(self) -> None:
         self._capacity = Capacity()
@@ -64,7 +64,7 @@ class FairShare:
         ValueError: no duration, or not above 0.
     """
 
-    dynamic = True
+    dynamic = by_owner = True
 
     def __init__(self, half_life: float | str = WEEK_S) -> None:
         half_life_s = parse_duration(half_life)
