@@ -31,6 +31,8 @@ raising_selector = {module}:RaisingSelector
 looping_selector = {module}:LoopingSelector
 babbling_selector = {module}:BabblingSelector
 greedy_selector = {module}:GreedySelector
+dull_selector = {module}:DullSelector
+curious_selector = {module}:CuriousSelector
 [muster.hooks]
 raising_hook = {module}:RaisingHook
 looping_hook = {module}:LoopingHook
@@ -107,6 +109,22 @@ class GreedySelector(Concentrated):
     def devices(self, request: Resources, snapshot: Snapshot, slot: int) -> Shares:
         every = Resources(gpu_milli=1000 * int(snapshot.columns.device_count[slot]))
         return super().devices(every, snapshot, slot)
+
+
+class DullSelector(Concentrated):
+    """Wants to know what comes, and does not take it in."""
+
+    def arrived(self, request: Resources, kernels: int) -> None:
+        raise MemoryError("too much")
+
+
+class CuriousSelector(Concentrated):
+    """Counts what comes."""
+
+    heard: ClassVar[list[tuple[int, int]]] = []
+
+    def arrived(self, request: Resources, kernels: int) -> None:
+        self.heard.append((request.cpu_milli // 1000, kernels))
 
 
 class Hook:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.control.conftest import GroupWorld
+from tests.control.strangers import CuriousSelector
 from tests.control.world import Run, World
 
 from muster.core.errors import MusterError
@@ -24,6 +25,7 @@ BROKEN: list[tuple[dict[str, Any], str, str]] = [
     ({"selector": "raising_selector"}, "selector", "raised RuntimeError"),
     ({"selector": "looping_selector"}, "selector", "ran for more than"),
     ({"selector": "babbling_selector"}, "selector", "must answer a finite number"),
+    ({"selector": "dull_selector"}, "selector", "raised MemoryError"),
     ({"hooks": {"batch": "raising_hook"}}, "hook", "raised LookupError"),
     ({"hooks": {"batch": "looping_hook"}}, "hook", "ran for more than"),
     ({"hooks": {"batch": "stealing_hook"}}, "hook", "must answer a workload with the same"),
@@ -70,6 +72,23 @@ def test_selector_that_takes_every_device_is_refused(group_world: GroupWorld) ->
     taken = [share.index for start, *_ in agent.running.values() for share in start.shares]
     assert sorted(taken) == [0, 1]
     assert [(kind, name) for kind, name, _ in refused(world)] == [("selector", "greedy_selector")]
+
+
+def test_selector_that_learns_hears_of_all_that_came_again_after_a_start(
+    group_world: GroupWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CuriousSelector, "heard", [])
+    world = group_world({"a": 4}, lambda start: Run(50), selector="curious_selector")
+    for cpus in (3, 2, 2):
+        world.submit(JobSpec.model_validate({"command": ["x"], "resources": {"cpu": cpus}}))
+    assert CuriousSelector.heard == [(3, 1), (2, 1), (2, 1)]
+    CuriousSelector.heard.clear()
+    world.restart_controller()
+    assert sorted(CuriousSelector.heard) == [(2, 1), (2, 1), (3, 1)]
+    CuriousSelector.heard.clear()
+    spec = world.plane.live.groups["default"]
+    world.ask(lambda work, requests: requests.put_group(work, spec))
+    assert sorted(CuriousSelector.heard) == [(2, 1), (2, 1), (3, 1)]
 
 
 def test_one_plug_in_that_fails_leaves_the_others_in_place(group_world: GroupWorld) -> None:

@@ -18,7 +18,8 @@ from muster.control.session.admission import (
     check_workdirs,
     find_targets,
 )
-from muster.control.session.board import Board, GroupBoard, job_class
+from muster.control.session.board import Board, GroupBoard
+from muster.control.session.workloads import job_class
 from muster.core.ids import SessionId
 from muster.core.owner import Owner, Principal
 from muster.core.reasons import Reason

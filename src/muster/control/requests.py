@@ -14,9 +14,10 @@ from muster.control.session.admission import (
     find_targets,
     follow,
 )
-from muster.control.session.board import Board, job_class, workload_class
+from muster.control.session.board import Board
 from muster.control.session.lifecycle import SessionLifecycle
 from muster.control.session.start import recall_held_ahead
+from muster.control.session.workloads import job_class, workload_class
 from muster.core.errors import Conflict, NotFound
 from muster.core.ids import AgentId, JobId, SessionId
 from muster.core.owner import Owner, Principal

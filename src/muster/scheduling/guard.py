@@ -19,6 +19,7 @@ from muster.core.resources import GPU_WHOLE, DeviceShare, Resources
 from muster.scheduling.columns import Floats, Ints, Shares
 from muster.scheduling.plugins import (
     AgentSelector,
+    LearningSelector,
     PassContext,
     SessionHook,
     SessionSequencer,
@@ -147,6 +148,24 @@ class GuardedSelector:
                 f"must answer {count} devices of which {milli}/1000 is free; it answered {shares!r}"
             )
         return tuple(shares)
+
+
+class GuardedLearner(GuardedSelector):
+    """Fills LearningSelector too."""
+
+    def __init__(self, name: str, inner: LearningSelector) -> None:
+        super().__init__(name, inner)
+        self._learner = inner
+
+    def arrived(self, request: Resources, kernels: int) -> None:
+        self._leash.call(self._learner.arrived, request, kernels)
+
+
+def guarded_selector(name: str, inner: AgentSelector) -> GuardedSelector:
+    """On a leash of the kind that it needs."""
+    if isinstance(inner, LearningSelector):
+        return GuardedLearner(name, inner)
+    return GuardedSelector(name, inner)
 
 
 class GuardedHook:

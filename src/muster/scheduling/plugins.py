@@ -108,7 +108,7 @@ class AgentSelector(Protocol):
 
 
 @runtime_checkable
-class LearningSelector(Protocol):
+class LearningSelector(AgentSelector, Protocol):
     """A selector that wants to know what is asked for."""
 
     def arrived(self, request: Resources, kernels: int) -> None:

@@ -4,15 +4,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from muster.core.errors import MusterError
 from muster.core.specs import ScalingGroup, SessionType
 from muster.core.specs.group import PreemptionSpec, QueuePolicy
 from muster.scheduling import selectors, sequencers, validators
 from muster.scheduling.guard import (
     GuardedHook,
-    GuardedSelector,
     GuardedSequencer,
     GuardedValidator,
     PluginFault,
+    guarded_selector,
 )
 from muster.scheduling.hooks import BatchHook, InferenceHook, InteractiveHook
 from muster.scheduling.plugins import (
@@ -95,7 +96,7 @@ class Policy:
         parts = _Parts(group.options)
         return Policy(
             sequencer=parts.part("sequencers", sequencer, SEQUENCERS, GuardedSequencer),
-            selector=parts.part("selectors", selector, SELECTORS, GuardedSelector),
+            selector=parts.part("selectors", selector, SELECTORS, guarded_selector),
             validators=tuple(
                 parts.part("validators", name, VALIDATORS, GuardedValidator) for name in names
             ),
@@ -109,6 +110,23 @@ class Policy:
             has_strangers=any(name not in VALIDATORS for name in names),
             refused=refused,
         )
+
+
+def missing_parts(spec: ScalingGroup) -> tuple[PluginFault, ...]:
+    """The plug-ins that the group names and that cannot be had, as when their package is gone."""
+    parts = [
+        *[("validator", name, VALIDATORS) for name in spec.validators],
+        ("sequencer", spec.sequencer, SEQUENCERS),
+        ("selector", spec.selector, SELECTORS),
+        *[("hook", name, HOOKS) for name in spec.hooks.values()],
+    ]
+    faults = []
+    for kind, name, builtin in parts:
+        try:
+            find(f"{kind}s", name, builtin, spec.options.get(name))
+        except MusterError as error:
+            faults.append(PluginFault(kind, name, f"cannot be had: {error}"))
+    return tuple(faults)
 
 
 class _Parts:

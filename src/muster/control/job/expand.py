@@ -40,7 +40,9 @@ class ExpandJobs(FollowingHandler[Job]):
         if not job.waiting and job.next_task >= job.tasks_total:
             return
         queued = self._board.candidates.get(job.id, 0)
-        ahead = sum(room for _, room in self._board.room_ahead(job, job.resources, work.now))
+        ahead = sum(
+            room for _, room in self._board.backlogs.room_ahead(job, job.resources, work.now)
+        )
         room = LEAST_CANDIDATES + ahead - queued
         if not queued:
             doubled = work.brought_up.get(job, LEAST_CANDIDATES) * 2

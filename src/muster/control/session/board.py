@@ -1,72 +1,52 @@
 """The board: what placement looks at, derived from the mirror and kept current by deltas.
 
-For each scaling group a snapshot of its agents and the queue of its PENDING sessions; for each
-(shape, agent) how many kernels run and which are held ahead (DESIGN section 11, "Backlog"); for
-each job how long its kernels take. Nothing here is stored: it is rebuilt from the mirror.
+For each scaling group a snapshot of its agents and the queue of its PENDING sessions; what owners
+hold, and whose room others get. Nothing here is stored: it is rebuilt from the mirror.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import takewhile
 
+from muster.control.session.backlogs import Backlogs
 from muster.control.session.running import STAYING, Place, Running
 from muster.control.session.targets import Targets
-from muster.core.errors import MusterError
-from muster.core.ids import AgentId, JobId, SessionId
-from muster.core.owner import Owner
+from muster.control.session.workloads import workload_class
+from muster.core.ids import JobId, SessionId
 from muster.core.reasons import ReasonCode
-from muster.core.resources import DeviceShare, Resources
-from muster.core.specs import JobSpec, ScalingGroup, SessionType
+from muster.core.resources import DeviceShare
+from muster.core.specs import SessionType
 from muster.core.specs.placement import ANYWHERE
 from muster.core.states import (
     JOB_TABLE,
     SESSION_TABLE,
     AgentStatus,
-    KernelStatus,
     SessionStatus,
 )
-from muster.scheduling.backlog import backlog_depth
 from muster.scheduling.fairness import DecayedUsage, Stay
 from muster.scheduling.guard import PluginFault
-from muster.scheduling.plugins import LearningSelector, PassContext, find
-from muster.scheduling.policy import HOOKS, SELECTORS, SEQUENCERS, VALIDATORS, Policy
+from muster.scheduling.plugins import LearningSelector, PassContext
+from muster.scheduling.policy import Policy, missing_parts
 from muster.scheduling.queue import Queue
 from muster.scheduling.sequencers import FairShare
 from muster.scheduling.snapshot import Snapshot
 from muster.scheduling.usage import Quotas, Usage, scopes
 from muster.scheduling.workload import SessionWorkload, WorkloadClass
 from muster.store.live import LedgerKey, Live
-from muster.store.records import Agent, Allocation, Job, Kernel, Session
+from muster.store.records import Agent, Allocation, Job, Session
 
-_NONE: frozenset[AgentId] = frozenset()  # an empty set takes 216 bytes, and most are
 _NO_USAGE = DecayedUsage()
-_LEAST_YOUTH_S = 0.5  # what a machine reports that is busy elsewhere may be so old
 log = logging.getLogger(__name__)
 
 HALF_LIVES = 5
 """How far back usage is read after a start: what is older weighs a thirtieth at most."""
 Past = Callable[[str, float], Iterable[Stay]]
 """What has run in a group, by its name, in the last so many seconds."""
-_SMOOTHING = 0.2  # weight of the newest duration in the running mean
 _DISPLACED = frozenset({ReasonCode.PREEMPTED, ReasonCode.PREEMPTED_FOR_GOOD})
 
 
 def nothing_past(group: str, span_s: float) -> Iterable[Stay]:
     return ()
-
-
-@dataclass(slots=True)
-class Shape:
-    """Kernels of one shape on one agent: those that run, with when each got its room, and those in
-    its backlog; the oldest first."""
-
-    running: dict[LedgerKey, float] = field(default_factory=dict)
-    ahead: dict[LedgerKey, Allocation] = field(default_factory=dict)
-
-    def younger_than(self, moment: float) -> int:
-        """How many of those that run got their room after that moment."""
-        return sum(1 for _ in takewhile(lambda at: at > moment, reversed(self.running.values())))
 
 
 @dataclass(slots=True)
@@ -78,7 +58,6 @@ class GroupBoard:
     queue: Queue = field(default_factory=Queue)
     placed: dict[SessionId, Session] = field(default_factory=dict)  # those that hold a place
     cleaning: dict[SessionId, Session] = field(default_factory=dict)  # those with remains of a try
-    shapes: dict[str, dict[AgentId, Shape]] = field(default_factory=dict)
     fairness: DecayedUsage | None = None  # kept where the sequencer asks for it
     learner: LearningSelector | None = None  # the selector, if it learns what is asked for
     stirred: bool = True
@@ -97,7 +76,7 @@ class Board:
         self._past = past
         self.groups: dict[str, GroupBoard] = {}
         self.candidates: dict[JobId, int] = {}  # PENDING sessions of a job
-        self.mean_run_s: dict[JobId, float] = {}
+        self.backlogs = Backlogs(live)
         self.usage = Usage()
         self.quotas = Quotas(live.quotas.values())
         self._class_of_job: dict[JobId, WorkloadClass] = {}
@@ -118,6 +97,8 @@ class Board:
                 self._join_set(row, +1)
         for session in live.sessions.values():
             self.session_changed(session)
+        for board in self.groups.values():
+            self._learn_placed(board)
         for job in live.jobs.values():
             self.expanded(job)
         self._follow_displaced()
@@ -155,6 +136,13 @@ class Board:
             isinstance(before, FairShare) and before.half_life_s == after.half_life_s
         ):
             board.fairness = self._fairness(name, after.half_life_s)
+        for session in board.queue:
+            self._learn(board, session.what)
+        self._learn_placed(board)
+
+    def _learn_placed(self, board: GroupBoard) -> None:
+        for id_ in board.placed:
+            self._learn(board, self._placed_as[id_].what)
 
     def _fairness(self, name: str, half_life_s: float) -> DecayedUsage:
         """What owners have used of late, and hold now."""
@@ -228,10 +216,19 @@ class Board:
             return
         what = board.queue.known(self.what(session))
         board.queue.add(SessionWorkload(session.id, session.created_at, what))
-        if board.learner is not None:
-            for request, indexes in what.requests:
-                board.learner.arrived(request, len(indexes))
+        self._learn(board, what)
         board.stirred = True
+
+    def _learn(self, board: GroupBoard, what: WorkloadClass) -> None:
+        """Have a selector that learns know that such a session has come."""
+        learner = board.learner
+        if learner is None:
+            return
+        try:
+            for request, indexes in what.requests:
+                learner.arrived(request, len(indexes))
+        except PluginFault as fault:
+            self.plugin_failed(board.snapshot.group, fault)
 
     def what(self, session: Session) -> WorkloadClass:
         """A session's class, as placement sees it."""
@@ -292,7 +289,7 @@ class Board:
     def job_ended(self, job: Job) -> None:
         self.expanded(job)
         self.targets.ended(job)
-        self.mean_run_s.pop(job.id, None)
+        self.backlogs.job_ended(job)
         self._class_of_job.pop(job.id, None)
 
     # -- what other work waits for -------------------------------------------------------------
@@ -319,20 +316,14 @@ class Board:
     # -- the ledger (store.unit.LedgerWatch) ---------------------------------------------------
 
     def held(self, row: Allocation) -> None:
-        agents = self._group_of(row).shapes.setdefault(row.resources.shape, {})
-        shape = agents.setdefault(row.agent_id, Shape())
+        self.backlogs.held(row)
         if row.charged:
-            shape.running[row.kernel_id, row.generation] = row.since
             self._take_place(row, row.since)
-        else:
-            shape.ahead[row.kernel_id, row.generation] = row
 
     def charged(self, row: Allocation, before: tuple[DeviceShare, ...] | None, now: float) -> None:
         group = self._group_of(row)
         if before is None:
-            shape = group.shapes[row.resources.shape][row.agent_id]
-            del shape.ahead[row.kernel_id, row.generation]
-            shape.running[row.kernel_id, row.generation] = now
+            self.backlogs.charged(row, now)
             self._take_place(row, now)
         else:
             group.snapshot.give_back(row.agent_id, row.resources, before)
@@ -344,18 +335,10 @@ class Board:
 
     def released(self, row: Allocation, now: float) -> None:
         group = self._group_of(row)
-        agents = group.shapes[row.resources.shape]
-        shape = agents[row.agent_id]
+        self.backlogs.released(row)
         if row.charged:
-            del shape.running[row.kernel_id, row.generation]
             group.snapshot.give_back(row.agent_id, row.resources, row.shares)
             self._leave_place(row, now)
-        else:
-            del shape.ahead[row.kernel_id, row.generation]
-        if not shape.running and not shape.ahead:
-            del agents[row.agent_id]
-            if not agents:
-                del group.shapes[row.resources.shape]
         group.stirred = True
         kernel = self._live.kernels.get(row.kernel_id)
         if kernel is not None and kernel.session.id in group.cleaning:
@@ -409,28 +392,6 @@ class Board:
                 if not victims:
                     del self.displacing[preemptor]
 
-    # -- the backlog ---------------------------------------------------------------------------
-
-    def room_ahead(
-        self, job: Job, resources: Resources, now: float
-    ) -> Iterator[tuple[AgentId, int]]:
-        """Agents that may hold more of this job's kernels ahead, and how many each.
-
-        Only young kernels count, which have not yet run for the window: whatever the mean says,
-        the others are long ones.
-        """
-        mean_s = self.mean_run_s.get(job.id)
-        window_s = self._live.groups[job.group].backlog_window
-        if mean_s is None or mean_s > window_s:
-            return
-        for agent_id, shape in self.groups[job.group].shapes.get(resources.shape, {}).items():
-            young = shape.younger_than(now - max(window_s, _LEAST_YOUTH_S))
-            room = backlog_depth(window_s, mean_s, young) - len(shape.ahead)
-            agent = self._live.agents[agent_id]
-            able = agent.status is AgentStatus.ALIVE and agent.connected and agent.barred is None
-            if room > 0 and able:
-                yield agent_id, room
-
     def may_wait_ahead(self, session: Session) -> bool:
         """Whether an agent may hold the session in its backlog: short batch work of one kernel that
         needs nothing but its allocation, may go anywhere, and has no quota to exceed."""
@@ -443,70 +404,3 @@ class Board:
         ):
             return False
         return not any(map(self.quotas.of, scopes(session.owner)))
-
-    # -- durations -----------------------------------------------------------------------------
-
-    def kernel_ended(self, kernel: Kernel) -> None:
-        """Learn how long kernels of its job run."""
-        job = kernel.session.job
-        if (
-            job is None
-            or job.status in JOB_TABLE.terminal
-            or kernel.started_at is None
-            or kernel.ended_at is None
-            or kernel.status is not KernelStatus.TERMINATED
-        ):
-            return
-        took_s = max(kernel.ended_at - kernel.started_at, 0.0)
-        mean_s = self.mean_run_s.get(job.id, took_s)
-        self.mean_run_s[job.id] = mean_s + _SMOOTHING * (took_s - mean_s)
-
-
-def job_class(owner: Owner, spec: JobSpec) -> WorkloadClass:
-    """What placement will decide by about the sessions of a job that is handed in."""
-    kernels = spec.tasks if spec.coscheduled else 1
-    return WorkloadClass(
-        owner=owner,
-        group=spec.group,
-        priority=spec.priority,
-        kernels=(spec.resources.resources(),) * kernels,
-        placement=spec.placement,
-        duration_s=spec.timeout,
-        not_before=spec.not_before,
-        after=spec.after,
-    )
-
-
-def workload_class(session: Session) -> WorkloadClass:
-    """What placement decides by."""
-    spec = session.spec or (session.job.spec if session.job is not None else None)
-    assert spec is not None, "a session has a job or a spec of its own"
-    return WorkloadClass(
-        owner=session.owner,
-        group=session.group,
-        priority=session.priority,
-        kernels=tuple([kernel.resources for kernel in session.kernels]),
-        type=session.type,
-        placement=spec.placement,
-        failed_agents=frozenset(session.failed_agents) if session.failed_agents else _NONE,
-        duration_s=spec.timeout,
-        not_before=spec.not_before,
-        after=spec.after,
-    )
-
-
-def missing_parts(spec: ScalingGroup) -> tuple[PluginFault, ...]:
-    """The plug-ins that the group names and that cannot be had, as when their package is gone."""
-    parts = [
-        *[("validator", name, VALIDATORS) for name in spec.validators],
-        ("sequencer", spec.sequencer, SEQUENCERS),
-        ("selector", spec.selector, SELECTORS),
-        *[("hook", name, HOOKS) for name in spec.hooks.values()],
-    ]
-    faults = []
-    for kind, name, builtin in parts:
-        try:
-            find(f"{kind}s", name, builtin, spec.options.get(name))
-        except MusterError as error:
-            faults.append(PluginFault(kind, name, f"cannot be had: {error}"))
-    return tuple(faults)

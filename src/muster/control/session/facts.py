@@ -151,7 +151,7 @@ class Facts:
         kernel.reason = why
         work.unit.transition([kernel], KERNEL_TABLE.live, to, phase=PHASE)
         work.mark(kernel.session)
-        self._board.kernel_ended(kernel)
+        self._board.backlogs.kernel_ended(kernel)
 
     def lose(self, work: Work, kernel: Kernel, why: Reason) -> None:
         """The kernel is proven gone with its agent: end it, or have it placed anew."""

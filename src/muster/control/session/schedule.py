@@ -180,7 +180,7 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
         the controller can give them its room.
         """
         snapshot, selector = group.snapshot, group.policy.selector
-        for agents in list(group.shapes.values()):
+        for agents in list(self._board.backlogs.of_group(snapshot.group).values()):
             for agent_id, shape in list(agents.items()):
                 if work.live.agents[agent_id].barred is not None:
                     continue  # it takes nothing new
@@ -247,7 +247,7 @@ class _Ahead:
         if room is None:
             room = [
                 agent
-                for agent, count in self._board.room_ahead(job, kernel.resources, now)
+                for agent, count in self._board.backlogs.room_ahead(job, kernel.resources, now)
                 for _ in range(count)
             ]
             room = self._room[job.id] = room[::-1]

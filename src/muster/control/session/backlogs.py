@@ -1,0 +1,112 @@
+"""What agents run and hold ahead, by shape, and how much more they may (DESIGN section 11,
+"Backlog"). Nothing here is stored: it is rebuilt from the mirror."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import takewhile
+from typing import TypeAlias
+
+from muster.core.ids import AgentId, JobId
+from muster.core.resources import Resources
+from muster.core.states import JOB_TABLE, AgentStatus, KernelStatus
+from muster.scheduling.backlog import backlog_depth
+from muster.store.live import LedgerKey, Live
+from muster.store.records import Allocation, Job, Kernel
+
+_LEAST_YOUTH_S = 0.5  # what a machine reports that is busy elsewhere may be so old
+_SMOOTHING = 0.2  # weight of the newest duration in the running mean
+
+
+@dataclass(slots=True)
+class Shape:
+    """Kernels of one shape on one agent: those that run, with when each got its room, and those in
+    its backlog; the oldest first."""
+
+    running: dict[LedgerKey, float] = field(default_factory=dict)
+    ahead: dict[LedgerKey, Allocation] = field(default_factory=dict)
+
+    def younger_than(self, moment: float) -> int:
+        """How many of those that run got their room after that moment."""
+        return sum(1 for _ in takewhile(lambda at: at > moment, reversed(self.running.values())))
+
+
+_Shapes: TypeAlias = dict[str, dict[AgentId, Shape]]
+
+
+class Backlogs:
+    """Follows the ledger, and for each job how long its kernels take."""
+
+    def __init__(self, live: Live) -> None:
+        self._live = live
+        self._groups: dict[str, _Shapes] = {}
+        self._mean_run_s: dict[JobId, float] = {}
+
+    def of_group(self, name: str) -> Mapping[str, Mapping[AgentId, Shape]]:
+        """By shape and agent; what holds nothing is not there."""
+        return self._groups.get(name, {})
+
+    def held(self, row: Allocation) -> None:
+        agents = self._shapes_of(row).setdefault(row.resources.shape, {})
+        shape = agents.setdefault(row.agent_id, Shape())
+        if row.charged:
+            shape.running[row.kernel_id, row.generation] = row.since
+        else:
+            shape.ahead[row.kernel_id, row.generation] = row
+
+    def charged(self, row: Allocation, now: float) -> None:
+        """What was held ahead has got its room."""
+        shape = self._shapes_of(row)[row.resources.shape][row.agent_id]
+        del shape.ahead[row.kernel_id, row.generation]
+        shape.running[row.kernel_id, row.generation] = now
+
+    def released(self, row: Allocation) -> None:
+        shapes = self._shapes_of(row)
+        agents = shapes[row.resources.shape]
+        shape = agents[row.agent_id]
+        of_kind = shape.running if row.charged else shape.ahead
+        del of_kind[row.kernel_id, row.generation]
+        if not shape.running and not shape.ahead:
+            del agents[row.agent_id]
+            if not agents:
+                del shapes[row.resources.shape]
+
+    def _shapes_of(self, row: Allocation) -> _Shapes:
+        return self._groups.setdefault(self._live.agents[row.agent_id].group, {})
+
+    def room_ahead(
+        self, job: Job, resources: Resources, now: float
+    ) -> Iterator[tuple[AgentId, int]]:
+        """Agents that may hold more of this job's kernels ahead, and how many each.
+
+        Only young kernels count, which have not yet run for the window: whatever the mean says,
+        the others are long ones.
+        """
+        mean_s = self._mean_run_s.get(job.id)
+        window_s = self._live.groups[job.group].backlog_window
+        if mean_s is None or mean_s > window_s:
+            return
+        for agent_id, shape in self.of_group(job.group).get(resources.shape, {}).items():
+            young = shape.younger_than(now - max(window_s, _LEAST_YOUTH_S))
+            room = backlog_depth(window_s, mean_s, young) - len(shape.ahead)
+            agent = self._live.agents[agent_id]
+            able = agent.status is AgentStatus.ALIVE and agent.connected and agent.barred is None
+            if room > 0 and able:
+                yield agent_id, room
+
+    def job_ended(self, job: Job) -> None:
+        self._mean_run_s.pop(job.id, None)
+
+    def kernel_ended(self, kernel: Kernel) -> None:
+        """Learn how long kernels of its job run."""
+        job = kernel.session.job
+        if (
+            job is None
+            or job.status in JOB_TABLE.terminal
+            or kernel.started_at is None
+            or kernel.ended_at is None
+            or kernel.status is not KernelStatus.TERMINATED
+        ):
+            return
+        took_s = max(kernel.ended_at - kernel.started_at, 0.0)
+        mean_s = self._mean_run_s.get(job.id, took_s)
+        self._mean_run_s[job.id] = mean_s + _SMOOTHING * (took_s - mean_s)
