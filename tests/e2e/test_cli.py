@@ -102,7 +102,9 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     home = tmp_path_factory.mktemp("home")
     shell = Shell(home, tmp_path_factory.mktemp("work"))
     try:
-        started = shell.muster("up", "--agents", "3", "--cpus", "4", "--gpus", "4xH100")
+        started = shell.muster(
+            "up", "--port", "0", "--agents", "3", "--cpus", "4", "--gpus", "4xH100"
+        )
         assert started.returncode == 0, started.stderr
         yield shell
     finally:
