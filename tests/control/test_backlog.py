@@ -2,30 +2,34 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import func, select
 from tests.control.world import Behaviour, Run, World, task_index
 
+from muster.core.owner import Owner, Principal, Role
 from muster.core.resources import Resources
-from muster.core.specs import JobSpec, ScalingGroup
+from muster.core.specs import JobSpec, Level, QuotaSpec, ScalingGroup
+from muster.core.specs.group import QueuePolicy
 from muster.core.states import JOB_TABLE, JobState, TaskState
 from muster.store import schema
 from muster.store.records import Job, Kernel
+from muster.wire.messages import Start
 
 ONE_CPU = Resources(cpu_milli=1000, memory_bytes=2**30)
 SHORT_S, LONG_S = 0.1, 300.0
 LONG_TASK = 3  # those before it are short, so that the next seem to be so too
 
-MakeWorld = Callable[[Behaviour], World]
+MakeWorld = Callable[..., World]
 
 
 @pytest.fixture
 def make_world(tmp_path: Path) -> Iterator[MakeWorld]:
     worlds: list[World] = []
 
-    def make(behaviour: Behaviour) -> World:
-        group = ScalingGroup(name="default", backlog_window=1.0)
+    def make(behaviour: Behaviour, **policy: Any) -> World:
+        group = ScalingGroup(name="default", backlog_window=1.0, **policy)
         worlds.append(World(tmp_path, {"a": ONE_CPU}, group=group, behaviour=behaviour))
         return worlds[-1]
 
@@ -84,3 +88,52 @@ def test_work_that_was_held_behind_a_long_task_times_out_like_all_that_waits(
 
     assert job.status is JobState.UNSCHEDULABLE
     assert job.counts[TaskState.UNSCHEDULABLE] == 1
+
+
+def stream(world: World) -> Job:
+    """Short tasks on the agent, and more of them held ahead there."""
+    job = world.submit(JobSpec(command=["short"], tasks=600, priority=10))
+    world.run(2.0, 0.05)
+    assert world.agent("a").queued
+    return job
+
+
+def short_or_long(start: Start) -> Run:
+    return Run(SHORT_S if start.template.command[0] == "short" else LONG_S)
+
+
+@pytest.mark.parametrize("queue", QueuePolicy)
+def test_higher_priority_starts_soon_behind_a_stream_of_short_tasks(
+    make_world: MakeWorld, queue: QueuePolicy
+) -> None:
+    world = make_world(short_or_long, queue=queue)
+    stream(world)
+    urgent = world.submit(JobSpec(command=["long"], priority=90))
+    world.run(3.0, 0.1)
+    assert urgent.status is JobState.RUNNING
+
+
+@pytest.mark.parametrize("sequencer", ["drf", "fair_share"])
+def test_owner_who_has_nothing_starts_soon_behind_a_stream_of_short_tasks(
+    make_world: MakeWorld, sequencer: str
+) -> None:
+    world = make_world(short_or_long, sequencer=sequencer)
+    stream(world)
+    bob = Principal(Owner("default", "default", "bob"), Role.USER)
+    job = world.submit(JobSpec(command=["long"], priority=10), bob)
+    world.run(3.0, 0.1)
+    assert job.status is JobState.RUNNING
+
+
+def test_quota_that_is_set_calls_back_what_is_held_ahead(make_world: MakeWorld) -> None:
+    world = make_world(short_or_long)
+    job = stream(world)
+    nobody = QuotaSpec(level=Level.DOMAIN, name="default", sessions=0)
+    world.ask(lambda work, requests: requests.put_quota(work, nobody))
+    world.run(1.0, 0.1)
+    started = len(world.agent("a").starts)
+    world.run(5.0, 0.1)
+    assert len(world.agent("a").starts) == started
+    assert not world.agent("a").queued
+    world.ask(lambda work, requests: requests.remove_quota(work, Level.DOMAIN, "default"))
+    world.run_until(lambda: job.status is JobState.SUCCEEDED)

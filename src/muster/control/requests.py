@@ -228,6 +228,8 @@ class Requests:
             work.unit.also(insert(quotas), row)
             work.live.quotas[key] = spec
         self._board.quotas_changed()
+        for agent_id in work.live.held_by:
+            recall_held_ahead(work, agent_id, unless=self._board.may_wait_ahead)
 
     def bar_agent(
         self, work: Work, principal: Principal, id_: AgentId, bar: AgentBar | None
@@ -248,7 +250,7 @@ class Requests:
             work.unit.note(agent, PHASE, SchedulingResult.SUCCESS, why)
             self._board.agent_changed(agent)
             if bar is not None:
-                recall_held_ahead(work, agent)
+                recall_held_ahead(work, agent.id)
         return agent
 
     def remove_agent(self, work: Work, principal: Principal, id_: AgentId) -> Agent:

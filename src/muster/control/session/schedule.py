@@ -133,7 +133,7 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
             result.successes.append(session)
         for preemption in outcome.displaced:
             self._displace(preemption, group, work)
-        room = _Ahead(self._board)
+        ahead = _Ahead(self._board)
         for members, reasons in outcome.refused.items():
             if any(each.code in NEVER for each in reasons):
                 why = next(each for each in reasons if each.code in NEVER)
@@ -147,7 +147,7 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
                 if waiting.id in started:
                     continue
                 session = work.live.sessions[waiting.id]
-                if room.take(session, reasons, work):
+                if ahead.take(session, reasons, work):
                     result.successes.append(session)
                 elif changed and told < TOLD_AT_ONCE:
                     told += 1
@@ -207,34 +207,43 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
         return reason(ReasonCode.SCHEDULING_TIMEOUT, timeout_s=timeout_s)
 
 
+_LACKS_ROOM = {
+    ReasonCode.NO_ROOM,
+    ReasonCode.GANG_NO_ROOM,
+    ReasonCode.BEHIND_STARVING,
+    ReasonCode.BEHIND_RESERVATION,
+    ReasonCode.STRICT_ORDER,
+}
+
+
 class _Ahead:
-    """Where a group's agents may hold more kernels ahead, in one pass: it only gets less."""
+    """Where a group's agents may hold more kernels ahead, in one pass: it only gets less.
+
+    An ended kernel hands its room to what is held behind it, and no pass sees that room. So the
+    first session that lacks room and cannot be held itself ends it: what comes free from then on
+    is for that one.
+    """
 
     def __init__(self, board: Board) -> None:
         self._board = board
-        self._held: set[object] = set()
+        self._ended = False
         self._room: dict[JobId, list[AgentId]] = {}
 
     def take(self, session: Session, reasons: Sequence[Reason], work: Work) -> bool:
-        """Hold the session ahead on some agent, if it is short work and one has a place."""
-        if len(reasons) != 1 or not self._board.may_wait_ahead(session):
+        """Hold the session ahead on some agent, if it is short work and one has a place.
+
+        To be asked of all that were refused, in the order of the queue.
+        """
+        if self._ended or _LACKS_ROOM.isdisjoint(_codes(reasons)):
             return False
-        why = reasons[0]
-        if why.code in (ReasonCode.BEHIND_STARVING, ReasonCode.BEHIND_RESERVATION):
-            # What an ended kernel frees must reach the one that starves; it will, if that one
-            # itself is next in line for it.
-            if dict(why.numbers).get("session") not in self._held:
-                return False
-        elif why.code is not ReasonCode.NO_ROOM:
-            return False
-        assert session.job is not None
-        kernel = session.kernels[0]
-        room = self._room_of(session.job, kernel, work.now)
+        kernel, job = session.kernels[0], session.job
+        may = len(reasons) == 1 and self._board.may_wait_ahead(session)
+        room = self._room_of(job, kernel, work.now) if may and job is not None else None
         if not room:
+            self._ended = True
             return False
         kernel.agent_id = room.pop()
         work.unit.hold(kernel, work.live.agents[kernel.agent_id], (), charged=False)
-        self._held.add(session.id)
         return True
 
     def _room_of(self, job: Job, kernel: Kernel, now: float) -> list[AgentId]:

@@ -1,6 +1,6 @@
 """StartSessions: PREPARED → CREATING, and its agents start the kernels."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from muster.control.engine.handler import (
@@ -17,8 +17,9 @@ from muster.control.session.lifecycle import (
     failure_to_judge,
     held_ahead,
 )
+from muster.core.ids import AgentId
 from muster.core.states import KernelStatus, SessionStatus
-from muster.store.records import Agent, Kernel, Session
+from muster.store.records import Kernel, Session
 from muster.wire.messages import KernelTemplate, Recall, Start
 
 _TO_START = frozenset({KernelStatus.PREPARED, KernelStatus.CREATING})
@@ -76,11 +77,15 @@ class StartSessions(HeardPhase):
         return work.live.groups[record.group].create_timeout
 
 
-def recall_held_ahead(work: Work, agent: Agent) -> None:
+def recall_held_ahead(
+    work: Work, agent_id: AgentId, unless: Callable[[Session], bool] = lambda session: False
+) -> None:
     """Have the agent give back what it holds ahead and has not started."""
-    for row in work.live.held_by.get(agent.id, {}).values():
+    for row in work.live.held_by.get(agent_id, {}).values():
         kernel = work.live.kernels.get(row.kernel_id)
-        if not row.charged and kernel is not None and kernel.generation == row.generation:
+        if row.charged or kernel is None or kernel.generation != row.generation:
+            continue
+        if not unless(kernel.session):
             _recall(kernel, work)
 
 
