@@ -1,5 +1,6 @@
 """What may overtake a session that lacks room, and in which order all are tried."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from tests.scheduling.clusters import (
     box,
     cluster,
     context,
+    leave,
     name_of,
     occupy,
     passed,
@@ -442,7 +444,8 @@ def test_gang_of_unlike_kernels_takes_the_room_that_was_kept_for_it() -> None:
     queue, seen = Queue([gang]), context(snapshot)
     kernels = tuple(KernelPlacement(agent(name)) for name in "aabbb")
     kept = Reservation(gang.id, gang.what, kernels, (), 20, ())
-    queue.kept = Kept(gang.id, kept, snapshot.version, snapshot.capacity_version, False, 9)
+    room = Kept(gang.id, kept, snapshot.version, snapshot.capacity_version, False, 9)
+    queue.rooms = {gang.id: room}
     assert explain(gang, queue, snapshot, policy(), seen).placement == kernels
     assert where(place(queue, snapshot, policy(), seen)) == {"gang": list("aabbb")}
 
@@ -580,6 +583,67 @@ def test_nobody_is_displaced_for_room_that_the_head_takes() -> None:
     result = passed(snapshot, *sessions, holding=[high, low], **preemptive())
     assert where(result) == {"head": ["NO_ROOM"], "q": ["NO_ROOM"]}
     assert not result.displaced
+
+
+def leaving(each: RunningSession, ends_at: float) -> RunningSession:
+    """As control says of one that was told to stop."""
+    return replace(each, what=replace(each.what, preemptible=False), ends_at=ends_at)
+
+
+@pytest.mark.parametrize("queue", [QueuePolicy.BEST_EFFORT, QueuePolicy.BACKFILL])
+def test_room_that_is_made_for_several_goes_to_nobody_else(queue: QueuePolicy) -> None:
+    """The first victim has left, and the next pass comes before the others have."""
+    snapshot = cluster(a=box(cpu=4), b=box(cpu=4))
+    lows = [running(f"low{n}", "aabb"[n], kernels=[ask(2)], priority=10) for n in range(4)]
+    occupy(snapshot, *lows)
+    waiting = Queue([session("p", ask(4), priority=90), session("q", ask(4), priority=80, at=1)])
+    by = policy(queue=queue, **preemptive())
+    first = place(waiting, snapshot, by, context(snapshot, *lows))
+    assert [each.session for each in first.displaced] == ["ses-p", "ses-q"]
+    displacing = {each.session: {v.id for v in each.victims} for each in first.displaced}
+    gone = first.displaced[1].victims[0]
+    leave(snapshot, gone)
+    waiting.rooms.clear()
+    waiting.add(SessionWorkload(gone.id, -1.0, gone.what))
+    rest = [leaving(each, 110) for each in lows if each is not gone]
+    now = replace(context(snapshot, *rest, now=101), displacing=displacing)
+    assert where(place(waiting, snapshot, by, now))[gone.id.removeprefix("ses-")] == [
+        "BEHIND_RESERVATION"
+    ]
+
+
+def test_room_that_is_made_behind_the_head_goes_to_nobody_else() -> None:
+    """The head may displace nobody and waits elsewhere."""
+    snapshot = cluster(a=box(cpu=4), b=box(cpu=2))
+    one, two = [running(name, "a", kernels=[ask(2)], priority=10) for name in ("one", "two")]
+    other = running("other", "b", kernels=[ask(2)], priority=95)
+    occupy(snapshot, one, two, other)
+    sessions = [
+        session("head", ask(2), priority=95, owner=BOB, agents=["b"]),
+        session("p", ask(4), priority=80, at=1),
+        session("late", ask(2), priority=5, at=2, owner=BOB, agents=["a"]),
+    ]
+    waiting, by = Queue(sessions), policy(**preemptive(scope="user"))
+    first = place(waiting, snapshot, by, context(snapshot, one, two, other))
+    assert [each.session for each in first.displaced] == ["ses-p"]
+    leave(snapshot, one)
+    waiting.rooms.clear()
+    now = context(snapshot, leaving(two, 130), other, now=101)
+    result = place(waiting, snapshot, by, replace(now, displacing={sessions[1].id: {two.id}}))
+    assert where(result) == {"head": ["NO_ROOM"], "p": ["NO_ROOM"], "late": ["BEHIND_RESERVATION"]}
+
+
+@pytest.mark.parametrize(("kernels", "victims"), [(3, 2), (2, 1)])
+def test_what_is_kept_for_the_head_counts_as_free_for_it(kernels: int, victims: int) -> None:
+    """Known ends give it a reservation of the free agent, which is no reason to displace more."""
+    snapshot = cluster(a=box(cpu=4), b=box(cpu=4), c=box(cpu=4))
+    lows = [running(name, name, kernels=[ask(4)], priority=10, runs_s=600) for name in "ab"]
+    occupy(snapshot, *lows)
+    head = session("head", *[ask(4)] * kernels, priority=90)
+    result = passed(snapshot, head, holding=lows, now=10, **preemptive())
+    assert result.reservation is not None
+    (found,) = result.displaced
+    assert len(found.victims) == victims
 
 
 @settings(max_examples=60, deadline=None)

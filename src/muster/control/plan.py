@@ -156,9 +156,9 @@ class _Planner:
             joined = _Joined(queue, planned)
             result = PlacementPass(joined, statement, policy, context).run()
         rest = result.refused.get(joined.class_of(first.id), ())
-        kept = result.reservation
-        if found.reservation is None and kept is not None and kept.session == first.id:
-            found = replace(found, reservation=kept)
+        kept = result.rooms.get(first.id)
+        if found.reservation is None and kept is not None:
+            found = replace(found, reservation=kept.reservation)
         return self._view(found, len(planned), _started(result, planned), rest)
 
     def _context(self, group: GroupBoard) -> PassContext:
@@ -220,7 +220,7 @@ class _Joined(Queue):
 
     def __init__(self, queue: Queue, planned: Sequence[SessionWorkload]) -> None:
         super().__init__(planned)
-        self.kept = queue.kept
+        self.rooms = queue.rooms
         self._real = queue
 
     def __len__(self) -> int:

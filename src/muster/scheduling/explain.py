@@ -10,7 +10,7 @@ import numpy as np
 from muster.core.ids import SessionId
 from muster.core.reasons import Reason, ReasonCode, lacks, reason
 from muster.core.resources import GPU_WHOLE, Resources, is_model
-from muster.core.specs.placement import Constraint
+from muster.core.specs.placement import Constraint, Operator
 from muster.scheduling.columns import Flags, Floats, Ints
 from muster.scheduling.constraints import eligible, meets
 from muster.scheduling.placement import PlacementPass
@@ -104,7 +104,7 @@ class Explanation:
         kernels_fit: how many of them would find room together, once those ahead have started.
         requests: the most demanding first, seen after those ahead have started.
         placement: where its kernels would go, if it would start.
-        reservation: what is kept for it, if it is the first that lacks room.
+        reservation: what is kept for it, if it is the first that lacks room or others leave for it.
         displaces: whom it would displace, if its group allows that.
     """
 
@@ -193,8 +193,8 @@ def explain(
 
 
 def _kept_for(session: SessionWorkload, queue: Queue) -> Reservation | None:
-    kept = queue.kept
-    return kept.reservation if kept is not None and kept.session == session.id else None
+    kept = queue.rooms.get(session.id)
+    return None if kept is None else kept.reservation
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,6 +317,9 @@ def _rules(snapshot: Snapshot, what: WorkloadClass, slots: Ints) -> list[_Rule]:
         for constraint in placement.constraints
         if not constraint.soft
     ]
+    if placement.together is not None:
+        there = Constraint(attribute=placement.together, op=Operator.EXISTS)
+        rules.append(_Rule(there, meets(snapshot, there)[slots]))
     if placement.agents and placement.agents_only:
         named = np.isin(slots, snapshot.slots_named(placement.agents))
         rules.append(_Rule(None, named))

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from muster.core.ids import SessionId
 from muster.core.reasons import Reason
 from muster.scheduling.preemption import Preemption
 from muster.scheduling.queue import Kept, QueueClass
@@ -25,14 +26,20 @@ class PassResult:
         placed: those that start, in the order in which they were tried.
         refused: why the sessions of a class that still wait do so; a class of which all have been
             placed is not there.
-        kept: what is kept for the first session that lacks room.
+        rooms: what is kept for the first session that lacks room, and for those for whom others are
+            leaving already.
         displaced: whose room others get; those others are still refused until it is free.
     """
 
     placed: list[Placed] = field(default_factory=list)
     refused: dict[QueueClass, tuple[Reason, ...]] = field(default_factory=dict)
-    kept: Kept | None = None
+    rooms: dict[SessionId, Kept] = field(default_factory=dict)
     displaced: list[Preemption] = field(default_factory=list)
+
+    @property
+    def kept(self) -> Kept | None:
+        """For the first session that lacks room."""
+        return next(iter(self.rooms.values()), None)
 
     @property
     def reservation(self) -> Reservation | None:

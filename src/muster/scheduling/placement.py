@@ -1,5 +1,6 @@
 """The placement pass: validators → sequencer → selector over the queue of one scaling group."""
 
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -15,7 +16,7 @@ from muster.scheduling.plugins import (
 from muster.scheduling.policy import Policy
 from muster.scheduling.preemption import Preemption, find_victims
 from muster.scheduling.queue import Kept, Queue, QueueClass
-from muster.scheduling.reservation import Binding, reserve
+from muster.scheduling.reservation import Binding, Reservation, reserve
 from muster.scheduling.snapshot import Snapshot
 from muster.scheduling.statement import Statement
 from muster.scheduling.turns import Rank, Turn, Turns, rank_of
@@ -76,7 +77,7 @@ class PlacementPass:
         self._validators = [each for each in policy.validators if id(each) not in idle]
         self._stopped: Reason | None = None  # why nothing more starts
         self._head: QueueClass | None = None  # the first that lacks room
-        self._binding: Binding | None = None  # of the reservation for the head
+        self._bindings: list[tuple[Reservation, Binding]] = []  # in the order of the queue
         self._blocked: list[SessionWorkload] = []  # the first of each class that lacks room
         self._lacking: dict[QueueClass, object] = {}
 
@@ -133,7 +134,7 @@ class PlacementPass:
             members.reasons = reasons
         for members, state in self._lacking.items():
             members.refused_at = state
-        self._queue.kept = self.result.kept
+        self._queue.rooms = self.result.rooms
 
     def _run(self, before: SessionWorkload | None) -> None:
         sequencer, context = self._policy.sequencer, self._context
@@ -204,9 +205,10 @@ class PlacementPass:
                     break
                 placed.append(Placed(session, kernels))
         if placed:
-            if self._binding is not None and self._admits(what):
-                for _, kernels in placed:
-                    self._binding.lend(what, kernels)
+            for reservation, binding in self._bindings:
+                if reservation.admits(what, self._context.now):
+                    for _, kernels in placed:
+                        binding.lend(what, kernels)
             self._context.usage.note_placed(what, len(placed))
             self.result.placed += placed
         return len(placed)
@@ -233,38 +235,34 @@ class PlacementPass:
         if never is not None:
             return  # it holds up nobody
         self._blocked.append(session)
-        if self._head is None:
+        is_head, policy = self._head is None, self._policy.queue
+        if is_head:
             self._head = members
-        elif self._policy.queue is not QueuePolicy.BEST_EFFORT:
-            return
-        match self._policy.queue:
-            case QueuePolicy.STRICT:
-                self._stopped = reason(
-                    ReasonCode.STRICT_ORDER, group=self._snapshot.group, session=session.id
-                )
-            case QueuePolicy.BACKFILL:
-                self._reserve_for(session)
-            case QueuePolicy.BEST_EFFORT if session.id in self._context.displacing:
-                if self.result.kept is None:
-                    self._reserve_for(session)  # others leave for it, and for nobody else
+        if policy is QueuePolicy.STRICT:
+            self._stopped = reason(
+                ReasonCode.STRICT_ORDER, group=self._snapshot.group, session=session.id
+            )
+        elif (is_head and policy is QueuePolicy.BACKFILL) or session.id in self._context.displacing:
+            self._reserve_for(session)  # or others leave for it, and for nobody else
 
     # Rooms that are kept
 
     def _reserve_for(self, session: SessionWorkload) -> None:
         now = self._context.now
         firm = now - session.submitted_at >= self._policy.starvation_after_s
-        kept = self._queue.kept
+        kept = self._queue.rooms.get(session.id)
         running = self._context.running
         if kept is None or not kept.holds_for(session, self._snapshot, firm, now, running):
-            previous = kept.reservation if kept and kept.session == session.id else None
+            previous = kept.reservation if kept else None
+            snapshot, running = self._snapshot, self._running()
+            if self._bindings:
+                self._lift()
+                snapshot = snapshot.copy()
+                for earlier, _ in self._bindings:
+                    waits_for, its = earlier.waits_for, earlier.what
+                    _let_start(its, earlier.kernels, waits_for, snapshot, running)
             reservation = reserve(
-                session,
-                self._snapshot,
-                self._running(),
-                self._policy.selector,
-                now,
-                firm,
-                previous=previous,
+                session, snapshot, running, self._policy.selector, now, firm, previous=previous
             )
             snapshot = self._snapshot
             kept = Kept(
@@ -275,26 +273,23 @@ class PlacementPass:
                 firm,
                 now,
             )
-        self.result.kept = kept
+        self.result.rooms[session.id] = kept
         if kept.reservation is not None:
-            self._binding = Binding(kept.reservation, self._snapshot)
+            self._bind_for(session.what)
+            self._bindings.append((kept.reservation, Binding(kept.reservation, self._snapshot)))
 
-    def _admits(self, what: WorkloadClass) -> bool:
-        """Whether sessions of the class may stand on what is reserved."""
-        reservation = self.result.reservation
-        return reservation is None or reservation.admits(what, self._context.now)
-
-    def _bind_for(self, what: WorkloadClass) -> None:
-        """Take from the snapshot what is held, unless sessions of the class may stand on it."""
-        if self._binding is not None:
-            if self._admits(what):
-                self._binding.lift()
+    def _bind_for(self, what: WorkloadClass, spared: Container[SessionId] = ()) -> None:
+        """Take from the snapshot what is held, but for what sessions of the class may stand on, and
+        what is held for those who are ``spared``."""
+        for reservation, binding in self._bindings:
+            if reservation.session in spared or reservation.admits(what, self._context.now):
+                binding.lift()
             else:
-                self._binding.bind()
+                binding.bind()
 
     def _lift(self) -> None:
-        if self._binding is not None:
-            self._binding.lift()
+        for _, binding in self._bindings:
+            binding.lift()
 
     def _preempt(self) -> None:
         """Find room for those who lack it, now that nobody else takes any."""
@@ -313,52 +308,44 @@ class PlacementPass:
         policy = self._policy.preemption
         if policy is None:
             return None
-        kept, displaced = self.result.kept, self.result.displaced
+        displaced = self.result.displaced
         running, snapshot = dict(self._context.running), self._snapshot
         try:
-            # The head that gets the room of others is counted below, not by what is held for it.
-            if kept is None or all(each.session != kept.session for each in displaced):
-                self._bind_for(session.what)
+            # Those that get the room of others are counted below, not by what is held for them.
+            self._bind_for(session.what, spared={session.id, *(each.session for each in displaced)})
             if displaced:
                 snapshot = snapshot.copy()
                 for each in displaced:
-                    self._displace(each, snapshot, running)
+                    its = self._queue.class_of(each.session).what
+                    victims = [victim.id for victim in each.victims]
+                    _let_start(its, each.kernels, victims, snapshot, running)
             return find_victims(
                 session, snapshot, running, self._policy.selector, policy, self._context.now
             )
         finally:
             self._lift()
 
-    def _displace(
-        self, found: Preemption, snapshot: Snapshot, running: dict[SessionId, RunningSession]
-    ) -> None:
-        """As it will be once the victims have left and that session has started."""
-        columns = snapshot.columns
-        for victim in found.victims:
-            del running[victim.id]
-            for request, kernel in zip(victim.what.kernels, victim.kernels, strict=True):
-                for slot in snapshot.slots_among((kernel.agent_id,)):
-                    columns.move(slot, request, kernel.shares, +1)
-        its = self._queue.class_of(found.session).what
-        for request, kernel in zip(its.kernels, found.kernels, strict=True):
-            columns.move(snapshot.slot(kernel.agent_id), request, kernel.shares, -1)
-
     # Why not
 
     def _state(self, what: WorkloadClass) -> object:
         """While it stays equal, sessions of a class that lack room go on lacking it."""
-        reservation = self.result.reservation
-        bound = reservation is not None and not self._admits(what)
-        return self._snapshot.version, reservation.holds if reservation and bound else ()
+        bound = [
+            reservation.holds
+            for reservation, _ in self._bindings
+            if not reservation.admits(what, self._context.now)
+        ]
+        return self._snapshot.version, bound
 
     def _no_room(self, members: QueueClass, session: SessionWorkload) -> Reason:
         what, group = members.what, self._snapshot.group
-        if self._binding is not None and not self._admits(what):
-            self._binding.lift()
-            fits = self.would_fit(session).kernels is not None
-            self._binding.bind()
-            if fits:
-                return self._behind()
+        for reservation, binding in self._bindings:
+            if reservation.admits(what, self._context.now):
+                continue
+            binding.lift()
+            if self.would_fit(session).kernels is not None:
+                self._bind_for(what)
+                return self._behind(reservation)
+        self._bind_for(what)
         if len(what.kernels) > 1:
             fit = self.would_fit(session)
             return reason(
@@ -371,9 +358,7 @@ class PlacementPass:
             request=what.kernels[0].describe(),
         )
 
-    def _behind(self) -> Reason:
-        reservation = self.result.reservation
-        assert reservation is not None
+    def _behind(self, reservation: Reservation) -> Reason:
         group, first = self._snapshot.group, reservation.session
         if reservation.expected_at is None:
             after_s = round(self._policy.starvation_after_s)
@@ -391,8 +376,8 @@ class PlacementPass:
     def _fit(self, session: SessionWorkload) -> Fit:
         """Take room for the session: what was kept for it, if it finds none otherwise."""
         fit = fit_session(self._statement, self._policy.selector, session.what)
-        kept = self._queue.kept
-        if fit.kernels is None and kept is not None and kept.session == session.id:
+        kept = self._queue.rooms.get(session.id)
+        if fit.kernels is None and kept is not None:
             reservation = kept.reservation
             if reservation is not None and reservation.what == session.what:
                 kernels = reservation.start(self._statement)
@@ -442,3 +427,23 @@ class PlacementPass:
     @cached_property
     def _with_absent(self) -> Statement:
         return Statement(self._snapshot.emptied(all_accept=True))
+
+
+def _let_start(
+    what: WorkloadClass,
+    kernels: Sequence[KernelPlacement],
+    leaving: Iterable[SessionId],
+    snapshot: Snapshot,
+    running: dict[SessionId, RunningSession],
+) -> None:
+    """Have a copy be as it will be once those have left and a session has started in ``kernels``.
+
+    Who leaves for several does so once.
+    """
+    columns = snapshot.columns
+    for victim in filter(None, [running.pop(id_, None) for id_ in leaving]):
+        for request, kernel in zip(victim.what.kernels, victim.kernels, strict=True):
+            for slot in snapshot.slots_among((kernel.agent_id,)):
+                columns.move(slot, request, kernel.shares, +1)
+    for request, kernel in zip(what.kernels, kernels, strict=True):
+        columns.move(snapshot.slot(kernel.agent_id), request, kernel.shares, -1)

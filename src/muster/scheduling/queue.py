@@ -25,7 +25,7 @@ AGE = attrgetter("submitted_at", "id")
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What a pass kept for the first session that lacked room.
+    """What a pass kept for a session that lacked room.
 
     Args:
         version, capacity_version: of the snapshot that it was found on.
@@ -130,11 +130,14 @@ class QueueClass:
 
 
 class Queue:
-    """Classes by what they are; ``version`` goes up whenever something enters."""
+    """Classes by what they are; ``version`` goes up whenever something enters.
+
+    ``rooms`` is what the last pass kept, in its order.
+    """
 
     def __init__(self, sessions: Iterable[SessionWorkload] = ()) -> None:
         self.version = 0
-        self.kept: Kept | None = None
+        self.rooms: dict[SessionId, Kept] = {}
         self._classes: dict[WorkloadClass, QueueClass] = {}
         self._class_of: dict[SessionId, QueueClass] = {}
         for session in sessions:
@@ -150,6 +153,11 @@ class Queue:
         """Every session that waits, a class after the other."""
         for members in self._classes.values():
             yield from members
+
+    @property
+    def kept(self) -> Kept | None:
+        """For the first session that lacked room."""
+        return next(iter(self.rooms.values()), None)
 
     @property
     def classes(self) -> Iterable[QueueClass]:
@@ -172,7 +180,7 @@ class Queue:
 
     def forget(self) -> None:
         """What passes have found out under another policy means nothing under this one."""
-        self.kept = None
+        self.rooms = {}
         for members in self._classes.values():
             members.refused_at = members.never = None
 

@@ -164,7 +164,7 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
         why = reason(code, priority=preemption.priority)
         victims = [work.live.sessions[victim.id] for victim in preemption.victims]
         self._board.displacing[preemption.session] = {victim.id for victim in victims}
-        group.queue.kept = None  # their ends are known now
+        group.queue.rooms.clear()  # their ends are known now
         for victim in victims:
             if again and victim.status in PLACED_SESSION:
                 self._sessions.reschedule(
