@@ -1,6 +1,7 @@
 """What `muster plan` is told: what submission and the passes after it would do; nothing changes."""
 
 import random
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -173,6 +174,24 @@ def test_own_work_that_would_make_room_is_named_and_that_of_others_counted(
     assert "secret" not in text
     assert "bob" not in text
     assert all(id_ not in text for id_ in world.plane.live.sessions)
+
+
+@pytest.mark.parametrize(
+    ("free", "verdict"),
+    [
+        (0, "1 of 2 tasks would displace .* the others would follow"),
+        (1, "1 of 2 tasks would start now .* one more would displace work of lower priority"),
+    ],
+)
+def test_plan_of_several_tasks_says_how_many_start_and_whom_the_next_displaces(
+    make_world: MakeWorld, free: int, verdict: str
+) -> None:
+    world = make_world(preemption={"minimum_lease": 0})
+    world.submit(job(name="low", tasks=2 - free, resources={"cpu": 4}, priority=10))
+    found = plan(world, job(tasks=2, resources={"cpu": 4}, priority=90))
+    assert re.search(verdict, found.verdict)
+    assert found.starting == free
+    assert [victim.sessions for victim in found.displaces] == [1]
 
 
 @pytest.mark.parametrize(

@@ -152,13 +152,17 @@ class _Planner:
         queue, snapshot, context = group.queue, group.snapshot, self._context(group)
         first = planned[0]
         found = explain(first, queue, snapshot, policy, context)
-        with Statement(snapshot) as statement:  # which is not kept
+        with Statement(snapshot, trial=True) as statement:
             joined = _Joined(queue, planned)
             result = PlacementPass(joined, statement, policy, context).run()
         rest = result.refused.get(joined.class_of(first.id), ())
         kept = result.rooms.get(first.id)
         if found.reservation is None and kept is not None:
             found = replace(found, reservation=kept.reservation)
+        if found.displaces is None:
+            ids = {session.id for session in planned}
+            displaced = (each for each in result.displaced if each.session in ids)
+            found = replace(found, displaces=next(displaced, None))
         return self._view(found, len(planned), _started(result, planned), rest)
 
     def _context(self, group: GroupBoard) -> PassContext:
@@ -262,9 +266,17 @@ def _outcome(found: Explanation) -> PlanOutcome:
 def _verdict(outcome: PlanOutcome, found: Explanation, sessions: int, starting: int) -> str:
     match outcome:
         case PlanOutcome.STARTS if sessions > 1:
-            return f"{starting:,} of {sessions:,} tasks would start now in group {found.group}"
+            more = ", and one more would displace work of lower priority" if found.displaces else ""
+            return (
+                f"{starting:,} of {sessions:,} tasks would start now in group {found.group}{more}"
+            )
         case PlanOutcome.STARTS:
             return f"it would start now in group {found.group}"
+        case PlanOutcome.DISPLACES if sessions > 1:
+            return (
+                f"1 of {sessions:,} tasks would displace work of lower priority in group "
+                f"{found.group}, and start; the others would follow"
+            )
         case PlanOutcome.DISPLACES:
             return f"it would displace work of lower priority in group {found.group}, and start"
         case PlanOutcome.CANCELLED:

@@ -61,7 +61,7 @@ def plan_shown(console: Console, plan: "PlanView") -> list[RenderableType]:
         parts.append(Text("  the others wait:"))
     for reason in plan.reasons:
         parts.append(Text(f"  {plain(reason.sentence)}"))
-        if reason.remedy:
+        if reason.remedy and plan.outcome != "displaces":
             parts.append(Text(f"    {plain(reason.remedy)}"))
     if plan.kernels:
         parts += [Text(), kernels_table(console, plan.kernels)]
