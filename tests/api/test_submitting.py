@@ -47,9 +47,9 @@ def test_job_is_accepted_as_json_and_as_yaml(ada: httpx.Client) -> None:
         ({**TRUE, "group": "nowhere"}, "group", "groups are: default"),
         ({**TRUE, "kind": "session"}, "kind", "'job'"),
         ({**TRUE, "timeout": "NaN"}, "timeout", "duration"),
-        ([], "spec", "JobSpec"),
-        ("text", "spec", "JobSpec"),
-        (None, "spec", "JobSpec"),
+        ([], "spec", "keys with values"),
+        ("text", "spec", "keys with values"),
+        (None, "spec", "keys with values"),
     ],
 )
 def test_wrong_job_is_refused_whole_with_field_and_remedy(

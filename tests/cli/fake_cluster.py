@@ -214,7 +214,13 @@ class FakeCluster:
         return self.sessions_[:limit]
 
     def session(self, ref: str) -> SessionDetail:
-        return next(each for each in self.sessions_ if each.id.startswith(ref))
+        for each in self.sessions_:
+            if ref == each.name or each.id.startswith(ref):
+                return each
+        raise NotFound(f"there is no session {ref!r}")
+
+    def session_logs(self, ref: str, *, kernel: int = 0, **_: Any) -> Iterator[bytes]:
+        yield from self.output.get(kernel, [])
 
     def cancel(self, ref: str) -> CancelView:
         self.asked.append(("cancel", ref))

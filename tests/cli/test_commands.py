@@ -11,7 +11,7 @@ from muster.cli import failures
 from muster.cli.commands import submit
 from muster.cli.main import app
 from muster.client import Unauthenticated, Unreachable
-from muster.core.errors import Ambiguous, MusterError, NotFound
+from muster.core.errors import Ambiguous, InvalidSpec, MusterError, NotFound, Problem
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec, ScalingGroup, SessionSpec
 from muster.core.states import JobState
@@ -375,6 +375,39 @@ def test_unknown_name_is_answered_with_those_like_it(command: str) -> None:
     assert result.stderr == "muster: there is no job 'trian'; did you mean trial or train?\n"
     for unlike in ("nothing", "rain-2"):
         assert cluster.run(command, unlike).stderr == f"muster: there is no job {unlike!r}\n"
+
+
+@pytest.mark.parametrize("command", ["show", "logs"])
+def test_name_of_a_session_is_known_where_no_job_has_it(command: str) -> None:
+    cluster = FakeCluster(sessions_=[session(name="notebook")], output={0: [b"seen\n"]})
+    result = cluster.run(command, "notebook")
+    assert result.exit_code == 0, result.stderr
+    assert "notebook" in result.stdout or result.stdout == "seen\n"
+
+
+def test_why_of_a_task_that_the_job_has_not_is_refused_as_show_refuses_it() -> None:
+    class Short(FakeCluster):
+        def task(self, ref: str, index: int) -> TaskDetail:
+            raise NotFound(f"job train has no task {index}")
+
+    why = WhyView(subject=IDS[0], status="PENDING", verdict="1 task: 1 waiting")
+    cluster = Short(jobs_=[job(state=JobState.PENDING)], why_={"train": why})
+    for command in ("why", "show"):
+        result = cluster.run(command, "train/99")
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert result.stderr == "muster: job train has no task 99\n"
+
+
+def test_work_that_is_to_be_waited_for_is_suggested_when_its_name_is_mistyped() -> None:
+    expected = "expected the name or id of a job or session of yours"
+
+    class Refusing(FakeCluster):
+        def submit(self, spec: Any) -> Any:
+            raise InvalidSpec([Problem("after.0.on", "'preq'", expected)])
+
+    cluster = Refusing(jobs_=[job("prep", JobState.SUCCEEDED)])
+    result = cluster.run("run", "--after", "preq", "true")
+    assert result.stderr == f"muster: after.0.on is 'preq': {expected}; did you mean prep?\n"
 
 
 def test_known_name_with_another_mistake_is_not_answered_with_itself() -> None:

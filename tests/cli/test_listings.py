@@ -1,4 +1,5 @@
 import io
+import re
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -226,6 +227,55 @@ def test_why_shows_every_reason_that_the_verdict_does_not() -> None:
     assert shown(explanation(wide(), answer))[3:] == [
         "  the next try is in 4 s",
         "  waiting: nothing to do, time cures it",
+    ]
+
+
+def test_show_words_what_was_asked_for_as_a_person_would_write_it() -> None:
+    spec = {
+        "command": ["x"],
+        "timeout": 3600.0,
+        "not_before": NOW,
+        "coscheduled": True,
+        "env": {"SECRET": "s"},
+        "placement": {
+            "constraints": [
+                {"attribute": "zone", "values": ["a"]},
+                {"attribute": "nvlink", "op": "EXISTS", "soft": True},
+            ],
+            "max_kernels_per_agent": 2,
+            "agents": ["a1", "a2"],
+        },
+        "after": [{"on": "job-01kaec7mc2qv3x9p", "condition": "ended", "name": "prep"}],
+    }
+    asked = job(state=JobState.PENDING).model_copy(update={"spec": spec})
+    text = " ".join(" ".join(shown(job_parts(wide(), asked, [], NOW))).split())
+    assert (
+        f"timeout=1h00m; not_before={moment(NOW)}; coscheduled=true; env=SECRET; "
+        "after=prep:ended; constraints=zone=a, nvlink (soft); max_kernels_per_agent=2; "
+        "agents=a1, a2"
+    ) in text
+
+
+def test_why_says_once_what_is_to_be_done_about_two_quotas() -> None:
+    quotas = tuple(
+        because(
+            ReasonCode.QUOTA_IN_USE,
+            resource=resource,
+            used=8,
+            requested=4,
+            limit=10,
+            over=2,
+            level="user",
+            owner="default/default/ann",
+        )
+        for resource in ("cpu", "gpu")
+    )
+    answer = TOO_BIG.model_copy(update={"reasons": quotas, "placement": None})
+    assert shown(explanation(wide(), answer))[1:] == [
+        f"  {quotas[0].sentence}",
+        f"  {quotas[1].sentence}",
+        "  limit: your quota",
+        f"  {quotas[0].remedy}",
     ]
 
 
@@ -471,8 +521,16 @@ def test_agents_show_what_is_free_of_what_there_is() -> None:
 
 
 def test_groups_show_their_queue_and_policy() -> None:
-    spec = {"sequencer": "fifo", "selector": "concentrated"}
-    cluster = FakeCluster(groups_=[GroupView(name="default", spec=spec, agents=3, waiting=12)])
-    row = cluster.run("groups").stdout.splitlines()[1].split()
-    assert row == ["default", "3", "12", "fifo", "concentrated"]
+    spec = {"sequencer": "fifo", "selector": "concentrated", "queue": "backfill"}
+    kind = {**spec, "queue": "strict", "preemption": {"mode": "reschedule", "scope": "project"}}
+    found = [
+        GroupView(name="default", spec=spec, agents=3, waiting=12),
+        GroupView(name="kind", spec=kind),
+    ]
+    cluster = FakeCluster(groups_=found)
+    rows = [re.split("  +", line) for line in cluster.run("groups").stdout.splitlines()[1:]]
+    assert rows == [
+        ["default", "3", "12", "fifo", "concentrated", "backfill", "-"],
+        ["kind", "0", "0", "fifo", "concentrated", "strict", "reschedule, within the project"],
+    ]
     assert cluster.json("groups", "--json")[0]["waiting"] == 12

@@ -5,7 +5,7 @@ import pytest
 import typer
 
 from muster.cli.arguments import Subject, parse_ref
-from muster.cli.request import command_of, environment, pairs
+from muster.cli.request import ATTRIBUTE, command_of, environment, pairs
 from muster.client.workdir import current_directory
 
 CALLER = {"PATH": "/bin", "LANG": "C", "SECRET": "s", "EDITOR": "vi"}
@@ -33,6 +33,12 @@ def test_environment_without_a_value_to_give_is_refused(text: str) -> None:
 def test_pairs_of_another_form_are_refused(texts: list[str]) -> None:
     with pytest.raises(typer.BadParameter):
         pairs(texts, "--resource")
+
+
+def test_attribute_of_another_form_is_told_the_form_of_attributes() -> None:
+    assert pairs(["zone=a", "rack=r=1"], "--attribute", ATTRIBUTE) == {"zone": "a", "rack": "r=1"}
+    with pytest.raises(typer.BadParameter, match="'zone': expected NAME=VALUE, such as zone=a"):
+        pairs(["zone"], "--attribute", ATTRIBUTE)
 
 
 def test_one_word_with_blanks_is_a_line_for_the_shell() -> None:

@@ -40,6 +40,8 @@ stealing_hook = {module}:StealingHook
 late_hook = {module}:LateHook
 babbling_hook = {module}:BabblingHook
 badge_hook = {module}:BadgeHook
+fickle_hook = {module}:FickleHook
+growing_hook = {module}:GrowingHook
 """
 
 
@@ -176,3 +178,23 @@ class BadgeHook(Hook):
     def before_start(self, environment: Mapping[str, str]) -> Mapping[str, str]:
         kept = {name: value for name, value in environment.items() if name != "SECRET"}
         return kept | {"BADGE": environment["MUSTER_SESSION_ID"][:3]}
+
+
+class FickleHook(Hook):
+    """Answers something else each time, and its options say when it has had enough."""
+
+    def __init__(self, answers: int = 1000) -> None:
+        self.asked = 0
+        self._answers = answers
+
+    def on_schedule(self, what: WorkloadClass) -> WorkloadClass:
+        self.asked += 1
+        if self.asked > self._answers:
+            raise LookupError("not again")
+        return replace(what, priority=self.asked)
+
+
+class GrowingHook(Hook):
+    def on_schedule(self, what: WorkloadClass) -> WorkloadClass:
+        more = [replace(each, cpu_milli=each.cpu_milli + 2000) for each in what.kernels]
+        return replace(what, kernels=tuple(more))

@@ -88,3 +88,26 @@ def test_gang_that_starves_keeps_its_room_over_restarts_of_the_controller(
         world.run(2)
         world.restart_controller()
         assert world.clock.now() - began <= 10 + 2 * 3 + 2
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_head_is_not_put_off_again_and_again_by_what_takes_long_to_start(
+    group_world: GroupWorld, restart: bool
+) -> None:
+    """A limit runs from the start: each that overtakes would end later than it was taken to, and
+    have the next one overtake."""
+    runs, slow = {"first": Run(75), "head": Run(5), "short": Run(1)}, Run(60, starts_after=29)
+    world = group_world({"a": 8}, lambda start: runs.get(start.template.command[0], slow))
+    began = world.clock.now()
+    world.submit(job("first", timeout=75))
+    head = world.submit(job("head", 8, coscheduled=True, timeout=10))
+    for limit_s in range(60, 40, -2):
+        world.submit(job(f"slow-{limit_s}", timeout=limit_s))
+        world.submit(job("short", timeout=2))
+        world.run(30)
+        if restart:
+            world.restart_controller()
+            head = world.plane.live.jobs[head.id]
+        if state(head) is not JobState.PENDING:
+            break
+    assert world.clock.now() - began <= 30 + 60 + 31, "the first could not be foreseen"

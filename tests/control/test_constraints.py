@@ -77,6 +77,19 @@ def test_attribute_that_no_agent_has_is_refused_with_the_nearest_name(
     assert not world.plane.live.jobs
 
 
+def test_attribute_may_be_that_of_an_agent_that_has_not_said_hello_yet(
+    group_world: GroupWorld,
+) -> None:
+    """Right after a first `muster up --attribute zone=a`."""
+    world = group_world({"a": 2})
+    (agent,) = world.plane.live.agents.values()
+    boot_id, agent.boot_id = agent.boot_id, ""
+    assert world.submit(asking("zone=south")).status is JobState.PENDING
+    agent.boot_id = boot_id
+    with pytest.raises(InvalidSpec):
+        world.submit(asking("zone=south"))
+
+
 def test_attribute_may_be_unknown_where_its_absence_is_what_is_asked(
     group_world: GroupWorld,
 ) -> None:

@@ -108,7 +108,7 @@ def test_work_whose_dependency_fails_later_is_unschedulable_and_says_why(
 ) -> None:
     script = Script(first=Run(5, exit_code=3))
     world = group_world({"a": 8}, script)
-    first = world.submit(named("first"))
+    world.submit(named("first"))
     second = world.submit(named("second", "first", tasks=4))
     third = world.submit(named("third", "second:ended"))
     if restart:
@@ -119,17 +119,24 @@ def test_work_whose_dependency_fails_later_is_unschedulable_and_says_why(
     assert second.status is JobState.UNSCHEDULABLE
     assert second.reason is not None
     assert second.reason.code is ReasonCode.DEPENDENCY_FAILED
-    assert dict(second.reason.numbers)["on"] == first.id
+    assert second.reason.sentence().startswith("waits until first has succeeded, which can no long")
     assert third.status is JobState.SUCCEEDED, "it waited for the end, however that came"
     assert script.started == ["first", "third"]
 
 
-def test_session_may_be_waited_for_and_may_wait(group_world: GroupWorld) -> None:
+@pytest.mark.parametrize("by_name", [False, True])
+@pytest.mark.parametrize("restart", [False, True])
+def test_session_may_be_waited_for_and_may_wait(
+    group_world: GroupWorld, by_name: bool, restart: bool
+) -> None:
     script = Script(serve=Run(2))
     world = group_world({"a": 8}, script)
-    spec = {"kernels": [{"command": ["serve"]}]}
+    spec = {"name": "server", "kernels": [{"command": ["serve"]}]}
     first = world.submit_session(SessionSpec.model_validate(spec))
-    after = [f"{first.id}:succeeded"]
+    if restart:
+        world.restart_controller()
+        first = world.plane.live.sessions[first.id]
+    after = [f"{'server' if by_name else first.id}:succeeded"]
     second = world.submit_session(
         SessionSpec.model_validate({"kernels": [{"command": ["use"]}], "after": after})
     )

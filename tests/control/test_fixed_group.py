@@ -14,9 +14,9 @@ from muster.core.specs import JobSpec
 from muster.core.states import AgentBar, JobState
 
 
-def asking(cpu: int, tasks: int = 1) -> JobSpec:
+def asking(cpu: int, tasks: int = 1, **placement: object) -> JobSpec:
     spec = {"command": ["x"], "tasks": tasks, "coscheduled": tasks > 1, "resources": {"cpu": cpu}}
-    return JobSpec.model_validate(spec)
+    return JobSpec.model_validate({**spec, "placement": placement})
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,11 @@ def asking(cpu: int, tasks: int = 1) -> JobSpec:
     [
         (asking(5), "none of 2 agents in group default is large enough"),
         (asking(2, tasks=5), "4 of 5 kernels would fit in group default even if it were empty"),
+        (asking(1, agents=["c"]), "placement: group default has no agent c. Name agents of the"),
+        (
+            asking(2, tasks=3, mode="single-node"),
+            r"2 of 3 .* on one agent \(mode: single-node\). Ask for .* leave out mode: single-node",
+        ),
     ],
 )
 def test_fixed_group_refuses_what_it_could_never_hold(

@@ -3,10 +3,13 @@
 import pytest
 from tests.control.conftest import GroupWorld
 from tests.control.strangers import BadgeHook, Hook
-from tests.control.world import Run, task_index
+from tests.control.world import Run, World, task_index
 
+from muster.control.explain import explain_session
+from muster.core.ids import SessionId
 from muster.core.specs import JobSpec, ScalingGroup, SessionSpec
 from muster.core.states import JOB_TABLE, JobState, SessionStatus
+from muster.store.records import Session
 from muster.wire.messages import Start
 
 pytestmark = pytest.mark.usefixtures("strangers")
@@ -134,3 +137,85 @@ def test_hook_of_another_group_has_no_say(group_world: GroupWorld) -> None:
     job = world.submit(WITH_SECRET)
     world.run_until(lambda: job.status in JOB_TABLE.terminal)
     assert all("BADGE" not in environment for environment in kept.environments)
+
+
+def session(world: World, type_: str = "inference", **more: object) -> Session:
+    """A session that asks for a whole agent."""
+    kernel = {"command": ["x"], "grace": 0, "resources": {"cpu": 1}}
+    return world.submit_session(
+        SessionSpec.model_validate({"type": type_, "kernels": [kernel], **more})
+    )
+
+
+def queued(world: World) -> dict[SessionId, int]:
+    """The priority of each session that waits."""
+    return {each.id: each.what.priority for each in world.plane.board.groups["default"].queue}
+
+
+def test_hook_is_asked_once_of_each_session_and_its_answer_stays(group_world: GroupWorld) -> None:
+    options = {"fickle_hook": {"answers": 2}}
+    world = group_world(
+        {"a": 1}, lambda start: Run(5), hooks={"inference": "fickle_hook"}, options=options
+    )
+    first, second = session(world), session(world)
+    board, now = world.plane.board, world.clock.now
+    assert queued(world) == {second.id: 2}
+    for _ in range(3):
+        assert explain_session(world.plane.live, board, second.id, now()).reasons
+        world.run(1)
+    running = board.context(board.groups["default"], now()).running
+    assert running[first.id].what.priority == 1
+    world.run(4)
+    running = board.context(board.groups["default"], now()).running
+    assert (list(running), running[second.id].what.priority) == ([second.id], 2)
+    world.run(10)
+    assert not board.groups["default"].policy.refused, "it was asked no third time"
+
+
+def test_hook_of_another_policy_is_asked_of_what_waits(group_world: GroupWorld) -> None:
+    world = group_world({"a": 1}, lambda start: Run(50))
+    session(world)
+    world.submit(JobSpec(command=["x"], tasks=2, priority=60))
+    waiting = [session(world, "batch", priority=priority).id for priority in (20, 40)]
+
+    def use(**policy: object) -> list[int]:
+        spec = ScalingGroup.model_validate({"name": "default", **policy})
+        world.ask(lambda work, requests: requests.put_group(work, spec))
+        return sorted(queued(world).values())
+
+    assert use() == [20, 40, 60, 60]
+    assert use(hooks={"batch": "badge_hook"}) == [99] * 4
+    assert use(hooks={"batch": "raising_hook"}) == [20, 40, 60, 60], "without the one that fails"
+    answers = {"fickle_hook": {"answers": 3}}
+    assert use(hooks={"batch": "fickle_hook"}, options=answers) == [1, 1, 2, 3], "jobs share it"
+    answers = {"fickle_hook": {"answers": 2}}
+    assert use(hooks={"batch": "fickle_hook"}, options=answers) == [20, 40, 60, 60]
+    assert set(waiting) < set(queued(world))
+
+
+def test_session_of_which_remains_are_cleaned_up_waits_as_the_hooks_of_then_want_it(
+    group_world: GroupWorld,
+) -> None:
+    policy: dict[str, object] = {"preemption": {"minimum_lease": 0}}
+    world = group_world({"a": 1}, lambda start: Run(50), **policy)
+    agent = world.agent("a")
+    agent.online = False  # it does not hear what is sent to it
+    job = world.submit(JobSpec(command=["x"], priority=10))
+    session(world, priority=90)
+    ((cleaning, what),) = world.plane.board.groups["default"].cleaning.items()
+    assert (world.plane.live.sessions[cleaning].job, what.priority) == (job, 10)
+    badges = {"name": "default", "hooks": {"batch": "badge_hook"}, **policy}
+    spec = ScalingGroup.model_validate(badges)
+    world.ask(lambda work, requests: requests.put_group(work, spec))
+    world.connect(agent)
+    assert job.status is JobState.RUNNING, "its priority became 99"
+
+
+def test_hook_that_changes_what_kernels_ask_for_is_refused(group_world: GroupWorld) -> None:
+    world = group_world({"a": 4}, lambda start: Run(1), hooks={"batch": "growing_hook"})
+    world.submit(JobSpec(command=["x"]))
+    group = world.plane.board.groups["default"]
+    assert [fault.name for fault in group.policy.refused] == ["growing_hook"]
+    world.run(5)
+    columns = group.snapshot.columns
+    assert columns.free.tolist() == columns.capacity.tolist()

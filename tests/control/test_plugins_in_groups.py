@@ -10,7 +10,7 @@ from tests.control.conftest import GroupWorld
 from tests.control.strangers import CuriousSelector
 from tests.control.world import Run, World
 
-from muster.core.errors import MusterError
+from muster.core.errors import InvalidSpec, MusterError
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec, ScalingGroup
 from muster.core.states import JOB_TABLE, JobState
@@ -85,10 +85,6 @@ def test_selector_that_learns_hears_of_all_that_came_again_after_a_start(
     CuriousSelector.heard.clear()
     world.restart_controller()
     assert sorted(CuriousSelector.heard) == [(2, 1), (2, 1), (3, 1)]
-    CuriousSelector.heard.clear()
-    spec = world.plane.live.groups["default"]
-    world.ask(lambda work, requests: requests.put_group(work, spec))
-    assert sorted(CuriousSelector.heard) == [(2, 1), (2, 1), (3, 1)]
 
 
 def test_one_plug_in_that_fails_leaves_the_others_in_place(group_world: GroupWorld) -> None:
@@ -120,6 +116,20 @@ def test_unknown_plug_in_is_refused_and_the_group_stays_as_it_was(group_world: G
         world.ask(lambda work, requests: requests.put_group(work, spec))
     assert world.plane.live.groups["default"] == before
     world.restart_controller()
+    assert world.plane.live.groups["default"] == before
+
+
+def test_options_that_nobody_reads_are_refused_and_the_group_stays_as_it_was(
+    group_world: GroupWorld,
+) -> None:
+    world = group_world({"a": 2})
+    before = world.plane.live.groups["default"]
+    options = {"fragmentatoin": {"seed": 1}}
+    spec = ScalingGroup.model_validate(
+        {"name": "default", "selector": "fragmentation", "options": options}
+    )
+    with pytest.raises(InvalidSpec, match=r"options\.fragmentatoin is .*mean 'fragmentation'"):
+        world.ask(lambda work, requests: requests.put_group(work, spec))
     assert world.plane.live.groups["default"] == before
 
 

@@ -7,6 +7,7 @@ from sqlalchemy import select
 from tests.control.conftest import GroupWorld
 from tests.control.world import Run, World, task_index
 
+from muster.control.explain import explain_job
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec, SessionSpec
 from muster.core.states import JOB_TABLE, JobState, SessionStatus, TaskState
@@ -78,6 +79,30 @@ def test_no_more_is_displaced_than_is_needed_and_the_cheapest(group_world: Group
     world.submit(job(80))
     world.run(5)
     assert running(world) == ["p10", "p30", "p30", "p80"]
+
+
+def test_why_of_what_others_leave_for_says_so_and_proposes_nobody_else(
+    group_world: GroupWorld,
+) -> None:
+    stays = Run(1000, ignores_stop=True)
+    world = group_world({"a": 1, "b": 1}, lambda start: stays, preemption=AT_ONCE)
+    world.submit(job(10, 2, grace=600))
+    world.run(1)
+    high = world.submit(job(80))
+    world.run(1)
+    assert running(world) == ["p10", "p10"]
+    live, board = world.plane.live, world.plane.board
+    (leaving,) = board.displacing.values()
+    assert len(leaving) == 1
+
+    answer = explain_job(live, board, high.id, world.clock.now())
+    (why,) = answer.reasons
+    assert (why.code, why.remedy) == (
+        "NO_ROOM",
+        "Nothing: it starts when those that make room for it have left.",
+    )
+    assert answer.placement is not None
+    assert answer.placement["displaces"] is None
 
 
 def test_group_without_preemption_displaces_nobody(group_world: GroupWorld) -> None:

@@ -124,6 +124,15 @@ def test_work_beyond_a_quota_itself_is_refused_and_nothing_is_written(
     assert not world.plane.live.jobs
 
 
+def test_advice_about_two_quotas_is_given_once(group_world: GroupWorld) -> None:
+    world = group_world({"a": 8})
+    put(world, Level.USER, "default/default/ada", limits={"cpu": 2}, largest={"cpu": 3})
+    with pytest.raises(Conflict) as caught:
+        world.submit(job(4, coscheduled=True))
+    assert str(caught.value).count("over by") == 2
+    assert str(caught.value).count("Ask for less, or ask an operator for a larger quota") == 1
+
+
 def test_tasks_of_a_job_that_are_not_in_the_queue_yet_count_as_waiting(
     group_world: GroupWorld,
 ) -> None:

@@ -1,6 +1,7 @@
 """Reports that come again, late, in another order, or of what is not the agent's own."""
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,8 @@ from tests.control.world import Behaviour, Run, World
 
 from muster.core.ids import AgentId
 from muster.core.reasons import ReasonCode
-from muster.core.resources import Resources
-from muster.core.specs import JobSpec, ScalingGroup
+from muster.core.resources import DeviceShare, Resources
+from muster.core.specs import JobSpec, ResourcesSpec, ScalingGroup
 from muster.core.states import JOB_TABLE, JobState, KernelStatus, SessionStatus
 from muster.store import schema
 from muster.store.records import Kernel
@@ -110,6 +111,42 @@ def test_preparation_that_failed_and_then_went_well_is_forgotten_and_the_kernel_
     world.run_until(lambda: job.status in JOB_TABLE.terminal, 30.0)
     assert job.status is JobState.SUCCEEDED
     assert agent.starts == [(kernel.id, 0)]
+
+
+@pytest.mark.parametrize("share", [DeviceShare(5, 500), DeviceShare(-1, 500), DeviceShare(1, -9)])
+@pytest.mark.parametrize("selector", ["concentrated", "fragmentation"])
+def test_devices_that_the_agent_does_not_have_are_not_believed(
+    tmp_path: Path, share: DeviceShare, selector: str
+) -> None:
+    group = ScalingGroup(name="default", selector=selector, backlog_window=0)
+    half = ResourcesSpec.model_validate({"cpu": 0.5, "gpu": 0.5})
+    with closing(World(tmp_path, {"a": ONE_CPU}, gpus={"a": 2}, group=group)) as world:
+        world.behaviour = lambda start: Run(20.0)
+        world.submit(JobSpec(command=["x"], resources=half))
+        agent, kernel = world.agent("a"), only_kernel(world)
+        started = KernelReport(kernel.id, 0, ReportKind.STARTED, 0.0, shares=(share,))
+        world.plane.agent_said(agent.id, Reports(agent.acknowledged, (started,)))
+        world.settle()
+        assert kernel.shares == (DeviceShare(0, 500),)
+        columns = world.plane.board.groups["default"].snapshot.columns
+        assert columns.device_free.tolist() == [[500, 1000]]
+        other = world.submit(JobSpec(command=["y"], resources=half))
+        assert other.status is JobState.RUNNING
+
+
+def test_devices_are_where_the_agent_says_if_it_has_them(tmp_path: Path) -> None:
+    with closing(World(tmp_path, {"a": ONE_CPU}, gpus={"a": 2})) as world:
+        world.behaviour = lambda start: Run(20.0)
+        whole = ResourcesSpec.model_validate({"cpu": 0.5, "gpu": 1})
+        world.submit(JobSpec(command=["x"], resources=whole))
+        agent, kernel = world.agent("a"), only_kernel(world)
+        share = DeviceShare(1, 1000)
+        started = KernelReport(kernel.id, 0, ReportKind.STARTED, 0.0, shares=(share,))
+        world.plane.agent_said(agent.id, Reports(agent.acknowledged, (started,)))
+        world.settle()
+        assert kernel.shares == (share,)
+        columns = world.plane.board.groups["default"].snapshot.columns
+        assert columns.device_free.tolist() == [[1000, 0]]
 
 
 def foreign_notes(world: World, agent: AgentId) -> int:

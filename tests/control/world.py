@@ -8,6 +8,7 @@ import itertools
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,7 @@ class Run:
     """What a hollow kernel does: how long it runs, and how it ends."""
 
     seconds: float = 1.0
+    starts_after: float = 0.0  # until then it is being created
     exit_code: int = 0
     create_failure: ReasonCode | None = None
     ignores_stop: bool = False
@@ -77,6 +79,7 @@ class HollowAgent:
     online: bool = True
     running: dict[KernelKey, tuple[Start, Run, float]] = field(default_factory=dict)
     queued: dict[KernelKey, Start] = field(default_factory=dict)
+    creating: dict[KernelKey, tuple[Callable[[], None], float]] = field(default_factory=dict)
     prepared: dict[KernelKey, tuple[int, ...]] = field(default_factory=dict)
     reports: list[KernelReport] = field(default_factory=list)
     acknowledged: int = 0
@@ -157,6 +160,20 @@ class HollowAgent:
         if run.supervisor_dies:
             self._report(key, ReportKind.ENDED, reason=ReasonCode.SUPERVISOR_LOST)
             return
+        begin = partial(self._begin, start, shares, run, predecessor)
+        if run.starts_after:
+            self.creating[key] = begin, self.clock.now() + run.starts_after
+        else:
+            begin()
+
+    def _begin(
+        self,
+        start: Start,
+        shares: tuple[DeviceShare, ...],
+        run: Run,
+        predecessor: KernelKey | None,
+    ) -> None:
+        key = (start.kernel, start.generation)
         self.running[key] = (start, run, self.clock.now() + run.seconds)
         self._report(key, ReportKind.STARTED, shares=shares, predecessor=predecessor)
 
@@ -170,6 +187,7 @@ class HollowAgent:
         else:
             self.seen.add(key)
             self.prepared.pop(key, None)
+            self.creating.pop(key, None)
             self._report(key, ReportKind.ENDED, reason=ReasonCode.KERNEL_VANISHED)
 
     def _end(
@@ -185,7 +203,11 @@ class HollowAgent:
             self._start(self.queued.pop(heir), start.shares, key)
 
     def tick(self) -> None:
-        """End what has run its time."""
+        """Begin what has been created, and end what has run its time."""
+        for key, (begin, due) in list(self.creating.items()):
+            if due <= self.clock.now():
+                del self.creating[key]
+                begin()
         for key, (_, run, due) in list(self.running.items()):
             if due <= self.clock.now():
                 self._end(key, ReasonCode.EXITED, run.exit_code)
@@ -194,6 +216,7 @@ class HollowAgent:
         self.boot_id += "'"
         self.running.clear()
         self.queued.clear()
+        self.creating.clear()
         self.prepared.clear()
         self.reports.clear()
 

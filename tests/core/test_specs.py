@@ -1,11 +1,22 @@
 """What people write, and what they are told when it is wrong."""
 
+import re
 from typing import Any
 
 import pytest
 
 from muster.core.errors import InvalidSpec
-from muster.core.specs import JobSpec, ScalingGroup, SessionSpec, load_spec, parse_spec
+from muster.core.specs import (
+    Dependency,
+    DependencyCondition,
+    JobSpec,
+    ScalingGroup,
+    SessionSpec,
+    load_keys,
+    load_spec,
+    parse_spec,
+    spec_of,
+)
 
 
 def problems(spec: dict[str, Any], model: Any = JobSpec) -> list[str]:
@@ -50,7 +61,7 @@ def test_json_is_read_as_well_as_yaml() -> None:
         ({"command": "x", "taks": 3}, "taks: unknown key; did you mean tasks?"),
         ({"command": "x", "resources": {"gpus": 1}}, "gpus: unknown key; did you mean gpu?"),
         ({}, "command: missing, and it has no default"),
-        ({"command": []}, "command: "),
+        ({"command": []}, "command is []: expected at least 1 item"),
         ({"command": "  "}, "command is '  ': expected a command"),
         ({"command": "x", "tasks": 0}, "tasks is 0: expected greater than or equal to 1"),
         ({"command": "x", "resources": {"cpu": -1}}, "resources.cpu is -1: expected a number"),
@@ -76,6 +87,76 @@ def test_wrong_job_is_told_field_value_and_what_was_expected(
 
 def test_all_problems_are_told_not_the_first() -> None:
     assert len(problems({"command": "x", "tasks": 0, "resources": {"cpu": "x"}, "nmae": "a"})) == 3
+
+
+def test_value_of_another_type_is_told_as_it_was_written_with_what_is_expected() -> None:
+    cases = {
+        "not_before: 2027-01-31T08:00:00": "not_before is 2027-01-31T08:00:00: expected a moment",
+        "after: prep": "after is 'prep': expected a list, such as [prep]",
+        "after: [3]": "after.0 is 3: expected the name or id of work",
+        "after: ['prep:']": "expected one of running, succeeded, ended after the colon",
+        "resources: 4": "resources is 4: expected keys with values; known are cpu, disk",
+        "resources: {cpu: [4]}": "resources.cpu: expected a number such as 4",
+        "resources: {gpu: 1, gpu_model: ''}": "gpu_model is '': expected models such as H100",
+        "tasks: two": "tasks is 'two': expected a whole number",
+        "coscheduled: maybe": "coscheduled is 'maybe': expected true or false",
+        "env: {DEBUG: true}": "env.DEBUG is true: expected text",
+        "env: [A]": 'env is ["A"]: expected keys with values',
+        "name: yes": 'name is true: expected text: quote it, as "true"',
+        "name: []": "name is []: expected text",
+        "kind: session\nkernels: 2": "kernels is 2: expected a list, such as [{command:",
+        "kind: session\nkernels: '2'": "kernels is '2': expected a list, such as [{command:",
+        "kind: session\nkernels: [x]": "kernels.0 is 'x': expected keys with values; known are c",
+        "kind: group\nname: g\npreemption: true": "preemption is true: expected keys with values; "
+        "known are least_difference, minimum_lease, mode, scope",
+    }
+    for text, told in cases.items():
+        command = "" if text.startswith("kind") else "command: x\n"
+        with pytest.raises(InvalidSpec, match=re.escape(told)) as refused:
+            load_spec(command + text)
+        assert len(refused.value.problems) == 1
+
+
+def test_unknown_key_is_told_with_those_of_where_it_stands() -> None:
+    told = problems({"command": "x", "placement": {"constraints": [{"attribute": "a", "is": 1}]}})
+    assert told == [
+        "placement.constraints.0.is: unknown key; known are attribute, op, soft, values"
+    ]
+    near = {"constraints": [{"attribute": "a", "value": "b"}]}
+    assert "did you mean values?" in problems({"command": "x", "placement": near})[0]
+
+
+def test_after_may_be_written_with_the_key_that_yaml_takes_for_true() -> None:
+    spec = load_spec("{command: x, after: [{on: prep, condition: ended}]}")
+    assert isinstance(spec, JobSpec)
+    assert spec.after == (Dependency(on="prep", condition=DependencyCondition.ENDED),)
+
+
+def test_rules_between_kernels_are_refused_where_each_kernel_is_placed_by_itself() -> None:
+    rules: dict[str, Any] = {"mode": "single-node", "together": "rack", "rank_by": "slot"}
+    rules["max_kernels_per_agent"] = 2
+    several = {"command": "x", "tasks": 4, "placement": rules}
+    assert problems(several) == [
+        f"placement.{key} is {value!r}: this is for gangs: set coscheduled: true"
+        for key, value in rules.items()
+    ]
+    for spec in ({**several, "coscheduled": True}, {**several, "tasks": 1}):
+        assert parse_spec(JobSpec, spec).placement.together == "rack"
+    JobSpec.model_validate(several)  # one that was accepted before this was refused goes on
+
+
+@pytest.mark.parametrize("kind", ["command: x", "{kind: session, kernels: [{command: x}]}"])
+def test_grouping_of_no_set_is_refused(kind: str) -> None:
+    spec = {**load_keys(kind), "placement": {"set_grouping": "spread"}}
+    with pytest.raises(InvalidSpec, match=r"placement.set_grouping is 'spread': this is for the"):
+        spec_of(spec)
+    spec_of({**spec, "placement": {"set_grouping": "pack", "set": "trial"}})
+
+
+@pytest.mark.parametrize("project", ["research", "a/b/c", "/b", "*/b", ""])
+def test_project_of_a_group_has_its_domain(project: str) -> None:
+    told = problems({"name": "g", "projects": ["default/research", project]}, ScalingGroup)
+    assert told == [f"projects.1 is {project!r}: expected domain/project, such as default/research"]
 
 
 @pytest.mark.parametrize(

@@ -106,10 +106,37 @@ def test_equal_requests_share_a_shape() -> None:
 def test_every_code_has_a_reason_and_every_sentence_is_formed() -> None:
     assert set(CATALOGUE) == set(ReasonCode)
     for code, definition in CATALOGUE.items():
-        names = [name for _, name, *_ in Formatter().parse(definition.template) if name]
-        filled = reason(code, **dict.fromkeys(names, 1))
-        assert "?" not in filled.sentence()
-        assert "{" not in filled.sentence()
+        names = names_in(definition.template)
+        for filled in (reason(code, **dict.fromkeys(names, 1)), reason(code)):
+            assert ("?" in filled.sentence()) == (bool(names) and not filled.numbers)
+            assert not {"{", "}", "!"} & {*filled.sentence(), *filled.remedy()}
+
+
+def names_in(template: str) -> list[str]:
+    """Of the numbers that a template shows, those in its optional parts included."""
+    found = []
+    for _, name, form, _ in Formatter().parse(template):
+        found += [name, *names_in(form or "")] if name else []
+    return found
+
+
+def test_part_of_a_sentence_is_there_with_its_number_only() -> None:
+    full = {"agents": 3, "group": "g", "request": "1 cpu"}
+    some = {"closed": 1, "statuses": "1 cordoned", "barred": 1}
+    nothing = "Nothing: it starts when running work ends."
+    assert reason(ReasonCode.NO_ROOM, **full).remedy() == nothing
+    assert reason(ReasonCode.NO_ROOM, **full).sentence() == (
+        "none of 3 agents in group g has 1 cpu free now"
+    )
+    assert reason(ReasonCode.NO_ROOM, **full, **some).sentence() == (
+        "none of 3 agents in group g has 1 cpu free now; no new work goes to 1 of them (1 cordoned)"
+    )
+    assert reason(ReasonCode.NO_ROOM, **full, **some).remedy() == (
+        f"{nothing} `muster uncordon AGENT` has an agent take work again."
+    )
+    assert reason(ReasonCode.NO_ROOM, **full, leaving=2).remedy() == (
+        "Nothing: it starts when those that make room for it have left."
+    )
 
 
 def test_reason_is_the_same_after_storing() -> None:

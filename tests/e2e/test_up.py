@@ -15,12 +15,14 @@ import httpx
 import psutil
 import pytest
 from tests.e2e.cluster import assert_no_survivors, free_ports, until
+from typer.testing import CliRunner
 
 from muster.app import local
 from muster.app.detached import has_ended
 from muster.app.home import Home, LocalAgents
 from muster.app.local import UpOptions, down, up
 from muster.app.local_agent_settings import agent_configs, warnings
+from muster.cli.main import app
 from muster.client import Client
 from muster.core.errors import MusterError
 from muster.core.states import AgentStatus
@@ -163,6 +165,44 @@ def test_port_is_kept_when_it_was_chosen_and_only_then(
         assert port() != default
     assert port() == default
     assert [port(chosen), port()] == [chosen, chosen]
+
+
+def test_attributes_of_local_agents_are_kept_until_others_are_given(home: Home) -> None:
+    said = muster(home, "up", "--attribute", "zone=a", "--attribute", "rack=r1", "--agents", "2")
+    assert said.returncode == 0, said.stderr
+    with client(home) as cluster:
+        until(lambda: [each.attributes.get("zone") for each in cluster.agents()] == ["a", "a"])
+        job = cluster.submit(command="true", placement={"constraints": ["zone=a", "rack=r1"]})
+        assert cluster.wait(job.id, 30.0).state == "SUCCEEDED"
+    again = muster(home, "up", "--attribute", "zone=b")
+    assert "with 2 agents, to which --attribute zone=b was not applied" in again.stderr
+    down(home.path)
+    kept = [
+        local._settings(home, UpOptions(home.path, attributes=asked))[0].agents.attributes
+        for asked in (None, {"zone": "b"}, {})
+    ]
+    assert kept == [{"zone": "a", "rack": "r1"}, {"zone": "b"}, {}]
+
+
+@pytest.mark.parametrize(
+    ("attribute", "told"),
+    [
+        ("zone", "expected NAME=VALUE, such as zone=a"),
+        ("1zone=a", "--attribute is '1zone=a': expected a name of at most 63 letters"),
+        ("gpu_model=H100", "agents find out gpu_model themselves, choose another name"),
+        ("zone= a", "expected a value of at most 255 characters, no blanks around it"),
+    ],
+)
+@pytest.mark.parametrize("command", [["up"], ["agent", "--controller", "127.0.0.1:1"]])
+def test_attribute_that_no_constraint_could_look_at_is_refused(
+    home: Home, command: list[str], attribute: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MUSTER_HOME", str(home.path))
+    result = CliRunner().invoke(app, [*command, "--attribute", attribute])
+    assert result.exit_code != 0
+    assert told in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert not home.is_running()
 
 
 def test_help_of_up_names_one_default_for_the_port(home: Home) -> None:

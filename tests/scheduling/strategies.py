@@ -25,6 +25,7 @@ boxes: st.SearchStrategy[Box] = st.builds(
     gib=st.sampled_from([2, 8]),
     gpus=st.integers(0, 3),
     status=st.sampled_from(["ALIVE"] * 4 + ["UNREACHABLE", "LOST"]),
+    has=st.sampled_from([{}, {"rack": "x"}, {"rack": "y"}]),
     licence=st.integers(0, 2),
 )
 
@@ -52,6 +53,7 @@ def queues(draw: st.DrawFn, max_size: int = 8) -> list[SessionWorkload]:
         kernels = [draw(st.sampled_from(shapes))]
         if draw(st.integers(0, 2)) == 0:
             kernels = draw(st.lists(st.sampled_from(shapes), min_size=2, max_size=5))
+        rules = draw(st.sampled_from([{}, {"together": "rack"}]))
         queue.append(
             session(
                 str(index),
@@ -61,6 +63,7 @@ def queues(draw: st.DrawFn, max_size: int = 8) -> list[SessionWorkload]:
                 priority=draw(st.sampled_from([50, 50, 80])),
                 failed=draw(st.sampled_from(["", "", "a", "bc"])),
                 runs_s=draw(st.sampled_from([None, None, 2, 5])),
+                **rules,
             )
         )
     return queue

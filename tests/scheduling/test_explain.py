@@ -32,7 +32,8 @@ from muster.core.reasons import ReasonCode
 from muster.core.resources import DeviceShare
 from muster.core.specs import QuotaSpec
 from muster.core.specs.group import QueuePolicy
-from muster.scheduling.explain import MAX_GROUPS, Explanation, explain
+from muster.scheduling.explain import Explanation, explain
+from muster.scheduling.lacks import MAX_GROUPS
 from muster.scheduling.placement import place
 from muster.scheduling.queue import Queue
 from muster.scheduling.snapshot import Snapshot
@@ -206,6 +207,18 @@ def test_rules_of_placement_are_told_agent_by_agent() -> None:
         "b": ["nvlink asked, nvlink is not there"],
         "c": ["nvlink asked, nvlink is not there", "it is not one of the designated agents"],
     }
+
+
+def test_agent_without_the_attribute_of_together_is_told_so_to_one_kernel_too() -> None:
+    snapshot = cluster(a=box(cpu=4), b=box(cpu=4, has={"rack": "x"}))
+    snapshot.take(agent("b"), ask(3))
+    asked = session("s", ask(2), together="rack")
+    explanation = why(snapshot, asked)
+    assert [reason.code for reason in explanation.reasons] == [ReasonCode.NO_ROOM]
+    assert told(explanation) == [
+        (1, "b", ["cpu: 2 asked, 1 of 4 free"]),
+        (1, "a", ["rack asked, rack is not there"]),
+    ]
 
 
 def test_all_that_forbids_it_is_told_at_once() -> None:

@@ -372,3 +372,17 @@ def test_fill_places_as_many_as_fit(snapshot: Snapshot, each: WorkloadClass, cou
     with Statement(snapshot) as statement:
         found = fill(statement, CONCENTRATED, each, count)
         assert len(found) == count or not fill(statement, CONCENTRATED, each, 1)
+
+
+@pytest.mark.parametrize(("ranking", "fullest"), RULES)
+@settings(max_examples=60, deadline=None)
+@given(snapshot=clusters(), each=classes(), count=st.integers(1, 9))
+def test_fill_places_equals_where_each_by_itself_would_go(
+    ranking: Ranking, fullest: bool, snapshot: Snapshot, each: WorkloadClass, count: int
+) -> None:
+    selector = Ranked(ranking, fullest_device=fullest)
+    with Statement(snapshot.copy()) as statement:
+        alone = [fit_session(statement, selector, each).kernels for _ in range(count)]
+    with Statement(snapshot) as statement:
+        together = fill(statement, selector, each, count)
+    assert [(kernel,) for kernel in together] == [kernels for kernels in alone if kernels]

@@ -7,10 +7,24 @@ import pytest
 from benchmarks import b4, openb
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.scheduling.clusters import agent, ask, box, cluster, places, put, what
+from tests.scheduling.clusters import (
+    Box,
+    agent,
+    ask,
+    box,
+    cluster,
+    places,
+    policy,
+    put,
+    session,
+    what,
+    where,
+)
+from tests.scheduling.clusters import World as ClusterWorld
 
 from muster.core.errors import MusterError
 from muster.core.resources import DeviceShare, Resources
+from muster.scheduling.explain import explain
 from muster.scheduling.fit import fill
 from muster.scheduling.plugins import LearningSelector
 from muster.scheduling.selectors import Fragmentation
@@ -149,10 +163,16 @@ def test_only_so_many_shapes_are_remembered_the_commonest_and_the_newest() -> No
     assert WholeShape((MAX_SHAPES + 1) * 1000, 1, ()) in demand.wholes
 
 
-@pytest.mark.parametrize("half_life", [0, -1, float("nan")])
+@pytest.mark.parametrize("half_life", [0, -1, float("nan"), float("inf"), "7d", True])
 def test_half_life_must_be_above_zero(half_life: float) -> None:
-    with pytest.raises(MusterError, match="half_life"):
+    with pytest.raises(MusterError, match="half_life is a number of kernels above 0, not"):
         Fragmentation(half_life=half_life)
+
+
+@pytest.mark.parametrize("seed", ["abc", -1, 1.5, True, None])
+def test_seed_must_be_a_whole_number_from_zero_on(seed: int) -> None:
+    with pytest.raises(MusterError, match=f"seed is a whole number from 0 on, not {seed!r}"):
+        Fragmentation(seed=seed)
 
 
 def test_it_learns() -> None:
@@ -182,31 +202,6 @@ def test_order_of_those_there_does_not_change_when_others_join() -> None:
 
 # Memory
 
-
-def test_a_trial_copy_teaches_nothing_and_answers_as_the_same_cluster_would() -> None:
-    snapshot = cluster(a=box(cpu=64, gpus=8), b=box(cpu=16, gpus=2))
-    selector = that_has_seen((ask(8, gpu=1), 40), (ask(32, gpu=4), 10))
-    placed(snapshot, selector, ask(8, gpu=1), 3)
-    weights, slots = dict(selector._weights), np.arange(2)
-    before = selector.score(ask(8, gpu=1), snapshot, slots).tolist()
-    empty = snapshot.emptied()
-    assert selector.score(ask(8, gpu=1), empty, slots).tolist() != before
-    with Statement(empty) as statement:
-        assert len(fill(statement, selector, what(ask(8, gpu=1)), 20)) == 10
-    assert selector._weights == weights
-    assert selector.score(ask(8, gpu=1), snapshot, slots).tolist() == before
-
-
-def test_a_new_snapshot_is_learnt_from_once_the_old_one_is_gone() -> None:
-    selector = that_has_seen((ask(8, gpu=1), 40))
-    snapshot = cluster(a=box(cpu=64, gpus=8))
-    placed(snapshot, selector, ask(8, gpu=1))
-    del snapshot
-    again = cluster(a=box(cpu=64, gpus=8), b=box(cpu=16, gpus=2))
-    placed(again, selector, ask(8, gpu=1))
-    assert selector._trial is None
-
-
 SHAPES = [
     *(ask(1.5), ask(0), ask(0.25, gpu=0.25), ask(1, gpu=0.47), ask(0.5, gpu=0.81)),
     *(ask(0, gpu=0.5), ask(1, gpu=1), ask(2.5, gpu=2), ask(0, gpu=1)),
@@ -219,6 +214,76 @@ machines = st.builds(
     model=st.sampled_from(["A100", "H100", "T4"]),
     status=st.sampled_from(["ALIVE", "ALIVE", "ALIVE", "LOST"]),
 )
+
+
+def test_a_trial_copy_teaches_nothing_and_answers_as_the_same_cluster_would() -> None:
+    snapshot = cluster(a=box(cpu=64, gpus=8), b=box(cpu=16, gpus=2))
+    snapshot.take(agent("b"), ask(2, gpu=1), (DeviceShare(0, 1000),))
+    selector = that_has_seen((ask(8, gpu=1), 40), (ask(32, gpu=4), 10))
+    placed(snapshot, selector, ask(8, gpu=1), 3)
+    weights, slots = dict(selector._weights), np.arange(2)
+    before = selector.score(ask(8, gpu=1), snapshot, slots).tolist()
+    empty = snapshot.emptied()
+    selector.arrived(ask(32, gpu=4), 100)  # so much that it would weigh anew
+    assert selector.score(ask(8, gpu=1), empty, slots).tolist() != before
+    with Statement(empty) as statement:
+        assert len(fill(statement, selector, what(ask(8, gpu=1)), 20)) == 10
+    with Statement(snapshot, trial=True):
+        assert selector.score(ask(8, gpu=1), snapshot, slots).tolist() == before
+    assert selector._weights == weights
+    selector.score(ask(8, gpu=1), snapshot, slots)
+    assert selector._weights != weights
+
+
+def test_shapes_are_weighed_by_what_is_free_though_a_trial_copy_is_asked_about_first() -> None:
+    def weights(ask_first: bool) -> object:
+        snapshot = cluster(a=box(cpu=64, gpus=8), b=box(cpu=16, gpus=2))
+        snapshot.take(agent("a"), ask(8, gpu=7), tuple(DeviceShare(n, 1000) for n in range(7)))
+        selector = that_has_seen((ask(8, gpu=1), 40), (ask(16, gpu=2), 10))
+        empty = snapshot.emptied()
+        if ask_first:  # as a pass does about what lacks room: would it fit if all were free?
+            placed(empty, selector, ask(8, gpu=1))
+        placed(snapshot, selector, ask(8, gpu=1))
+        return selector._weights
+
+    assert weights(ask_first=True) == weights(ask_first=False)
+
+
+looks = st.lists(st.tuples(st.integers(0, 10**6), st.booleans()), min_size=5, max_size=40)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(machines, min_size=2, max_size=6), looks)
+def test_looking_between_passes_changes_no_later_decision(
+    boxes: list[Box], moments: list[tuple[int, bool]]
+) -> None:
+    def decisions(*, looks: bool) -> list[object]:
+        snapshot = cluster(**{f"n{n}": machine for n, machine in enumerate(boxes)})
+        chosen = policy(selector="fragmentation", queue="best_effort", preemption={})
+        world, found = ClusterWorld(snapshot, chosen, longest_s=7), list[object]()
+        selector = chosen.selector
+        assert isinstance(selector, Fragmentation)
+        for number, look in moments:
+            request = SHAPES[number % len(SHAPES)]
+            coming = session(f"{world.now}", request, at=world.now, priority=number % 3)
+            selector.arrived(request, 1 + number % 60)
+            if looks and look:
+                explain(coming, world.queue, snapshot, chosen, world.context())
+                with Statement(snapshot, trial=True) as statement:
+                    fill(statement, selector, coming.what, 3)
+            world.end()
+            world.arrive(coming)
+            if number % 4:
+                pieces = selector._prices.pieces.tolist()
+                found.append((where(world.pass_()), selector._weights, pieces))
+            if number % 9 == 0:
+                put(snapshot, f"n{number % 8}", boxes[number % len(boxes)])
+            world.now += 1
+        return found
+
+    assert decisions(looks=True) == decisions(looks=False)
+
+
 steps = st.lists(
     st.tuples(
         st.sampled_from(["place"] * 6 + ["end"] * 3 + ["arrive"] * 3 + ["join", "leave", "force"]),
@@ -232,9 +297,9 @@ steps = st.lists(
 @settings(max_examples=80, deadline=None)
 @given(st.lists(machines, min_size=1, max_size=6), steps)
 def test_what_is_remembered_is_what_is_found_from_scratch(
-    boxes: list[object], changes: list[tuple[str, int, object]]
+    boxes: list[Box], changes: list[tuple[str, int, Box]]
 ) -> None:
-    snapshot = cluster(**{f"n{n}": machine for n, machine in enumerate(boxes)})  # type: ignore[arg-type]
+    snapshot = cluster(**{f"n{n}": machine for n, machine in enumerate(boxes)})
     selector, held = Fragmentation(half_life=500), []
     for kind, number, machine in changes:
         request = SHAPES[number % len(SHAPES)]
@@ -248,14 +313,15 @@ def test_what_is_remembered_is_what_is_found_from_scratch(
                 kernel, its = held.pop(number % len(held))
                 snapshot.give_back(kernel.agent_id, its, kernel.shares)
             case "join":
-                put(snapshot, f"n{number % 8}", machine)  # type: ignore[arg-type]
+                put(snapshot, f"n{number % 8}", machine)
             case "leave":
                 gone = agent(f"n{number % 8}")
                 snapshot.remove_agent(gone)
                 held = [each for each in held if each[0].agent_id != gone]
             case "force" if len(snapshot):
                 name = snapshot.facts(int(np.flatnonzero(snapshot.columns.present)[0])).id
-                snapshot.take(name, ask(number % 3, gpu=1), (DeviceShare(0, 1000),), force=True)
+                share = DeviceShare(number % 7, 1000)  # perhaps of a device that nobody has
+                snapshot.take(name, ask(number % 3, gpu=1), (share,), force=True)
         assert_as_from_scratch(selector, snapshot)
 
 

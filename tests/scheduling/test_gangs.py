@@ -4,7 +4,7 @@ import pytest
 from tests.scheduling.clusters import agent, ask, box, cluster, contents, places, what
 
 from muster.core.resources import DeviceShare
-from muster.scheduling.fit import Fit, fit_session
+from muster.scheduling.fit import Fit, fill, fit_session
 from muster.scheduling.selectors import Concentrated
 from muster.scheduling.snapshot import Snapshot
 from muster.scheduling.statement import Statement
@@ -90,6 +90,17 @@ def test_single_node_keeps_to_its_ranks_and_then_to_the_best_agent() -> None:
     assert placed(snapshot, what(*gang, mode="single-node", failed=["b", "c", "d"])) == ["a", "a"]
 
 
+def test_single_node_is_tried_on_all_agents_that_are_not_alike() -> None:
+    """Of hundreds each request fits by itself, and both by their sums; on the last one together."""
+    names = [f"n{number}" for number in range(300)]
+    snapshot = cluster(**{name: box(gpus=3) for name in names}, last=box(gpus=3))
+    part = tuple(DeviceShare(index, 600) for index in (1, 2))
+    for name in names:
+        snapshot.take(agent(name), ask(0, gpu=1.2), part)
+    gang = what(ask(1, gpu=1), ask(1, gpu=0.5), mode="single-node")
+    assert placed(snapshot, gang) == ["last:0", "last:1=500"]
+
+
 def test_single_node_with_fewer_kernels_an_agent_than_it_has_fits_nowhere() -> None:
     gang = what(*[ask(1)] * 2, mode="single-node", max_kernels_per_agent=1)
     assert placed(cluster(a=box()), gang) == 0
@@ -156,6 +167,13 @@ def test_values_keep_to_constraints_and_limits() -> None:
 
 def test_no_agent_has_the_attribute() -> None:
     assert placed(cluster(a=box(), b=box()), what(ask(1), ask(1), together="rack")) == 0
+
+
+def test_sessions_of_one_kernel_keep_to_the_attribute_and_fill_one_value_after_the_other() -> None:
+    snapshot = racks(a=("r1", 2), b=("r2", 1), c=("r1", 1), d=("", 9))
+    each = what(ask(1), together="rack")
+    with Statement(snapshot) as statement:
+        assert places(fill(statement, Concentrated(), each, 9)) == ["b", "c", "a", "a"]
 
 
 def test_single_node_within_a_value() -> None:

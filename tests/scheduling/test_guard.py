@@ -1,5 +1,6 @@
 """Plug-ins that raise, loop or answer nonsense are refused with their name; nothing is changed."""
 
+import contextlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -73,6 +74,55 @@ def hides() -> Any:
             continue
 
 
+def exits() -> Any:
+    sys.exit("no licence")
+
+
+ROUNDS = 3_000  # so that a test of a leash that lets go ends, and fails
+
+
+def swallows() -> Any:
+    for _ in range(ROUNDS):
+        try:
+            int("x")
+        except:  # noqa: E722
+            continue
+
+
+def swallows_at_each_depth() -> Any:
+    for _ in range(10):
+        try:
+            swallows()
+        except BaseException:
+            for _ in range(10):
+                with contextlib.suppress(BaseException):
+                    swallows()
+
+
+def collects() -> Any:
+    caught = []
+    for _ in range(10):
+        try:
+            for _ in range(ROUNDS):
+                pass
+        except BaseException as error:
+            caught.append(error)
+
+
+def answers_at_last() -> Any:
+    try:
+        loops()
+    except BaseException:
+        return ()
+
+
+def disguises() -> Any:
+    try:
+        loops()
+    except BaseException:
+        raise ValueError from None
+
+
 def answering(answer: object) -> Act:
     return lambda: answer
 
@@ -81,6 +131,8 @@ MISDEEDS = [
     pytest.param(raises, r"raised ZeroDivisionError\('division by zero'\)", id="raises"),
     pytest.param(loops, "ran for more than 2000 lines in one call", id="loops"),
     pytest.param(hides, "ran for more than 2000 lines in one call", id="loops and catches all"),
+    pytest.param(swallows, "ran for more than 2000 lines in one call", id="swallows all"),
+    pytest.param(exits, r"raised SystemExit\('no licence'\)", id="exits"),
     pytest.param(recurses, "raised RecursionError|ran for more than", id="recurses"),
 ]
 
@@ -235,6 +287,16 @@ def test_sequencer_that_says_nothing_of_itself_is_taken_to_be_dynamic() -> None:
     assert not GuardedSequencer("stranger", Sequencer(answering(()))).dynamic
 
 
+def test_sequencer_whose_keys_have_other_lengths_than_its_first_is_refused() -> None:
+    keys = iter([(1.0,), (float("inf"),), (float("-inf"),), (1.0, 2.0)])
+    guarded = GuardedSequencer("stranger", Sequencer(lambda: next(keys)))
+    seen = context(cluster(a=box()))
+    for _ in range(3):
+        assert len(guarded.key(session("s", ask(1)), seen)) == 1
+    with pytest.raises(PluginFault, match=r"1 numbers as at first, not \(1.0, 2.0\)"):
+        guarded.key(session("s", ask(1)), seen)
+
+
 # Selectors
 
 
@@ -332,18 +394,19 @@ def test_hook_that_misbehaves_is_refused_wherever_it_is_called(act: Act, why: st
         what(ask(1), owner=BOB),
         replace(what(ask(1)), group="other"),
         what(ask(1), ask(1)),
+        what(ask(2)),
         None,
         "workload",
     ],
-    ids=["owner", "group", "kernels", "None", "text"],
+    ids=["owner", "group", "kernels", "requests", "None", "text"],
 )
 def test_hook_may_not_change_whose_and_where_it_is(changed: object) -> None:
     with pytest.raises(PluginFault, match="hook 'stranger' must answer a workload"):
         GuardedHook("stranger", Hook(answering(changed))).on_schedule(what(ask(1)))
 
 
-def test_hook_may_change_priority_and_requests() -> None:
-    changed = what(ask(2), priority=10)
+def test_hook_may_change_what_is_not_accounted_for() -> None:
+    changed = what(ask(1), priority=10, runs_s=60, not_before=9, preemptible=False, set="trial")
     guarded = GuardedHook("stranger", Hook(answering(changed)))
     assert guarded.on_schedule(what(ask(1))) is changed
 
@@ -373,3 +436,19 @@ def test_leash_counts_each_call_anew_and_leaves_the_tracer_as_it_was() -> None:
     with pytest.raises(PluginFault):
         GuardedSequencer("stranger", Sequencer(loops)).key(session("s", ask(1)), context(snapshot))
     assert sys.gettrace() is before
+
+
+@pytest.mark.parametrize("act", [swallows_at_each_depth, collects, answers_at_last, disguises])
+def test_leash_holds_whatever_is_made_of_its_error(act: Act) -> None:
+    before = sys.gettrace()
+    with pytest.raises(PluginFault, match="ran for more than 2000 lines in one call"):
+        GuardedHook("stranger", Hook(act)).before_start({})
+    assert sys.gettrace() is before
+
+
+def test_leash_lets_the_person_at_the_keyboard_interrupt() -> None:
+    def interrupted() -> Any:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        GuardedHook("stranger", Hook(interrupted)).before_start({})

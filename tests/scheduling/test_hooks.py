@@ -45,5 +45,5 @@ def test_interactive_work_is_displaced_only_where_the_group_says_so() -> None:
 
 
 def test_option_that_a_hook_does_not_have_is_refused_with_its_name() -> None:
-    with pytest.raises(MusterError, match="hook 'batch' cannot be made with"):
+    with pytest.raises(MusterError, match="hook 'batch' has no option 'speed'"):
         policy(options={"batch": {"speed": 9}})

@@ -194,7 +194,9 @@ def test_group_without_agents_says_so() -> None:
 
 def test_group_without_live_agents_says_so() -> None:
     snapshot = cluster(a=box(status="LOST"), b=box(status="UNREACHABLE"))
-    assert sentence(snapshot, session("s", ask(1))) == ["none of 2 agents in group pool is alive"]
+    assert sentence(snapshot, session("s", ask(1))) == [
+        "none of 2 agents in group pool takes new work: 1 lost, 1 unreachable"
+    ]
 
 
 def test_waiting_for_room_is_told_with_what_was_asked() -> None:

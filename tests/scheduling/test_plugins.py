@@ -17,7 +17,7 @@ from tests.scheduling.clusters import (
     where,
 )
 
-from muster.core.errors import MusterError
+from muster.core.errors import InvalidSpec, MusterError
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.specs import Level, SessionType
 from muster.core.specs.group import DEFAULT_VALIDATORS, PreemptionSpec, QueuePolicy
@@ -25,7 +25,7 @@ from muster.scheduling.guard import GuardedSelector, PluginFault
 from muster.scheduling.hooks import BatchHook
 from muster.scheduling.placement import place
 from muster.scheduling.plugins import PassContext
-from muster.scheduling.policy import Policy
+from muster.scheduling.policy import Policy, check_options, missing_parts
 from muster.scheduling.queue import Queue
 from muster.scheduling.selectors import Concentrated
 from muster.scheduling.sequencers import FairShare, Fifo
@@ -61,7 +61,11 @@ def test_policy_knows_whether_it_looks_at_what_runs(parts: dict[str, object], ne
         ({"sequencer": "lottery"}, "no sequencer named 'lottery'; known: drf, fair_share, fifo, l"),
         ({"selector": "best"}, "no selector named 'best'; known: concentrated"),
         ({"validators": ["quota"]}, "no validator named 'quota'; known: concurrency, dependencies"),
-        ({"options": {"fifo": {"x": 1}}}, "sequencer 'fifo' cannot be made with {'x': 1}"),
+        ({"options": {"fifo": {"x": 1}}}, "sequencer 'fifo' has no option 'x'; it has none"),
+        (
+            {"selector": "fragmentation", "options": {"fragmentation": {"halflife": 5}}},
+            "selector 'fragmentation' has no option 'halflife'; it has seed, half_life",
+        ),
         (
             {"sequencer": "fair_share", "options": {"fair_share": {"half_life": "never"}}},
             "sequencer 'fair_share' cannot be made with {'half_life': 'never'}",
@@ -81,6 +85,26 @@ def test_part_is_made_with_the_options_of_its_name() -> None:
     built = Policy.of(group(sequencer="fair_share", options=options))
     assert isinstance(built.sequencer, FairShare)
     assert built.sequencer.half_life_s == 86_400
+
+
+def test_options_of_a_part_that_the_group_does_not_use_are_refused() -> None:
+    used: dict[str, object] = {"concentrated": {}, "concurrency": {}, "interactive": {}, "fifo": {}}
+    check_options(group(options=used))
+    asked = group(options={**used, "concentratde": {"resources": ["gpu"]}, "lifo": {}})
+    with pytest.raises(InvalidSpec) as caught:
+        check_options(asked)
+    near, unused = caught.value.problems
+    assert (near.field, near.value) == ("options.concentratde", "{'resources': ['gpu']}")
+    assert near.expected.startswith("expected the name of a part that the group uses (keypair_res")
+    assert near.expected.endswith("; did you mean 'concentrated'?")
+    assert unused.field == "options.lifo"
+
+
+def test_built_in_part_serves_without_the_options_with_which_it_cannot_be_had() -> None:
+    asked = group(options={"concentrated": {"resources": ["gpus"]}})
+    (fault,) = missing_parts(asked)
+    assert "did you mean 'gpu'?" in fault.why
+    assert isinstance(Policy.of(asked, (fault,)).selector, Concentrated)
 
 
 @pytest.fixture

@@ -1,13 +1,18 @@
 """Which agent each selector prefers."""
 
+import numpy as np
 import pytest
-from tests.scheduling.clusters import agent, ask, box, cluster, places, what
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.scheduling.clusters import Box, agent, ask, box, cluster, places, put, what
 
 from muster.core.errors import MusterError
 from muster.core.resources import DeviceShare, Resources
+from muster.scheduling.columns import Columns, Ints
 from muster.scheduling.fit import fill
 from muster.scheduling.plugins import AgentSelector
-from muster.scheduling.selectors import Concentrated, Dispersed, Fragmentation, RoundRobin
+from muster.scheduling.selectors import Concentrated, Dispersed, Fragmentation, RoundRobin, priority
+from muster.scheduling.selectors.priority import Fullness
 from muster.scheduling.snapshot import Snapshot
 from muster.scheduling.statement import Statement
 
@@ -98,9 +103,116 @@ def test_resources_that_are_no_list_of_names_are_refused(
         selector(resources)
 
 
+def fullness_by_definition(
+    snapshot: Snapshot, resources: list[str], slot: int
+) -> tuple[float, ...]:
+    """As the docstring says it, in plain Python."""
+    columns, parts = snapshot.columns, []
+    for name in resources:
+        if name == "gpu":
+            capacity, free = columns.device_capacity[slot].sum(), columns.device_free[slot].sum()
+        elif name in columns.dimensions:
+            dimension = columns.dimensions.index(name)
+            capacity, free = columns.capacity[slot, dimension], columns.free[slot, dimension]
+        else:
+            capacity = free = 0
+        parts.append(round((capacity - free) / capacity * 1e6) if capacity else 0)
+    return (*parts, -columns.size[slot])
+
+
+machines = st.builds(box, cpu=st.integers(0, 8), gib=st.integers(1, 9), gpus=st.integers(0, 3))
+events = st.tuples(st.sampled_from(["take"] * 4 + ["leave", "join"]), st.integers(0, 99), machines)
+
+
+@settings(deadline=None)
+@given(
+    resources=st.permutations(["gpu", "cpu", "memory", "disk", "licences"]),
+    count=st.integers(1, 5),
+    boxes=st.lists(machines, min_size=2, max_size=40),
+    changes=st.lists(events, max_size=15),
+)
+def test_fullness_is_that_of_the_first_resource_that_differs_then_of_the_smaller(
+    resources: list[str], count: int, boxes: list[Box], changes: list[tuple[str, int, Box]]
+) -> None:
+    chosen = resources[:count]
+    snapshot = cluster(**{f"n{n}": machine for n, machine in enumerate(boxes)})
+    fullness = Fullness(chosen)
+    requests = [ask(1), ask(0.3, gib=1), ask(0, gpu=0.31), ask(1, gib=2, gpu=1), ask(0.001)]
+    for kind, number, machine in changes:
+        if kind == "join":
+            put(snapshot, f"n{number}", machine)
+        elif kind == "leave":
+            snapshot.remove_agent(agent(f"n{number}"))
+        else:
+            with Statement(snapshot) as statement:
+                fill(statement, Concentrated(), what(requests[number % 5]), 1)
+                statement.keep()
+        slots = snapshot.columns.fitting(ask(0))
+        full = fullness.of(snapshot.columns, slots)
+        expected = [fullness_by_definition(snapshot, chosen, slot) for slot in slots.tolist()]
+        for one, its in zip(full.tolist(), expected, strict=True):
+            assert [one < other for other in full] == [its < other for other in expected]
+
+
+def test_a_decision_by_chosen_resources_looks_anew_at_what_has_changed_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked_at: list[int] = []
+    utilisation = priority._utilisation
+
+    def counted(columns: Columns, name: str, slots: Ints) -> Ints:
+        looked_at.append(slots.size)
+        return utilisation(columns, name, slots)
+
+    monkeypatch.setattr(priority, "_utilisation", counted)
+    snapshot = cluster(**{f"n{n}": box(cpu=4, gpus=2) for n in range(50)})
+    selector = Dispersed(["gpu", "cpu"])
+    assert placed(snapshot, selector, ask(1, gpu=1), 3) == ["n0:0", "n1:0", "n2:0"]
+    assert looked_at == [50, 50] + [1, 1] * 2
+
+
+def test_packing_by_chosen_resources_keeps_its_promise() -> None:
+    """Taking lowers no score, and changes that of the agent taken from only."""
+    snapshot = cluster(a=box(cpu=8, gpus=2), b=box(cpu=5, gpus=3), c=box(cpu=16, gib=9, gpus=1))
+    selector, slots = Concentrated(["gpu", "cpu"]), np.arange(3)
+    assert selector.packs
+    for request, slot in [(ask(1, gpu=1), 1), (ask(2), 0), (ask(1, gpu=0.5), 2), (ask(3), 1)]:
+        before = selector.score(request, snapshot, slots)
+        with Statement(snapshot) as statement:
+            shares = selector.devices(request, snapshot, slot) if request.gpu_milli else ()
+            statement.take(slot, request, shares)
+            statement.keep()
+        after = selector.score(request, snapshot, slots)
+        assert (after >= before).all()
+        assert np.flatnonzero(after != before).tolist() == [slot]
+
+
 @pytest.mark.parametrize("selector", SELECTORS)
 def test_work_without_gpus_goes_to_agents_without_gpus_first(
     selector: type[AgentSelector],
 ) -> None:
     snapshot = cluster(gpus=box(cpu=4, gpus=1), plain=box(cpu=2))
     assert placed(snapshot, selector(), ask(1), 3) == ["plain", "plain", "gpus"]
+
+
+@pytest.mark.parametrize("selector", [Concentrated, Dispersed])
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("gpus", "no resource 'gpus'; did you mean 'gpu'?"),
+        ("GPU", "did you mean 'gpu'?"),
+        ("mem", "did you mean 'memory'?"),
+        ("memroy", "did you mean 'memory'?"),
+        ("My disk", "'My disk', which no agent can have"),
+    ],
+)
+def test_resource_that_nobody_can_have_meant_is_refused(
+    selector: type[Concentrated | Dispersed], name: str, told: str
+) -> None:
+    with pytest.raises(MusterError) as caught:
+        selector(resources=["cpu", name])
+    assert told in str(caught.value)
+
+
+def test_resources_that_agents_may_have_some_day_are_taken() -> None:
+    Concentrated(resources=["tpu", "vgpu", "gpu_memory", "licence", "scratch", "ram"])

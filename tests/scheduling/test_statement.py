@@ -38,6 +38,27 @@ def test_rollback_restores_the_snapshot_exactly(
     assert contents(snapshot) == before
 
 
+def test_snapshot_is_to_try_on_while_somebody_only_looks() -> None:
+    snapshot = cluster(a=box())
+    seen = [snapshot.is_trial]
+    with Statement(snapshot, trial=True) as statement:
+        seen.append(snapshot.is_trial)
+        with Statement(snapshot):
+            seen.append(snapshot.is_trial)
+        seen.append(snapshot.is_trial)
+        with pytest.raises(AssertionError):
+            statement.keep()
+    with Statement(snapshot):
+        seen.append(snapshot.is_trial)
+    assert seen == [False, True, True, True, False]
+
+
+def test_copies_are_to_try_on() -> None:
+    snapshot = cluster(a=box())
+    copies = snapshot.copy(), snapshot.emptied(), snapshot
+    assert [each.is_trial for each in copies] == [True, True, False]
+
+
 def test_rollback_to_a_mark_keeps_what_came_before() -> None:
     snapshot = cluster(a=box(cpu=8, gpus=2))
     with Statement(snapshot) as statement:

@@ -6,10 +6,11 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.scheduling.clusters import ask, box, cluster, session
+from tests.scheduling.clusters import ask, box, cluster, context, policy, session
 from tests.scheduling.test_sequencers import contexts, order, owners
 
 from muster.core.specs.group import QueuePolicy
+from muster.scheduling.explain import explain
 from muster.scheduling.placement import place
 from muster.scheduling.plugins import PassContext, SessionSequencer
 from muster.scheduling.policy import Policy
@@ -38,10 +39,15 @@ queues = st.lists(
     ]
 )
 
+equals = st.lists(
+    st.tuples(st.sampled_from([1, 2]), st.integers(0, 1)), min_size=3, max_size=12
+).map(lambda rows: [session(f"{n:02}", ask(cpu=cpu), at=at) for n, (cpu, at) in enumerate(rows)])
+"""Of two classes and two ages: many a one is between two others of one class and age."""
+
 
 @pytest.mark.parametrize("sequencer", [Fifo(), Lifo(), Drf(), FairShare(), Varied()], ids=str)
 @settings(deadline=None)
-@given(queue=queues, running=contexts)
+@given(queue=queues | equals, running=contexts)
 def test_pass_places_in_the_order_of_the_keys_of_each_moment(
     sequencer: SessionSequencer, queue: Sequence[SessionWorkload], running: PassContext
 ) -> None:
@@ -50,3 +56,18 @@ def test_pass_places_in_the_order_of_the_keys_of_each_moment(
     result = place(Queue(queue), running.snapshot, policy, running)
     placed = [each.session.id.removeprefix("ses-") for each in result.placed]
     assert placed == order(queue, sequencer, running)
+
+
+@pytest.mark.parametrize("sequencer", ["fifo", "lifo"])
+@settings(deadline=None)
+@given(queue=equals)
+def test_position_among_equals_is_that_in_which_a_pass_places_them(
+    sequencer: str, queue: Sequence[SessionWorkload]
+) -> None:
+    snapshot = cluster(a=box(cpu=0))
+    by, seen = policy(sequencer=sequencer), context(snapshot)
+    positions = {
+        explain(each, Queue(queue), snapshot, by, seen).position: each.id for each in queue
+    }
+    ids = [f"ses-{name}" for name in order(queue, by.sequencer, seen)]
+    assert positions == dict(enumerate(ids, 1))

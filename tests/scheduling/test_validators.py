@@ -2,16 +2,32 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.scheduling.clusters import ANN, BOB, GIB, ask, cluster, group, what
+from tests.scheduling.clusters import (
+    ANN,
+    BOB,
+    GIB,
+    ask,
+    box,
+    cluster,
+    group,
+    passed,
+    policy,
+    session,
+    what,
+    where,
+)
 
 from muster.core.owner import Owner
 from muster.core.reasons import Reason, ReasonKind
 from muster.core.specs import Dependency, DependencyCondition, Level, QuotaSpec
+from muster.scheduling.explain import explain
 from muster.scheduling.plugins import PassContext, SessionValidator
+from muster.scheduling.queue import Queue
 from muster.scheduling.usage import Quotas, Usage, scopes
 from muster.scheduling.validators import (
     NEVER,
@@ -343,6 +359,17 @@ def test_group_takes_the_work_of_its_projects_only() -> None:
 
 def test_group_that_names_no_projects_takes_everybodys_work() -> None:
     assert group_access(CAT, group()) is None
+
+
+def test_each_pass_asks_whose_work_the_group_takes_whatever_its_validators_are() -> None:
+    snapshot = cluster(a=box(cpu=9))
+    waiting = [session("ann", ask(1)), session("cat", ask(1), owner=CAT)]
+    closed: dict[str, Any] = {"validators": [], "projects": ["default/research"]}
+    assert where(passed(snapshot, *waiting, **closed)) == {"ann": ["a"], "cat": ["NO_GROUP_ACCESS"]}
+    asked = session("cat", ask(1), owner=CAT)
+    told = explain(asked, Queue(), snapshot, policy(**closed), PassContext(snapshot, 10))
+    assert codes(told.reasons) == ["NO_GROUP_ACCESS"]
+    assert not policy(validators=[]).validators, "a group for everybody asks nothing"
 
 
 # What must hold of all of them

@@ -148,6 +148,28 @@ def test_displaced_session_waits_anew_and_runs_from_the_beginning() -> None:
     assert (found.preemptions, found.lost_gpu_milli_s) == (1, 70_000)
 
 
+def test_victim_keeps_its_minimum_lease_and_leaves_the_moment_it_is_over() -> None:
+    found = replayed(
+        comes("victim", runs=1000, priority=10),
+        comes("urgent", at=10, runs=10, priority=90),
+        under=policy(preemption={"minimum_lease": 60}),
+    )
+    assert starts(found) == {"victim": 0, "urgent": 60}
+
+
+def test_displaced_session_waits_from_then_on_for_the_timeout_and_for_its_turn() -> None:
+    found = replayed(
+        comes("victim", runs=100, priority=10),
+        comes("patient", at=30, runs=20, priority=10),
+        comes("urgent", at=40, runs=15, priority=90),
+        comes("longer", at=56, runs=100, priority=90),
+        under=policy(pending_timeout=50, preemption={"minimum_lease": 40}),
+    )
+    assert starts(found) == {"victim": 0, "patient": 55, "urgent": 40, "longer": 75}
+    assert codes(found, "victim") == ["SCHEDULING_TIMEOUT"]
+    assert next(step.at for step in found.steps if step.at >= 40 and not step.waiting) == 90
+
+
 def test_displaced_session_is_gone_where_the_group_ends_its_victims() -> None:
     found = replayed(
         comes("victim", runs=100, priority=10),
@@ -171,7 +193,7 @@ def test_model_that_no_agent_has_is_never_found() -> None:
     other = comes("other")
     other = replace(other, kernels=(replace(other.kernels[0], gpu_models=("B200",)),))
     found = replayed(other, comes("a"))
-    assert codes(found, "other") == ["NEVER_FITS"]
+    assert codes(found, "other") == ["NO_AGENT_MEETS"]
 
 
 def test_quota_in_use_is_waited_for_and_one_too_small_refuses() -> None:

@@ -79,6 +79,47 @@ def test_row_that_cannot_be_read_is_refused_with_line_column_and_value(
 
 
 @pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (["good,0,10", "x" * 200_000 + ",0,10"], "line 3: name is 'xxx"),
+        (['"good,', 'too",0,10', "", "a,0," + "9" * 200_000], "line 5: duration_s is '999"),
+        (["good,0,10", '"open,0,10', *["a,0,10"] * 20_000], "line 3: name is 'open,0,10"),
+        (["good,0,10," + "x" * 200_000], "line 2: row is 'xxx"),
+    ],
+    ids=["value", "after two lines of one row", "open quotation mark", "value of no column"],
+)
+def test_value_too_long_for_csv_is_refused_with_line_and_column(
+    tmp_path: Path, rows: list[str], message: str
+) -> None:
+    path = written(tmp_path, "name,submit_s,duration_s", *rows)
+    with pytest.raises(InvalidSpec, match=message) as refused:
+        read_trace(path)
+    assert "at most 131,072 characters; is a quotation mark left open?" in str(refused.value)
+    assert len(str(refused.value)) < 500
+
+
+def test_model_of_no_gpu_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path, "submit_s,duration_s,gpu,gpu_model", "0,10,1,T4", "0,10,,T4")
+    with pytest.raises(InvalidSpec, match="line 3: gpu_model is 'T4': expected only with gpu"):
+        read_trace(path)
+
+
+def test_heading_too_long_for_csv_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path, "name,submit_s,duration_s," + "x" * 200_000, "a,0,10,")
+    with pytest.raises(InvalidSpec, match="line 1: row is 'xxx"):
+        read_trace(path)
+
+
+def test_rows_end_where_those_of_csv_do(tmp_path: Path) -> None:
+    """Not at all that Unicode calls the end of a line."""
+    path = tmp_path / "trace.csv"
+    path.write_bytes(
+        'submit_s,duration_s,name\r\n0,1,a\u2028b\x0c\x85\r\n0,1,"c\r\nd"\r0,1,e\n'.encode()
+    )
+    assert [each.name for each in read_trace(path)] == ["a\u2028b\x0c\x85", "c\r\nd", "e"]
+
+
+@pytest.mark.parametrize(
     ("row", "message"),
     [
         ("a,1000,1,2,500,,1,2", "gpu_milli is 500: expected 1000 of each of 2 GPUs"),
@@ -101,8 +142,9 @@ def test_many_bad_rows_are_told_together_but_not_all(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("header", "message"),
     [
-        ("submit,duration_s", "submit_s: there are no such columns"),
-        ("submit_s,duration_s,gpus", "gpus: unknown columns; known are .*gpu_model"),
+        ("submit,duration_s", r"trace.csv: columns missing: submit_s; found: submit, dur"),
+        ("submit_s,duration_s,gpus", r"trace.csv: unknown columns: gpus; known are .*gpu_model"),
+        ("submit_s,duration_s,cpu,cpu", "columns given more than once: cpu"),
     ],
 )
 def test_columns_that_are_wrong_are_refused(tmp_path: Path, header: str, message: str) -> None:

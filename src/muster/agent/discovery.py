@@ -16,6 +16,8 @@ from muster.core.errors import InvalidSpec, Problem
 from muster.core.resources import EXTRA_NAME, GPU_WHOLE, Device, Resources
 
 MAX_DECLARED_GPUS = 64
+FOUND_ATTRIBUTES = ("hostname", "os", "kernel", "arch", "gpu_model", "gpu_driver", "limits")
+"""What agents tell of themselves; ``limits`` comes from their supervisor."""
 
 _GPUS = re.compile(r"(?P<count>\d{1,4})(?:\s*[xX*]\s*(?P<model>[A-Za-z0-9][A-Za-z0-9 ._-]{0,62}))?")
 

@@ -13,9 +13,9 @@ agents/NAME/     a local agent's own directory
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -41,12 +41,14 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class LocalAgents:
-    """The agents that a controller starts on its own machine, all alike; None is "find out"."""
+    """The agents that a controller starts on its own machine, all alike; None is "find out".
+    ``attributes`` are added to what they find out."""
 
     count: int = 1
     cpus: str | None = None
     memory: str | None = None
     gpus: str | None = None
+    attributes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,13 @@ from muster.app.detached import (
     last_words,
 )
 from muster.app.home import Home, LocalAgents, Settings, default_home
-from muster.app.local_agent_settings import agent_configs, amount, some_amount, warnings
+from muster.app.local_agent_settings import (
+    agent_configs,
+    amount,
+    check_attributes,
+    some_amount,
+    warnings,
+)
 from muster.app.local_agents import former_directories, stop_agent
 from muster.core.errors import Conflict, MusterError
 from muster.core.ids import AgentId
@@ -46,7 +52,7 @@ FOREGROUND_LOOK_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class UpOptions:
-    """None means "as the last time", or the default. Amounts are for each agent.
+    """None means "as the last time", or the default. Amounts and attributes are for each agent.
 
     ``port`` 0 is the one last chosen, else 7600, or the next free one.
     """
@@ -56,6 +62,7 @@ class UpOptions:
     cpus: str | None = None
     memory: str | None = None
     gpus: str | None = None
+    attributes: Mapping[str, str] | None = None
     port: int = 0
     foreground: bool = False
 
@@ -152,6 +159,7 @@ def _already_running(home: Home, options: UpOptions) -> str:
             ("--cpus", options.cpus, agents.cpus),
             ("--memory", options.memory, agents.memory),
             ("--gpus", options.gpus, agents.gpus),
+            ("--attribute", _written(options.attributes), _written(agents.attributes)),
             ("--port", options.port or None, urlsplit(running.url).port),
         )
         if asked is not None and asked != runs
@@ -166,6 +174,14 @@ def _already_running(home: Home, options: UpOptions) -> str:
     )
 
 
+def _written(attributes: Mapping[str, str] | None) -> str | None:
+    """As they follow the option."""
+    if attributes is None:
+        return None
+    texts = sorted(f"{name}={value}" for name, value in attributes.items())
+    return " --attribute ".join(texts) or "none"
+
+
 def _settings(home: Home, options: UpOptions) -> tuple[Settings, int]:
     """Last time's settings with what was asked for now, and the HTTP port of this time: one that
     nobody chose is not kept."""
@@ -175,6 +191,7 @@ def _settings(home: Home, options: UpOptions) -> tuple[Settings, int]:
         cpus=options.cpus or last.agents.cpus,
         memory=options.memory or last.agents.memory,
         gpus=options.gpus or last.agents.gpus,
+        attributes=last.agents.attributes if options.attributes is None else options.attributes,
     )
     if not 0 <= asked.count <= 1000:
         raise MusterError(f"--agents is {asked.count}: expected 0 to 1000")
@@ -329,12 +346,13 @@ def run_agent(
     memory: str | None = None,
     gpus: str | None = None,
     resources: Mapping[str, str] | None = None,
+    attributes: Mapping[str, str] | None = None,
     ca: Path | None = None,
 ) -> None:
     """Be an agent of the controller at "host:port"; does not return.
 
     Raises:
-        MusterError: a wrong amount, or a token file that cannot be read.
+        MusterError: a wrong amount or attribute, or a token file that cannot be read.
     """
     if token is None and token_file is not None:
         try:
@@ -343,6 +361,7 @@ def run_agent(
             raise MusterError(f"cannot read {token_file}: {error.strerror}") from None
     if gpus is not None:
         parse_gpus(gpus)
+    check_attributes(attributes or {})
     name = name or socket.gethostname().partition(".")[0]
     extra = {
         key: amount(f"--resource {key}", text, parse_milli) or 0
@@ -359,6 +378,7 @@ def run_agent(
         cpu_milli=some_amount("--cpus", cpus, parse_milli),
         memory_bytes=some_amount("--memory", memory, parse_bytes),
         extra=extra,
+        attributes=attributes or {},
     )
     _become("muster.app.agent_process", dump_config(config))
 

@@ -1,24 +1,30 @@
 """What the agents of a controller's own machine are told: the same amounts, each its own place."""
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import psutil
 
 from muster.agent.config import AgentConfig
-from muster.agent.discovery import parse_gpus
+from muster.agent.discovery import FOUND_ATTRIBUTES, parse_gpus
 from muster.app.home import Home, LocalAgents
 from muster.app.local_agents import local_name
 from muster.core.errors import MusterError
 from muster.core.resources import format_bytes, parse_bytes, parse_milli
+from muster.core.specs.placement import ATTRIBUTE
+
+MAX_ATTRIBUTES = 100
+_MAX_VALUE = 255
 
 
 def agent_configs(home: Home, agents: LocalAgents) -> tuple[AgentConfig, ...]:
     """The settings of the home's own agents.
 
     Raises:
-        MusterError: an amount that is not one.
+        MusterError: an amount that is not one, or an attribute that cannot be declared.
     """
+    check_attributes(agents.attributes)
     if agents.gpus is not None:
         parse_gpus(agents.gpus)
     first = AgentConfig(
@@ -28,6 +34,7 @@ def agent_configs(home: Home, agents: LocalAgents) -> tuple[AgentConfig, ...]:
         gpus=agents.gpus,
         cpu_milli=some_amount("--cpus", agents.cpus, parse_milli),
         memory_bytes=some_amount("--memory", agents.memory, parse_bytes),
+        attributes=agents.attributes,
     )
     names = [local_name(number) for number in range(1, agents.count + 1)]
     return tuple(
@@ -63,6 +70,26 @@ def some_amount(option: str, text: str | None, parse: Callable[[str], int]) -> i
     if found == 0:
         raise MusterError(f"{option} is {text!r}: expected more than 0, or leave it out")
     return found
+
+
+def check_attributes(attributes: Mapping[str, str]) -> None:
+    """
+    Raises:
+        MusterError: a name that no constraint could look at, one that agents find out themselves,
+            or a value that nobody could ask for.
+    """
+    if len(attributes) > MAX_ATTRIBUTES:
+        raise MusterError(f"--attribute is given {len(attributes)} times: at most {MAX_ATTRIBUTES}")
+    for name, value in attributes.items():
+        if not re.fullmatch(ATTRIBUTE, name):
+            expected = "expected a name of at most 63 letters, digits, . _ / -, first a letter"
+        elif name in FOUND_ATTRIBUTES:
+            expected = f"agents find out {name} themselves, choose another name"
+        elif value != value.strip() or not value.isprintable() or not 0 < len(value) <= _MAX_VALUE:
+            expected = f"expected a value of at most {_MAX_VALUE} characters, no blanks around it"
+        else:
+            continue
+        raise MusterError(f"--attribute is {f'{name}={value}'!r}: {expected}")
 
 
 def warnings(configs: Sequence[AgentConfig]) -> tuple[str, ...]:

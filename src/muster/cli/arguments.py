@@ -1,16 +1,22 @@
 """Arguments and options that several commands share, and what a person means by a REF."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from muster.cli.completion import complete_ref
+from muster.core.errors import NotFound
+
+if TYPE_CHECKING:
+    from muster.client import Client
+    from muster.core.views import JobDetail, SessionDetail
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a REF names: a session by its id, or a job by name, id or beginning of its id.
+    """What a REF names: a session by its id, or a job by name, id or beginning of its id; what has
+    the name of no job may be a session's (``job_or_session``).
 
     ``index`` is the task of a job, or the kernel of a session, when the REF has one.
     """
@@ -32,6 +38,23 @@ def parse_ref(text: str) -> Subject:
             f"{text!r} is not a REF: expected a name or an id, and after a slash a task's number"
         )
     return Subject(ref, int(index) if slash else None, ref.lower().startswith("ses-"))
+
+
+def job_or_session(client: "Client", subject: Subject) -> "JobDetail | SessionDetail":
+    """What is named: a job, else a session of that name.
+
+    Raises:
+        NotFound: neither.
+    """
+    if subject.is_session:
+        return client.session(subject.ref)
+    try:
+        return client.job(subject.ref)
+    except NotFound as no_job:
+        try:
+            return client.session(subject.ref)
+        except NotFound:
+            raise no_job from None
 
 
 Ref = Annotated[

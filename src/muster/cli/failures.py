@@ -24,7 +24,7 @@ def report(error: Exception) -> int:
             return _usage(error)
         case InvalidSpec(problems=problems) if len(problems) > 1:
             lines = "".join(f"\n  {problem.sentence()}" for problem in problems)
-            return _say(f"refused, nothing was started:{lines}", ExitCode.FAILED)
+            return _say(f"refused, nothing was done:{lines}", ExitCode.FAILED)
         case NotAUrl():
             return _say(str(error), ExitCode.USAGE)
         case NoToken():

@@ -5,26 +5,26 @@ from typing import Any
 
 import typer
 
+AMOUNT = "NAME=AMOUNT, such as licence=1"
+ATTRIBUTE = "NAME=VALUE, such as zone=a"
 INHERITED = ("PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "HOME", "LANG")
 """Variables without which a command rarely runs as it does where it was typed."""
 
 
-def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
-    """NAME=AMOUNT by name.
+def pairs(texts: Sequence[str], option: str, form: str = AMOUNT) -> dict[str, str]:
+    """What stands behind each NAME= by the name; ``form`` is what is expected of the texts.
 
     Raises:
         typer.BadParameter: one is not of that form, or named twice.
     """
     found: dict[str, str] = {}
     for text in texts:
-        name, equals, amount = text.partition("=")
-        if not name or not equals or not amount:
-            raise typer.BadParameter(
-                f"{text!r}: expected NAME=AMOUNT, such as licence=1", param_hint=option
-            )
+        name, _, value = text.partition("=")
+        if not name or not value:
+            raise typer.BadParameter(f"{text!r}: expected {form}", param_hint=option)
         if name in found:
             raise typer.BadParameter(f"{name} is given twice", param_hint=option)
-        found[name] = amount
+        found[name] = value
     return found
 
 

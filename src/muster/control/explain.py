@@ -152,7 +152,8 @@ def with_policy(live: Live, group: GroupBoard, look: Callable[[Policy], T]) -> T
             return look(policy)
         except PluginFault as fault:
             spec = live.groups[group.snapshot.group]
-            policy = Policy.of(spec, (*policy.refused, fault))  # each time with one plug-in less
+            refused = (*policy.refused, fault)
+            policy = Policy.of(spec, refused, policy)  # each time with one plug-in less
 
 
 # What may be told, and to whom

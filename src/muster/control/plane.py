@@ -157,7 +157,7 @@ class ControlPlane:
             # Nobody could be heard while nobody listened.
             agent.seen_at = now
             agent.connected = agent.id in self._connected
-        self.board = Board(live, self._past)
+        self.board = Board(live, self._past, self._store.asked)
         sessions = SessionLifecycle(self.board)
         self._facts = Facts(sessions, self.board)
         self._greeter = Greeter(self._facts, self.board)
@@ -322,7 +322,7 @@ class ControlPlane:
             )
             work.unit.add_agent(agent)
             self.board.agent_changed(agent)
-            why = reason(ReasonCode.AGENT_JOINED, group=request.group, capacity="")
+            why = reason(ReasonCode.AGENT_JOINED, group=request.group)
             work.unit.note(agent, "Join", SchedulingResult.SUCCESS, why)
             work.mark(agent)
         self._credentials[hashed] = agent.id

@@ -32,7 +32,7 @@ from muster.core.states import (
     SessionStatus,
     TaskState,
 )
-from muster.scheduling.policy import Policy
+from muster.scheduling.policy import Policy, check_options
 from muster.store import schema
 from muster.store.load import session_processes
 from muster.store.records import Agent, Job, Kernel, Session, Task
@@ -190,8 +190,10 @@ class Requests:
         """A new scaling group, or another policy for one.
 
         Raises:
+            InvalidSpec: it has options for a part that it does not use.
             MusterError: it names an unknown plug-in.
         """
+        check_options(spec)
         Policy.of(spec)
         groups = schema.groups
         work.unit.also(delete(groups).where(groups.c.name == spec.name))

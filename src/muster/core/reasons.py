@@ -38,6 +38,8 @@ class ReasonCode(StrEnum):
     LOST_RACE = "LOST_RACE"
     NO_AGENTS = "NO_AGENTS"
     NO_ALIVE_AGENTS = "NO_ALIVE_AGENTS"
+    NO_AGENT_MEETS = "NO_AGENT_MEETS"
+    NO_SUCH_AGENTS = "NO_SUCH_AGENTS"
     NEVER_FITS = "NEVER_FITS"
     GANG_NEVER_FITS = "GANG_NEVER_FITS"
     NEEDS_ABSENT_AGENTS = "NEEDS_ABSENT_AGENTS"
@@ -108,8 +110,10 @@ class ReasonCode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """``template`` is filled with the reason's numbers, ``{n:agent}`` being "1 agent" or more of
-    them; ``remedy`` says what to do, if anything."""
+    """``template`` is filled with the reason's numbers; ``remedy`` says what to do, if anything.
+
+    ``{n:agent}`` is "1 agent" or more of them. ``{n:?text}`` is the text if there is an n that is
+    not 0, ``{n:!text}`` the text if there is none; the text may have numbers in it."""
 
     kind: ReasonKind
     template: str
@@ -123,26 +127,45 @@ _W, _L, _R, _O = (
     ReasonKind.OPERATOR,
 )
 
+# Parts of several sentences and remedies: who meets the session's rules, its rules for all kernels
+# together, who takes no new work, and who leaves for it.
+_NONE = "none of {meeting:?the {meeting} of }{agents:agent} in group {group}"
+_NONE += "{meeting:? that meet {rules}}"
+_TOGETHER = (
+    "{meeting:?, on the {meeting} of {agents:agent} that meet {rules}}"
+    "{single_node:?, with all of them on one agent (mode: single-node)}"
+    "{together:?, with all of them where {together} is the same (together: {together})}"
+    "{per_agent:?, with at most {per_agent} on an agent (max_kernels_per_agent: {per_agent})}"
+)
+_MISSING = "{missing:?; there is no agent {missing}}"
+_OPEN = (
+    "{barred:? `muster uncordon AGENT` has an agent take work again.}"
+    "{silent:? Start those that are silent again.}"
+)
+_STARTS = "Nothing: it starts {leaving:?when those that make room for it have left}"
+
 CATALOGUE: Mapping[ReasonCode, Definition] = {
     ReasonCode.NO_ROOM: Definition(
         _W,
-        "none of {agents:agent} in group {group} has {request} free now",
-        "Nothing: it starts when running work ends.",
+        _NONE + " has {request} free now"
+        "{closed:?; no new work goes to {closed} of them ({statuses})}",
+        _STARTS + "{leaving:!when running work ends}." + _OPEN,
     ),
     ReasonCode.GANG_NO_ROOM: Definition(
         _W,
-        "{placed} of {kernels:kernel} fit in group {group} now; a gang starts whole or not at all",
-        "Nothing: it starts when enough running work ends.",
+        "{placed} of {kernels:kernel} fit in group {group} now" + _TOGETHER + "{closed:?; no new "
+        "work goes to {closed} of the agents ({statuses})}; a gang starts whole or not at all",
+        _STARTS + "{leaving:!when enough running work ends}." + _OPEN,
     ),
     ReasonCode.BEHIND_STARVING: Definition(
         _W,
         "group {group} keeps its room for a session that has waited longer than {after_s} s",
-        "Nothing: it starts after that one.",
+        _STARTS + "{leaving:!after that one}.",
     ),
     ReasonCode.BEHIND_RESERVATION: Definition(
         _W,
         "would delay the session ahead of it in group {group}, which is to start in {in_s} s",
-        "Nothing: it starts after that one. With a `timeout` short enough it would start before.",
+        _STARTS + "{leaving:!after that one}. With a `timeout` short enough it would start before.",
     ),
     ReasonCode.STRICT_ORDER: Definition(
         _W,
@@ -180,24 +203,37 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     ),
     ReasonCode.NO_ALIVE_AGENTS: Definition(
         _O,
-        "none of {agents:agent} in group {group} is alive",
-        "Look at `muster agents`, and start them again.",
+        "none of {agents:agent} in group {group} takes new work: {statuses}",
+        "Look at `muster agents`." + _OPEN,
+    ),
+    ReasonCode.NO_AGENT_MEETS: Definition(
+        _R,
+        "none of {agents:agent} in group {group} meets {rules}" + _MISSING,
+        "{nearest:?Did you mean {nearest}? }Ask for what agents have, or leave it out.",
+    ),
+    ReasonCode.NO_SUCH_AGENTS: Definition(
+        _R,
+        "group {group} has no agent {missing}",
+        "{nearest:?Did you mean {nearest}? }Name agents of the group, or leave `agents` out.",
     ),
     ReasonCode.NEVER_FITS: Definition(
         _R,
-        "none of {agents:agent} in group {group} is large enough for {request}, even when empty",
-        "Ask for less per kernel, or add a larger agent to the group.",
+        _NONE + " is large enough for {request}, even when empty" + _MISSING,
+        "Ask for less per kernel, or add a larger agent{meeting:? that meets that} to the group.",
     ),
     ReasonCode.GANG_NEVER_FITS: Definition(
         _R,
-        "{placed} of {kernels:kernel} would fit in group {group} even if it were empty",
-        "Ask for fewer or smaller kernels, or add agents to the group.",
+        "{placed} of {kernels:kernel} would fit in group {group} even if it were empty"
+        + _TOGETHER
+        + _MISSING,
+        "Ask for fewer or smaller kernels{keys:?, leave out {keys}}, or add"
+        "{single_node:? larger} agents{meeting:? that meet that} to the group.",
     ),
     ReasonCode.NEEDS_ABSENT_AGENTS: Definition(
         _O,
-        "group {group} is large enough only with its agents that are not alive: {absent} of "
-        "{agents}",
-        "Look at `muster agents`, and start them again.",
+        "group {group} could hold it only with agents that take no new work: {closed} of {agents} "
+        "({statuses})",
+        "Look at `muster agents`." + _OPEN,
     ),
     ReasonCode.QUOTA_IN_USE: Definition(
         _L,
@@ -254,7 +290,9 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     ),
     ReasonCode.AGENT_NOT_ALIVE: Definition(_O, "the agent is {status}"),
     ReasonCode.CONSTRAINT_NOT_MET: Definition(
-        _R, "{asked} asked, {attribute} is {has}", "Ask for what agents have, or leave it out."
+        _R,
+        "{asked} asked, {attribute} is {has}{others:? ({others:other value} on the others)}",
+        "Ask for what agents have, or leave it out.",
     ),
     ReasonCode.NOT_DESIGNATED: Definition(
         _R, "it is not one of the designated agents", "Name it, or set agents_only: false."
@@ -328,7 +366,7 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     ReasonCode.HANDLER_ERROR: Definition(
         _O, "{handler} raised {error}", "This is a defect of Muster; please report it."
     ),
-    ReasonCode.AGENT_JOINED: Definition(_W, "joined group {group} with {capacity}"),
+    ReasonCode.AGENT_JOINED: Definition(_W, "joined group {group}"),
     ReasonCode.AGENT_SILENT: Definition(_O, "silent for {silent_s} s"),
     ReasonCode.AGENT_RETURNED: Definition(_W, "speaks again"),
     ReasonCode.AGENT_REMOVED: Definition(_W, "removed by {by}"),
@@ -386,16 +424,19 @@ class _Shown(dict[str, "_Number"]):
         super().__init__((name, _Number(value)) for name, value in numbers)
 
     def __missing__(self, key: str) -> "_Number":
-        return _Number("?")
+        return _Number(None)
 
 
 class _Number:
-    """A value in a sentence; its format is the noun that it counts, if it counts one."""
+    """A value in a sentence, None if it is missing; how it is formatted, ``Definition`` says."""
 
     def __init__(self, value: Any) -> None:
         self._value = value
 
-    def __format__(self, noun: str) -> str:
-        if not noun:
-            return str(self._value)
-        return f"{self._value} {noun}" + ("" if self._value == 1 else "s")
+    def __format__(self, form: str) -> str:
+        if form.startswith(("?", "!")):
+            return form[1:] if bool(self._value) is form.startswith("?") else ""
+        shown = "?" if self._value is None else str(self._value)
+        if not form:
+            return shown
+        return f"{shown} {form}" + ("" if self._value == 1 else "s")

@@ -38,7 +38,7 @@ def parse_milli(value: str | int | float, what: str = "a number such as 4, 0.5 o
     Raises:
         ValueError: not an amount, negative, or finer than a thousandth.
     """
-    if isinstance(value, bool):
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ValueError(f"expected {what}")
     if isinstance(value, str):
         number, unit = _split(value, what)
@@ -59,7 +59,7 @@ def parse_bytes(value: str | int | float, what: str = "a size such as 16GiB, 512
     Raises:
         ValueError: not a size, or negative.
     """
-    if isinstance(value, bool):
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ValueError(f"expected {what}")
     if isinstance(value, str):
         number, unit = _split(value, what)

@@ -161,6 +161,11 @@ class Columns(Stock):
         return self._view(self._size)
 
     @property
+    def device_indexes(self) -> int:
+        """How many there are: one more than the largest that was ever named."""
+        return len(self._device_capacity)
+
+    @property
     def is_mixed(self) -> bool:
         """Whether some agents have devices and others have none."""
         return 0 < self._with_devices < self._known

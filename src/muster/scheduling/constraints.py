@@ -4,7 +4,7 @@ Nothing here looks at what agents have free. Answers are kept per snapshot for a
 agents stay who they are (``Snapshot.facts_version``), so that asking again costs a look-up.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -45,6 +45,22 @@ def meets(snapshot: Snapshot, constraint: Constraint) -> Flags:
     codes, values = snapshot.attribute(constraint.attribute)
     of_code = np.array([is_met(constraint, value) for value in (*values, None)], np.bool_)
     return of_code[codes]  # the last entry, None, is for -1
+
+
+def hard_rules(placement: PlacementSpec) -> Iterator[Constraint | None]:
+    """What an agent must meet; None stands for being one of the designated agents."""
+    for constraint in placement.constraints:
+        if not constraint.soft:
+            yield constraint
+    if placement.together is not None:
+        yield Constraint(attribute=placement.together, op=Operator.EXISTS)
+    if placement.agents and placement.agents_only:
+        yield None
+
+
+def meets_rule(snapshot: Snapshot, placement: PlacementSpec, rule: Constraint | None) -> Flags:
+    """Which slots meet one of ``hard_rules``."""
+    return _named(snapshot, placement) if rule is None else meets(snapshot, rule)
 
 
 def eligible(snapshot: Snapshot, what: WorkloadClass) -> Flags | None:
@@ -118,13 +134,9 @@ def within(tiers: Iterable[Tier], mask: Flags) -> tuple[Tier, ...]:
 
 def _eligible(snapshot: Snapshot, placement: PlacementSpec) -> Flags | None:
     mask: Flags | None = None
-    for constraint in placement.constraints:
-        if not constraint.soft:
-            met = meets(snapshot, constraint)
-            mask = met if mask is None else mask & met
-    if placement.agents and placement.agents_only:
-        named = _named(snapshot, placement)
-        mask = named if mask is None else mask & named
+    for rule in hard_rules(placement):
+        met = meets_rule(snapshot, placement, rule)
+        mask = met if mask is None else mask & met
     return mask
 
 

@@ -14,7 +14,7 @@ from muster.core.errors import MusterError
 from muster.core.resources import GPU_WHOLE, Resources
 from muster.core.specs.placement import Grouping
 from muster.scheduling.columns import Bulk, Flags, Floats, Ints, Need, Shares
-from muster.scheduling.constraints import tiers, within
+from muster.scheduling.constraints import soft_ranks, tiers, within
 from muster.scheduling.devices import choose, choose_all, repeat, share, shares_of
 from muster.scheduling.order import MAX_SLOTS, Ranking, Tier
 from muster.scheduling.plugins import AgentSelector
@@ -140,13 +140,8 @@ class Filling:
             candidates = self._candidates(need, tier, mixed=True)
             if not candidates.size:
                 break
-            held = self._snapshot.in_set(self._set)
-            if held:
-                counts = np.zeros(self._columns.slots, np.int64)
-                counts[list(held)] = list(held.values())
-                of_candidates = counts[candidates]
-                best = of_candidates.min() if self._spread else of_candidates.max()
-                candidates = candidates[of_candidates == best]
+            held = _held_of_set(self._snapshot, self._set, candidates)
+            candidates = candidates[held == (held.min() if self._spread else held.max())]
             candidates = self._plain_first(need, candidates)
             slot = int(candidates[self._scores(need, candidates).argmax()])
             self._statement.join_set(slot, self._set)
@@ -292,6 +287,56 @@ class Filling:
         indexes = zip(*[iter(in_order)] * need.devices, strict=True)
         shares = map(shares_of, indexes, itertools.repeat(need.milli))
         return list(map(KernelPlacement, map(snapshot.ids.__getitem__, sequence.tolist()), shares))
+
+
+def best_first(
+    snapshot: Snapshot,
+    selector: AgentSelector,
+    what: WorkloadClass,
+    request: Resources,
+    candidates: Ints,
+    count: int,
+    before: Ints | None = None,
+) -> list[tuple[int, float]]:
+    """For people: the first ``count`` of ``candidates`` that a kernel of the class would choose, in
+    that order, with their scores.
+
+    Args:
+        candidates: slots in which ``request`` fits.
+        before: what decides before all else, by slot: the lowest first.
+
+    Raises:
+        MusterError: the selector raises or answers nonsense.
+    """
+    columns, placement = snapshot.columns, what.placement
+    keys = [before, soft_ranks(snapshot, what)]
+    if placement.set is not None:
+        held = _held_of_set(snapshot, (what.owner, placement.set), np.arange(columns.slots))
+        keys.append(held if placement.set_grouping is Grouping.SPREAD else -held)
+    if not request.gpu_milli and columns.is_mixed:
+        keys.append(np.minimum(columns.device_count, 1))
+    found: list[tuple[int, float]] = []
+    while candidates.size:
+        best = candidates
+        for key in keys:
+            if key is not None:
+                best = best[key[best] == key[best].min()]
+        its = scores(selector, request, snapshot, best)
+        order = np.argsort(-its, kind="stable")[: count - len(found)]
+        found += zip(best[order].tolist(), its[order].tolist(), strict=True)
+        if len(found) == count:
+            break
+        candidates = np.setdiff1d(candidates, best, assume_unique=True)
+    return found
+
+
+def _held_of_set(snapshot: Snapshot, key: SetKey, slots: Ints) -> Ints:
+    """How many kernels of a set each of ``slots`` holds."""
+    held = snapshot.in_set(key)
+    counts = np.zeros(snapshot.columns.slots, np.int64)
+    if held:
+        counts[list(held)] = list(held.values())
+    return counts[slots]
 
 
 def scores(

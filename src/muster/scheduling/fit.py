@@ -9,7 +9,7 @@ import numpy as np
 from muster.core.ids import AgentId
 from muster.core.resources import GPU_WHOLE, Resources
 from muster.core.specs.placement import ClusterMode, as_number
-from muster.scheduling.columns import Flags, Shares
+from muster.scheduling.columns import Columns, Flags, Ints, Shares
 from muster.scheduling.constraints import eligible, tiers
 from muster.scheduling.filling import Filling, devices_of, scores
 from muster.scheduling.plugins import AgentSelector
@@ -19,8 +19,9 @@ from muster.scheduling.workload import KernelPlacement, WorkloadClass
 
 _Requests: TypeAlias = Sequence[tuple[Resources, tuple[int, ...]]]
 
-_MOST_TRIES = 100  # agents of a tier that a single-node session is tried on
+_MOST_TRIES = 1000  # unlike agents of a tier that a single-node session is tried on
 _MOST_COPIES = 2**31  # more than fit in an agent, and still to be added up
+_MOST_COUNTED = 4  # agents, or values, in which it is counted how many kernels find room
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,8 @@ class Fit:
 def fill(
     statement: Statement, selector: AgentSelector, what: WorkloadClass, count: int
 ) -> list[KernelPlacement]:
-    """Take room for up to ``count`` single-kernel sessions of a class, the best first.
+    """Take room for up to ``count`` single-kernel sessions of a class, the best first: where
+    ``fit_session`` would place them one by one.
 
     Fewer are answered when there is no more room.
 
@@ -42,11 +44,18 @@ def fill(
         MusterError: the selector raises or answers nonsense; nothing was taken.
     """
     mark = statement.mark()
+    found: list[KernelPlacement] = []
     try:
-        return Filling(statement, selector, what).fill(what.kernels[0], count)
+        # What is taken from the first of these places leaves it the first until it is full.
+        for within in _places_to_try(statement, selector, what):
+            filling = Filling(statement, selector, what, within)
+            found += filling.fill(what.kernels[0], count - len(found))
+            if len(found) == count:
+                break
     except BaseException:
         statement.rollback(mark)
         raise
+    return found
 
 
 def fit_session(statement: Statement, selector: AgentSelector, what: WorkloadClass) -> Fit:
@@ -75,6 +84,57 @@ def fit_session(statement: Statement, selector: AgentSelector, what: WorkloadCla
         statement.rollback(mark)
         raise
     return Fit(best)
+
+
+def most_placed(
+    statement: Statement, selector: AgentSelector, what: WorkloadClass, fit: Fit
+) -> int:
+    """How many kernels of a session find room together, for people: where all must be on one agent,
+    or share a value, in the one that has room for most.
+
+    Args:
+        fit: what ``fit_session`` has answered.
+
+    Raises:
+        MusterError: the selector raises or answers nonsense; nothing was taken.
+    """
+    alone = what.placement.mode is ClusterMode.SINGLE_NODE
+    if fit.kernels is not None or not (alone or what.placement.together):
+        return fit.placed
+    mark, most = statement.mark(), fit.placed
+    for within, bound in _roomiest(statement.snapshot, what):
+        if bound <= most:
+            break
+        if len(what.requests) == 1:
+            return bound
+        for requests in _orders(statement.snapshot, what):
+            try:
+                kernels = _fill_all(Filling(statement, selector, what, within), what, requests)
+            finally:
+                statement.rollback(mark)
+            most = max(most, len(kernels) - kernels.count(None))
+    return most
+
+
+def _roomiest(snapshot: Snapshot, what: WorkloadClass) -> Iterator[tuple[Flags, int]]:
+    """The agents, or those of a value, that the session may have to itself and that have room for
+    most of its kernels, were each request there by itself; and for how many."""
+    columns, placement, mask = snapshot.columns, what.placement, eligible(snapshot, what)
+    alone, limit = placement.mode is ClusterMode.SINGLE_NODE, placement.max_kernels_per_agent
+    place_of = np.arange(columns.slots)
+    if not alone and placement.together is not None:
+        place_of = snapshot.attribute(placement.together)[0]
+    room = np.zeros(place_of.max(initial=0) + 1, np.int64)
+    for request, indexes in what.requests:
+        slots = columns.fitting(request)
+        slots = slots if mask is None else slots[mask[slots]]
+        copies = columns.copies(request, slots, min(limit or len(indexes), len(indexes)))
+        its = np.bincount(place_of[slots], copies, room.size).astype(np.int64)
+        room += np.minimum(its, len(indexes))
+    if alone and limit is not None:
+        room = np.minimum(room, limit)
+    for place in np.argsort(-room, kind="stable")[:_MOST_COUNTED].tolist():
+        yield place_of == place, int(room[place])
 
 
 def devices_at(
@@ -143,8 +203,17 @@ def _single_slots(
         mask = within if mask is None else mask
         mine = slots if mask is None else slots[mask[slots]]
         if mine.size:
-            best = np.argsort(-scores(selector, first, snapshot, mine), kind="stable")
-            yield from mine[best[:_MOST_TRIES]].tolist()
+            best = mine[np.argsort(-scores(selector, first, snapshot, mine), kind="stable")]
+            yield int(best[0])
+            yield from _unlike(columns, best)[1:_MOST_TRIES].tolist()
+
+
+def _unlike(columns: Columns, slots: Ints) -> Ints:
+    """The first of each of ``slots`` that have the same free of devices of the same models: where
+    amounts suffice, what does not fit in one of these fits in none."""
+    kinds = columns.device_model[slots] * (GPU_WHOLE + 1) + columns.device_free[slots]
+    _, first = np.unique(np.sort(kinds, axis=1), axis=0, return_index=True)
+    return slots[np.sort(first)]
 
 
 def _values(snapshot: Snapshot, what: WorkloadClass, attribute: str) -> Iterator[Flags]:
@@ -152,10 +221,11 @@ def _values(snapshot: Snapshot, what: WorkloadClass, attribute: str) -> Iterator
     the least room first."""
     codes, values = snapshot.attribute(attribute)
     mask, limit = eligible(snapshot, what), what.placement.max_kernels_per_agent
+    assert mask is not None, "agents without the attribute are not in it"
     least = np.full(len(values), np.iinfo(np.int64).max)  # times that the scarcest request fits
     for request, indexes in what.requests:
         slots = snapshot.columns.fitting(request)
-        slots = slots[(codes[slots] >= 0) if mask is None else (codes[slots] >= 0) & mask[slots]]
+        slots = slots[mask[slots]]
         copies = snapshot.columns.copies(request, slots, limit or _MOST_COPIES)
         room = np.bincount(codes[slots], copies, len(values)).astype(np.int64)
         least = np.minimum(least, room // len(indexes))

@@ -43,7 +43,33 @@ class PluginFault(MusterError):
 
 
 class _TooLong(BaseException):
-    """Not an Exception, so that a plug-in does not catch it by accident."""
+    """Not an Exception, so that few plug-ins catch it by accident."""
+
+
+class _Cut:
+    """A tracer of one frame that raises at its next line, and ``again`` at each one after that.
+
+    Python drops a tracer that has raised, and with it all tracing: were the error caught, nothing
+    would count any more. It drops it before anything is caught, and that is when ``again`` is
+    called to trace the frame anew: so not even a bare ``except:`` in a loop goes on.
+    """
+
+    __slots__ = ("_again", "_frame")
+
+    def __init__(self, again: Callable[[FrameType], None]) -> None:
+        self._again = again
+        self._frame: FrameType | None = None
+
+    def __call__(self, frame: FrameType, event: str, argument: Any) -> "_Cut":
+        if event != "line":
+            return self
+        self._frame = frame
+        del self  # or the traceback would keep it
+        raise _TooLong
+
+    def __del__(self) -> None:
+        if self._frame is not None:
+            self._again(self._frame)
 
 
 class _Leash:
@@ -58,25 +84,35 @@ class _Leash:
         Raises:
             PluginFault: it raised, or ran too long.
         """
-        left = MAX_LINES
+        left, over = MAX_LINES, False
 
         def count(frame: FrameType, event: str, argument: Any) -> Any:
             nonlocal left
             left -= 1
-            if left < 0:
-                raise _TooLong
-            return count
+            if left >= 0:
+                return count
+            return None if frame.f_code is _Cut.__del__.__code__ else _Cut(again)
+
+        def again(frame: FrameType) -> None:
+            if not over:
+                frame.f_trace = _Cut(again)
+                sys.settrace(count)
 
         before = sys.gettrace()
         sys.settrace(count)
         try:
-            return function(*arguments)
-        except _TooLong:
-            raise self.fault(f"ran for more than {MAX_LINES} lines in one call") from None
-        except Exception as error:
-            raise self.fault(f"raised {error!r}") from error
+            answer = function(*arguments)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # sys.exit() too: no plug-in may end the process
+            if left >= 0:
+                raise self.fault(f"raised {error!r}") from error
         finally:
+            over = True
             sys.settrace(before)
+        if left < 0:
+            raise self.fault(f"ran for more than {MAX_LINES} lines in one call")
+        return answer
 
     def fault(self, why: str) -> PluginFault:
         return PluginFault(self._kind, self._name, why)
@@ -102,6 +138,7 @@ class GuardedSequencer:
     def __init__(self, name: str, inner: SessionSequencer) -> None:
         self._leash = _Leash("sequencer", name)
         self._inner = inner
+        self._length: int | None = None  # of its keys, which are compared with each other
         self.dynamic = bool(getattr(inner, "dynamic", True))
 
     def key(self, session: SessionWorkload, context: PassContext) -> tuple[float, ...]:
@@ -109,6 +146,12 @@ class GuardedSequencer:
         numbers = isinstance(key, tuple) and all(isinstance(part, int | float) for part in key)
         if not numbers or not all(part == part for part in key):
             raise self._leash.fault(f"must answer a tuple of numbers, not {key!r}")
+        if self._length is None:
+            self._length = len(key)
+        elif len(key) != self._length:
+            raise self._leash.fault(
+                f"must answer tuples of one length: {self._length} numbers as at first, not {key!r}"
+            )
         return tuple(key)
 
 
@@ -179,13 +222,14 @@ class GuardedHook:
         changed = self._leash.call(self._inner.on_schedule, what)
         if not isinstance(changed, WorkloadClass):
             raise self._leash.fault(f"must answer a workload, not {changed!r}")
-        if (changed.owner, changed.group, changed.type) != (
+        if (changed.owner, changed.group, changed.type, changed.kernels) != (
             what.owner,
             what.group,
             what.type,
-        ) or len(changed.kernels) != len(what.kernels):
+            what.kernels,
+        ):
             raise self._leash.fault(
-                "must answer a workload with the same owner, group, type and number of kernels"
+                "must answer a workload with the same owner, group, type and kernels"
             )
         return changed
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
-from functools import cached_property
 
 from muster.core.ids import SessionId
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.specs.group import QueuePolicy
-from muster.scheduling.fit import Fit, fill, fit_session
+from muster.scheduling.feasibility import Feasibility, together
+from muster.scheduling.fit import Fit, fill, fit_session, most_placed
 from muster.scheduling.outcome import PassResult, Placed
 from muster.scheduling.plugins import (
     CountingValidator,
@@ -19,7 +19,7 @@ from muster.scheduling.queue import Kept, Queue, QueueClass
 from muster.scheduling.reservation import Binding, Reservation, reserve
 from muster.scheduling.snapshot import Snapshot
 from muster.scheduling.statement import Statement
-from muster.scheduling.turns import Rank, Turn, Turns, rank_of
+from muster.scheduling.turns import Rank, Turn, Turns, bounds, rank_of
 from muster.scheduling.workload import (
     KernelPlacement,
     RunningSession,
@@ -51,8 +51,7 @@ def place(queue: Queue, snapshot: Snapshot, policy: Policy, context: PassContext
 
 def never_fits(what: WorkloadClass, snapshot: Snapshot, policy: Policy) -> Reason | None:
     """Why the group as it is could not hold such a session even when empty; None if it could."""
-    statement, context = Statement(snapshot), PassContext(snapshot, 0.0)
-    return PlacementPass(Queue(), statement, policy, context).never(QueueClass(what))
+    return Feasibility(snapshot, policy.selector).never(what)
 
 
 class PlacementPass:
@@ -71,6 +70,7 @@ class PlacementPass:
         self._statement = statement
         self._snapshot = statement.snapshot
         self._policy = policy
+        self._feasibility = Feasibility(self._snapshot, policy.selector)
         self._context = context = replace(context, usage=context.usage.fork())
         self._counting = [each for each in policy.validators if isinstance(each, CountingValidator)]
         idle = {id(each) for each in self._counting if each.is_idle(context)}
@@ -98,9 +98,10 @@ class PlacementPass:
         ahead = 0
         for members in self._queue.classes:
             ends = [rank_of(each, sequencer, context) for each in (members.oldest, members.newest)]
-            if max(ends) < rank:
+            first, last = bounds(*ends)
+            if last < rank:
                 ahead += len(members)
-            elif min(ends) < rank:
+            elif first < rank:
                 ahead += sum(rank_of(each, sequencer, context) < rank for each in members)
         placed = self.result.placed
         return ahead + sum(rank_of(each.session, sequencer, context) >= rank for each in placed)
@@ -206,7 +207,7 @@ class PlacementPass:
                 placed.append(Placed(session, kernels))
         if placed:
             for reservation, binding in self._bindings:
-                if reservation.admits(what, self._context.now):
+                if reservation.admits(what, self._context.runs_from):
                     for _, kernels in placed:
                         binding.lend(what, kernels)
             self._context.usage.note_placed(what, len(placed))
@@ -219,7 +220,7 @@ class PlacementPass:
         running = dict(self._context.running)
         for session, kernels in self.result.placed:
             duration_s = session.what.duration_s
-            ends_at = None if duration_s is None else now + duration_s
+            ends_at = None if duration_s is None else self._context.runs_from + duration_s
             running[session.id] = RunningSession(session.id, session.what, kernels, now, ends_at)
         return running
 
@@ -282,7 +283,7 @@ class PlacementPass:
         """Take from the snapshot what is held, but for what sessions of the class may stand on, and
         what is held for those who are ``spared``."""
         for reservation, binding in self._bindings:
-            if reservation.session in spared or reservation.admits(what, self._context.now):
+            if reservation.session in spared or reservation.admits(what, self._context.runs_from):
                 binding.lift()
             else:
                 binding.bind()
@@ -332,31 +333,27 @@ class PlacementPass:
         bound = [
             reservation.holds
             for reservation, _ in self._bindings
-            if not reservation.admits(what, self._context.now)
+            if not reservation.admits(what, self._context.runs_from)
         ]
         return self._snapshot.version, bound
 
     def _no_room(self, members: QueueClass, session: SessionWorkload) -> Reason:
-        what, group = members.what, self._snapshot.group
+        what = members.what
         for reservation, binding in self._bindings:
-            if reservation.admits(what, self._context.now):
+            if reservation.admits(what, self._context.runs_from):
                 continue
             binding.lift()
             if self.would_fit(session).kernels is not None:
                 self._bind_for(what)
                 return self._behind(reservation)
         self._bind_for(what)
-        if len(what.kernels) > 1:
-            fit = self.would_fit(session)
+        reach, kernels = self._feasibility.reach(what), len(what.kernels)
+        if kernels > 1:
+            placed = self.most_placed(session)
             return reason(
-                ReasonCode.GANG_NO_ROOM, placed=fit.placed, kernels=len(what.kernels), group=group
+                ReasonCode.GANG_NO_ROOM, placed=placed, kernels=kernels, **reach, **together(what)
             )
-        return reason(
-            ReasonCode.NO_ROOM,
-            agents=len(self._snapshot),
-            group=group,
-            request=what.kernels[0].describe(),
-        )
+        return reason(ReasonCode.NO_ROOM, **reach, request=what.kernels[0].describe())
 
     def _behind(self, reservation: Reservation) -> Reason:
         group, first = self._snapshot.group, reservation.session
@@ -372,6 +369,11 @@ class PlacementPass:
         fit = self._fit(session)
         self._statement.rollback(mark)
         return fit
+
+    def most_placed(self, session: SessionWorkload) -> int:
+        """How many of its kernels find room together, whatever else forbids it."""
+        fit = self.would_fit(session)
+        return most_placed(self._statement, self._policy.selector, session.what, fit)
 
     def _fit(self, session: SessionWorkload) -> Fit:
         """Take room for the session: what was kept for it, if it finds none otherwise."""
@@ -389,44 +391,9 @@ class PlacementPass:
         """Why the group as it is cannot hold such a session even when empty; None if it can."""
         known = members.never
         if known is None or known[0] != self._snapshot.capacity_version:
-            known = self._snapshot.capacity_version, self._judge_size(members)
+            known = self._snapshot.capacity_version, self._feasibility.never(members.what)
             members.never = known
         return known[1]
-
-    def _judge_size(self, members: QueueClass) -> Reason | None:
-        agents, group = len(self._snapshot), self._snapshot.group
-        accepting = int(self._snapshot.columns.accepting.sum())
-        if not agents:
-            return reason(ReasonCode.NO_AGENTS, group=group)
-        if not accepting:
-            return reason(ReasonCode.NO_ALIVE_AGENTS, agents=agents, group=group)
-        if self._alone(members.what, self._when_empty).kernels is not None:
-            return None
-        fit = self._alone(members.what, self._with_absent)
-        if fit.kernels is not None:
-            absent = agents - accepting
-            return reason(ReasonCode.NEEDS_ABSENT_AGENTS, absent=absent, agents=agents, group=group)
-        kernels = members.what.kernels
-        if len(kernels) > 1:
-            return reason(
-                ReasonCode.GANG_NEVER_FITS, placed=fit.placed, kernels=len(kernels), group=group
-            )
-        request = kernels[0].describe()
-        return reason(ReasonCode.NEVER_FITS, agents=agents, group=group, request=request)
-
-    def _alone(self, what: WorkloadClass, statement: Statement) -> Fit:
-        mark = statement.mark()
-        fit = fit_session(statement, self._policy.selector, what)
-        statement.rollback(mark)
-        return fit
-
-    @cached_property
-    def _when_empty(self) -> Statement:
-        return Statement(self._snapshot.emptied())
-
-    @cached_property
-    def _with_absent(self) -> Statement:
-        return Statement(self._snapshot.emptied(all_accept=True))
 
 
 def _let_start(

@@ -6,6 +6,7 @@ pure: no IO, clock or randomness of their own. A part that takes settings is mad
 keyword arguments: ``options`` of the group, by the part's name.
 """
 
+import inspect
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
@@ -40,6 +41,8 @@ class PassContext:
         running: the group's sessions that hold a place.
         displacing: sessions for which others are leaving already.
         target: how far the job or session has come that a dependency names.
+        start_s: how long it may take from a placement until the session runs; limits count from
+            then on.
     """
 
     snapshot: Snapshot
@@ -50,6 +53,12 @@ class PassContext:
     running: Mapping[SessionId, RunningSession] = field(default_factory=dict)
     target: Callable[[Owner, Dependency], TargetState] = _nothing_is_known
     displacing: Container[SessionId] = frozenset()
+    start_s: float = 0.0
+
+    @property
+    def runs_from(self) -> float:
+        """When what is placed now will run at the latest."""
+        return self.now + self.start_s
 
 
 class SessionValidator(Protocol):
@@ -84,8 +93,9 @@ class SessionSequencer(Protocol):
     dynamic: bool
 
     def key(self, session: SessionWorkload, context: PassContext) -> tuple[float, ...]:
-        """The smallest goes first; equal ones by ``submitted_at``, then by id. All sessions of a
-        class differ in ``submitted_at`` and id alone, and must come in the order of one of them."""
+        """The smallest goes first; equal ones by ``submitted_at``, then by id. All keys have one
+        length. All sessions of a class differ in ``submitted_at`` and id alone, and must come in
+        the order of one of them."""
 
 
 class AgentSelector(Protocol):
@@ -119,8 +129,9 @@ class SessionHook(Protocol):
     """What is special about a type of session (sokovan-scheduler, "Hooks")."""
 
     def on_schedule(self, what: WorkloadClass) -> WorkloadClass:
-        """Called when a session enters the queue; what is answered is scheduled in its place.
-        Owner, group, type and the number of kernels must stay."""
+        """Called once when a session enters the queue, and again if its group gets another policy
+        while it waits; what is answered is scheduled in its place. Equal sessions may share the
+        answer. Owner, group, type and what the kernels ask for must stay."""
 
     def before_start(self, environment: Mapping[str, str]) -> Mapping[str, str]:
         """Called when its kernels are about to start; what is answered is their environment."""
@@ -159,7 +170,25 @@ def find(
             make = installed[name].load()
         except Exception as error:  # whatever a stranger's module raises
             raise MusterError(f"{singular} {name!r} cannot be loaded: {error}") from error
+    options = options or {}
+    known_options = _options_of(make)
+    for option in options:
+        if known_options is not None and option not in known_options:
+            has = ", ".join(known_options) or "none"
+            raise MusterError(f"{singular} {name!r} has no option {option!r}; it has {has}")
     try:
-        return make(**(options or {}))
+        return make(**options)
     except Exception as error:
         raise MusterError(f"{singular} {name!r} cannot be made with {options}: {error}") from error
+
+
+def _options_of(make: Callable[..., Any]) -> list[str] | None:
+    """What ``make`` takes by name; None if that is not known, or anything."""
+    try:
+        parameters = inspect.signature(make).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    if any(each.kind is each.VAR_KEYWORD for each in parameters):
+        return None
+    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return [each.name for each in parameters if each.kind in by_name]

@@ -1,10 +1,11 @@
 """How a scaling group places work: its parts, found by the names that its spec gives."""
 
+import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
-from muster.core.errors import MusterError
+from muster.core.errors import InvalidSpec, MusterError, Problem
 from muster.core.specs import ScalingGroup, SessionType
 from muster.core.specs.group import PreemptionSpec, QueuePolicy
 from muster.scheduling import selectors, sequencers, validators
@@ -50,17 +51,20 @@ HOOKS: Mapping[str, Callable[..., SessionHook]] = {
     "inference": InferenceHook,
 }
 
+_Made: TypeAlias = Mapping[tuple[str, str], tuple[Mapping[str, Any], Any]]
+
 
 @dataclass(frozen=True, slots=True)
 class Policy:
     """The parts of one group's placement.
 
     Args:
-        validators: by name.
+        validators: those that the group names, and who may use it at all.
         hooks: by the type of session that they are for.
         starvation_after_s: for a session that waited so long, room is kept at any price.
         has_strangers: whether a validator is not built in.
         refused: why plug-ins that the group names do not serve.
+        made: each part that serves by kind and name, after the options that it was made with.
     """
 
     sequencer: SessionSequencer = field(default_factory=sequencers.Fifo)
@@ -72,6 +76,7 @@ class Policy:
     starvation_after_s: float = 300.0
     has_strangers: bool = False
     refused: tuple[PluginFault, ...] = ()
+    made: _Made = field(default_factory=dict, repr=False)
 
     @property
     def needs_running(self) -> bool:
@@ -79,13 +84,22 @@ class Policy:
         return self.queue is QueuePolicy.BACKFILL or self.preemption is not None
 
     @staticmethod
-    def of(group: ScalingGroup, refused: tuple[PluginFault, ...] = ()) -> "Policy":
+    def of(
+        group: ScalingGroup,
+        refused: tuple[PluginFault, ...] = (),
+        before: "Policy | None" = None,
+    ) -> "Policy":
         """The policy that ``group`` names; in place of the ``refused`` plug-ins, built-in parts.
+
+        Args:
+            before: a part that it has too, with the same options, goes on as it is, with all that
+                it has learnt.
 
         Raises:
             MusterError: a part of that name is not known, or cannot be made.
         """
         out = {(fault.kind, fault.name) for fault in refused}
+        failed = {fault.name for fault in refused}
         sequencer, selector = group.sequencer, group.selector
         if ("sequencer", sequencer) in out:
             sequencer = "fifo"
@@ -93,12 +107,15 @@ class Policy:
             selector = "concentrated"
         names = [name for name in group.validators if ("validator", name) not in out]
         hooks = {kind: name for kind, name in group.hooks.items() if ("hook", name) not in out}
-        parts = _Parts(group.options)
+        options = {name: of for name, of in group.options.items() if name not in failed}
+        parts = _Parts(options, {} if before is None else before.made)
+        access = (validators.GroupAccess(group),) if group.projects else ()
         return Policy(
             sequencer=parts.part("sequencers", sequencer, SEQUENCERS, GuardedSequencer),
             selector=parts.part("selectors", selector, SELECTORS, guarded_selector),
-            validators=tuple(
-                parts.part("validators", name, VALIDATORS, GuardedValidator) for name in names
+            validators=(
+                *access,
+                *(parts.part("validators", name, VALIDATORS, GuardedValidator) for name in names),
             ),
             hooks={
                 kind: parts.part("hooks", hooks.get(kind, kind.value), HOOKS, GuardedHook)
@@ -109,6 +126,7 @@ class Policy:
             starvation_after_s=group.starvation_after,
             has_strangers=any(name not in VALIDATORS for name in names),
             refused=refused,
+            made=parts.made,
         )
 
 
@@ -129,11 +147,31 @@ def missing_parts(spec: ScalingGroup) -> tuple[PluginFault, ...]:
     return tuple(faults)
 
 
+def check_options(spec: ScalingGroup) -> None:
+    """
+    Raises:
+        InvalidSpec: options of a part that the group does not use; nobody would read them.
+    """
+    hooks = [spec.hooks.get(kind, kind.value) for kind in SessionType]
+    used = dict.fromkeys((*spec.validators, spec.sequencer, spec.selector, *hooks))
+    problems = []
+    for name, options in spec.options.items():
+        if name not in used:
+            near = difflib.get_close_matches(name, used, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            expected = f"expected the name of a part that the group uses ({', '.join(used)}){hint}"
+            problems.append(Problem(f"options.{name}", repr(options), expected))
+    if problems:
+        raise InvalidSpec(problems)
+
+
 class _Parts:
     """Makes parts, and puts those of strangers on a leash."""
 
-    def __init__(self, options: Mapping[str, Mapping[str, Any]]) -> None:
+    def __init__(self, options: Mapping[str, Mapping[str, Any]], before: _Made) -> None:
         self._options = options
+        self._before = before
+        self.made: dict[tuple[str, str], tuple[Mapping[str, Any], Any]] = {}
 
     def part(
         self,
@@ -142,5 +180,11 @@ class _Parts:
         builtin: Mapping[str, Callable[..., Any]],
         guard: Callable[[str, Any], Any],
     ) -> Any:
-        part = find(kind, name, builtin, self._options.get(name))
-        return part if name in builtin else guard(name, part)
+        options = self._options.get(name, {})
+        made_with, part = self._before.get((kind, name), (None, None))
+        if made_with != options:
+            part = find(kind, name, builtin, options)
+            if name not in builtin:
+                part = guard(name, part)
+        self.made[kind, name] = options, part
+        return part

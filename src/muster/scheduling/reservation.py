@@ -67,12 +67,12 @@ class Reservation:
     expected_at: float | None
     waits_for: tuple[SessionId, ...]
 
-    def admits(self, what: WorkloadClass, now: float) -> bool:
-        """Whether a session of the class, started now, will have left by then: the holds do not
-        bind it."""
+    def admits(self, what: WorkloadClass, runs_from: float) -> bool:
+        """Whether a session of the class that runs from then on will have left by the time that is
+        expected: the holds do not bind it."""
         if self.expected_at is None or what.duration_s is None:
             return False
-        return now + what.duration_s <= self.expected_at
+        return runs_from + what.duration_s <= self.expected_at
 
     def start(self, statement: Statement) -> tuple[KernelPlacement, ...] | None:
         """Take the places that were kept, if all of them are free; None, and nothing, if not.

@@ -61,6 +61,9 @@ class Snapshot:
 
     ``facts_version`` goes up when an agent comes, leaves, or has another name or other attributes,
     ``capacity_version`` with whatever changes of an agent.
+
+    ``is_trial`` says that nothing of what happens to it is to last: it is a copy to try on, or a
+    statement says so. Selectors that learn do not learn from it.
     """
 
     def __init__(self, group: str) -> None:
@@ -68,6 +71,7 @@ class Snapshot:
         self.version = 0
         self.facts_version = 0
         self.capacity_version = 0
+        self.is_trial = False
         self.turn = 0  # the slot after the one that a statement last took from, for round robin
         self.columns = Columns()
         self._facts: list[AgentFacts | None] = []  # by slot; None where the agent has left
@@ -129,6 +133,11 @@ class Snapshot:
         return sorted(slot for name in names for slot in self._names.get(name, ()))
 
     @property
+    def names(self) -> Iterable[str]:
+        """The agents' names."""
+        return self._names
+
+    @property
     def attribute_names(self) -> set[str]:
         """Attributes that some agent has."""
         return {name for facts in self._facts if facts is not None for name in facts.attributes}
@@ -165,6 +174,7 @@ class Snapshot:
     def copy(self) -> "Snapshot":
         """A copy with all that is held, to try on; its agents must not be changed."""
         twin = copy.copy(self)
+        twin.is_trial = True
         twin.columns = self.columns.copy()
         twin._sets = {key: dict(held) for key, held in self._sets.items()}
         return twin
@@ -176,6 +186,7 @@ class Snapshot:
             all_accept: as if every agent took new work, those that are silent included.
         """
         twin = copy.copy(self)
+        twin.is_trial = True
         twin.columns = self.columns.emptied(all_accept=all_accept)
         twin._sets = {}
         return twin

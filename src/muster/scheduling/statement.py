@@ -17,10 +17,15 @@ class Statement:
     As a context manager it rolls back whole on leaving, by an exception too, unless ``keep`` was
     called. A part is undone with ``mark`` and ``rollback(to)``: that is how a gang that does not
     fit whole disappears while what was placed before it stays.
+
+    Args:
+        trial: somebody only looks: it will not be kept, and until it is left its snapshot says so.
     """
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, *, trial: bool = False) -> None:
         self.snapshot = snapshot
+        self._trial = trial
+        self._was_trial = snapshot.is_trial
         self._done: list[_Undo] = []
 
     def take(self, slot: int, request: Resources, shares: Shares = (), copies: int = 1) -> None:
@@ -68,9 +73,11 @@ class Statement:
 
     def keep(self) -> None:
         """What was done stays done."""
+        assert not self._trial, "it was only to look"
         self._done.clear()
 
     def __enter__(self) -> "Statement":
+        self.snapshot.is_trial = self._was_trial or self._trial
         return self
 
     def __exit__(
@@ -80,3 +87,4 @@ class Statement:
         trace: TracebackType | None,
     ) -> None:
         self.rollback()
+        self.snapshot.is_trial = self._was_trial

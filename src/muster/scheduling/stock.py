@@ -122,6 +122,15 @@ class Stock:
             return None
         return self._changes[mark - self._changes_from :]
 
+    def slots_changed_since(self, mark: int) -> Ints | None:
+        """The same, each once: all slots if it is too long ago; None if none has changed."""
+        if mark == self.changes_mark:
+            return None
+        changed = self.changed_since(mark)
+        if changed is None or len(changed) > self._count:
+            return np.arange(self._count)
+        return np.array(list(set(changed)), np.int64)
+
     def fits_at(self, slot: int, request: Resources, shares: Shares, copies: int) -> bool:
         """Whether ``copies`` of ``request`` and ``shares`` once are free in ``slot``."""
         asked = self._asked(request)

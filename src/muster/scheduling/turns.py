@@ -4,6 +4,7 @@ The order is that of priority, the sequencer's key, age and id.
 """
 
 import heapq
+import sys
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, TypeAlias
@@ -22,6 +23,17 @@ def rank_of(session: SessionWorkload, sequencer: SessionSequencer, context: Pass
     return (-session.what.priority, *key, session.submitted_at, session.id)
 
 
+_BEFORE_ALL, _AFTER_ALL = "", chr(sys.maxunicode)  # of the ids of one age
+
+
+def bounds(oldest: Rank, newest: Rank) -> tuple[Rank, Rank]:
+    """By the ranks of a class's oldest and newest session, what none of its ranks is below, and
+    what none is above."""
+    if newest < oldest:  # but those of one age come by their ids, as ever
+        return (*newest[:-1], _BEFORE_ALL), (*oldest[:-1], _AFTER_ALL)
+    return oldest, newest
+
+
 class Turn:
     """A class's place in the order of a pass: that of its first session not yet decided about."""
 
@@ -35,12 +47,12 @@ class Turn:
         self.rank = self._last = rank_of(members.oldest, sequencer, context)
         self._rest: Iterator[SessionWorkload] = iter(())
         if len(members) > 1:
-            self._last = rank_of(members.newest, sequencer, context)
-            backwards = self._last < self.rank
+            first, self._last = bounds(self.rank, rank_of(members.newest, sequencer, context))
+            backwards = first < self.rank
             self._rest = members.newest_first() if backwards else iter(members)
             self.session = next(self._rest)
             if backwards:
-                self._last, self.rank = self.rank, rank_of(self.session, sequencer, context)
+                self.rank = rank_of(self.session, sequencer, context)
 
     def is_late(self, sequencer: SessionSequencer, context: PassContext) -> bool:
         """Whether its rank has fallen since; then it has the new one."""

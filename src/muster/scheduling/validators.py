@@ -171,6 +171,25 @@ class StartTime:
         return count if next_moment(what, context.now) is None else 0
 
 
+class GroupAccess:
+    """Whose work the group takes; where that is not everybody's, it is asked in each pass, for a
+    group may be closed to a project of which work waits."""
+
+    def __init__(self, group: ScalingGroup) -> None:
+        self._group = group
+
+    def is_idle(self, context: PassContext) -> bool:
+        return False
+
+    def validate(self, what: WorkloadClass, context: PassContext) -> Sequence[Reason]:
+        refusal = group_access(what.owner, self._group)
+        return () if refusal is None else (refusal,)
+
+    def allows(self, what: WorkloadClass, context: PassContext, count: int) -> int:
+        """All of ``count`` sessions of the class, or none."""
+        return 0 if self.validate(what, context) else count
+
+
 def next_moment(what: WorkloadClass, now: float) -> float | None:
     """When the passing of time alone will permit what it forbids now, in seconds since the epoch;
     None if it forbids nothing."""
@@ -246,7 +265,7 @@ def _of_sessions(code: ReasonCode, scope: Scope, counts: Mapping[str, int]) -> R
 
 
 def _unmet(dependency: Dependency, state: TargetState) -> Reason:
-    on, condition = dependency.on, _CONDITION[dependency.condition]
+    on, condition = dependency.called, _CONDITION[dependency.condition]
     match state:
         case TargetState.MISSING:
             return reason(ReasonCode.DEPENDENCY_MISSING, on=on, condition=condition)

@@ -10,7 +10,7 @@ from muster.core.errors import InvalidSpec, MusterError, Problem
 from muster.core.specs import QuotaSpec, ScalingGroup, parse_spec
 from muster.core.specs.group import QueuePolicy
 from muster.core.specs.load import load_documents
-from muster.scheduling.policy import SELECTORS, SEQUENCERS
+from muster.scheduling.policy import SELECTORS, SEQUENCERS, check_options
 from muster.simulate.cluster_file import in_file, read_text
 
 GROUP = "simulated"
@@ -98,6 +98,7 @@ def _from_file(path: Path) -> NamedPolicy:
             problems.append(Problem("policy", "", "there is no `kind: group` in it"))
         if problems or group is None:
             raise InvalidSpec(problems)
+        check_options(group)
     except InvalidSpec as error:
         raise in_file(path, error) from None
     return NamedPolicy(path.stem, group, tuple(quotas))

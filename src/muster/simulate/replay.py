@@ -147,6 +147,7 @@ class _World:
         self._placement_of: dict[SessionId, int] = {}
         self._moments: list[float] = []  # a heap: when something changes by time alone
         self._expiries: list[tuple[float, SessionId]] = []  # a heap
+        self._expires_at: dict[SessionId, float] = {}  # that of its last wait
         self._never: dict[tuple[Resources, ...], Reason | None] = {}
         selector = self._policy.selector
         self._learner = selector if isinstance(selector, LearningSelector) else None
@@ -186,7 +187,7 @@ class _World:
         """When something happens next."""
         while self._ends and self._placement_of.get(self._ends[0][2]) != self._ends[0][1]:
             heapq.heappop(self._ends)  # it was displaced before its end
-        while self._expiries and self._expiries[0][1] not in self._queue:
+        while self._expiries and not self._expires(*self._expiries[0]):
             heapq.heappop(self._expiries)
         return min(
             arrivals[submitted].at if submitted < len(arrivals) else _NEVER,
@@ -209,13 +210,10 @@ class _World:
             fate.reasons = tuple(refusals)
             return
         self._runs_s[id_] = arrival.runs_s
-        self._enqueue(SessionWorkload(id_, arrival.at, what))
+        self._enqueue(id_, what)
         moment = next_moment(what, self._now)
         if moment is not None:
             heapq.heappush(self._moments, moment)
-        if self._group.pending_timeout is not None:
-            expires_at = arrival.at + self._group.pending_timeout
-            heapq.heappush(self._expiries, (expires_at, id_))
 
     def _refusals(self, what: WorkloadClass) -> list[Reason]:
         refusals = refusals_at_submission(what, self._quotas, self._usage)
@@ -226,21 +224,29 @@ class _World:
             refusals = [never] if never is not None else []
         return refusals
 
-    def _enqueue(self, session: SessionWorkload) -> None:
-        self._queue.add(session)
-        self._usage.waits(session.what.owner, 1)
+    def _enqueue(self, id_: SessionId, what: WorkloadClass) -> None:
+        """It waits from now on; one that was displaced as a new attempt of its task does."""
+        self._queue.add(SessionWorkload(id_, self._now, what))
+        self._usage.waits(what.owner, 1)
+        if self._group.pending_timeout is not None:
+            expires_at = self._expires_at[id_] = self._now + self._group.pending_timeout
+            heapq.heappush(self._expiries, (expires_at, id_))
         if self._learner is not None:
-            for request, indexes in session.what.requests:
+            for request, indexes in what.requests:
                 self._learner.arrived(request, len(indexes))
 
     def _dequeue(self, session: SessionWorkload) -> None:
         self._queue.remove(session.id)
         self._usage.waits(session.what.owner, -1)
 
+    def _expires(self, at: float, id_: SessionId) -> bool:
+        """Whether it still waits, and has not run since that was said of it."""
+        return id_ in self._queue and self._expires_at[id_] == at
+
     def _expire_due(self) -> None:
         while self._expiries and self._expiries[0][0] <= self._now:
-            _, id_ = heapq.heappop(self._expiries)
-            if id_ in self._queue:
+            at, id_ = heapq.heappop(self._expiries)
+            if self._expires(at, id_):
                 timeout_s = self._group.pending_timeout
                 why = reason(ReasonCode.SCHEDULING_TIMEOUT, timeout_s=timeout_s)
                 self._refuse(self._queue.class_of(id_), id_, (why,))
@@ -287,7 +293,7 @@ class _World:
         return bool(result.displaced)
 
     def _start(self, result: PassResult) -> None:
-        blocked = _first_blocked(result)
+        blocked, preemption = _first_blocked(result), self._policy.preemption
         for session, kernels in result.placed:
             id_, what, now = session.id, session.what, self._now
             limit_s = what.duration_s
@@ -300,6 +306,8 @@ class _World:
             self.recording.placements += 1
             self._placement_of[id_] = number
             heapq.heappush(self._ends, (now + self._runs_s[id_], number, id_))
+            if preemption is not None and preemption.minimum_lease < self._runs_s[id_]:
+                heapq.heappush(self._moments, now + preemption.minimum_lease)
             fate = self._fates[id_]
             if fate.started_at is None:
                 fate.started_at = now
@@ -333,7 +341,7 @@ class _World:
             ran_s = self._now - victim.started_at
             recording.lost_gpu_milli_s += victim.what.total.get("gpu", 0) * ran_s
             if self._policy.preemption.mode is PreemptionMode.RESCHEDULE:
-                self._enqueue(SessionWorkload(victim.id, fate.submitted_at, victim.what))
+                self._enqueue(victim.id, victim.what)
             else:
                 code = ReasonCode.PREEMPTED_FOR_GOOD
                 fate.reasons = (reason(code, priority=preemption.priority),)

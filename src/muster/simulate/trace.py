@@ -5,7 +5,9 @@ cluster-trace-gpu-v2023), and a generic one that people write. The generic one m
 """
 
 import csv
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import io
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -82,8 +84,8 @@ def read_trace(path: Path) -> tuple[TraceSession, ...]:
         return _read(path, columns, rows, _OPENB_SESSION, _openb_session)
     unknown = [name for name in columns if name not in _COLUMNS]
     if unknown and set(_NEEDED) <= set(columns):
-        expected = f"unknown columns; known are {', '.join(_COLUMNS)}"
-        raise InvalidSpec([Problem(f"{path}", ", ".join(unknown), expected)])
+        expected = f"unknown columns: {', '.join(unknown)}; known are {', '.join(_COLUMNS)}"
+        raise InvalidSpec([Problem(f"{path}", "", expected)])
     return _read(path, columns, rows, _NEEDED, _session)
 
 
@@ -161,6 +163,9 @@ def _whole(value: Any, low: int = 0, high: int = 2**50) -> int:
     return int(number)
 
 
+_ANY: tuple[str, ...] = ()
+
+
 def _models(value: Any) -> tuple[str, ...]:
     return tuple(sorted({each.strip() for each in str(value).split("|") if each.strip()}))
 
@@ -213,11 +218,14 @@ def _openb_session(number: int, values: _Values) -> TraceSession:
 
 def _session(number: int, values: _Values) -> TraceSession:
     gpu = values.get("gpu", parse_gpu, 0)
+    models = values.get("gpu_model", _models, _ANY)
+    if models and not gpu:
+        raise _Wrong("gpu_model", "|".join(models), "expected only with gpu")
     request = Resources(
         values.get("cpu", parse_milli, 1000),
         values.get("memory", parse_bytes, 0),
         gpu_milli=gpu,
-        gpu_models=values.get("gpu_model", _models, ()) if gpu else (),
+        gpu_models=models,
     )
     kernels = values.get("kernels", partial(_whole, low=1, high=MAX_GANG), 1)
     return TraceSession(
@@ -242,8 +250,12 @@ def _read(
     missing = [name for name in needed if name not in columns]
     if missing:
         found = ", ".join(columns) or "none"
-        expected = f"there are no such columns; expected {', '.join(needed)} (found: {found})"
-        raise InvalidSpec([Problem(f"{path}", ", ".join(missing), expected)])
+        expected = f"columns missing: {', '.join(missing)}; found: {found}"
+        raise InvalidSpec([Problem(f"{path}", "", expected)])
+    doubled = [name for name, times in Counter(columns).items() if times > 1]
+    if doubled:
+        expected = f"columns given more than once: {', '.join(doubled)}"
+        raise InvalidSpec([Problem(f"{path}", "", expected)])
     read_rows: list[T] = []
     problems = []
     for number, row in rows:
@@ -251,10 +263,8 @@ def _read(
             if None in row:
                 raise _Wrong("row", ",".join(row[None]), "more values than there are columns")
             read_rows.append(read(number, _Values(row)))
-        except _Wrong as error:
-            column, value, expected = error.problem
-            shown = repr(value)[:80] if value != "" else ""
-            problems.append(Problem(f"{path}: line {number}: {column}", shown, expected))
+        except _Wrong as wrong:
+            problems.append(_problem(path, number, wrong))
             if len(problems) == _MOST_PROBLEMS:
                 break
         if len(read_rows) > MAX_SESSIONS:
@@ -269,19 +279,54 @@ def _read(
 def _csv(path: Path) -> tuple[tuple[str, ...], Iterator[tuple[int, _Row]]]:
     """Columns, and rows with their lines."""
     try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
+        text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise MusterError(f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise MusterError(f"cannot read {path}: it is not text in UTF-8") from None
-    reader = csv.DictReader(lines, restval=None)
-    columns = tuple(reader.fieldnames or ())
+    lines = io.StringIO(text, newline="").readlines()  # they end where those of CSV do
+    reader, columns = csv.DictReader(lines, restval=None), tuple[str, ...]()
 
     def rows() -> Iterator[tuple[int, _Row]]:
-        for row in reader:
-            yield reader.line_num, row
+        before = reader.line_num
+        try:
+            for row in reader:
+                before = reader.line_num
+                yield before, row
+        except csv.Error:
+            while not lines[before].strip("\r\n"):
+                before += 1
+            problem = _too_long(columns, lines[before : reader.reader.line_num])
+            raise _refused(path, before + 1, problem) from None
 
+    try:
+        columns = tuple(reader.fieldnames or ())
+    except csv.Error:
+        raise _refused(path, 1, _too_long((), lines[: reader.reader.line_num])) from None
     return columns, rows()
+
+
+def _too_long(columns: Sequence[str], lines: Sequence[str]) -> _Wrong:
+    """What is wrong with a row that csv does not read."""
+    longest = csv.field_size_limit(sum(map(len, lines)))
+    try:
+        values = [value for row in csv.reader(lines) for value in row]
+    finally:
+        csv.field_size_limit(longest)
+    index = next(index for index, value in enumerate(values) if len(value) > longest)
+    column = columns[index] if index < len(columns) else "row"
+    expected = f"expected at most {longest:,} characters; is a quotation mark left open?"
+    return _Wrong(column, values[index], expected)
+
+
+def _refused(path: Path, line: int, wrong: _Wrong) -> InvalidSpec:
+    return InvalidSpec([_problem(path, line, wrong)])
+
+
+def _problem(path: Path, line: int, wrong: _Wrong) -> Problem:
+    column, value, expected = wrong.problem
+    shown = repr(value)[:80] if value != "" else ""
+    return Problem(f"{path}: line {line}: {column}", shown, expected)
 
 
 def _parquet(path: Path) -> tuple[tuple[str, ...], Iterator[tuple[int, _Row]]]:

@@ -27,6 +27,7 @@ class Live:
         self.kernels: dict[KernelId, Kernel] = {}
         self.ended_targets: dict[str, str] = {}  # how work ended that live work waits for
         self.job_names: dict[tuple[Owner, str], Job] = {}
+        self.session_names: dict[tuple[Owner, str], Session] = {}  # the newest of each
         # The ledger; an agent's rows in order of their making.
         self.ledger: dict[LedgerKey, Allocation] = {}
         self.held_by: dict[AgentId, dict[LedgerKey, Allocation]] = {}
@@ -53,11 +54,17 @@ class Live:
 
     def add_session(self, session: Session) -> None:
         self.sessions[session.id] = session
+        if session.name is not None:
+            self.session_names[session.owner, session.name] = session
         for kernel in session.kernels:
             self.kernels[kernel.id] = kernel
 
     def drop_session(self, session: Session) -> None:
         del self.sessions[session.id]
+        if session.name is not None:
+            name = (session.owner, session.name)
+            if self.session_names.get(name) is session:
+                del self.session_names[name]
         for kernel in session.kernels:
             del self.kernels[kernel.id]
 

@@ -5,11 +5,12 @@ import json
 from sqlalchemy import Engine, delete, insert, select
 from sqlalchemy.exc import SQLAlchemyError
 
+from muster.core.resources import Resources
 from muster.scheduling.fairness import Stay
 from muster.store import schema
 from muster.store.live import Live
 from muster.store.load import load_live
-from muster.store.stays import read_stays
+from muster.store.stays import read_asked, read_stays
 from muster.store.unit import LedgerWatch, StaleWrite, Unit
 
 OUTBOX_KEPT = 10_000  # commits; who missed more reads the state itself
@@ -49,6 +50,12 @@ class Store:
         """What has run in a group and ended since then, as far as it is committed."""
         with self._connection.begin():
             return read_stays(self._connection, group, since)
+
+    def asked(self, group: str) -> list[tuple[Resources, int]]:
+        """What the newest sessions of a group asked for that have ended, as far as committed, and
+        for how many kernels; the oldest first."""
+        with self._connection.begin():
+            return read_asked(self._connection, group)
 
     def unit(self, now: float, watch: LedgerWatch) -> Unit:
         """A unit of work over the mirror, to be committed with ``commit``."""

@@ -106,15 +106,16 @@ def test_devices_reach_the_kernel_as_cuda_visible_devices(supervisor: Driver) ->
 def test_kernel_starts_as_if_from_a_fresh_login(supervisor: Driver) -> None:
     """Own session, empty stdin, no signal blocked, no foreign descriptor, usual priority."""
     script = """
-import os, signal
+import os, signal, sys
 assert os.getsid(0) == os.getpid()
 assert os.read(0, 1) == b""
 assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == set()
 assert sorted(map(int, os.listdir("/proc/self/fd")))[:3] == [0, 1, 2]
 assert len(os.listdir("/proc/self/fd")) == 4  # and the listing itself
-assert os.getpriority(os.PRIO_PROCESS, 0) == 0
+assert os.getpriority(os.PRIO_PROCESS, 0) == int(sys.argv[1])
 """
-    end = supervisor.run(["python3", "-I", "-S", "-c", script])
+    usual = str(os.getpriority(os.PRIO_PROCESS, 0))
+    end = supervisor.run(["python3", "-I", "-S", "-c", script, usual])
 
     assert end["exit_code"] == 0, supervisor.log("k")
 

@@ -21,7 +21,7 @@ def cordon(target: Target, ref: AgentRef) -> None:
 
 @on_cluster
 def drain(target: Target, ref: AgentRef) -> None:
-    """Have an agent take nothing new until it is empty."""
+    """Have an agent take nothing new: it is to be emptied."""
     _bar(target, ref, AgentBar.DRAINING)
 
 

@@ -22,6 +22,15 @@ Gpus = Annotated[
     ),
 ]
 
+Attributes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--attribute",
+        metavar="NAME=VALUE",
+        help="Of an agent, for constraints, as zone=a; may be repeated.",
+    ),
+]
+
 
 def up(
     ctx: typer.Context,
@@ -32,6 +41,7 @@ def up(
     cpus: Cpus = None,
     memory: Memory = None,
     gpus: Gpus = None,
+    attribute: Attributes = None,
     home: Home = None,
     port: Annotated[
         int,
@@ -49,13 +59,19 @@ def up(
 ) -> None:
     """Start a cluster on this machine."""
     from muster.app import local
+    from muster.cli.request import ATTRIBUTE, pairs
 
+    attributes = None
+    if attribute:
+        none = attribute == ["none"]
+        attributes = {} if none else pairs(attribute, "--attribute", ATTRIBUTE)
     options = local.UpOptions(
         home=home or ctx.obj.home,
         agents=agents,
         cpus=cpus,
         memory=memory,
         gpus=gpus,
+        attributes=attributes,
         port=port,
         foreground=foreground,
     )
@@ -188,6 +204,7 @@ def agent(
         list[str] | None,
         typer.Option("--resource", "-r", metavar="NAME=AMOUNT", help="Extra; may be repeated."),
     ] = None,
+    attribute: Attributes = None,
     ca: Annotated[
         Path | None,
         typer.Option("--ca", metavar="FILE", help="Certificate authority of the controller, PEM."),
@@ -195,7 +212,7 @@ def agent(
 ) -> None:
     """Lend this machine to a controller elsewhere."""
     from muster.app import local
-    from muster.cli.request import pairs
+    from muster.cli.request import ATTRIBUTE, pairs
 
     if token is not None and token_file is not None:
         raise typer.BadParameter("give one of --token and --token-file")
@@ -210,5 +227,6 @@ def agent(
         memory=memory,
         gpus=gpus,
         resources=pairs(resource or [], "--resource"),
+        attributes=pairs(attribute or [], "--attribute", ATTRIBUTE),
         ca=ca,
     )

@@ -1,7 +1,7 @@
 """``muster groups``, and ``muster groups apply``."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -27,7 +27,7 @@ def list_groups(
     token: Token = None,
     home: Home = None,
 ) -> None:
-    """List the scaling groups; `groups apply FILE` changes one."""
+    """List the scaling groups; `groups apply FILE` writes one."""
     target: Target = ctx.obj.said(url, token, home)
     ctx.obj = target
     if ctx.invoked_subcommand is not None:
@@ -47,7 +47,7 @@ def apply(
     target: Target,
     file: Annotated[str, SpecFile],
 ) -> None:
-    """Make a scaling group, or give one another policy."""
+    """Make a scaling group, or write one anew: what the file leaves out is the default."""
     from muster.core.specs import ScalingGroup
 
     spec = read_spec(file)
@@ -76,6 +76,8 @@ def groups_table(console: Console, groups: Sequence["GroupView"]) -> Table:
         Column("WAITING", right=True),
         Column("SEQUENCER"),
         Column("SELECTOR"),
+        Column("QUEUE", drops=1),
+        Column("PREEMPTION", drops=2),
     ]
     rows = (
         [
@@ -84,7 +86,14 @@ def groups_table(console: Console, groups: Sequence["GroupView"]) -> Table:
             f"{group.waiting:,}",
             str(group.spec.get("sequencer", "")),
             str(group.spec.get("selector", "")),
+            str(group.spec.get("queue", "")),
+            _preemption(group.spec.get("preemption")),
         ]
         for group in groups
     )
     return table(console, columns, rows)
+
+
+def _preemption(spec: dict[str, Any] | None) -> str:
+    """What becomes of whose work, if any may be displaced."""
+    return f"{spec['mode']}, within the {spec['scope']}" if spec else "-"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 import typer
 from rich.text import Text
 
-from muster.cli.arguments import Ref, Subject, parse_ref
+from muster.cli.arguments import Ref, job_or_session, parse_ref
 from muster.cli.exits import ExitCode
 from muster.cli.follow.feed import (
     Away,
@@ -55,20 +55,27 @@ def logs(
     ] = None,
 ) -> None:
     """Show the output of a job's tasks, or of a session's kernels."""
+    from muster.core.views import JobView
+
     subject = parse_ref(ref)
+    no_attempts = typer.BadParameter("a session has no attempts", param_hint="--attempt")
     if subject.is_session and attempt is not None:
-        raise typer.BadParameter("a session has no attempts", param_hint="--attempt")
+        raise no_attempts
     with target.client() as client:
         with suggesting(client, ref):
-            id_, total = _found(client, subject)
+            found = job_or_session(client, subject)
+        is_job = isinstance(found, JobView)
+        if attempt is not None and not is_job:
+            raise no_attempts
+        total = found.tasks_total if isinstance(found, JobView) else len(found.kernels)
         shown = [subject.index] if subject.index is not None else [*range(min(total, MAX_SHOWN))]
         if subject.index is None and total > len(shown):
-            what = "kernel" if subject.is_session else "task"
+            what = "task" if is_job else "kernel"
             stderr().print(
                 Text(f"the first {len(shown)} of {count(total, what)}; {ref}/INDEX is another")
             )
         lines = PrefixedLines(prefix_width(total) if len(shown) > 1 else 0)
-        read = _reader(subject, id_, attempt, tail)
+        read = _reader(found.id, is_job, attempt, tail)
         if not follow:
             _print(client, read, shown, lines)
             return
@@ -81,20 +88,11 @@ class Read(Protocol):
     def __call__(self, client: "Client", index: int, follow: bool) -> Iterator[bytes]: ...
 
 
-def _found(client: "Client", subject: Subject) -> tuple[str, int]:
-    """The identifier, and how many tasks or kernels there are."""
-    if subject.is_session:
-        session = client.session(subject.ref)
-        return session.id, len(session.kernels)
-    job = client.job(subject.ref)
-    return job.id, job.tasks_total
-
-
-def _reader(subject: Subject, id_: str, attempt: int | None, tail: int | None) -> Read:
+def _reader(id_: str, is_job: bool, attempt: int | None, tail: int | None) -> Read:
     def pieces(
         client: "Client", index: int, tail_bytes: int | None, follow: bool
     ) -> Iterator[bytes]:
-        if subject.is_session:
+        if not is_job:
             return client.session_logs(id_, kernel=index, tail_bytes=tail_bytes, follow=follow)
         every = follow and attempt is None and tail is None
         return client.logs(

@@ -1,5 +1,6 @@
 """``muster plan``."""
 
+from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,6 +11,7 @@ from rich.text import Text
 from muster.cli.arguments import AsJson
 from muster.cli.exits import ExitCode
 from muster.cli.explained import placement_shown
+from muster.cli.nearest import suggesting_targets
 from muster.cli.screen import Column, plain, print_json, stdout, table, write
 from muster.cli.spec_file import SpecFile, read_spec
 from muster.cli.target import Target, on_cluster
@@ -41,7 +43,7 @@ def plan(target: Target, file: Annotated[str, SpecFile], as_json: AsJson = False
     spec = read_spec(file)
     if not isinstance(spec, JobSpec | SessionSpec):
         raise typer.BadParameter(f"{file} is a {spec.kind}, which is not work to hand in")
-    with target.client() as client:
+    with target.client() as client, suggesting_targets(client):
         answer = client.plan(spec)
     if as_json:
         print_json(answer)
@@ -59,10 +61,10 @@ def plan_shown(console: Console, plan: "PlanView") -> list[RenderableType]:
     ]
     if plan.reasons and plan.outcome == "starts":
         parts.append(Text("  the others wait:"))
-    for reason in plan.reasons:
-        parts.append(Text(f"  {plain(reason.sentence)}"))
-        if reason.remedy and plan.outcome != "displaces":
-            parts.append(Text(f"    {plain(reason.remedy)}"))
+    for remedy, reasons in groupby(plan.reasons, lambda reason: reason.remedy):
+        parts += [Text(f"  {plain(reason.sentence)}") for reason in reasons]
+        if remedy and plan.outcome != "displaces":
+            parts.append(Text(f"    {plain(remedy)}"))
     if plan.kernels:
         parts += [Text(), kernels_table(console, plan.kernels)]
         if len(plan.kernels) > SHOWN:

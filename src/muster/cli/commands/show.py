@@ -9,7 +9,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from muster.cli.arguments import AsJson, Ref, parse_ref
+from muster.cli.arguments import AsJson, Ref, job_or_session, parse_ref
 from muster.cli.follow.progress import counted
 from muster.cli.nearest import suggesting
 from muster.cli.screen import (
@@ -61,25 +61,24 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show a job, task or session: where, when, how it ended."""
+    from muster.core.views import SessionDetail
+
     subject = parse_ref(ref)
     console = stdout()
     with target.client() as client, suggesting(client, ref):
-        if subject.is_session:
-            session = client.session(subject.ref)
-            parts: Any = session if as_json else session_parts(console, session, time.time())
-        elif subject.index is not None:
+        if subject.index is not None and not subject.is_session:
             task = client.task(subject.ref, subject.index)
-            parts = task if as_json else [attempts_table(console, [task], time.time())]
+            parts: Any = task if as_json else [attempts_table(console, [task], time.time())]
+        elif isinstance(found := job_or_session(client, subject), SessionDetail):
+            parts = found if as_json else session_parts(console, found, time.time())
+        elif as_json:
+            if not tasks:
+                _print_with_tasks(client, found)
+                return
+            parts = client.tasks(found.id, limit=limit).items
         else:
-            job = client.job(subject.ref)
-            if as_json:
-                if not tasks:
-                    _print_with_tasks(client, job)
-                    return
-                parts = client.tasks(job.id, limit=limit).items
-            else:
-                shown = _listed(client, job, limit) if tasks else _noteworthy(client, job)
-                parts = job_parts(console, job, shown, time.time())
+            shown = _listed(client, found, limit) if tasks else _noteworthy(client, found)
+            parts = job_parts(console, found, shown, time.time())
     if as_json:
         print_json(parts)
         return
@@ -243,17 +242,39 @@ def _asks(spec: dict[str, Any]) -> str:
     return JobSpec.model_validate(spec).resources.resources().describe()
 
 
-_SHOWN_ELSEWHERE = frozenset({"kind", "name", "group", "tasks", "command", "resources"})
+_SHOWN_ELSEWHERE = frozenset(
+    {"kind", "name", "group", "tasks", "command", "resources", "placement"}
+)
 
 
 def _options(spec: dict[str, Any]) -> str:
     """What was asked for besides; of the environment and files the names only."""
-    shown = []
-    for key, value in spec.items():
-        if key not in _SHOWN_ELSEWHERE:
-            text = ", ".join(value) if isinstance(value, dict) else str(value)
-            shown.append(f"{key}={plain(text)}")
-    return "; ".join(shown)
+    options = {**spec, **spec.get("placement", {})}
+    return "; ".join(
+        f"{key}={plain(_worded(key, value))}"
+        for key, value in options.items()
+        if key not in _SHOWN_ELSEWHERE
+    )
+
+
+def _worded(key: str, value: Any) -> str:
+    """The value of an option as a person would write it."""
+    from muster.core.specs import Constraint, Dependency
+
+    match key:
+        case "timeout" | "scheduling_timeout" | "grace":
+            return duration(value)
+        case "not_before":
+            return moment(value)
+        case "constraints":
+            rules = map(Constraint.model_validate, value)
+            return ", ".join(f"{rule} (soft)" if rule.soft else str(rule) for rule in rules)
+        case "after":
+            work = map(Dependency.model_validate, value)
+            return ", ".join(f"{each.called}:{each.condition}" for each in work)
+    if isinstance(value, dict | list | tuple):
+        return ", ".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _times(submitted: float, started: float | None, finished: float | None, now: float) -> str:

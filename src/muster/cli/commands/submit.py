@@ -12,6 +12,7 @@ from rich.text import Text
 from muster.cli.exits import SIGNAL_BASE, ExitCode
 from muster.cli.follow.feed import LostSight, away_line, back_line
 from muster.cli.follow.follow import Follower
+from muster.cli.nearest import suggesting_targets
 from muster.cli.placement_options import (
     After,
     Agents,
@@ -103,7 +104,8 @@ def hand_in(
         MusterError: it was refused; nothing was started.
     """
     with target.client() as client:
-        accepted = client.submit(spec)
+        with suggesting_targets(client):
+            accepted = client.submit(spec)
         if detach or no_wait or not output:
             named = accepted.name is not None and not quiet
             typer.echo(f"{accepted.name} ({accepted.id})" if named else accepted.id)

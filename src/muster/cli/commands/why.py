@@ -1,12 +1,13 @@
 """``muster why``."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from muster.cli.arguments import AsJson, Ref
+from muster.cli.arguments import AsJson, Ref, job_or_session, parse_ref
 from muster.cli.commands.fate import NO_FATE, Fate, fate_of
 from muster.cli.explained import placement_shown
 from muster.cli.nearest import suggesting
@@ -30,9 +31,16 @@ _ENDED = JOB_TABLE.terminal | SESSION_TABLE.terminal
 @on_cluster
 def why(target: Target, ref: Ref, as_json: AsJson = False) -> None:
     """Explain why a job does not start, or why it ended."""
+    from muster.core.views import JobView
+
     with target.client() as client:
         with suggesting(client, ref):
-            answer = client.why(ref.partition("/")[0])  # a task waits for what its job waits for
+            subject = parse_ref(ref)
+            if subject.index is not None:
+                found = job_or_session(client, subject)
+                if isinstance(found, JobView):
+                    client.task(found.id, subject.index)  # it has such a task
+            answer = client.why(subject.ref)  # a task waits for what its job waits for
         if as_json:
             print_json(answer)
             return
@@ -50,8 +58,8 @@ def explanation(console: Console, why: "WhyView", fate: Fate = NO_FATE) -> list[
     parts += [Text(f"  {detail}") for detail in fate.details]
     ended = why.status in _ENDED
     said = " ".join((verdict, *fate.details))
-    for reason in why.reasons:
-        parts += _reason(reason, said, ended)
+    for _, reasons in groupby(why.reasons, lambda reason: (reason.kind, reason.remedy)):
+        parts += _alike([*reasons], said, ended)
     if fate.commands:
         parts.append(unbroken(f"  see {' and '.join(f'`{each}`' for each in fate.commands)}"))
     if why.placement:
@@ -59,8 +67,10 @@ def explanation(console: Console, why: "WhyView", fate: Fate = NO_FATE) -> list[
     return parts
 
 
-def _reason(reason: "ReasonView", said: str, ended: bool) -> list[Text]:
-    lines = [] if reason.sentence in said else [plain(reason.sentence)]
+def _alike(reasons: Sequence["ReasonView"], said: str, ended: bool) -> list[Text]:
+    """Reasons about which the same is to be done."""
+    reason = reasons[0]
+    lines = [plain(each.sentence) for each in reasons if each.sentence not in said]
     if not ended or reason.kind == ReasonKind.OPERATOR:  # of what ended the sentence says it all
         lines.append(WHO_ACTS.get(reason.kind, reason.kind))
     if reason.remedy:

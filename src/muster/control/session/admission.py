@@ -9,7 +9,7 @@ from muster.core.errors import Conflict, InvalidSpec, Problem
 from muster.core.owner import Owner
 from muster.core.reasons import Reason, ReasonCode
 from muster.core.specs import Dependency, ScalingGroup
-from muster.core.specs.placement import Operator
+from muster.core.specs.placement import ANYWHERE, Operator
 from muster.core.specs.session import Process
 from muster.scheduling.guard import PluginFault
 from muster.scheduling.placement import never_fits
@@ -22,6 +22,7 @@ Ended = Mapping[str, tuple[str, TargetState]]
 
 NONE_ENDED: Ended = {}
 
+_RULED_OUT = frozenset({ReasonCode.NO_AGENT_MEETS, ReasonCode.NO_SUCH_AGENTS})
 _TOO_LARGE = frozenset({ReasonCode.NO_AGENTS, ReasonCode.NEVER_FITS, ReasonCode.GANG_NEVER_FITS})
 
 
@@ -39,15 +40,18 @@ def admit(live: Live, board: Board, what: WorkloadClass, sessions: int) -> None:
     if refusal is not None:
         raise Conflict(_told(refusal))
     problems = _unknown_attributes(board, what)
-    if problems:
+    unheard = (not each.boot_id for each in live.agents.values() if each.group == what.group)
+    if problems and not any(unheard):  # what has joined and not said hello yet may have them
         raise InvalidSpec(problems)
     refusals = refusals_at_submission(what, board.quotas, board.usage, sessions)
     if refusals:
-        raise Conflict("; ".join(map(_told, refusals)))
+        raise Conflict(_told(*refusals))
     if spec.fixed:
         never = _never(board, what)
-        if never is not None and never.code in _TOO_LARGE:
-            raise InvalidSpec([Problem("resources", "", _told(never))])
+        if never is not None and never.code in _RULED_OUT | _TOO_LARGE:
+            ruled_out = never.code in _RULED_OUT and what.placement != ANYWHERE
+            field = "placement" if ruled_out else "resources"
+            raise InvalidSpec([Problem(field, "", _told(never))])
 
 
 def check_workdirs(group: ScalingGroup, processes: Sequence[Process]) -> None:
@@ -97,7 +101,9 @@ def find_targets(board: Board, owner: Owner, after: tuple[Dependency, ...], ende
 
 def by_id(after: tuple[Dependency, ...], targets: Ended) -> tuple[Dependency, ...]:
     """The dependencies by the ids of what they name."""
-    return tuple(each.model_copy(update={"on": targets[each.on][0]}) for each in after)
+    return tuple(
+        each.model_copy(update={"on": targets[each.on][0], "name": each.on}) for each in after
+    )
 
 
 def follow(board: Board, targets: Ended) -> None:
@@ -144,5 +150,10 @@ def _expected(name: str, known: list[str], group: str) -> str:
     return f"expected an attribute that agents of group {group} have: {', '.join(known) or 'none'}"
 
 
-def _told(why: Reason) -> str:
-    return f"{why.sentence()}. {why.remedy()}".removesuffix(" ").removesuffix(".")
+def _told(*reasons: Reason) -> str:
+    """All of them, with what to do: once, where that is the same."""
+    by_remedy: dict[str, list[str]] = {}
+    for why in reasons:
+        by_remedy.setdefault(why.remedy(), []).append(why.sentence())
+    told = (f"{'; '.join(said)}. {remedy}".rstrip() for remedy, said in by_remedy.items())
+    return " ".join(told).removesuffix(".")

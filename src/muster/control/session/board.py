@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from muster.control.session.backlogs import Backlogs
-from muster.control.session.running import STAYING, Place, Running
+from muster.control.session.learning import Asked, Learner
+from muster.control.session.running import STAYING, Place, Running, StartTimes, placed_since
 from muster.control.session.targets import Targets
 from muster.control.session.workloads import workload_class
 from muster.core.ids import JobId, SessionId
@@ -25,9 +26,9 @@ from muster.core.states import (
 )
 from muster.scheduling.fairness import DecayedUsage, Stay
 from muster.scheduling.guard import PluginFault
-from muster.scheduling.plugins import LearningSelector, PassContext
+from muster.scheduling.plugins import AgentSelector, LearningSelector, PassContext
 from muster.scheduling.policy import Policy, missing_parts
-from muster.scheduling.queue import Queue
+from muster.scheduling.queue import AGE, Queue
 from muster.scheduling.sequencers import FairShare
 from muster.scheduling.snapshot import Snapshot
 from muster.scheduling.usage import Quotas, Usage, scopes
@@ -45,10 +46,6 @@ Past = Callable[[str, float], Iterable[Stay]]
 _DISPLACED = frozenset({ReasonCode.PREEMPTED, ReasonCode.PREEMPTED_FOR_GOOD})
 
 
-def nothing_past(group: str, span_s: float) -> Iterable[Stay]:
-    return ()
-
-
 @dataclass(slots=True)
 class GroupBoard:
     """One scaling group. ``stirred`` says that something changed that placement should see."""
@@ -57,9 +54,10 @@ class GroupBoard:
     policy: Policy
     queue: Queue = field(default_factory=Queue)
     placed: dict[SessionId, Session] = field(default_factory=dict)  # those that hold a place
-    cleaning: dict[SessionId, Session] = field(default_factory=dict)  # those with remains of a try
+    cleaning: dict[SessionId, WorkloadClass] = field(default_factory=dict)  # remains of a try
     fairness: DecayedUsage | None = None  # kept where the sequencer asks for it
-    learner: LearningSelector | None = None  # the selector, if it learns what is asked for
+    learner: Learner | None = None  # where the selector learns what is asked for
+    start_times: StartTimes = field(default_factory=StartTimes)
     stirred: bool = True
 
     @property
@@ -71,9 +69,10 @@ class GroupBoard:
 class Board:
     """Follows the mirror; the unit of work tells it of the ledger, the engine of sessions."""
 
-    def __init__(self, live: Live, past: Past = nothing_past) -> None:
+    def __init__(self, live: Live, past: Past, asked: Asked) -> None:
         self._live = live
         self._past = past
+        self._asked = asked
         self.groups: dict[str, GroupBoard] = {}
         self.candidates: dict[JobId, int] = {}  # PENDING sessions of a job
         self.backlogs = Backlogs(live)
@@ -81,6 +80,7 @@ class Board:
         self.quotas = Quotas(live.quotas.values())
         self._class_of_job: dict[JobId, WorkloadClass] = {}
         self._placed_as: dict[SessionId, Place] = {}
+        self._ahead_as: dict[LedgerKey, WorkloadClass] = {}  # of rows not charged yet
         self._session_of: dict[LedgerKey, Session] = {}  # of charged rows
         self._to_come: dict[JobId, int] = {}  # sessions of a job that are not in the queue yet
         self.targets = Targets(live)
@@ -97,8 +97,6 @@ class Board:
                 self._join_set(row, +1)
         for session in live.sessions.values():
             self.session_changed(session)
-        for board in self.groups.values():
-            self._learn_placed(board)
         for job in live.jobs.values():
             self.expanded(job)
         self._follow_displaced()
@@ -110,39 +108,47 @@ class Board:
 
     def group_changed(self, name: str) -> None:
         """A group is new, or has another policy."""
-        self._use(name, Policy.of(self._live.groups[name]))
+        board = self.groups.get(name)
+        before = None if board is None else board.policy
+        self._use(name, Policy.of(self._live.groups[name], before=before))
 
     def plugin_failed(self, name: str, fault: PluginFault) -> None:
         """Go on without a plug-in of the group; a built-in part serves in its place."""
         log.error("group %s goes on without a plug-in: %s", name, fault)
-        refused = self.groups[name].policy.refused
-        self._use(name, Policy.of(self._live.groups[name], (*refused, fault)))
+        before = self.groups[name].policy
+        self._use(name, Policy.of(self._live.groups[name], (*before.refused, fault), before))
 
     def _use(self, name: str, policy: Policy) -> None:
         board = self.groups.get(name)
-        before = None if board is None else board.policy.sequencer
+        before = None if board is None else board.policy
         if board is None:
             board = self.groups[name] = GroupBoard(Snapshot(name), policy)
         else:
-            board.policy = policy
+            hooks, board.policy = board.policy.hooks, policy
             board.queue.forget()
             board.stirred = True
-            of_job = self._class_of_job.items()
-            self._class_of_job = {id_: what for id_, what in of_job if what.group != name}
-        selector = policy.selector
-        board.learner = selector if isinstance(selector, LearningSelector) else None
-        after = policy.sequencer
+            if hooks != policy.hooks:
+                self._hook_anew(board)
+        earlier, after = before and before.sequencer, policy.sequencer
         if isinstance(after, FairShare) and not (
-            isinstance(before, FairShare) and before.half_life_s == after.half_life_s
+            isinstance(earlier, FairShare) and earlier.half_life_s == after.half_life_s
         ):
             board.fairness = self._fairness(name, after.half_life_s)
-        for session in board.queue:
-            self._learn(board, session.what)
-        self._learn_placed(board)
+        if before is None or before.selector is not policy.selector:
+            self._teach(board, policy.selector)
 
-    def _learn_placed(self, board: GroupBoard) -> None:
-        for id_ in board.placed:
-            self._learn(board, self._placed_as[id_].what)
+    def _teach(self, board: GroupBoard, selector: AgentSelector) -> None:
+        """Have a selector that learns know of all that has come before it."""
+        board.learner, name = None, board.snapshot.group
+        if not isinstance(selector, LearningSelector):
+            return
+        try:
+            board.learner = Learner(selector, self._asked(name))
+        except PluginFault as fault:
+            self.plugin_failed(name, fault)
+        for session in self._live.sessions.values():
+            if session.group == name:
+                self._learn(board, session)
 
     def _fairness(self, name: str, half_life_s: float) -> DecayedUsage:
         """What owners have used of late, and hold now."""
@@ -187,10 +193,16 @@ class Board:
         if session.status in SESSION_TABLE.terminal:
             self.targets.ended(session)
             self._after_end(session, board)
+            if board.learner is not None:
+                board.learner.ended(session)
+        if session.status is SessionStatus.RUNNING and session.id in self._placed_as:
+            started_at = placed_since(session)
+            took_s = started_at - self._placed_as[session.id].since
+            board.start_times.saw(took_s, started_at)
         if session.status is not SessionStatus.PENDING:
             self.withdraw(session)
         elif session.id not in board.queue and session.id not in board.cleaning:
-            self._enqueue(session, board)
+            self._enqueue(session, self._arriving(session), board)
             self._waits(session, +1)
 
     def withdraw(self, session: Session) -> None:
@@ -210,28 +222,38 @@ class Board:
             if count:
                 self.candidates[job.id] = count
 
-    def _enqueue(self, session: Session, board: GroupBoard) -> None:
+    def _enqueue(self, session: Session, what: WorkloadClass, board: GroupBoard) -> None:
         if any(kernel.id in self._live.rows_of for kernel in session.kernels):
-            board.cleaning[session.id] = session  # never two live attempts
+            board.cleaning[session.id] = what  # never two live attempts
             return
-        what = board.queue.known(self.what(session))
+        what = board.queue.known(what)
         board.queue.add(SessionWorkload(session.id, session.created_at, what))
-        self._learn(board, what)
+        self._learn(board, session)
         board.stirred = True
 
-    def _learn(self, board: GroupBoard, what: WorkloadClass) -> None:
-        """Have a selector that learns know that such a session has come."""
-        learner = board.learner
-        if learner is None:
+    def _learn(self, board: GroupBoard, session: Session) -> None:
+        """Have a selector that learns know that the session has come."""
+        if board.learner is None:
             return
         try:
-            for request, indexes in what.requests:
-                learner.arrived(request, len(indexes))
+            board.learner.came(session)
         except PluginFault as fault:
             self.plugin_failed(board.snapshot.group, fault)
 
     def what(self, session: Session) -> WorkloadClass:
-        """A session's class, as placement sees it."""
+        """A session's class as placement sees it: as it waits, or as it was placed. Whoever looks
+        asks no hook."""
+        return self._known(session) or workload_class(session)
+
+    def _known(self, session: Session) -> WorkloadClass | None:
+        board = self.groups[session.group]
+        if session.id in board.queue:
+            return board.queue.class_of(session.id).what
+        place = self._placed_as.get(session.id)
+        return board.cleaning.get(session.id) or (place.what if place is not None else None)
+
+    def _arriving(self, session: Session) -> WorkloadClass:
+        """The class of a session that enters the queue, as its hook wants it."""
         job = session.job
         if job is None or session.failed_agents or len(session.kernels) != 1:
             return self._hooked(workload_class(session))
@@ -268,6 +290,19 @@ class Board:
             self.plugin_failed(what.group, fault)
             return self._hooked(what)
 
+    def _hook_anew(self, board: GroupBoard) -> None:
+        """Other hooks: what waits enters the queue once more."""
+        policy, name, sessions = board.policy, board.snapshot.group, self._live.sessions
+        of_job = self._class_of_job.items()
+        self._class_of_job = {id_: what for id_, what in of_job if what.group != name}
+        queue = Queue()
+        for each in sorted(board.queue, key=AGE):
+            what = queue.known(self._arriving(sessions[each.id]))
+            queue.add(SessionWorkload(each.id, each.submitted_at, what))
+        cleaning = {id_: self._arriving(sessions[id_]) for id_ in board.cleaning}
+        if board.policy is policy:  # else one has failed, and this was done under the next policy
+            board.queue, board.cleaning = queue, cleaning
+
     def _after_end(self, session: Session, board: GroupBoard) -> None:
         succeeded = all(kernel.exit_code == 0 for kernel in session.kernels)
         try:
@@ -302,23 +337,30 @@ class Board:
 
     def context(self, group: GroupBoard, now: float) -> PassContext:
         """What a pass over the group's queue looks at."""
+        start_s = group.start_times.at(now)
         return PassContext(
             group.snapshot,
             now,
             self.usage,
             self.quotas,
             group.fairness or _NO_USAGE,
-            Running(group.placed, self._placed_as, group.policy.preemption),
+            Running(group.placed, self._placed_as, group.policy.preemption, start_s),
             self.targets.state,
             self.displacing,
+            start_s,
         )
 
     # -- the ledger (store.unit.LedgerWatch) ---------------------------------------------------
 
     def held(self, row: Allocation) -> None:
         self.backlogs.held(row)
+        kernel = self._live.kernels.get(row.kernel_id)
         if row.charged:
             self._take_place(row, row.since)
+        elif kernel is not None:
+            session = kernel.session
+            what = self._known(session) or self._arriving(session)
+            self._ahead_as[row.kernel_id, row.generation] = what
 
     def charged(self, row: Allocation, before: tuple[DeviceShare, ...] | None, now: float) -> None:
         group = self._group_of(row)
@@ -339,11 +381,13 @@ class Board:
         if row.charged:
             group.snapshot.give_back(row.agent_id, row.resources, row.shares)
             self._leave_place(row, now)
+        else:
+            self._ahead_as.pop((row.kernel_id, row.generation), None)
         group.stirred = True
         kernel = self._live.kernels.get(row.kernel_id)
         if kernel is not None and kernel.session.id in group.cleaning:
-            session = group.cleaning.pop(kernel.session.id)
-            self._enqueue(session, group)
+            what = group.cleaning.pop(kernel.session.id)
+            self._enqueue(kernel.session, what, group)
 
     def _take_place(self, row: Allocation, now: float) -> None:
         """A row is charged: from the first on, its session counts as placed with all it asks for,
@@ -352,9 +396,11 @@ class Board:
         if kernel is None:
             return  # its session has ended, and its agent has not confirmed that yet
         session = kernel.session
+        ahead_as = self._ahead_as.pop((row.kernel_id, row.generation), None)
         place = self._placed_as.get(session.id)
         if place is None:
-            place = self._placed_as[session.id] = Place(session.owner, self.what(session))
+            what = ahead_as or self._known(session) or self._arriving(session)
+            place = self._placed_as[session.id] = Place(session.owner, what)
             group = self.groups[session.group]
             self.usage.placed(session.owner, place.what.total)
             if group.fairness is not None:

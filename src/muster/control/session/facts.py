@@ -11,6 +11,7 @@ from muster.control.session.board import Board
 from muster.control.session.lifecycle import LOST_CODES, SessionLifecycle
 from muster.core.ids import AgentId
 from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.resources import GPU_WHOLE, DeviceShare
 from muster.core.results import SchedulingResult
 from muster.core.states import KERNEL_TABLE, PLACED_SESSION, KernelStatus, SessionStatus
 from muster.store.records import Agent, Kernel
@@ -51,7 +52,7 @@ class Facts:
                     kernel.ports = report.ports
                     kernel.failure = None
             case ReportKind.STARTED:
-                self._started(work, kernel, report)
+                self._started(work, work.live.agents[agent_id], kernel, report)
             case ReportKind.PREPARE_FAILED | ReportKind.CREATE_FAILED:
                 if kernel.started_at is not None:
                     pass  # said again: it was tried once more since, and runs
@@ -83,12 +84,13 @@ class Facts:
         elif report.kind is ReportKind.STARTED:
             work.send(agent_id, Stop(*key, 0.0, "superseded"))
 
-    def _started(self, work: Work, kernel: Kernel, report: KernelReport) -> None:
+    def _started(self, work: Work, agent: Agent, kernel: Kernel, report: KernelReport) -> None:
         key = (kernel.id, kernel.generation)
         row = work.live.ledger.get(key)
-        if row is not None and (not row.charged or report.shares != row.shares):
-            work.unit.charge(row, report.shares)
-        kernel.shares = report.shares
+        shares = self._devices_of(agent, report, kernel.shares if row is None else row.shares)
+        if row is not None and (not row.charged or shares != row.shares):
+            work.unit.charge(row, shares)
+        kernel.shares = shares
         if kernel.started_at is None:
             kernel.started_at = report.at
         kernel.failure = None
@@ -97,6 +99,23 @@ class Facts:
         )
         work.unit.transition([kernel], (KernelStatus.CREATING,), KernelStatus.RUNNING, phase=PHASE)
         work.unit.touch(kernel)
+
+    def _devices_of(
+        self, agent: Agent, report: KernelReport, chosen: tuple[DeviceShare, ...]
+    ) -> tuple[DeviceShare, ...]:
+        """Where a kernel runs: what its agent says is a fact, unless the agent has no such device;
+        then it counts as where it was ``chosen`` to run."""
+        has = {device.index for device in agent.devices}
+        if all(each.index in has and 0 < each.milli <= GPU_WHOLE for each in report.shares):
+            return report.shares
+        if report.shares != chosen:
+            log.warning(
+                "agent %s reports kernel %s on devices that it does not have: %s",
+                agent.id,
+                report.kernel,
+                report.shares,
+            )
+        return chosen
 
     def _hand_over(self, work: Work, key: KernelKey, heir: KernelKey | None) -> None:
         """The allocation of ``key`` passes to the heir: released and charged in one commit."""

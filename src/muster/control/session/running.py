@@ -1,5 +1,6 @@
 """What holds a place in a group, as placement passes see it."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -14,6 +15,11 @@ from muster.store.records import Allocation, Session
 STAYING = frozenset({*PLACED_SESSION, SessionStatus.RUNNING})
 """Others that hold something are leaving: they are being stopped, or what they hold is what remains
 of a try."""
+
+
+HALF_LIFE_S = 300.0
+"""Of what slow starts are taken for: one image that takes long must not keep others from overtaking
+for long."""
 
 
 def placed_since(session: Session) -> float:
@@ -53,10 +59,27 @@ class Place:
         return self.seen
 
 
+@dataclass(slots=True)
+class StartTimes:
+    """How long it takes in a group from a placement until the session runs: the longest that was
+    seen, and half of it after each ``HALF_LIFE_S`` in which nothing as long was."""
+
+    longest_s: float = 0.0
+    seen_at: float = 0.0
+
+    def saw(self, took_s: float, now: float) -> None:
+        if took_s >= self.at(now):
+            self.longest_s, self.seen_at = took_s, now
+
+    def at(self, now: float) -> float:
+        return self.longest_s * math.pow(0.5, max(0.0, now - self.seen_at) / HALF_LIFE_S)
+
+
 class Running(Mapping[SessionId, RunningSession]):
     """A group's placed sessions, each made when one looks: most passes do not.
 
-    Those that leave do so soon, and nobody need displace them.
+    Those that leave do so soon, and nobody need displace them. A limit counts from when they run:
+    those that do not yet are taken to do so ``start_s`` after they were placed.
     """
 
     def __init__(
@@ -64,18 +87,23 @@ class Running(Mapping[SessionId, RunningSession]):
         placed: Mapping[SessionId, Session],
         places: Mapping[SessionId, Place],
         preemption: PreemptionSpec | None,
+        start_s: float,
     ) -> None:
         self._placed = placed
         self._places = places
+        self._start_s = start_s
         self._preempts = preemption is not None
         self._again = preemption is not None and preemption.mode is PreemptionMode.RESCHEDULE
         self._spared: dict[int, WorkloadClass] = {}  # by the identity of a class
 
     def __getitem__(self, id_: SessionId) -> RunningSession:
         session = self._placed[id_]
-        what, kernels = self._places[id_].held()
-        since = placed_since(session)
-        ends_at = None if what.duration_s is None else since + what.duration_s
+        place = self._places[id_]
+        what, kernels = place.held()
+        since = runs_from = placed_since(session)
+        if session.started_at is None:
+            runs_from = max(since, place.since + self._start_s)
+        ends_at = None if what.duration_s is None else runs_from + what.duration_s
         if session.status not in STAYING:
             what = self._spare(what)
             ends_at = session.status_changed_at + longest_grace_s(session)

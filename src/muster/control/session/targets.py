@@ -26,7 +26,8 @@ class Targets:
         job = self._live.job_names.get((owner, ref)) or self._live.jobs.get(JobId(ref))
         if job is not None and job.owner == owner:
             return job.id, _of_job(job)
-        session = self._live.sessions.get(SessionId(ref))
+        named = self._live.session_names.get((owner, ref))
+        session = named or self._live.sessions.get(SessionId(ref))
         if session is not None and session.owner == owner and session.job is None:
             return session.id, _of_session(session)
         return None

@@ -1,7 +1,7 @@
 """Amounts, durations, names and paths as people write them."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime
 from typing import Annotated, Any
@@ -16,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from muster.core.errors import Problem
 from muster.core.resources import EXTRA_NAME, Resources, parse_bytes, parse_gpu, parse_milli
 
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)([dhms]|ms))+")
@@ -120,6 +121,12 @@ class Spec(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    def contradictions(self) -> Iterator[Problem]:
+        """What nobody can mean, though each field by itself may be so.
+
+        It is refused when somebody hands it in; what was accepted before goes on."""
+        return iter(())
+
 
 DEFAULT_CPU_MILLI = 1000
 _LEAST_MEMORY_BYTES = 1024 * 1024
@@ -175,7 +182,12 @@ Extra = Annotated[
 
 
 def _models(value: Any) -> Any:
-    return value.split("|") if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    models = [model.strip() for model in value.split("|")]
+    if not all(models):
+        raise ValueError("expected models such as H100 or 'H100 SXM|B200', or nothing for any")
+    return models
 
 
 GpuModels = Annotated[

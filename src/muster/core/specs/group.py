@@ -1,11 +1,14 @@
 """A scaling group as operators write it: a pool of agents under one policy."""
 
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
+from muster.core.errors import Problem
 from muster.core.specs.amounts import Duration, Name, PositiveDuration, Spec, Text
+from muster.core.specs.quota import Level
 from muster.core.specs.session import SessionType
 
 DEFAULT_VALIDATORS = (
@@ -120,6 +123,12 @@ class ScalingGroup(Spec):
             if not path.startswith("/") or ".." in path.split("/"):
                 raise ValueError(f"expected absolute paths without '..', not {path!r}")
         return workspaces
+
+    def contradictions(self) -> Iterator[Problem]:
+        for index, project in enumerate(self.projects):
+            if not Level.PROJECT.is_name(project):
+                expected = "expected domain/project, such as default/research"
+                yield Problem(f"projects.{index}", repr(project), expected)
 
     def holds(self, workdir: str) -> bool:
         """Whether ``workdir`` lies inside a workspace."""

@@ -1,9 +1,11 @@
 """A job as people write it (reference iris-task-states for budgets and their defaults)."""
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from muster.core.errors import Problem
 from muster.core.specs.amounts import Moment, Name, PositiveDuration
 from muster.core.specs.placement import ANYWHERE, Dependencies, PlacementSpec
 from muster.core.specs.session import MAX_GANG, Process
@@ -48,3 +50,9 @@ class JobSpec(Process):
         if self.coscheduled and self.tasks > MAX_GANG:
             raise ValueError(f"tasks: expected at most {MAX_GANG} in a coscheduled job")
         return self
+
+    def contradictions(self) -> Iterator[Problem]:
+        yield from self.placement.contradictions()
+        if self.tasks > 1 and not self.coscheduled:
+            for key, value in self.placement.between_kernels():
+                yield Problem(f"placement.{key}", value, "this is for gangs: set coscheduled: true")

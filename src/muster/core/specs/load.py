@@ -1,8 +1,11 @@
 """From a person's text to a spec, or to a list of what is wrong with it."""
 
 import difflib
-from collections.abc import Mapping
-from typing import Any, TypeVar
+import json
+import re
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import Any, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -109,52 +112,99 @@ def parse_spec(model: type[S], data: Any) -> S:
         InvalidSpec: with every problem found, not the first.
     """
     try:
-        return model.model_validate(data)
+        spec = model.model_validate(data)
     except ValidationError as error:
         raise InvalidSpec(
             [_problem(model, detail) for detail in error.errors(include_url=False)]
         ) from None
+    if problems := list(spec.contradictions()):
+        raise InvalidSpec(problems)
+    return spec
+
+
+_EXPECTED: Mapping[str, str] = {
+    "bool_parsing": "expected true or false",
+    "bool_type": "expected true or false",
+    "float_parsing": "expected a number",
+    "float_type": "expected a number",
+    "int_from_float": "expected a whole number",
+    "int_parsing": "expected a whole number",
+    "int_type": "expected a whole number",
+    "invalid_key": "expected text as a key: quote it",
+    "missing": "missing, and it has no default",
+    "string_pattern_mismatch": "expected letters, digits, '.', '-' or '_', at most 63 of them",
+    "string_too_short": "expected some text",
+    "string_type": "expected text",
+}
+"""What to say of pydantic's kinds of errors, which it words for programmers."""
+_WRITTEN = 80  # characters of a value that are shown
+_SHOULD = re.compile(r"^(Input|Value|String|List|Tuple|Dictionary) should (be|have)\b")
 
 
 def _problem(model: type[BaseModel], detail: ErrorDetails) -> Problem:
+    kind, value = detail["type"], detail["input"]
     place = [part for part in detail["loc"] if part != "[key]"]
-    field = ".".join(str(part) for part in place) or "spec"
-    value = "" if isinstance(detail["input"], dict | list) else repr(detail["input"])[:80]
-    match detail["type"]:
+    field = ".".join(map(str, place)) or "spec"
+    written = _written(value)
+    if kind in ("missing", "value_error") and isinstance(value, dict | list):
+        written = ""  # it is not what stands there, but all around it
+    match kind:
         case "extra_forbidden":
             known = _known_keys(model, place[:-1])
             near = _nearest(str(place[-1]), known)
-            expected = f"unknown key{near or '; known are ' + ', '.join(sorted(known))}"
-            return Problem(field, "", expected)
-        case "missing":
-            return Problem(field, "", "missing, and it has no default")
-        case "string_pattern_mismatch":
-            return Problem(
-                field, value, "expected letters, digits, '.', '-' or '_', at most 63 of them"
-            )
-        case "list_type" | "string_type" if isinstance(detail["input"], bool | int | float):
-            written = str(detail["input"]).lower()
-            return Problem(field, written, f'expected text: quote it, as "{written}"')
+            written, expected = "", f"unknown key{near or _listed(known)}"
+        case "model_type" | "dict_type":
+            known = _known_keys(model, place) if kind == "model_type" else []
+            expected = f"expected keys with values{_listed(known)}"
+        case "list_type" | "tuple_type" | "set_type":
+            short = isinstance(value, str) and len(value) < _WRITTEN
+            as_list = f", such as [{value}]" if short else ""
+            expected = f"expected a list{as_list}"
+        case "string_type" if isinstance(value, bool | int | float | date):
+            expected = f'expected text: quote it, as "{written}"'
         case _:
-            message = detail["msg"].removeprefix("Value error, ")
-            message = message.replace("Input should be", "expected")
-            return Problem(field, value, message)
+            expected = _EXPECTED.get(kind) or _reworded(detail["msg"])
+    return Problem(field, written, expected)
 
 
-def _known_keys(model: type[BaseModel], path: list[int | str]) -> list[str]:
+def _reworded(message: str) -> str:
+    """What pydantic says, as the rest of Muster says such things."""
+    message = message.removeprefix("Value error, ").replace(" after validation", "")
+    return _SHOULD.sub("expected", message)
+
+
+def _written(value: Any) -> str:
+    """As it stood there, or nearly."""
+    match value:
+        case str():
+            written = repr(value)
+        case date():  # also a moment: YAML knows them
+            written = value.isoformat()
+        case _:
+            try:
+                written = json.dumps(value, default=str, ensure_ascii=False, skipkeys=True)
+            except (ValueError, RecursionError):  # aliases can make it contain itself
+                written = ""
+    return written[:_WRITTEN]
+
+
+def _listed(known: Sequence[str]) -> str:
+    return f"; known are {', '.join(sorted(known))}" if known else ""
+
+
+def _known_keys(model: type[BaseModel], path: Sequence[int | str]) -> list[str]:
     """The keys of the model found by walking ``path`` from ``model``."""
     for part in path:
-        if isinstance(part, int):
-            continue
-        annotation: Any = (
-            model.model_fields[part].annotation if part in model.model_fields else None
-        )
-        nested = [annotation, *getattr(annotation, "__args__", ())]
-        model = next(
-            (kind for kind in nested if isinstance(kind, type) and issubclass(kind, BaseModel)),
-            model,
-        )
+        if isinstance(part, str) and part in model.model_fields:
+            model = _model_in(model.model_fields[part].annotation) or model
     return list(model.model_fields)
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The model of which ``annotation`` is, or is made."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next(filter(None, map(_model_in, get_args(annotation))), None)
 
 
 def _nearest(word: str, known: Mapping[str, object] | list[str]) -> str:

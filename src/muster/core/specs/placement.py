@@ -1,11 +1,13 @@
 """Where a session may go and where it would rather go, as people write it."""
 
 import re
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, StringConstraints, field_validator, model_validator
 
+from muster.core.errors import Problem
 from muster.core.specs.amounts import Name, Spec, Text
 
 ATTRIBUTE = r"[A-Za-z][A-Za-z0-9._/-]{0,62}"
@@ -39,13 +41,16 @@ _SIGNS = {
 _SIGN_OF = {op: sign for sign, op in _SIGNS.items()}  # the last of two: "="
 _COMPARED = re.compile(rf"\s*({ATTRIBUTE})\s*(!=|>=|<=|==|=|>|<)\s*(.+?)\s*")
 _AMONG = re.compile(rf"\s*({ATTRIBUTE})\s+in\s+(.+?)\s*")
+_A_CONSTRAINT = "expected a constraint such as zone=a, disk>=100, 'zone in a,b' or !spot"
 _ALONE = re.compile(rf"\s*(!?)\s*({ATTRIBUTE})\s*")
 
 
 def _from_text(value: Any) -> Any:
     """ "zone=a", "zone != a", "disk>=100", "zone in a,b", "nvlink" and "!nvlink" as fields."""
-    if not isinstance(value, str):
+    if isinstance(value, dict | Constraint):
         return value
+    if not isinstance(value, str):
+        raise ValueError(_A_CONSTRAINT)
     if match := _COMPARED.fullmatch(value):
         attribute, sign, text = match.groups()
         return {"attribute": attribute, "op": _SIGNS[sign], "values": [text]}
@@ -56,7 +61,7 @@ def _from_text(value: Any) -> Any:
     if match := _ALONE.fullmatch(value):
         negated, attribute = match.groups()
         return {"attribute": attribute, "op": Operator.NOT_EXISTS if negated else Operator.EXISTS}
-    raise ValueError("expected a constraint such as zone=a, disk>=100, 'zone in a,b' or !spot")
+    raise ValueError(_A_CONSTRAINT)
 
 
 def _listed(value: Any) -> Any:
@@ -159,6 +164,19 @@ class PlacementSpec(Spec):
     def _sorted(cls, agents: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(sorted(set(agents)))
 
+    def contradictions(self) -> Iterator[Problem]:
+        if self.set is None and "set_grouping" in self.model_fields_set:
+            expected = "this is for the sessions of a set: name it, as set: trial-7"
+            yield Problem("placement.set_grouping", repr(str(self.set_grouping)), expected)
+
+    def between_kernels(self) -> Iterator[tuple[str, str]]:
+        """The keys that say how the kernels of one session lie to each other, as written."""
+        if self.mode is ClusterMode.SINGLE_NODE:
+            yield "mode", repr(str(self.mode))
+        for key in ("together", "rank_by", "max_kernels_per_agent"):
+            if (value := getattr(self, key)) is not None:
+                yield key, repr(value)
+
 
 ANYWHERE = PlacementSpec()  # one for all: a default is copied deeply for each spec
 
@@ -174,17 +192,31 @@ class DependencyCondition(StrEnum):
 class Dependency(Spec):
     """Another job or session of the same owner that must have come so far before this one starts.
 
-    Written as text ("train", "train:ended") or as fields.
+    Written as text ("train", "train:ended") or as fields. Once it is accepted ``on`` is the id, and
+    ``name`` what was written there.
     """
 
     on: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
     condition: DependencyCondition = DependencyCondition.SUCCEEDED
+    name: Annotated[str, StringConstraints(max_length=63)] | None = None
+
+    @property
+    def called(self) -> str:
+        """As people know it."""
+        return self.name or self.on
 
 
 def _dependency(value: Any) -> Any:
-    if not isinstance(value, str):
+    if isinstance(value, dict):
+        return {"on" if key is True else key: each for key, each in value.items()}  # YAML's "on"
+    if isinstance(value, Dependency):
         return value
-    on, _, condition = value.partition(":")
+    if not isinstance(value, str):
+        raise ValueError("expected the name or id of work, such as prep or 'prep:ended'")
+    on, colon, condition = value.partition(":")
+    if colon and not condition:
+        known = ", ".join(DependencyCondition)
+        raise ValueError(f"expected one of {known} after the colon, or no colon")
     return {"on": on} | ({"condition": condition} if condition else {})
 
 

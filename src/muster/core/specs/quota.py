@@ -25,6 +25,11 @@ class Level(StrEnum):
         """The name, at this level, of whom ``owner`` belongs to: domain[/project[/user]]."""
         return "/".join((owner.domain, owner.project, owner.user)[: _DEPTH[self]])
 
+    def is_name(self, text: str) -> bool:
+        """Whether somebody at this level could be called so."""
+        parts = text.split("/")
+        return len(parts) == _DEPTH[self] and all(map(_PART.fullmatch, parts))
+
 
 _DEPTH = {Level.DOMAIN: 1, Level.PROJECT: 2, Level.USER: 3}
 

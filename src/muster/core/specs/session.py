@@ -1,10 +1,12 @@
 """A session as people write it: one to many kernels that start together or not at all."""
 
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from muster.core.errors import Problem
 from muster.core.specs.amounts import (
     Duration,
     Environment,
@@ -34,6 +36,9 @@ def _command(value: Any) -> Any:
         if not value.strip():
             raise ValueError("expected a command, such as [python, train.py] or 'make all'")
         return ["/bin/sh", "-c", value]
+    if isinstance(value, bool | int | float):
+        written = str(value).lower()
+        raise ValueError(f'expected text: quote it, as "{written}"')
     return value
 
 
@@ -104,6 +109,12 @@ class KernelSpec(Process):
     replicas: Annotated[int, Field(ge=1, le=MAX_GANG)] = 1
 
 
+def _kernels(value: Any) -> Any:
+    if not isinstance(value, list | tuple):
+        raise ValueError("expected a list, such as [{command: ./worker, replicas: 2}]")
+    return value
+
+
 class SessionSpec(Spec):
     """A session handed in by itself, without a job over it: it is not retried when it ends."""
 
@@ -111,7 +122,11 @@ class SessionSpec(Spec):
     name: Name | None = None
     type: SessionType = SessionType.BATCH
     group: Name = "default"
-    kernels: Annotated[list[KernelSpec], Field(min_length=1, max_length=MAX_GANG)]
+    kernels: Annotated[
+        list[KernelSpec],
+        BeforeValidator(_kernels),
+        Field(min_length=1, max_length=MAX_GANG),
+    ]
     priority: Annotated[int, Field(ge=0, le=100)] = 50
     timeout: PositiveDuration | None = None
     scheduling_timeout: PositiveDuration | None = None
@@ -124,3 +139,6 @@ class SessionSpec(Spec):
         if sum(kernel.replicas for kernel in self.kernels) > MAX_GANG:
             raise ValueError(f"expected at most {MAX_GANG} kernels in a session")
         return self
+
+    def contradictions(self) -> Iterator[Problem]:
+        return self.placement.contradictions()

@@ -16,7 +16,7 @@ class AgentBar(StrEnum):
     """Why an agent that could takes nothing new; what it has runs on and is served as ever."""
 
     CORDONED = "cordoned"  # an operator said so
-    DRAINING = "draining"  # the same, until it is empty
+    DRAINING = "draining"  # the same, and it is to be emptied; it stays so when it is
     SUSPECT = "suspect"  # its machine may be faulty (DESIGN section 7)
 
 

@@ -74,6 +74,7 @@ class Board:
     def __init__(self, columns: Columns, prices: Prices) -> None:
         self._columns = weakref.ref(columns)
         self._prices = prices
+        self.weights: Mapping[WholeShape, float] = {}
         self._piece_list: list[float] = prices.pieces.tolist()
         self._capacity_version = columns.capacity_version
         slots = columns.slots
@@ -115,19 +116,12 @@ class Board:
             self._columns() is columns
             and self._prices is prices
             and self._capacity_version == columns.capacity_version
+            and len(self._models) == columns.device_indexes
         )
-
-    def is_of_columns(self, columns: Columns) -> bool:
-        """Whether it was made for these, whatever has become of them."""
-        return self._columns() is columns
-
-    def is_of_living(self) -> bool:
-        """Whether anybody still has the columns."""
-        return self._columns() is not None
 
     def update(self, columns: Columns) -> None:
         """Take in what has changed."""
-        slots = self._changed(columns, self._mark)
+        slots = columns.slots_changed_since(self._mark)
         if slots is not None:
             if slots.size == 1:
                 self._load_one(columns, int(slots[0]))
@@ -151,6 +145,7 @@ class Board:
 
     def weigh(self, weights: Mapping[WholeShape, float]) -> None:
         """Tabulate the use of agents, by the weights of shapes."""
+        self.weights = weights
         shapes = list(weights)
         self._uses = np.zeros_like(self._uses)
         if shapes:
@@ -220,7 +215,7 @@ class Board:
             costs = self._costs[key] = self._new_costs(request)
             slots: Ints | None = self._all
         else:
-            slots = self._changed(columns, costs.mark)
+            slots = columns.slots_changed_since(costs.mark)
         if slots is not None:
             found = self._find(request, slots)
             costs.cost[:, slots], costs.entry[:, slots], costs.device[slots] = found
@@ -339,15 +334,6 @@ class Board:
             share = np.minimum(share, self._prices.cpu_milli_per_gpu)
         rate = np.divide(GPU_WHOLE, share, out=np.full_like(cpus, _ENDLESS), where=share > 0)
         return np.where(self._devices > 0, rate, 0.0)
-
-    def _changed(self, columns: Columns, mark: int) -> Ints | None:
-        """Slots that have changed since, each once; None if none has."""
-        if mark == columns.changes_mark:
-            return None
-        changed = columns.changed_since(mark)
-        if changed is None or len(changed) > self._whole.size:
-            return self._all
-        return np.array(list(set(changed)), np.int64)
 
     def _codes(self, models: tuple[str, ...]) -> Flags:
         """By model's code whether it is allowed; the last, for no device, is not."""

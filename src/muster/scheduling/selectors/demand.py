@@ -1,5 +1,6 @@
 """What is asked for, as a selector that learns remembers it."""
 
+import math
 from dataclasses import dataclass
 
 from muster.core.errors import MusterError
@@ -38,7 +39,9 @@ class Demand:
     """
 
     def __init__(self, half_life: float | None = None) -> None:
-        if half_life is not None and not half_life > 0:
+        if half_life is not None and not (
+            type(half_life) in (int, float) and 0 < half_life < math.inf
+        ):
             raise MusterError(f"half_life is a number of kernels above 0, not {half_life!r}")
         self._half_life = half_life
         self._weight = 1.0  # of the next kernel; what came before weighs less by comparison

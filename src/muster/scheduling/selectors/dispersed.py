@@ -6,7 +6,7 @@ from muster.core.resources import GPU_WHOLE, DeviceShare, Resources
 from muster.scheduling.columns import Floats, Ints, Shares
 from muster.scheduling.order import Ranking
 from muster.scheduling.selectors.concentrated import fullest_devices
-from muster.scheduling.selectors.priority import checked, fullness
+from muster.scheduling.selectors.priority import Fullness, checked
 from muster.scheduling.snapshot import Snapshot
 
 _LESS_THAN_A_STEP = 0.5e-6  # of utilisation, so that size decides among equals only
@@ -30,15 +30,15 @@ class Dispersed:
     fullest_device = False
 
     def __init__(self, resources: Sequence[str] = ()) -> None:
-        self._resources = checked(resources)
-        if self._resources:
+        names = checked(resources)
+        self._fullness = Fullness(names) if names else None
+        if names:
             self.ranking = None  # no order of agents is kept for it
 
     def score(self, request: Resources, snapshot: Snapshot, candidates: Ints) -> Floats:
         columns = snapshot.columns
-        if self._resources:
-            places = fullness(columns, self._resources, candidates)
-            return columns.size.take(candidates) / 2 - places
+        if self._fullness is not None:
+            return -self._fullness.of(columns, candidates)
         scores = columns.size.take(candidates) * _LESS_THAN_A_STEP
         scores -= columns.utilisation.take(candidates)
         return scores

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from muster.core.errors import MusterError
 from muster.core.resources import GPU_WHOLE, DeviceShare, Resources
 from muster.scheduling.columns import Columns, Floats, Ints, Shares
 from muster.scheduling.selectors.board import TIE, Board, Prices
@@ -36,17 +37,22 @@ class Fragmentation:
     (``cutting_stock``), but no more than that of its CPUs. The smaller, which decides among equals:
     the wholly free GPUs that each shape can no longer have, counted more where few are left.
 
+    It weighs and prices anew only when it decides: a look at what it would do (``is_trial`` of the
+    snapshot) changes nothing of what it will do.
+
     Args:
         seed: of the order of agents that decides among equals.
         half_life: after so many kernels what was asked for counts half; never, if not given.
 
     Raises:
-        MusterError: ``half_life`` is not above 0.
+        MusterError: ``seed`` is no whole number from 0 on, or ``half_life`` no number above 0.
     """
 
     packs = False
 
     def __init__(self, seed: int = 0, half_life: float | None = None) -> None:
+        if type(seed) is not int or seed < 0:  # True is an int, and no seed
+            raise MusterError(f"seed is a whole number from 0 on, not {seed!r}")
         self._demand = Demand(half_life)
         self._seed = seed
         self._rank: Floats = np.zeros(0)  # by slot
@@ -56,9 +62,9 @@ class Fragmentation:
         if half_life is not None:
             self._prices_every = max(FIRST_PRICES, min(PRICES_EVERY, round(half_life)))
         self._weights: Mapping[WholeShape, float] = {}
-        self._weighed_at: int | None = None  # GPUs that had been asked for then, in milli
+        self._weighed_at = 0  # GPUs that had been asked for then, in milli
         self._board: Board | None = None
-        self._trial: Board | None = None  # of a copy to try on; weights are not learnt from it
+        self._trial: Board | None = None  # of a snapshot to try on
 
     def arrived(self, request: Resources, kernels: int) -> None:
         self._demand.add(request, kernels)
@@ -66,7 +72,7 @@ class Fragmentation:
     def score(self, request: Resources, snapshot: Snapshot, candidates: Ints) -> Floats:
         """The negated loss; of equals, the first in the fixed order has a trace more."""
         columns = snapshot.columns
-        board = self._board_of(columns)
+        board = self._board_of(snapshot)
         scores: Floats = -board.losses(columns, request).take(candidates)
         equal = np.flatnonzero(scores >= scores.max(initial=-np.inf) - TIE)
         if equal.size > 1:
@@ -77,32 +83,34 @@ class Fragmentation:
     def devices(self, request: Resources, snapshot: Snapshot, slot: int) -> Shares:
         columns, milli = snapshot.columns, request.gpu_milli
         if milli < GPU_WHOLE:
-            held = self._board_of(columns).held_device(columns, request, slot)
+            held = self._board_of(snapshot).held_device(columns, request, slot)
             if held is not None:
                 return (DeviceShare(held, milli),)
         devices = columns.devices_for(request, slot)
         free = [index for left, index in devices if left == GPU_WHOLE][: request.gpu_devices]
         return tuple(DeviceShare(index, min(milli, GPU_WHOLE)) for index in free)
 
-    def _board_of(self, columns: Columns) -> Board:
-        """The board of ``columns``, up to date."""
-        if self._demand.kernels >= self._next_prices:
+    def _board_of(self, snapshot: Snapshot) -> Board:
+        """The board of the snapshot, up to date."""
+        columns, is_trial = snapshot.columns, snapshot.is_trial
+        if self._demand.kernels >= self._next_prices and not is_trial:
             self._find_prices()
         board = self._board
         if board is not None and board.is_of(columns, self._prices):
             board.update(columns)
-            if self._is_refresh_due(board):
+            if not is_trial and self._is_refresh_due(board):
                 self._weigh(board, columns)
             return board
-        if board is None or not board.is_of_living() or board.is_of_columns(columns):
+        if not is_trial:
             board = self._board = Board(columns, self._prices)
             self._weigh(board, columns)
             return board
         trial = self._trial
         if trial is None or not trial.is_of(columns, self._prices):
             trial = self._trial = Board(columns, self._prices)
-            trial.weigh(self._weights)
         trial.update(columns)
+        if trial.weights is not self._weights:
+            trial.weigh(self._weights)
         return trial
 
     def _find_prices(self) -> None:
@@ -112,9 +120,8 @@ class Fragmentation:
             self._next_prices += min(self._next_prices, self._prices_every)
 
     def _is_refresh_due(self, board: Board) -> bool:
-        asked = self._demand.gpu_milli
-        weighed_at = self._weighed_at
-        return asked > 0 and (weighed_at is None or asked - weighed_at >= REFRESH * board.gpu_milli)
+        since = self._demand.gpu_milli - self._weighed_at
+        return since > 0 and since >= REFRESH * board.gpu_milli
 
     def _weigh(self, board: Board, columns: Columns) -> None:
         """Weigh shapes by how often they are asked for and how little could serve them."""

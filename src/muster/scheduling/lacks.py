@@ -1,0 +1,325 @@
+"""What each agent of a group lacks for one request of a session, and which are the best for it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from muster.core.reasons import Reason, ReasonCode, lacks, reason
+from muster.core.resources import GPU_WHOLE, Resources
+from muster.core.specs.placement import Constraint
+from muster.scheduling.columns import Flags, Floats, Ints
+from muster.scheduling.constraints import eligible, hard_rules, meets_rule
+from muster.scheduling.feasibility import devices_of_models
+from muster.scheduling.filling import best_first
+from muster.scheduling.plugins import AgentSelector
+from muster.scheduling.snapshot import Snapshot
+from muster.scheduling.workload import KernelPlacement, WorkloadClass
+
+MAX_GROUPS = 20
+MAX_VALUES = 8
+"""Of an attribute, by which agents that do not meet a rule on it are told apart."""
+_EXAMPLES = 3
+_RUNNERS_UP = 5
+
+
+@dataclass(frozen=True, slots=True)
+class AgentGroup:
+    """Agents that lack the same, with the one of them that lacks least.
+
+    Args:
+        agents: how many they are.
+        examples: names of some.
+        nearest: the name of the nearest miss.
+        lacks: what that one lacks, with its numbers; empty if these agents have room.
+    """
+
+    agents: int
+    examples: tuple[str, ...]
+    nearest: str
+    lacks: tuple[Reason, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "agents": self.agents,
+            "examples": list(self.examples),
+            "nearest": self.nearest,
+            "lacks": [reason_dict(each) for each in self.lacks],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RequestExplanation:
+    """What the agents have for one of the session's distinct requests.
+
+    Args:
+        request: what each of ``kernels`` kernels asks for.
+        fit: how many of those find room by themselves.
+        groups: the largest first, at most ``MAX_GROUPS``.
+        other_agents: how many agents are in no group of these.
+        scores: the best agents that have room, with what the selector makes of them; the first one
+            wins.
+    """
+
+    request: Resources
+    kernels: int
+    fit: int
+    groups: tuple[AgentGroup, ...]
+    other_agents: int
+    scores: tuple[tuple[str, float], ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "request": self.request.as_dict(),
+            "asks": self.request.describe(),
+            "kernels": self.kernels,
+            "fit": self.fit,
+            "groups": [group.as_dict() for group in self.groups],
+            "other_agents": self.other_agents,
+            "scores": [{"agent": agent, "score": score} for agent, score in self.scores],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Need:
+    """One thing that a kernel needs of an agent, and what each looked-at agent has of it."""
+
+    resource: str
+    requested: int
+    free: Ints
+    capacity: Ints
+    when_short: ReasonCode = ReasonCode.LACKS_FREE
+
+    def short(self) -> Flags:
+        return self.free < self.requested
+
+    def kind(self) -> Ints:
+        """0 where nothing is lacking, else a number that says in what way."""
+        return self.short().astype(np.int64) + (self.short() & (self.capacity < self.requested))
+
+    def distance(self) -> Floats:
+        return (self.requested - self.free) / max(self.requested, 1)
+
+    def reason(self, agent: int, members: Ints) -> Reason:
+        """Why ``agent`` is short, the nearest among ``members``."""
+        free, capacity = int(self.free[agent]), int(self.capacity[agent])
+        if capacity < self.requested:
+            return lacks(
+                ReasonCode.LACKS_CAPACITY,
+                self.resource,
+                requested=self.requested,
+                capacity=capacity,
+            )
+        return lacks(
+            self.when_short, self.resource, requested=self.requested, free=free, capacity=capacity
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """A rule of placement that some agents do not meet; None stands for the designated agents.
+
+    Args:
+        codes: each looked-at agent's value of the attribute, as an index into ``values``; -1 for
+            none.
+    """
+
+    constraint: Constraint | None
+    met: Flags
+    codes: Ints
+    values: tuple[str, ...]
+
+    def short(self) -> Flags:
+        return ~self.met
+
+    def kind(self) -> Ints:
+        """By the agent's value too, unless there are too many."""
+        there = np.flatnonzero(np.bincount(self.codes[~self.met] + 1))
+        if there.size > MAX_VALUES:
+            return self.short().astype(np.int64)
+        return np.where(self.met, 0, np.searchsorted(there, self.codes + 1) + 1)
+
+    def distance(self) -> Floats:
+        return np.ones(self.met.size, np.float64)
+
+    def reason(self, agent: int, members: Ints) -> Reason:
+        """Why ``agent`` does not meet it, the nearest among ``members``."""
+        if self.constraint is None:
+            return reason(ReasonCode.NOT_DESIGNATED)
+        code, others = int(self.codes[agent]), np.unique(self.codes[members]).size - 1
+        return reason(
+            ReasonCode.CONSTRAINT_NOT_MET,
+            attribute=self.constraint.attribute,
+            has=self.values[code] if code >= 0 else "not there",
+            asked=str(self.constraint),
+            **({"others": others} if others else {}),
+        )
+
+
+def explain_request(
+    snapshot: Snapshot,
+    selector: AgentSelector,
+    what: WorkloadClass,
+    request: Resources,
+    indexes: Sequence[int],
+    places: Sequence[KernelPlacement],
+) -> RequestExplanation:
+    """
+    Args:
+        indexes: of the kernels that make the request.
+        places: where all kernels of the session would go now; empty if they have no room.
+
+    Raises:
+        MusterError: the selector raises or answers nonsense.
+    """
+    kernels = len(indexes)
+    slots = np.flatnonzero(snapshot.columns.present)
+    every: list[_Need | _Rule] = [*_rules(snapshot, what, slots)]
+    every += _needs(snapshot, request, slots)
+    needs = [need for need in every if need.short().any()]
+    kind, distance = _what_is_lacking(snapshot, needs, slots)
+    _, kind, counts = np.unique(kind, return_inverse=True, return_counts=True)
+    largest_first = np.argsort(-counts, kind="stable")[:MAX_GROUPS]
+    groups = []
+    for each in largest_first.tolist():
+        members = np.flatnonzero(kind == each)
+        nearest = int(members[distance[members].argmin()])
+        slot = int(slots[nearest])
+        facts = snapshot.facts(slot)
+        lacking = [need.reason(nearest, members) for need in needs if need.short()[nearest]]
+        if not facts.accepting:
+            lacking.insert(0, reason(ReasonCode.AGENT_NOT_ALIVE, status=facts.status))
+        examples = [snapshot.facts(slot).name for slot in slots[members[:_EXAMPLES]].tolist()]
+        groups.append(AgentGroup(members.size, tuple(examples), facts.name, tuple(lacking)))
+    shown = int(counts[largest_first].sum())
+    candidates = _candidates(snapshot, what, request)
+    room = snapshot.columns.copies(request, candidates, kernels)
+    its = [places[index] for index in indexes] if places else []
+    return RequestExplanation(
+        request,
+        kernels,
+        min(int(room.sum()), kernels),
+        tuple(groups),
+        slots.size - shown,
+        _scores(snapshot, selector, what, request, candidates, its),
+    )
+
+
+def _candidates(snapshot: Snapshot, what: WorkloadClass, request: Resources) -> Ints:
+    candidates = snapshot.columns.fitting(request)
+    allowed = eligible(snapshot, what)
+    return candidates if allowed is None else candidates[allowed[candidates]]
+
+
+def _scores(
+    snapshot: Snapshot,
+    selector: AgentSelector,
+    what: WorkloadClass,
+    request: Resources,
+    candidates: Ints,
+    places: Sequence[KernelPlacement],
+) -> tuple[tuple[str, float], ...]:
+    """The best of ``candidates`` in the order in which placement chooses.
+
+    Args:
+        places: where the kernels that make the request would go, if all of the session do.
+    """
+    if not candidates.size:
+        return ()
+    before: Ints | None = None
+    if places:  # a gang's other kernels, and what must be the same for all, have a say in that
+        together, ranked = what.placement.together, what.placement.rank_by is not None
+        before = np.full(snapshot.columns.slots, len(places), np.int64)
+        slots = [snapshot.slot(place.agent_id) for place in places]
+        for index in range(len(slots) - 1, -1, -1):
+            before[slots[index]] = 0 if ranked else index
+        if together is not None:
+            values, _ = snapshot.attribute(together)
+            before += values != values[slots[0]]
+    best = best_first(snapshot, selector, what, request, candidates, _RUNNERS_UP, before)
+    return tuple((snapshot.facts(slot).name, round(score, 6)) for slot, score in best)
+
+
+def _rules(snapshot: Snapshot, what: WorkloadClass, slots: Ints) -> list[_Rule]:
+    none, no_values = np.full(slots.size, -1, np.int64), tuple[str, ...]()
+    rules = []
+    for constraint in hard_rules(what.placement):
+        met = meets_rule(snapshot, what.placement, constraint)[slots]
+        codes, values = none, no_values
+        if constraint is not None:
+            codes, values = snapshot.attribute(constraint.attribute)
+            codes = codes[slots]
+        rules.append(_Rule(constraint, met, codes, values))
+    return rules
+
+
+def _needs(snapshot: Snapshot, request: Resources, slots: Ints) -> list[_Need]:
+    """All that ``Columns.fitting`` looks at, one by one.
+
+    A dimension that is not asked for is there too: where it is below zero, nothing fits.
+    """
+    columns = snapshot.columns
+    free, capacity = columns.free.T[:, slots], columns.capacity.T[:, slots]
+    asked = request.as_dict()
+    gpu_milli = asked.pop("gpu", 0)
+    needs = [
+        _Need(name, asked.pop(name, 0), free[row], capacity[row])
+        for row, name in enumerate(columns.dimensions)
+    ]
+    none = np.zeros(slots.size, np.int64)
+    needs += [_Need(name, amount, none, none) for name, amount in asked.items()]
+    if gpu_milli:
+        needs.append(_gpus(snapshot, request, slots))
+    devices = columns.device_count[slots]
+    overbooked = columns.device_free.T[:, slots].min(axis=0, initial=0)
+    needs.append(_Need("gpu", 0, overbooked, devices * GPU_WHOLE))
+    return needs
+
+
+def _gpus(snapshot: Snapshot, request: Resources, slots: Ints) -> _Need:
+    """Devices of the models that the request allows."""
+    columns, wanted = snapshot.columns, request.gpu_models
+    name = f"gpu ({' or '.join(wanted)})" if wanted else "gpu"
+    count, whole = columns.device_count[slots], columns.whole_free[slots]
+    largest = columns.largest_free[slots]
+    if wanted:
+        free, usable = columns.device_free.T[:, slots], devices_of_models(columns, wanted, slots)
+        count, whole = usable.sum(axis=0), (usable & (free == GPU_WHOLE)).sum(axis=0)
+        largest = np.where(usable, free, 0).max(axis=0, initial=0)
+    if request.gpu_milli >= GPU_WHOLE:
+        return _Need(name, request.gpu_milli, whole * GPU_WHOLE, count * GPU_WHOLE)
+    one = np.minimum(count, 1) * GPU_WHOLE
+    return _Need(name, request.gpu_milli, largest, one, ReasonCode.NO_SINGLE_DEVICE)
+
+
+def _what_is_lacking(
+    snapshot: Snapshot, needs: Sequence[_Need | _Rule], slots: Ints
+) -> tuple[Ints, Floats]:
+    """A number for each agent that says what it lacks, and how far it is from lacking nothing."""
+    accepting = snapshot.columns.accepting[slots]
+    statuses: dict[str, int] = {}
+    kind = np.zeros(slots.size, np.int64)
+    for agent in np.flatnonzero(~accepting).tolist():
+        status = snapshot.facts(int(slots[agent])).status
+        kind[agent] = statuses.setdefault(status, len(statuses) + 1)
+    distance = np.zeros(slots.size, np.float64)
+    for need in needs:
+        short = need.short()
+        distance += np.where(short, need.distance(), 0.0)
+        its = need.kind()
+        kind = kind * (1 + its.max(initial=0)) + its
+        if kind.max(initial=0) > 2**50:  # so many kinds cannot be; number them anew
+            kind = np.unique(kind, return_inverse=True)[1]
+    return kind, distance
+
+
+def reason_dict(each: Reason) -> dict[str, Any]:
+    """A reason as JSON can hold it."""
+    return {
+        "code": each.code,
+        "kind": each.kind,
+        "sentence": each.sentence(),
+        "remedy": each.remedy(),
+        "numbers": dict(each.numbers),
+    }
