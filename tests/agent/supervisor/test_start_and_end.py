@@ -1,5 +1,6 @@
 """A kernel is started as its order says, and its end is told with the reason."""
 
+import os
 import signal
 from pathlib import Path
 
