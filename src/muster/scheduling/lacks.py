@@ -260,11 +260,11 @@ def _needs(snapshot: Snapshot, request: Resources, slots: Ints) -> list[_Need]:
     A dimension that is not asked for is there too: where it is below zero, nothing fits.
     """
     columns = snapshot.columns
-    free, capacity = columns.free.T[:, slots], columns.capacity.T[:, slots]
+    free, capacity = columns.free, columns.capacity
     asked = request.as_dict()
     gpu_milli = asked.pop("gpu", 0)
     needs = [
-        _Need(name, asked.pop(name, 0), free[row], capacity[row])
+        _Need(name, asked.pop(name, 0), free[slots, row], capacity[slots, row])
         for row, name in enumerate(columns.dimensions)
     ]
     none = np.zeros(slots.size, np.int64)
@@ -272,7 +272,7 @@ def _needs(snapshot: Snapshot, request: Resources, slots: Ints) -> list[_Need]:
     if gpu_milli:
         needs.append(_gpus(snapshot, request, slots))
     devices = columns.device_count[slots]
-    overbooked = columns.device_free.T[:, slots].min(axis=0, initial=0)
+    overbooked = columns.device_free.min(axis=1, initial=0)[slots]
     needs.append(_Need("gpu", 0, overbooked, devices * GPU_WHOLE))
     return needs
 
