@@ -73,18 +73,22 @@ class _World:
     selector: AgentSelector
     took_ns: list[int] = field(default_factory=list)
     classes: dict[Resources, WorkloadClass] = field(default_factory=dict)
+    _learner: LearningSelector | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        # Asked once, as the board does: a look at a protocol takes microseconds.
+        self._learner = self.selector if isinstance(self.selector, LearningSelector) else None
 
     def place(self, request: Resources) -> tuple[AgentId, Shares] | None:
         """Where a task that arrives goes; None if it finds no room."""
         what = self.classes.get(request)
         if what is None:
             what = self.classes[request] = WorkloadClass(_OWNER, "openb", 50, (request,))
-        selector = self.selector
         began_ns = time.perf_counter_ns()
-        if isinstance(selector, LearningSelector):
-            selector.arrived(request, 1)
+        if self._learner is not None:
+            self._learner.arrived(request, 1)
         with Statement(self.snapshot) as statement:
-            placed = fill(statement, selector, what, 1)
+            placed = fill(statement, self.selector, what, 1)
             statement.keep()
         self.took_ns.append(time.perf_counter_ns() - began_ns)
         return (placed[0].agent_id, placed[0].shares) if placed else None
