@@ -5,11 +5,8 @@ from collections.abc import Sequence
 from muster.core.resources import GPU_WHOLE, DeviceShare, Resources
 from muster.scheduling.columns import Floats, Ints, Shares
 from muster.scheduling.order import Ranking
-from muster.scheduling.selectors.concentrated import fullest_devices
-from muster.scheduling.selectors.priority import Fullness, checked
+from muster.scheduling.selectors.concentrated import Concentrated, fullest_devices
 from muster.scheduling.snapshot import Snapshot
-
-_LESS_THAN_A_STEP = 0.5e-6  # of utilisation, so that size decides among equals only
 
 
 class Dispersed:
@@ -30,18 +27,12 @@ class Dispersed:
     fullest_device = False
 
     def __init__(self, resources: Sequence[str] = ()) -> None:
-        names = checked(resources)
-        self._fullness = Fullness(names) if names else None
-        if names:
-            self.ranking = None  # no order of agents is kept for it
+        self._turned = Concentrated(resources)
+        if self._turned.ranking is None:
+            self.ranking = None
 
     def score(self, request: Resources, snapshot: Snapshot, candidates: Ints) -> Floats:
-        columns = snapshot.columns
-        if self._fullness is not None:
-            return -self._fullness.of(columns, candidates)
-        scores = columns.size.take(candidates) * _LESS_THAN_A_STEP
-        scores -= columns.utilisation.take(candidates)
-        return scores
+        return -self._turned.score(request, snapshot, candidates)
 
     def devices(self, request: Resources, snapshot: Snapshot, slot: int) -> Shares:
         if request.gpu_milli >= GPU_WHOLE:
