@@ -76,7 +76,6 @@ class PlacementPass:
         idle = {id(each) for each in self._counting if each.is_idle(context)}
         self._validators = [each for each in policy.validators if id(each) not in idle]
         self._stopped: Reason | None = None  # why nothing more starts
-        self._head: QueueClass | None = None  # the first that lacks room
         self._bindings: list[tuple[Reservation, Binding]] = []  # in the order of the queue
         self._blocked: list[SessionWorkload] = []  # the first of each class that lacks room
         self._lacking: dict[QueueClass, object] = {}
@@ -235,10 +234,8 @@ class PlacementPass:
         self._lacking[members] = state
         if never is not None:
             return  # it holds up nobody
+        is_head, policy = not self._blocked, self._policy.queue
         self._blocked.append(session)
-        is_head, policy = self._head is None, self._policy.queue
-        if is_head:
-            self._head = members
         if policy is QueuePolicy.STRICT:
             self._stopped = reason(
                 ReasonCode.STRICT_ORDER, group=self._snapshot.group, session=session.id
