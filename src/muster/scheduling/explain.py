@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from muster.core.ids import SessionId
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason, reason
 from muster.scheduling.lacks import RequestExplanation, explain_request, reason_dict
+from muster.scheduling.outcome import LACKS_ROOM
 from muster.scheduling.placement import PlacementPass
 from muster.scheduling.plugins import PassContext
 from muster.scheduling.policy import Policy
@@ -16,13 +17,6 @@ from muster.scheduling.reservation import Reservation
 from muster.scheduling.snapshot import Snapshot
 from muster.scheduling.statement import Statement
 from muster.scheduling.workload import KernelPlacement, SessionWorkload
-
-_LACKS_ROOM = {
-    ReasonCode.NO_ROOM,
-    ReasonCode.GANG_NO_ROOM,
-    ReasonCode.BEHIND_RESERVATION,
-    ReasonCode.BEHIND_STARVING,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +102,7 @@ def explain(
             explain_request(snapshot, policy.selector, what, request, indexes, kernels)
             for request, indexes in what.requests
         )
-        lacks_room = len(reasons) == 1 and reasons[0].code in _LACKS_ROOM
+        lacks_room = len(reasons) == 1 and reasons[0].code in LACKS_ROOM
         others_leave = session.id in context.displacing
         displaces = ahead.victims_for(session) if lacks_room and not others_leave else None
     if others_leave or displaces is not None:
@@ -132,7 +126,7 @@ def explain(
 def _with_leaving(why: Reason) -> Reason:
     """A lack of room that others make good."""
     numbers = dict(why.numbers)
-    return reason(why.code, **numbers, leaving=True) if why.code in _LACKS_ROOM else why
+    return reason(why.code, **numbers, leaving=True) if why.code in LACKS_ROOM else why
 
 
 def _kept_for(session: SessionWorkload, queue: Queue) -> Reservation | None:

@@ -4,11 +4,24 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from muster.core.ids import SessionId
-from muster.core.reasons import Reason
+from muster.core.reasons import Reason, ReasonCode
 from muster.scheduling.preemption import Preemption
 from muster.scheduling.queue import Kept, QueueClass
 from muster.scheduling.reservation import Reservation
 from muster.scheduling.workload import KernelPlacement, SessionWorkload
+
+LACKS_ROOM = frozenset(
+    {
+        ReasonCode.NO_ROOM,
+        ReasonCode.GANG_NO_ROOM,
+        ReasonCode.BEHIND_RESERVATION,
+        ReasonCode.BEHIND_STARVING,
+    }
+)
+"""Why a session waits that finds no room."""
+
+WAITS_FOR_ROOM = LACKS_ROOM | {ReasonCode.STRICT_ORDER}
+"""Why a session waits that nothing forbids to start."""
 
 
 class Placed(NamedTuple):

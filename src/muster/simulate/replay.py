@@ -20,7 +20,7 @@ from muster.core.resources import Resources
 from muster.core.specs import SessionType
 from muster.core.specs.group import PreemptionMode
 from muster.scheduling.fairness import DecayedUsage
-from muster.scheduling.outcome import PassResult
+from muster.scheduling.outcome import WAITS_FOR_ROOM, PassResult
 from muster.scheduling.placement import never_fits, place
 from muster.scheduling.plugins import LearningSelector, PassContext
 from muster.scheduling.policy import Policy
@@ -36,17 +36,6 @@ from muster.simulate.measures import Gauge
 from muster.simulate.policy_file import NamedPolicy
 from muster.simulate.recording import Fate, Recording, Step
 from muster.simulate.trace import TraceSession
-
-LACKS_ROOM = frozenset(
-    {
-        ReasonCode.NO_ROOM,
-        ReasonCode.GANG_NO_ROOM,
-        ReasonCode.BEHIND_RESERVATION,
-        ReasonCode.BEHIND_STARVING,
-        ReasonCode.STRICT_ORDER,
-    }
-)
-"""Why a session waits that nothing forbids to start."""
 
 SAMPLES = 200
 """Of what costs a look at the whole cluster, at most; a session comes and ends, so two moments."""
@@ -370,7 +359,7 @@ def _first_blocked(result: PassResult) -> _Turn | None:
         (
             _turn(members.oldest)
             for members, reasons in result.refused.items()
-            if len(members) and all(each.code in LACKS_ROOM for each in reasons)
+            if len(members) and all(each.code in WAITS_FOR_ROOM for each in reasons)
         ),
         default=None,
     )

@@ -21,6 +21,7 @@ from muster.core.specs.group import PreemptionMode
 from muster.core.states import PLACED_SESSION, KernelStatus, SessionStatus
 from muster.scheduling.fit import devices_at
 from muster.scheduling.guard import PluginFault
+from muster.scheduling.outcome import WAITS_FOR_ROOM
 from muster.scheduling.placement import place
 from muster.scheduling.preemption import Preemption
 from muster.scheduling.validators import NEVER
@@ -207,15 +208,6 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
         return reason(ReasonCode.SCHEDULING_TIMEOUT, timeout_s=timeout_s)
 
 
-_LACKS_ROOM = {
-    ReasonCode.NO_ROOM,
-    ReasonCode.GANG_NO_ROOM,
-    ReasonCode.BEHIND_STARVING,
-    ReasonCode.BEHIND_RESERVATION,
-    ReasonCode.STRICT_ORDER,
-}
-
-
 class _Ahead:
     """Where a group's agents may hold more kernels ahead, in one pass: it only gets less.
 
@@ -234,7 +226,7 @@ class _Ahead:
 
         To be asked of all that were refused, in the order of the queue.
         """
-        if self._ended or _LACKS_ROOM.isdisjoint(_codes(reasons)):
+        if self._ended or WAITS_FOR_ROOM.isdisjoint(_codes(reasons)):
             return False
         kernel, job = session.kernels[0], session.job
         may = len(reasons) == 1 and self._board.may_wait_ahead(session)
