@@ -1,6 +1,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-done
+WORKERS ?= 3
 PROTOS := $(wildcard src/muster/wire/*.proto)
 
 .DEFAULT_GOAL := help
@@ -18,8 +19,10 @@ $(STAMP): requirements.lock pyproject.toml hatch_build.py scripts/setup.sh $(PRO
 demo: setup ## Run the demonstration
 	@$(BIN)/python demo/run.py
 
-test: setup ## Run the tests
-	@$(BIN)/pytest
+# Files of tests share clusters, so a file stays with one worker; more workers than cores, because
+# tests of real processes mostly wait.
+test: setup ## Run the tests (WORKERS=1 for one after the other)
+	@$(BIN)/pytest -n $(WORKERS)
 
 lint: setup ## Check format, lint, types and import layers
 	$(BIN)/ruff format --check

@@ -45,7 +45,11 @@ equals = st.lists(
 """Of two classes and two ages: many a one is between two others of one class and age."""
 
 
-@pytest.mark.parametrize("sequencer", [Fifo(), Lifo(), Drf(), FairShare(), Varied()], ids=str)
+@pytest.mark.parametrize(
+    "sequencer",
+    [Fifo(), Lifo(), Drf(), FairShare(), Varied()],
+    ids=lambda each: type(each).__name__,
+)
 @settings(deadline=None)
 @given(queue=queues | equals, running=contexts)
 def test_pass_places_in_the_order_of_the_keys_of_each_moment(
