@@ -136,7 +136,7 @@ def test_gang_waits_for_room_for_all_and_gets_ranks_and_an_address(make_world: M
     envs: list[dict[str, str]] = []
 
     def note(start: Start) -> Run:
-        envs.append(dict(start.env))
+        envs.append({**start.template.env, **start.env})
         return Run()
 
     world = make_world({"a": CPU}, behaviour=note)

@@ -1,7 +1,7 @@
 """One wake's work: the unit that will be committed, and the commands that leave after it."""
 
-from collections.abc import Collection, Iterable
-from typing import Any
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, TypeVar, cast
 
 from muster.core.ids import AgentId, IdFactory
 from muster.core.reasons import Reason
@@ -10,6 +10,8 @@ from muster.store.live import Live
 from muster.store.records import Job, Session, Task
 from muster.store.unit import R, Record, Unit
 from muster.wire.messages import Command
+
+T = TypeVar("T")
 
 
 class Work:
@@ -27,10 +29,18 @@ class Work:
         self.commands: dict[AgentId, list[Command]] = {}
         self.dirty: dict[type, dict[Any, None]] = {}
         self.brought_up: dict[Job, int] = {}
+        self._once: dict[Callable[[], Any], Any] = {}
 
     @property
     def live(self) -> Live:
         return self.unit.live
+
+    def once(self, make: Callable[[], T]) -> T:
+        """What ``make`` makes, the same in all of this wake: a place for what many records share
+        and none should have made anew."""
+        if make not in self._once:
+            self._once[make] = make()
+        return cast(T, self._once[make])
 
     def mark(self, record: Record) -> None:
         """Have the record looked at in the next pass; with a session, the job it belongs to."""

@@ -1,10 +1,16 @@
 """What a kernel finds in its environment, and what it is started with. Pure."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from muster.core.ids import AgentId
 from muster.store.records import Agent, Kernel, Session
 from muster.wire.messages import KernelTemplate
+
+MAX_HOSTS_BYTES = 16 * 1024
+"""Of ``MUSTER_HOSTS``. Each machine of a gang gets it, and a longer one than 128 KiB keeps Linux
+from starting a program at all."""
+HOSTS_FILE = "muster-hosts"
 
 
 def ports_needed(kernel: Kernel) -> int:
@@ -17,14 +23,61 @@ def needs_preparation(kernel: Kernel) -> bool:
     return ports_needed(kernel) > 0
 
 
-def template(kernel: Kernel) -> KernelTemplate:
-    """What kernels of one process share. Make it once for all of them."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Gang:
+    """What the kernels of one placed session know of each other.
+
+    Args:
+        shared: variables that are the same for all of them.
+        hosts: the kernels' hosts by rank, one a line, where they are too long for a variable: the
+            file ``HOSTS_FILE`` of the first kernel. Empty where ``shared`` has them.
+        places: by rank ``LOCAL_RANK``, ``LOCAL_WORLD_SIZE`` and ``GROUP_RANK``.
+    """
+
+    shared: Mapping[str, str]
+    hosts: str
+    places: Sequence[tuple[int, int, int]]
+
+
+def gang_of(session: Session, agents: Mapping[AgentId, Agent]) -> Gang:
+    """Made once for all kernels of a gang, because it is as long as the gang is large."""
+    first = session.kernels[0]
+    hosts = [_host(kernel, agents) for kernel in session.kernels]
+    on_agent: dict[AgentId | None, int] = {}
+    local_ranks = []
+    for kernel in session.kernels:
+        local_ranks.append(on_agent.get(kernel.agent_id, 0))
+        on_agent[kernel.agent_id] = local_ranks[-1] + 1
+    nodes = {agent: index for index, agent in enumerate(on_agent)}
+    places = [
+        (local_rank, on_agent[kernel.agent_id], nodes[kernel.agent_id])
+        for kernel, local_rank in zip(session.kernels, local_ranks, strict=True)
+    ]
+    shared = _of_session(session) | {
+        "MASTER_ADDR": hosts[0],
+        "MASTER_PORT": str(first.ports[-1]) if first.ports else "",
+        "WORLD_SIZE": str(len(session.kernels)),
+    }
+    listed = ",".join(hosts)
+    if len(listed) <= MAX_HOSTS_BYTES:
+        return Gang(shared | {"MUSTER_HOSTS": listed}, "", places)
+    return Gang(shared, "".join(f"{host}\n" for host in hosts), places)
+
+
+def template(kernel: Kernel, gang: Gang | None) -> KernelTemplate:
+    """What kernels of one process share, ``gang`` being None for a kernel by itself. Make it once
+    for all of them, but with ``Gang.hosts`` once more for the first."""
     process = kernel.process
+    env, files = process.env, process.files
+    if gang is not None:
+        env = {**env, **gang.shared}
+        if gang.hosts and kernel.index == 0:
+            files = {HOSTS_FILE: gang.hosts, **files}
     return KernelTemplate(
         command=tuple(process.command),
-        env=process.env,
+        env=env,
         workdir=process.workdir,
-        files=process.files,
+        files=files,
         grace_s=process.grace,
         cpu_milli=process.resources.cpu or 0,
         memory_bytes=kernel.resources.memory_bytes,
@@ -32,37 +85,28 @@ def template(kernel: Kernel) -> KernelTemplate:
     )
 
 
-def session_environments(
-    session: Session, agents: Mapping[AgentId, Agent]
-) -> Sequence[dict[str, str]]:
-    """The variables of each kernel: MUSTER_* for all, and for a gang those that torchrun-style
-    programs read. LOCAL_RANK counts the gang's kernels on the same agent."""
-    if len(session.kernels) == 1:
-        return [_own(session, session.kernels[0])]
-    first = session.kernels[0]
-    hosts = [_host(kernel, agents) for kernel in session.kernels]
-    on_agent: dict[AgentId | None, int] = {}
-    environments = []
-    local_ranks = []
-    for kernel in session.kernels:
-        local_ranks.append(on_agent.get(kernel.agent_id, 0))
-        on_agent[kernel.agent_id] = local_ranks[-1] + 1
-    nodes = {agent: index for index, agent in enumerate(on_agent)}
-    for kernel, local_rank in zip(session.kernels, local_ranks, strict=True):
-        environments.append(
-            _own(session, kernel)
-            | {
-                "MASTER_ADDR": hosts[0],
-                "MASTER_PORT": str(first.ports[-1]) if first.ports else "",
-                "RANK": str(kernel.index),
-                "WORLD_SIZE": str(len(session.kernels)),
-                "LOCAL_RANK": str(local_rank),
-                "LOCAL_WORLD_SIZE": str(on_agent[kernel.agent_id]),
-                "GROUP_RANK": str(nodes[kernel.agent_id]),
-                "MUSTER_HOSTS": ",".join(hosts),
-            }
-        )
-    return environments
+def own_variables(kernel: Kernel, gang: Gang | None) -> dict[str, str]:
+    """The variables of one kernel beside those of its template: as many for any size of gang.
+
+    Programs in the manner of torchrun read those of a gang.
+    """
+    own = {"MUSTER_KERNEL_INDEX": str(kernel.index)}
+    if gang is None:
+        own |= _of_session(kernel.session)
+    else:
+        local_rank, on_agent, node = gang.places[kernel.index]
+        own |= {
+            "RANK": str(kernel.index),
+            "LOCAL_RANK": str(local_rank),
+            "LOCAL_WORLD_SIZE": str(on_agent),
+            "GROUP_RANK": str(node),
+        }
+    if kernel.session.job is not None:
+        own["MUSTER_TASK_INDEX"] = str(kernel.task_index)
+        own["MUSTER_ATTEMPT"] = str(kernel.attempt)
+    if kernel.process.ports:
+        own["MUSTER_PORTS"] = ",".join(map(str, kernel.ports[: kernel.process.ports]))
+    return own
 
 
 def _host(kernel: Kernel, agents: Mapping[AgentId, Agent]) -> str:
@@ -70,20 +114,15 @@ def _host(kernel: Kernel, agents: Mapping[AgentId, Agent]) -> str:
     return agent.host if agent else ""
 
 
-def _own(session: Session, kernel: Kernel) -> dict[str, str]:
+def _of_session(session: Session) -> dict[str, str]:
     own = {
         "MUSTER_SESSION_ID": session.id,
-        "MUSTER_KERNEL_INDEX": str(kernel.index),
         "MUSTER_KERNEL_COUNT": str(len(session.kernels)),
     }
     if session.job is not None:
         own |= {
             "MUSTER_JOB_ID": session.job.id,
             "MUSTER_JOB_NAME": session.job.name,
-            "MUSTER_TASK_INDEX": str(kernel.task_index),
             "MUSTER_TASK_COUNT": str(session.job.tasks_total),
-            "MUSTER_ATTEMPT": str(kernel.attempt),
         }
-    if kernel.process.ports:
-        own["MUSTER_PORTS"] = ",".join(map(str, kernel.ports[: kernel.process.ports]))
     return own

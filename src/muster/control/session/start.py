@@ -1,6 +1,6 @@
 """StartSessions: PREPARED → CREATING, and its agents start the kernels."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from muster.control.engine.handler import (
@@ -10,14 +10,14 @@ from muster.control.engine.handler import (
 )
 from muster.control.engine.work import Work
 from muster.control.session.board import Board
-from muster.control.session.environment import session_environments, template
+from muster.control.session.environment import Gang, gang_of, own_variables, template
 from muster.control.session.lifecycle import (
     RECALL_AFTER_S,
     HeardPhase,
     failure_to_judge,
     held_ahead,
 )
-from muster.core.ids import AgentId
+from muster.core.ids import AgentId, SessionId
 from muster.core.states import KernelStatus, SessionStatus
 from muster.store.records import Kernel, Session
 from muster.wire.messages import KernelTemplate, Recall, Start
@@ -46,7 +46,6 @@ class StartSessions(HeardPhase):
 
     def execute(self, targets: Sequence[Session], work: Work) -> HandlerResult[Session]:
         result: HandlerResult[Session] = HandlerResult()
-        templates = Templates()
         for session in targets:
             failed = [kernel for kernel in session.kernels if kernel.failure is not None]
             failure = failure_to_judge(session, failed)
@@ -58,9 +57,9 @@ class StartSessions(HeardPhase):
                     work.unit.touch(session)
                     for kernel in failed:
                         kernel.failure = None
-                    send_starts(session, failed, work, self._board, templates)
+                    send_starts(session, failed, work, self._board)
             elif session.status is SessionStatus.PREPARED:
-                send_starts(session, session.kernels, work, self._board, templates)
+                send_starts(session, session.kernels, work, self._board)
                 result.successes.append(session)
             elif held_ahead(session, work):
                 self._recall_late(session, work)
@@ -96,45 +95,60 @@ def _recall(kernel: Kernel, work: Work) -> None:
 
 
 class Templates:
-    """What kernels of one process share, made once for all that start together."""
+    """What kernels share that start in one wake, made once for all of them."""
 
     def __init__(self) -> None:
-        self._made: dict[tuple[int, bool], KernelTemplate] = {}  # by the identity of a process
+        self._gangs: dict[tuple[SessionId, int], Gang] = {}  # by session and generation
+        self._made: dict[tuple[int, int, bool], KernelTemplate] = {}  # by identities
+        self._bare: dict[int, KernelTemplate] = {}
 
-    def of(self, kernel: Kernel, *, bare: bool) -> KernelTemplate:
-        """The kernel's; ``bare`` without the environment that its process asks for."""
-        key = id(kernel.process), bare
-        made = self._made.get(key)
+    def gang(self, session: Session, work: Work) -> Gang | None:
+        """What the session's kernels know of each other; None for one by itself."""
+        if len(session.kernels) == 1:
+            return None
+        key = session.id, session.kernels[0].generation
+        made = self._gangs.get(key)
         if made is None:
-            made = template(kernel)
-            made = self._made[key] = replace(made, env={}) if bare else made
+            made = self._gangs[key] = gang_of(session, work.live.agents)
         return made
 
+    def of(self, kernel: Kernel, gang: Gang | None) -> KernelTemplate:
+        lists_hosts = gang is not None and gang.hosts != "" and kernel.index == 0
+        key = id(kernel.process), id(gang), lists_hosts
+        made = self._made.get(key)
+        if made is None:
+            made = self._made[key] = template(kernel, gang)
+        return made
 
-def send_starts(
-    session: Session,
-    kernels: Iterable[Kernel],
-    work: Work,
-    board: Board,
-    templates: Templates | None = None,
-) -> None:
-    """Start commands for those kernels that are to start; ``templates`` to share with others."""
-    templates = templates or Templates()
-    environments = session_environments(session, work.live.agents)
+    def changed(
+        self, shared: KernelTemplate, wanted: Mapping[str, str]
+    ) -> tuple[KernelTemplate, Mapping[str, str]]:
+        """A template and the variables beside it for a kernel whose environment is to be
+        ``wanted``, which a hook has made of that of ``shared``."""
+        if wanted.keys() >= shared.env.keys():
+            has = shared.env
+            return shared, {name: text for name, text in wanted.items() if has.get(name) != text}
+        bare = self._bare.get(id(shared))
+        if bare is None:
+            bare = self._bare[id(shared)] = replace(shared, env={})
+        return bare, wanted
+
+
+def send_starts(session: Session, kernels: Iterable[Kernel], work: Work, board: Board) -> None:
+    """Start commands for those kernels that are to start."""
+    templates = work.once(Templates)
+    gang = templates.gang(session, work)
     for kernel in kernels:
         row = work.live.ledger.get((kernel.id, kernel.generation))
         if kernel.status not in _TO_START or row is None:
             continue
-        own = environments[kernel.index]
-        whole = {**kernel.process.env, **own} if kernel.process.env else own
+        shared = templates.of(kernel, gang)
+        own: Mapping[str, str] = own_variables(kernel, gang)
+        whole = {**shared.env, **own} if shared.env else own
         wanted = board.before_start(session, whole)
-        changed = wanted is not whole
+        if wanted is not whole:
+            shared, own = templates.changed(shared, wanted)
         command = Start(
-            kernel.id,
-            kernel.generation,
-            templates.of(kernel, bare=changed),
-            wanted if changed else own,
-            row.shares,
-            queued=not row.charged,
+            kernel.id, kernel.generation, shared, own, row.shares, queued=not row.charged
         )
         work.send(row.agent_id, command)

@@ -1,0 +1,125 @@
+"""What a gang costs the controller grows with the gang, and not with its square."""
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+from tests.control.world import Run, World
+
+import muster
+from muster.core.resources import Resources
+from muster.core.specs import SessionSpec
+from muster.core.states import SessionStatus
+from muster.store.records import Session
+from muster.wire.codec import encode_controller_message
+from muster.wire.messages import Commands, Start
+
+LARGE = Resources(cpu_milli=10**9, memory_bytes=2**50)
+SOURCE = str(Path(muster.__file__).parent)
+SMALL_GANG, TIMES = 250, 4
+MOST = 1.2 * TIMES
+"""How many times as much four times the kernels may cost: N log N, and what is constant."""
+
+
+def gang(kernels: int, **more: object) -> SessionSpec:
+    kernel = {"command": ["x"], "replicas": kernels, "resources": {"cpu": 0.001}, **more}
+    return SessionSpec.model_validate({"kernels": [kernel]})
+
+
+def lines_run(action: Callable[[], object]) -> int:
+    """How many lines of the program are run: a measure of time that no other process changes."""
+    lines = 0
+
+    def count(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal lines
+        lines += event == "line"
+        return count
+
+    def enter(frame: FrameType, event: str, _: Any) -> Any:
+        return count if frame.f_code.co_filename.startswith(SOURCE) else None
+
+    before = sys.gettrace()
+    sys.settrace(enter)
+    try:
+        action()
+    finally:
+        sys.settrace(before)
+    return lines
+
+
+def gang_of_which_no_start_arrived(
+    path: Path, kernels: int, agents: int = 4
+) -> tuple[World, Session]:
+    path.mkdir()
+    names = [f"node-{index}" for index in range(agents)]
+    world = World(path, dict.fromkeys(names, LARGE), behaviour=lambda start: Run(starts_after=1))
+    session = world.submit_session(gang(kernels))
+    assert session.status is SessionStatus.CREATING
+    for agent in world.agents.values():
+        agent.creating.clear()
+        agent.seen.clear()
+    world.behaviour = lambda start: Run(10**6)
+    return world, session
+
+
+def hello_again(world: World) -> list[Start]:
+    """All agents say Hello at once; the starts that they are sent."""
+    for agent in world.agents.values():
+        world.plane.agent_said(agent.id, agent.hello())
+    world.plane.step()
+    starts = [command for message in sent(world) for command in message.commands]
+    return [command for command in starts if isinstance(command, Start)]
+
+
+def sent(world: World) -> list[Commands]:
+    return [message for _, message in world.outgoing if isinstance(message, Commands)]
+
+
+def test_environments_of_a_gang_are_as_long_as_the_gang_is_large(tmp_path: Path) -> None:
+    sizes = []
+    for kernels in (SMALL_GANG, SMALL_GANG * TIMES):
+        world, _ = gang_of_which_no_start_arrived(tmp_path / str(kernels), kernels, 1)
+        starts = hello_again(world)
+        assert len(starts) == kernels
+        assert len({id(start.template) for start in starts}) == 1
+        sizes.append(encode_controller_message(Commands(tuple(starts))).ByteSize())
+        world.close()
+    assert sizes[1] < sizes[0] * MOST
+
+
+def test_hello_with_a_gang_to_be_started_again_costs_as_much_as_the_gang_is_large(
+    tmp_path: Path,
+) -> None:
+    costs = []
+    for kernels in (SMALL_GANG, SMALL_GANG * TIMES):
+        path = tmp_path / str(kernels)
+        world, _ = gang_of_which_no_start_arrived(path, kernels, agents=kernels // 5)
+        costs.append(lines_run(partial(hello_again, world)))
+        assert sum(len(message.commands) for message in sent(world)) == kernels
+        world.close()
+    assert costs[1] < costs[0] * MOST
+
+
+@pytest.mark.parametrize(("kernels", "listed"), [(400, True), (2000, False)])
+def test_hosts_of_a_large_gang_are_in_a_file_of_its_first_kernel(
+    tmp_path: Path, kernels: int, listed: bool
+) -> None:
+    world, session = gang_of_which_no_start_arrived(tmp_path / "world", kernels)
+    starts = hello_again(world)
+    assert len(starts) == kernels
+    hosts = ["127.0.0.1"] * kernels
+    if listed:
+        assert {start.template.env["MUSTER_HOSTS"] for start in starts} == {",".join(hosts)}
+        assert not any(start.template.files for start in starts)
+    else:
+        files = {start.env["RANK"]: start.template.files for start in starts}
+        assert files.pop("0") == {"muster-hosts": "\n".join([*hosts, ""])}
+        assert not any(files.values())
+        assert not any("MUSTER_HOSTS" in start.template.env for start in starts)
+    world.settle()
+    assert session.status is SessionStatus.RUNNING
+    world.close()
