@@ -9,10 +9,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from muster.core.text import MAX_NAME
+
 _BINARY = {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
 _DECIMAL = {"k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
 _BYTES_UNITS = _BINARY | _DECIMAL
-_AMOUNT = re.compile(r"\s*(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[A-Za-z]*)\s*")
+_AMOUNT = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<unit>[A-Za-z]*)")
 _LIMIT = 2**62  # amounts are kept in 64-bit columns, with room for a sum
 
 EXTRA_NAME = re.compile(r"[a-z][a-z0-9_.\-/]{0,62}")
@@ -20,7 +22,7 @@ GPU_WHOLE = 1000
 
 
 def _split(text: str, what: str) -> tuple[float, str]:
-    match = _AMOUNT.fullmatch(text)
+    match = _AMOUNT.fullmatch(text.strip()) if len(text) <= MAX_NAME else None
     if match is None:
         raise ValueError(f"expected {what}")
     return float(match["number"]), match["unit"]

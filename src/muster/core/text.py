@@ -1,0 +1,37 @@
+"""What text is, wherever it enters: bounded, valid Unicode, and without NUL.
+
+A process, a file name and a row of SQL take nothing else. The length is looked at before anything
+is matched against a pattern, so that no pattern can be fed more than its place allows.
+"""
+
+MAX_NAME = 255
+"""Characters of what names something, or says how much: longer ones are shown nowhere whole."""
+
+
+def check_text(text: str, limit: int = MAX_NAME) -> str:
+    """``text``, which every part of Muster can take.
+
+    Args:
+        limit: of characters.
+
+    Raises:
+        ValueError: it is longer, has a NUL, or half of a surrogate pair, which is no character.
+    """
+    if len(text) > limit:
+        raise ValueError(f"expected at most {limit} characters")
+    if "\0" in text:
+        raise ValueError("expected text without NUL characters")
+    if not is_unicode(text):
+        raise ValueError("expected text that is valid Unicode")
+    return text
+
+
+def is_unicode(text: str) -> bool:
+    """Whether ``text`` can be written as UTF-8."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,146 @@
+"""The cluster under attack, and a bystander whose work on it must not suffer."""
+
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+from tests.e2e.cluster import Cluster, agent, started, until
+
+from muster.agent.config import AgentConfig
+from muster.client import Client
+from muster.core.owner import Owner, Role
+from muster.core.states import TaskState
+from muster.store.database import open_engine, sqlite_url
+from muster.store.tokens import TokenKind, Tokens
+
+ROOT = Path(__file__).parents[2]
+LONGEST_P99_S = 0.1
+KERNELS = 4
+LEASE_S = 20.0
+"""Of kernels: what stops the controller for as long would cost the bystander its work."""
+MALLORYS_ADDRESS = "127.0.0.2"
+"""Where attackers come from; the bystander comes from 127.0.0.1."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One submission of the bystander: seconds that it took, or what went wrong."""
+
+    at: float
+    took_s: float
+    error: str
+
+
+class Target:
+    """A cluster with users: ``mallory`` may hand in work, ``victor`` only look, ``ada`` is the
+    bystander, and the administrator's token is the home's."""
+
+    def __init__(self, path: Path, agents: Sequence[AgentConfig]) -> None:
+        self.cluster = Cluster(path / "home", agents)
+        self.tokens = self._make_tokens({"mallory": Role.USER, "victor": Role.VIEWER})
+        self.tokens |= self._make_tokens({"ada": Role.USER})
+        self._probes = path / "probes"
+        self._prober: subprocess.Popen[bytes] | None = None
+        self._kernels: dict[str, str] = {}
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.cluster.port}"
+
+    def client(self, user: str | None = None) -> Client:
+        """A client of a user, or of the administrator."""
+        return self.cluster.client(self.tokens[user] if user else None)
+
+    def raw(self, user: str, timeout_s: float = 30.0) -> httpx.Client:
+        """Plain HTTP with a user's token, from the attackers' address: any path and any body."""
+        return httpx.Client(
+            base_url=self.url,
+            headers={"Authorization": f"Bearer {self.tokens[user]}"},
+            timeout=timeout_s,
+            transport=httpx.HTTPTransport(local_address=MALLORYS_ADDRESS),
+        )
+
+    def _make_tokens(self, roles: dict[str, Role]) -> dict[str, str]:
+        engine = open_engine(sqlite_url(self.cluster.home.database))
+        try:
+            tokens = Tokens(engine)
+            return {
+                user: tokens.create(
+                    TokenKind.USER, user, Owner("default", "default", user), role, 0.0
+                )
+                for user, role in roles.items()
+            }
+        finally:
+            engine.dispose()
+
+    # -- the bystander ---------------------------------------------------------------------------
+
+    @contextmanager
+    def bystander(self) -> Iterator[None]:
+        """Kernels of the bystander run from now on, and it hands in work all the while."""
+        with self.client() as admin:
+            admin.put_group({"name": "default", "kernel_lease": LEASE_S, "agent_silence": 5.0})
+        with self.client("ada") as ada:
+            job = ada.submit(
+                name="long", command=["sleep", "100000"], tasks=KERNELS, max_retries_preemption=0
+            )
+            until(lambda: ada.job(job.id).counts.get(TaskState.RUNNING) == KERNELS)
+        self._kernels = self._running()
+        with self._probes.open("wb") as output:
+            self._prober = subprocess.Popen(
+                [sys.executable, "-m", "tests.attacks.prober"],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                cwd=ROOT,
+            )
+        try:
+            assert self._prober.stdin is not None
+            self._prober.stdin.write(f"{self.cluster.port} {self.tokens['ada']}\n".encode())
+            self._prober.stdin.flush()
+            until(lambda: len(self.probes()) > 5)
+            yield
+        finally:
+            self._prober.communicate(timeout=60)
+        with self.client("ada") as ada:
+            ada.cancel("long")
+
+    def probes(self) -> list[Probe]:
+        """The bystander's submissions so far."""
+        lines = self._probes.read_text().splitlines(keepends=True)
+        return [Probe(*json.loads(line)) for line in lines if line.endswith("\n")]
+
+    def _running(self) -> dict[str, str]:
+        """The bystander's long tasks: what their kernels are and how they are."""
+        with self.client("ada") as ada:
+            details = [ada.task("long", index) for index in range(KERNELS)]
+        return {kernel.id: kernel.status for detail in details for kernel in detail.attempts}
+
+    def assert_unharmed(self, since: int) -> None:
+        """All kernels of the bystander are those of the beginning, and none of its submissions
+        failed; ``since`` is the number of those that an earlier look has judged."""
+        count = len(self.probes())
+        until(lambda: len(self.probes()) > count, timeout_s=10.0)
+        failed = [probe for probe in self.probes()[since:] if probe.error]
+        assert not failed, f"submissions of a bystander failed: {failed[:3]}"
+        assert self._running() == self._kernels
+
+    def assert_served(self) -> None:
+        """99 of 100 submissions of the bystander took less than 100 ms."""
+        took_s = sorted(probe.took_s for probe in self.probes())
+        p99_s = took_s[math.ceil(len(took_s) * 0.99) - 1]
+        assert p99_s < LONGEST_P99_S, f"p99 of {len(took_s)} submissions: {p99_s * 1e3:.0f} ms"
+
+
+@contextmanager
+def under_attack(path: Path) -> Iterator[Target]:
+    """A target that runs, with its bystander."""
+    agents = [agent(name, cpu_milli=16_000, gpus="none") for name in ("one", "two")]
+    target = Target(path, agents)
+    with started(target.cluster), target.bystander():
+        yield target

@@ -1,0 +1,16 @@
+"""Text that takes long to match, or that nothing can take: refused at once, its sender alone."""
+
+import httpx
+import pytest
+from tests.attacks.target import Target
+
+MILLION = " " * 1_000_000
+
+
+@pytest.mark.parametrize("path", ["/v1/plan", "/v1/jobs"])
+def test_memory_of_a_million_blanks_is_refused_at_once(target: Target, path: str) -> None:
+    spec = {"command": ["true"], "resources": {"memory": f"1{MILLION}!"}}
+    with target.raw("mallory") as mallory:
+        answer = mallory.post(path, json=spec)
+    assert answer.status_code == httpx.codes.UNPROCESSABLE_ENTITY
+    assert len(answer.content) < 1000
