@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from typer.testing import CliRunner, Result
+from click.testing import CliRunner, Result
 
 from muster.cli.main import app
 from muster.cli.target import OnContact, Target

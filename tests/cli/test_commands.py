@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from tests.cli.fake_cluster import IDS, FakeCluster, because, job, refused, session
-from typer.testing import CliRunner
 
 from muster.cli import failures
 from muster.cli.commands import submit

@@ -1,11 +1,13 @@
 from types import SimpleNamespace
 from typing import cast
 
+import click
 import pytest
-import typer
+from click.testing import CliRunner
 from tests.cli.fake_cluster import IDS, FakeCluster, job
 
 from muster.cli.completion import TIMEOUT_S, complete_ref
+from muster.cli.main import app
 from muster.cli.target import OnContact, Target
 from muster.client import Client
 from muster.core.errors import MusterError
@@ -21,7 +23,7 @@ def complete(cluster: FakeCluster, typed: str, **words: str) -> list[tuple[str, 
 
     context = SimpleNamespace(obj=Target(connector=connector), params={})
     context.find_root = lambda: SimpleNamespace(params=words)
-    return complete_ref(cast(typer.Context, context), typed)
+    return complete_ref(cast(click.Context, context), typed)
 
 
 def test_names_and_ids_of_live_jobs_are_offered() -> None:
@@ -42,3 +44,29 @@ def test_nothing_is_offered_where_no_cluster_answers(
 ) -> None:
     assert complete(FakeCluster(fails=cast(MusterError, error)), "") == []
     assert capsys.readouterr() == ("", "")
+
+
+def offered(cluster: FakeCluster, line: str) -> list[str]:
+    """What bash shows for the last word of ``line``."""
+    words = line.split(" ")
+    environment = {
+        "_MUSTER_COMPLETE": "bash_complete",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(len(words) - 1),
+    }
+    result = CliRunner(env=environment).invoke(app, obj=Target(connector=cluster.connect))
+    return [each.partition(",")[2] for each in result.stdout.splitlines()]
+
+
+def test_commands_their_options_and_commands_below_them_are_offered() -> None:
+    cluster = FakeCluster()
+    assert offered(cluster, "muster p") == ["plan", "ps"]
+    assert offered(cluster, "muster ps --l") == ["--limit"]
+    assert offered(cluster, "muster quota ") == ["remove", "set"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_script_that_a_shell_evaluates_calls_the_program_back(shell: str) -> None:
+    script = FakeCluster().run("completion", shell).stdout
+    assert f"_MUSTER_COMPLETE={shell}_complete" in script
+    assert FakeCluster().run("completion", "csh").exit_code == 2

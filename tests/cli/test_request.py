@@ -1,8 +1,8 @@
 import os
 from pathlib import Path
 
+import click
 import pytest
-import typer
 
 from muster.cli.arguments import Subject, parse_ref
 from muster.cli.request import ATTRIBUTE, command_of, environment, pairs
@@ -25,19 +25,19 @@ def test_environment_when_clean_is_only_what_was_given() -> None:
 
 @pytest.mark.parametrize("text", ["MISSING", "=x"])
 def test_environment_without_a_value_to_give_is_refused(text: str) -> None:
-    with pytest.raises(typer.BadParameter):
+    with pytest.raises(click.BadParameter):
         environment([text], CALLER)
 
 
 @pytest.mark.parametrize("texts", [["licence"], ["=1"], ["licence="], ["a=1", "a=2"]])
 def test_pairs_of_another_form_are_refused(texts: list[str]) -> None:
-    with pytest.raises(typer.BadParameter):
+    with pytest.raises(click.BadParameter):
         pairs(texts, "--resource")
 
 
 def test_attribute_of_another_form_is_told_the_form_of_attributes() -> None:
     assert pairs(["zone=a", "rack=r=1"], "--attribute", ATTRIBUTE) == {"zone": "a", "rack": "r=1"}
-    with pytest.raises(typer.BadParameter, match="'zone': expected NAME=VALUE, such as zone=a"):
+    with pytest.raises(click.BadParameter, match="'zone': expected NAME=VALUE, such as zone=a"):
         pairs(["zone"], "--attribute", ATTRIBUTE)
 
 
@@ -67,5 +67,5 @@ def test_ref_may_name_a_task() -> None:
 
 @pytest.mark.parametrize("text", ["", "/3", "a/", "a/b", "a/-1", "a/1/2", "a/²"])
 def test_ref_of_another_form_is_refused(text: str) -> None:
-    with pytest.raises(typer.BadParameter):
+    with pytest.raises(click.BadParameter):
         parse_ref(text)

@@ -4,8 +4,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import Result
 from tests.cli.fake_cluster import FakeCluster
-from typer.testing import Result
 
 OPENB = Path(
     os.environ.get("MUSTER_OPENB") or Path(__file__).parents[2].parent / "shared/data/openb"

@@ -1,13 +1,13 @@
 """What makes a command slow to start is what it imports; times differ, imports do not."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-# Typer needs pydantic itself.
-HEAVY = ("asyncio", "fastapi", "grpc", "httpx", "numpy", "sqlalchemy", "yaml")
+HEAVY = ("asyncio", "fastapi", "grpc", "httpx", "numpy", "pydantic", "sqlalchemy", "yaml")
 
 
 @pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["version"], ["ps", "--nope"]])
@@ -26,3 +26,19 @@ def test_command_without_a_cluster_imports_nothing_heavy(
         [sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=30
     )
     assert result.stderr.splitlines()[-1] == "[]"
+
+
+def test_command_imports_no_other_command() -> None:
+    program = (
+        "import sys\n"
+        "from muster.cli.main import app\n"
+        "try:\n    app(args=['ps', '--help'])\n"
+        "finally:\n"
+        "    print({name.rpartition('.')[2] for name in sys.modules\n"
+        "           if name.startswith('muster.cli.commands.')}, file=sys.stderr)\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30
+    )
+    # `--version` is an option of the program.
+    assert set(re.findall(r"\w+", result.stderr.splitlines()[-1])) == {"ps", "version"}

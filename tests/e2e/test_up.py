@@ -14,8 +14,8 @@ from pathlib import Path
 import httpx
 import psutil
 import pytest
+from click.testing import CliRunner
 from tests.e2e.cluster import assert_no_survivors, free_ports, until
-from typer.testing import CliRunner
 
 from muster.app import local
 from muster.app.detached import has_ended

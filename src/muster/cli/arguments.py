@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
 
 from muster.cli.completion import complete_ref
+from muster.cli.parameters import Argument, Option
 from muster.core.errors import NotFound
 
 if TYPE_CHECKING:
@@ -30,11 +31,11 @@ def parse_ref(text: str) -> Subject:
     """``train-1``, ``01jd2x8k``, ``train-1/3``, ``ses-01jd2x8k``.
 
     Raises:
-        typer.BadParameter: what follows the slash is not a number, or there is nothing before it.
+        click.BadParameter: what follows the slash is not a number, or there is nothing before it.
     """
     ref, slash, index = text.partition("/")
     if not ref or (slash and not (index.isascii() and index.isdecimal())):
-        raise typer.BadParameter(
+        raise click.BadParameter(
             f"{text!r} is not a REF: expected a name or an id, and after a slash a task's number"
         )
     return Subject(ref, int(index) if slash else None, ref.lower().startswith("ses-"))
@@ -59,8 +60,6 @@ def job_or_session(client: "Client", subject: Subject) -> "JobDetail | SessionDe
 
 Ref = Annotated[
     str,
-    typer.Argument(
-        metavar="REF", help="Job or session, or one task of it.", autocompletion=complete_ref
-    ),
+    Argument(metavar="REF", help="Job or session, or one task of it.", autocompletion=complete_ref),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="As JSON on stdout, and nothing else.")]
+AsJson = Annotated[bool, Option("--json", help="As JSON on stdout, and nothing else.")]

@@ -1,6 +1,6 @@
 """Completing a REF from the live cluster."""
 
-import typer
+import click
 
 from muster.cli.target import Target
 
@@ -9,7 +9,7 @@ TIMEOUT_S = 1.0
 OFFERED = 50
 
 
-def complete_ref(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+def complete_ref(ctx: click.Context, incomplete: str) -> list[tuple[str, str]]:
     """Names and ids of live jobs, each with its state; none where no cluster answers."""
     # Nothing has run yet, the program's own callback neither: only the words are parsed.
     target: Target = ctx.obj or Target()

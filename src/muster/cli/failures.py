@@ -6,7 +6,7 @@ MUSTER_DEBUG=1 adds the traceback.
 import os
 import traceback
 
-import typer
+import click
 from rich.text import Text
 
 from muster.cli.exits import ExitCode
@@ -20,7 +20,7 @@ def report(error: Exception) -> int:
     if os.environ.get("MUSTER_DEBUG") == "1":
         traceback.print_exception(error)
     match error:
-        case typer.TyperException():
+        case click.ClickException():
             return _usage(error)
         case InvalidSpec(problems=problems) if len(problems) > 1:
             lines = "".join(f"\n  {problem.sentence()}" for problem in problems)
@@ -36,7 +36,7 @@ def report(error: Exception) -> int:
         case OSError():
             where = f" {error.filename}:" if error.filename else ""
             return _say(f"cannot do that:{where} {error.strerror or error}", ExitCode.FAILED)
-        case typer.Abort():
+        case click.Abort():
             return _say("nothing was done", ExitCode.FAILED)
         case _:
             what = f"{type(error).__name__}: {error}"
@@ -47,10 +47,10 @@ def report(error: Exception) -> int:
             )
 
 
-def _usage(error: typer.TyperException) -> int:
+def _usage(error: click.ClickException) -> int:
     context = getattr(error, "ctx", None)
     hint = f" (see `{context.command_path} --help`)" if context is not None else ""
-    return _say(error.format_message() + hint, error.exit_code)
+    return _say(error.format_message().rstrip(".") + hint, error.exit_code)
 
 
 def _say(sentence: str, code: int) -> int:

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from muster.cli.parameters import Option
 from muster.cli.request import without_nones
 
 if TYPE_CHECKING:
@@ -12,7 +11,7 @@ if TYPE_CHECKING:
 
 Constraints = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--constraint",
         metavar="RULE",
         help="On agents' attributes, as zone=a, disk>=100 or !spot; may be repeated.",
@@ -20,14 +19,12 @@ Constraints = Annotated[
 ]
 Agents = Annotated[
     list[str] | None,
-    typer.Option("--agent", metavar="NAME", help="Only on this agent; may be repeated."),
+    Option("--agent", metavar="NAME", help="Only on this agent; may be repeated."),
 ]
-SingleNode = Annotated[
-    bool, typer.Option("--single-node", help="All kernels of a gang on one agent.")
-]
+SingleNode = Annotated[bool, Option("--single-node", help="All kernels of a gang on one agent.")]
 After = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--after",
         metavar="REF[:WHEN]",
         help="Start once that is succeeded (or running, or ended); may be repeated.",
@@ -35,9 +32,7 @@ After = Annotated[
 ]
 NotBefore = Annotated[
     str | None,
-    typer.Option(
-        "--not-before", metavar="MOMENT", help="Earliest start, as 2027-01-31T08:00:00+01:00."
-    ),
+    Option("--not-before", metavar="MOMENT", help="Earliest start, as 2027-01-31T08:00:00+01:00."),
 ]
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import typer
+import click
 
 AMOUNT = "NAME=AMOUNT, such as licence=1"
 ATTRIBUTE = "NAME=VALUE, such as zone=a"
@@ -15,15 +15,15 @@ def pairs(texts: Sequence[str], option: str, form: str = AMOUNT) -> dict[str, st
     """What stands behind each NAME= by the name; ``form`` is what is expected of the texts.
 
     Raises:
-        typer.BadParameter: one is not of that form, or named twice.
+        click.BadParameter: one is not of that form, or named twice.
     """
     found: dict[str, str] = {}
     for text in texts:
         name, _, value = text.partition("=")
         if not name or not value:
-            raise typer.BadParameter(f"{text!r}: expected {form}", param_hint=option)
+            raise click.BadParameter(f"{text!r}: expected {form}", param_hint=option)
         if name in found:
-            raise typer.BadParameter(f"{name} is given twice", param_hint=option)
+            raise click.BadParameter(f"{name} is given twice", param_hint=option)
         found[name] = value
     return found
 
@@ -36,16 +36,16 @@ def environment(
     KEY alone takes the caller's value.
 
     Raises:
-        typer.BadParameter: the caller has no such variable, or there is no name.
+        click.BadParameter: the caller has no such variable, or there is no name.
     """
     found = {} if clean else {name: caller[name] for name in INHERITED if name in caller}
     for text in texts:
         name, equals, value = text.partition("=")
         if not name:
-            raise typer.BadParameter(f"{text!r}: expected KEY=VALUE or KEY", param_hint="--env")
+            raise click.BadParameter(f"{text!r}: expected KEY=VALUE or KEY", param_hint="--env")
         if not equals:
             if name not in caller:
-                raise typer.BadParameter(
+                raise click.BadParameter(
                     f"{name} is not set here: give it a value, as in {name}=1", param_hint="--env"
                 )
             value = caller[name]

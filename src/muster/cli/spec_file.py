@@ -5,15 +5,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
+from muster.cli.parameters import Argument
 from muster.client.workdir import current_directory, with_absolute_workdirs
 from muster.core.errors import MusterError
 
 if TYPE_CHECKING:
     from muster.core.specs.load import AnySpec
 
-SpecFile = typer.Argument(metavar="FILE", help="YAML or JSON; - is standard input.")
+SpecFile = Argument(metavar="FILE", help="YAML or JSON; - is standard input.")
 
 
 def directory_of(file: str) -> str:

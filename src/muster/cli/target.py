@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, TypeVar
 
-import typer
+import click
+
+from muster.cli.parameters import Option
 
 if TYPE_CHECKING:
     from muster.client import Client
@@ -18,15 +20,15 @@ R = TypeVar("R")
 
 Url = Annotated[
     str | None,
-    typer.Option("--url", metavar="URL", help="Address of the controller. [env: MUSTER_URL]"),
+    Option("--url", metavar="URL", help="Address of the controller. [env: MUSTER_URL]"),
 ]
 Token = Annotated[
     str | None,
-    typer.Option("--token", metavar="TOKEN", help="API token. [env: MUSTER_TOKEN]"),
+    Option("--token", metavar="TOKEN", help="API token. [env: MUSTER_TOKEN]"),
 ]
 Home = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--home", metavar="DIR", help="Directory of the cluster. [env: MUSTER_HOME; or ~/.muster]"
     ),
 ]
@@ -79,7 +81,7 @@ def on_cluster(command: Callable[Concatenate[Target, P], R]) -> Callable[..., R]
     @functools.wraps(command)
     def with_target(
         *,
-        ctx: typer.Context,
+        ctx: click.Context,
         url: str | None,
         token: str | None,
         home: Path | None,
@@ -94,7 +96,7 @@ def on_cluster(command: Callable[Concatenate[Target, P], R]) -> Callable[..., R]
 
     own = list(inspect.signature(command).parameters.values())[1:]
     parameters = [
-        parameter("ctx", typer.Context, inspect.Parameter.empty),
+        parameter("ctx", click.Context, inspect.Parameter.empty),
         *(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own),
         parameter("url", Url),
         parameter("token", Token),

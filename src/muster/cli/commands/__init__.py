@@ -1,5 +1,57 @@
-"""A module a command.
+"""The commands. To add one, name it and its module in ``SECTIONS``.
 
-What takes long to import (HTTP, specs, the processes of ``muster.app``) stands inside functions,
-so that ``muster --help`` and completion are quick.
+A command is a function in its module, of its own name. Only the module of the command that was
+asked for is imported; what takes long to import besides (HTTP, specs, the processes of
+``muster.app``) stands inside functions.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import click
+
+SECTIONS: dict[str, dict[str, str]] = {
+    "Work": {
+        "run": "run",
+        "submit": "submit",
+        "plan": "plan",
+        "ps": "ps",
+        "show": "show",
+        "logs": "logs",
+        "why": "why",
+        "history": "history",
+        "cancel": "cancel",
+    },
+    "Cluster": {
+        "up": "cluster",
+        "down": "cluster",
+        "agents": "agents",
+        "groups": "groups",
+        "agent": "cluster",
+        "controller": "cluster",
+        "simulate": "simulate",
+        "doctor": "doctor",
+        "version": "version",
+        "completion": "completion",
+    },
+    "Policy": {
+        "quotas": "quotas",
+        "quota": "quotas",
+        "cordon": "bars",
+        "drain": "bars",
+        "uncordon": "bars",
+    },
+}
+"""The commands under the headings of ``muster --help``, each with its module in this folder."""
+
+_MODULES = {name: module for commands in SECTIONS.values() for name, module in commands.items()}
+
+
+def load(name: str) -> "click.Command | None":
+    """The command of this name, if there is one."""
+    from muster.cli.parameters import command_of
+
+    if (module := _MODULES.get(name)) is None:
+        return None
+    return command_of(getattr(import_module(f"{__name__}.{module}"), name))

@@ -5,12 +5,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from muster.cli.arguments import AsJson
+from muster.cli.parameters import Option
 from muster.cli.screen import Column, print_json, status, stderr, stdout, table, write
 from muster.cli.target import Target, on_cluster
 from muster.cli.words import duration
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @on_cluster
 def agents(
     target: Target,
-    group: Annotated[str | None, typer.Option("--group", "-g", help="Only this group's.")] = None,
+    group: Annotated[str | None, Option("--group", "-g", help="Only this group's.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """List the agents: what they have, and how much of it is free."""

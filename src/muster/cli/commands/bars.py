@@ -2,14 +2,15 @@
 
 from typing import Annotated
 
-import typer
+import click
 
+from muster.cli.parameters import Argument
 from muster.cli.target import Target, on_cluster
 from muster.cli.words import count
 from muster.core.states import AgentBar
 
 AgentRef = Annotated[
-    str, typer.Argument(metavar="AGENT", help="Its name, its id or the beginning of its id.")
+    str, Argument(metavar="AGENT", help="Its name, its id or the beginning of its id.")
 ]
 
 
@@ -35,7 +36,7 @@ def _bar(target: Target, ref: str, bar: AgentBar | None) -> None:
     with target.client() as client:
         agent = client.bar_agent(ref, bar)
     if agent.barred is None:
-        typer.echo(f"agent {agent.name} takes work again")
+        click.echo(f"agent {agent.name} takes work again")
     else:
         runs = f"it runs {count(agent.kernels, 'kernel')}" if agent.kernels else "it is empty"
-        typer.echo(f"agent {agent.name} is {agent.barred} and takes nothing new; {runs}")
+        click.echo(f"agent {agent.name} is {agent.barred} and takes nothing new; {runs}")

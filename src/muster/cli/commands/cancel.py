@@ -3,12 +3,13 @@
 import sys
 from typing import Annotated
 
-import typer
+import click
 
 from muster.cli.arguments import parse_ref
 from muster.cli.completion import complete_ref
 from muster.cli.exits import ExitCode
 from muster.cli.nearest import suggesting
+from muster.cli.parameters import Argument, Option
 from muster.cli.target import Target, on_cluster
 
 
@@ -17,9 +18,9 @@ def cancel(
     target: Target,
     refs: Annotated[
         list[str],
-        typer.Argument(metavar="REF...", help="Jobs and sessions.", autocompletion=complete_ref),
+        Argument(metavar="REF...", help="Jobs and sessions.", autocompletion=complete_ref),
     ],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Cancel jobs; their tasks are told to stop, then stopped."""
     from muster.cli import failures
@@ -27,15 +28,15 @@ def cancel(
 
     for ref in refs:
         if parse_ref(ref).index is not None:
-            raise typer.BadParameter(f"{ref!r} is one task: a job is cancelled whole")
+            raise click.BadParameter(f"{ref!r} is one task: a job is cancelled whole")
     if len(refs) > 1 and not yes and sys.stdin.isatty():
-        typer.confirm(f"Cancel {len(refs)} jobs?", abort=True, err=True)
+        click.confirm(f"Cancel {len(refs)} jobs?", abort=True, err=True)
     worst: int = ExitCode.OK
     with target.client() as client:
         for ref in refs:
             try:
                 with suggesting(client, ref):
-                    typer.echo(client.cancel(ref).message)
+                    click.echo(client.cancel(ref).message)
             except MusterError as error:  # the others are cancelled nevertheless
                 worst = max(worst, failures.report(error))
-    raise typer.Exit(worst)
+    raise click.exceptions.Exit(worst)

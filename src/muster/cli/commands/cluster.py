@@ -3,28 +3,27 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+import click
 
+from muster.cli.parameters import Option
 from muster.cli.target import Home
 from muster.cli.words import count, duration
 
 Cpus = Annotated[
-    str | None, typer.Option("--cpus", metavar="N", help="Processors of an agent; else as found.")
+    str | None, Option("--cpus", metavar="N", help="Processors of an agent; else as found.")
 ]
 Memory = Annotated[
     str | None,
-    typer.Option("--memory", metavar="SIZE", help="Memory of an agent, as 16GiB; else as found."),
+    Option("--memory", metavar="SIZE", help="Memory of an agent, as 16GiB; else as found."),
 ]
 Gpus = Annotated[
     str | None,
-    typer.Option(
-        "--gpus", metavar="NxMODEL", help="GPUs of an agent, as 4xH100, or 4; else as found."
-    ),
+    Option("--gpus", metavar="NxMODEL", help="GPUs of an agent, as 4xH100, or 4; else as found."),
 ]
 
 Attributes = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--attribute",
         metavar="NAME=VALUE",
         help="Of an agent, for constraints, as zone=a; may be repeated.",
@@ -33,10 +32,10 @@ Attributes = Annotated[
 
 
 def up(
-    ctx: typer.Context,
+    ctx: click.Context,
     agents: Annotated[
         int | None,
-        typer.Option("--agents", "-n", min=0, help="Local agents. [default: 1, or as before]"),
+        Option("--agents", "-n", min=0, help="Local agents. [default: 1, or as before]"),
     ] = None,
     cpus: Cpus = None,
     memory: Memory = None,
@@ -45,7 +44,7 @@ def up(
     home: Home = None,
     port: Annotated[
         int,
-        typer.Option(
+        Option(
             "--port",
             min=0,
             max=65535,
@@ -54,7 +53,7 @@ def up(
         ),
     ] = 0,
     foreground: Annotated[
-        bool, typer.Option("--foreground", help="Stay here; Ctrl-C stops the cluster.")
+        bool, Option("--foreground", help="Stay here; Ctrl-C stops the cluster.")
     ] = False,
 ) -> None:
     """Start a cluster on this machine."""
@@ -78,34 +77,34 @@ def up(
 
     def ready(report: local.UpReport) -> None:
         for warning in report.warnings:
-            typer.echo(f"warning: {warning}", err=True)
+            click.echo(f"warning: {warning}", err=True)
         names = list(report.agents)
         shown = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
-        typer.echo(
+        click.echo(
             f"Muster runs at {report.url} with {count(len(names), 'agent')}"
             f"{f' ({shown})' if names else ''}; it took {duration(report.took_s)}."
         )
         if not names:
-            typer.echo(
+            click.echo(
                 f"It has no agent of its own: add one with `muster agent --controller "
                 f"{report.agent_address} --token-file {report.join_token_file}`."
             )
         stop = "Ctrl-C" if foreground else "`muster down`"
-        typer.echo(f"Try `muster run -- hostname`, look with `muster ps`, stop it with {stop}.")
+        click.echo(f"Try `muster run -- hostname`, look with `muster ps`, stop it with {stop}.")
 
     local.up(options, ready)
     if foreground:
-        typer.echo("the cluster has stopped")
+        click.echo("the cluster has stopped")
 
 
 def down(
-    ctx: typer.Context,
+    ctx: click.Context,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Leave what runs running; the next `up` finds it again.")
+        bool, Option("--keep", help="Leave what runs running; the next `up` finds it again.")
     ] = False,
     home: Home = None,
     timeout: Annotated[
-        float, typer.Option("--timeout", min=1, metavar="SECONDS", help="Longest wait.")
+        float, Option("--timeout", min=1, metavar="SECONDS", help="Longest wait.")
     ] = 30.0,
 ) -> None:
     """Stop the cluster on this machine, and what runs on it."""
@@ -114,25 +113,23 @@ def down(
     report = local.down(home or ctx.obj.home, keep_kernels=keep, timeout_s=timeout)
     stopped = report.stopped_kernels
     if not report.was_running and not stopped:
-        typer.echo("no cluster was running")
+        click.echo("no cluster was running")
         return
     ended = f", and {count(stopped, 'kernel')} with it" if stopped else ""
-    typer.echo(f"the cluster has stopped{'; what ran goes on' if keep else ended}")
+    click.echo(f"the cluster has stopped{'; what ran goes on' if keep else ended}")
 
 
 def controller(
-    ctx: typer.Context,
+    ctx: click.Context,
     home: Home = None,
-    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
+    host: Annotated[str, Option("--host", help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[
         int,
-        typer.Option(
-            "--port", min=0, max=65535, show_default=False, help="HTTP port. [default: 7600]"
-        ),
+        Option("--port", min=0, max=65535, show_default=False, help="HTTP port. [default: 7600]"),
     ] = 0,
     agent_port: Annotated[
         int,
-        typer.Option(
+        Option(
             "--agent-port",
             min=0,
             max=65535,
@@ -141,10 +138,10 @@ def controller(
         ),
     ] = 0,
     tls_cert: Annotated[
-        Path | None, typer.Option("--tls-cert", metavar="FILE", help="Certificate, PEM.")
+        Path | None, Option("--tls-cert", metavar="FILE", help="Certificate, PEM.")
     ] = None,
     tls_key: Annotated[
-        Path | None, typer.Option("--tls-key", metavar="FILE", help="Its key, PEM.")
+        Path | None, Option("--tls-key", metavar="FILE", help="Its key, PEM.")
     ] = None,
 ) -> None:
     """Be the controller of agents elsewhere."""
@@ -163,12 +160,12 @@ def controller(
 def _host_and_port(text: str) -> str:
     """
     Raises:
-        typer.BadParameter: it is not HOST:PORT.
+        click.BadParameter: it is not HOST:PORT.
     """
     host, _, port = text.rpartition(":")
     if host and "/" not in host and port.isascii() and port.isdecimal() and 0 < int(port) < 65536:
         return text
-    raise typer.BadParameter(
+    raise click.BadParameter(
         f"{text!r}: expected HOST:PORT with the controller's port for agents, such as 10.0.0.5:7601"
     )
 
@@ -176,7 +173,7 @@ def _host_and_port(text: str) -> str:
 def agent(
     address: Annotated[
         str,
-        typer.Option(
+        Option(
             "--controller",
             metavar="HOST:PORT",
             help="Its port for agents.",
@@ -185,29 +182,27 @@ def agent(
     ],
     token: Annotated[
         str | None,
-        typer.Option("--token", envvar="MUSTER_JOIN_TOKEN", help="Join token; others may see it."),
+        Option("--token", envvar="MUSTER_JOIN_TOKEN", help="Join token; others may see it."),
     ] = None,
     token_file: Annotated[
-        Path | None, typer.Option("--token-file", metavar="FILE", help="File of the join token.")
+        Path | None, Option("--token-file", metavar="FILE", help="File of the join token.")
     ] = None,
-    name: Annotated[
-        str | None, typer.Option("--name", help="Name. [default: this machine's]")
-    ] = None,
-    group: Annotated[str, typer.Option("--group", "-g", help="Scaling group to join.")] = "default",
+    name: Annotated[str | None, Option("--name", help="Name. [default: this machine's]")] = None,
+    group: Annotated[str, Option("--group", "-g", help="Scaling group to join.")] = "default",
     directory: Annotated[
-        Path | None, typer.Option("--dir", metavar="DIR", help="Where it keeps everything.")
+        Path | None, Option("--dir", metavar="DIR", help="Where it keeps everything.")
     ] = None,
     cpus: Cpus = None,
     memory: Memory = None,
     gpus: Gpus = None,
     resource: Annotated[
         list[str] | None,
-        typer.Option("--resource", "-r", metavar="NAME=AMOUNT", help="Extra; may be repeated."),
+        Option("--resource", "-r", metavar="NAME=AMOUNT", help="Extra; may be repeated."),
     ] = None,
     attribute: Attributes = None,
     ca: Annotated[
         Path | None,
-        typer.Option("--ca", metavar="FILE", help="Certificate authority of the controller, PEM."),
+        Option("--ca", metavar="FILE", help="Certificate authority of the controller, PEM."),
     ] = None,
 ) -> None:
     """Lend this machine to a controller elsewhere."""
@@ -215,7 +210,7 @@ def agent(
     from muster.cli.request import ATTRIBUTE, pairs
 
     if token is not None and token_file is not None:
-        raise typer.BadParameter("give one of --token and --token-file")
+        raise click.BadParameter("give one of --token and --token-file")
     local.run_agent(
         controller=address,
         token=token,

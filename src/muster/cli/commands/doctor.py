@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-import typer
+import click
 from rich.text import Text
 
 from muster.cli.arguments import AsJson
@@ -21,7 +21,7 @@ _MARKS = {
 
 
 def doctor(
-    ctx: typer.Context,
+    ctx: click.Context,
     home: Home = None,
     as_json: AsJson = False,
 ) -> None:
@@ -41,8 +41,10 @@ def doctor(
             {"name": each.name, "ok": each.ok, "detail": each.detail, "remedy": each.remedy}
             for each in found
         ]
-        typer.echo(json.dumps(rows, indent=2))
-    raise typer.Exit(ExitCode.FAILED if any(each.ok is False for each in found) else ExitCode.OK)
+        click.echo(json.dumps(rows, indent=2))
+    raise click.exceptions.Exit(
+        ExitCode.FAILED if any(each.ok is False for each in found) else ExitCode.OK
+    )
 
 
 def line(check: "Check") -> Text:

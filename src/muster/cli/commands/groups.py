@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+import click
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from muster.cli.arguments import AsJson
+from muster.cli.parameters import annotated
 from muster.cli.screen import Column, plain, print_json, stdout, table, write
 from muster.cli.spec_file import SpecFile, read_spec
 from muster.cli.target import Home, Target, Token, Url, on_cluster
@@ -16,12 +17,11 @@ from muster.cli.target import Home, Target, Token, Url, on_cluster
 if TYPE_CHECKING:
     from muster.core.views import GroupView
 
-groups = typer.Typer(name="groups", invoke_without_command=True)
 
-
-@groups.callback()
-def list_groups(
-    ctx: typer.Context,
+@click.group(invoke_without_command=True)
+@annotated
+def groups(
+    ctx: click.Context,
     as_json: AsJson = False,
     url: Url = None,
     token: Token = None,
@@ -42,6 +42,7 @@ def list_groups(
 
 
 @groups.command()
+@annotated
 @on_cluster
 def apply(
     target: Target,
@@ -52,12 +53,12 @@ def apply(
 
     spec = read_spec(file)
     if not isinstance(spec, ScalingGroup):
-        raise typer.BadParameter(
+        raise click.BadParameter(
             f"{file} is a {spec.kind}: a group needs `kind: group`; hand work in with "
             f"`muster submit`"
         )
     with target.client() as client:
-        typer.echo(f"group {client.put_group(spec).name} applied")
+        click.echo(f"group {client.put_group(spec).name} applied")
 
 
 def refused_plugins(groups: Sequence["GroupView"]) -> list[Text]:

@@ -3,13 +3,13 @@
 import time
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from muster.cli.arguments import AsJson, Ref
 from muster.cli.nearest import suggesting
+from muster.cli.parameters import Option
 from muster.cli.screen import Column, print_json, status, stderr, stdout, table, write
 from muster.cli.target import Target, on_cluster
 from muster.cli.words import clock_time, shorten
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def history(
     target: Target,
     ref: Ref,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Newest entries shown.")] = 100,
+    limit: Annotated[int, Option("--limit", min=1, help="Newest entries shown.")] = 100,
     as_json: AsJson = False,
 ) -> None:
     """Tell what happened to a job, a task, a session or an agent."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Protocol
 
-import typer
+import click
 from rich.text import Text
 
 from muster.cli.arguments import Ref, job_or_session, parse_ref
@@ -22,6 +22,7 @@ from muster.cli.follow.feed import (
 from muster.cli.follow.lines import PrefixedLines, last_lines, prefix_width
 from muster.cli.follow.status_line import StatusLine
 from muster.cli.nearest import suggesting
+from muster.cli.parameters import Option
 from muster.cli.screen import plain, stderr
 from muster.cli.target import Target, on_cluster
 from muster.cli.words import count
@@ -45,20 +46,20 @@ def logs(
     ref: Ref,
     follow: Annotated[
         bool,
-        typer.Option("--follow", "-f", help="All attempts, from the first until it has ended."),
+        Option("--follow", "-f", help="All attempts, from the first until it has ended."),
     ] = False,
     tail: Annotated[
-        int | None, typer.Option("--tail", "-n", min=0, help="Only so many lines of the end.")
+        int | None, Option("--tail", "-n", min=0, help="Only so many lines of the end.")
     ] = None,
     attempt: Annotated[
-        int | None, typer.Option("--attempt", min=1, help="This attempt alone, not the latest.")
+        int | None, Option("--attempt", min=1, help="This attempt alone, not the latest.")
     ] = None,
 ) -> None:
     """Show the output of a job's tasks, or of a session's kernels."""
     from muster.core.views import JobView
 
     subject = parse_ref(ref)
-    no_attempts = typer.BadParameter("a session has no attempts", param_hint="--attempt")
+    no_attempts = click.BadParameter("a session has no attempts", param_hint="--attempt")
     if subject.is_session and attempt is not None:
         raise no_attempts
     with target.client() as client:
@@ -79,7 +80,7 @@ def logs(
         if not follow:
             _print(client, read, shown, lines)
             return
-    raise typer.Exit(_follow(target, read, shown, lines))
+    raise click.exceptions.Exit(_follow(target, read, shown, lines))
 
 
 class Read(Protocol):

@@ -3,7 +3,7 @@
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -42,7 +42,7 @@ def plan(target: Target, file: Annotated[str, SpecFile], as_json: AsJson = False
 
     spec = read_spec(file)
     if not isinstance(spec, JobSpec | SessionSpec):
-        raise typer.BadParameter(f"{file} is a {spec.kind}, which is not work to hand in")
+        raise click.BadParameter(f"{file} is a {spec.kind}, which is not work to hand in")
     with target.client() as client, suggesting_targets(client):
         answer = client.plan(spec)
     if as_json:
@@ -50,7 +50,7 @@ def plan(target: Target, file: Annotated[str, SpecFile], as_json: AsJson = False
     else:
         console = stdout()
         write(console, *plan_shown(console, answer))
-    raise typer.Exit(_CODES.get(answer.outcome, ExitCode.OK))
+    raise click.exceptions.Exit(_CODES.get(answer.outcome, ExitCode.OK))
 
 
 def plan_shown(console: Console, plan: "PlanView") -> list[RenderableType]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -13,6 +13,7 @@ from rich.text import Text
 from muster.cli.arguments import AsJson
 from muster.cli.follow.feed import LostSight
 from muster.cli.follow.progress import done
+from muster.cli.parameters import Option
 from muster.cli.screen import Column, print_json, status, stderr, stdout, table, write
 from muster.cli.target import Target, on_cluster
 from muster.cli.words import duration, shorten
@@ -31,17 +32,17 @@ REFRESH_S = 1.0
 @on_cluster
 def ps(
     target: Target,
-    show_all: Annotated[bool, typer.Option("--all", "-a", help="Also jobs that ended.")] = False,
+    show_all: Annotated[bool, Option("--all", "-a", help="Also jobs that ended.")] = False,
     watch: Annotated[
-        bool, typer.Option("--watch", "-w", help="Keep showing them as they change.")
+        bool, Option("--watch", "-w", help="Keep showing them as they change.")
     ] = False,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Newest jobs shown.")] = 50,
+    limit: Annotated[int, Option("--limit", "-n", min=1, help="Newest jobs shown.")] = 50,
     as_json: AsJson = False,
 ) -> None:
     """List jobs, newest first."""
     state = "all" if show_all else "live"
     if watch and (as_json or not stdout().is_terminal):
-        raise typer.BadParameter("it needs a terminal: leave it out", param_hint="--watch")
+        raise click.BadParameter("it needs a terminal: leave it out", param_hint="--watch")
     if watch:
         with suppress(KeyboardInterrupt):
             _watch(target, state, limit)

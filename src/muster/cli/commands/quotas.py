@@ -3,12 +3,13 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from muster.cli.arguments import AsJson
+from muster.cli.parameters import Argument, annotated
 from muster.cli.screen import Column, print_json, stderr, stdout, table, write
 from muster.cli.spec_file import SpecFile, read_spec
 from muster.cli.target import Target, on_cluster
@@ -17,7 +18,10 @@ from muster.core.resources import format_amount
 if TYPE_CHECKING:
     from muster.core.views import LimitView, QuotaView
 
-quota = typer.Typer(name="quota", help="Limit a domain, a project or a user.")
+
+@click.group()
+def quota() -> None:
+    """Limit a domain, a project or a user."""
 
 
 @on_cluster
@@ -35,6 +39,7 @@ def quotas(target: Target, as_json: AsJson = False) -> None:
 
 
 @quota.command(name="set")
+@annotated
 @on_cluster
 def set_quota(target: Target, file: Annotated[str, SpecFile]) -> None:
     """Limit somebody, in place of the limits they have."""
@@ -42,25 +47,26 @@ def set_quota(target: Target, file: Annotated[str, SpecFile]) -> None:
 
     spec = read_spec(file)
     if not isinstance(spec, QuotaSpec):
-        raise typer.BadParameter(f"{file} is a {spec.kind}: a quota needs `kind: quota`")
+        raise click.BadParameter(f"{file} is a {spec.kind}: a quota needs `kind: quota`")
     with target.client() as client:
         set_ = client.put_quota(spec)
-    typer.echo(f"quota of {set_.level} {set_.name} set")
+    click.echo(f"quota of {set_.level} {set_.name} set")
 
 
 @quota.command()
+@annotated
 @on_cluster
 def remove(
     target: Target,
-    level: Annotated[str, typer.Argument(metavar="LEVEL", help="domain, project or user.")],
+    level: Annotated[str, Argument(metavar="LEVEL", help="domain, project or user.")],
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="As `muster quotas` shows it: domain/project/…")
+        str, Argument(metavar="NAME", help="As `muster quotas` shows it: domain/project/…")
     ],
 ) -> None:
     """Have somebody have no limits of their own."""
     with target.client() as client:
         client.remove_quota(level, name)
-    typer.echo(f"quota of {level} {name} removed")
+    click.echo(f"quota of {level} {name} removed")
 
 
 def quotas_table(console: Console, quotas: Sequence["QuotaView"]) -> Table:

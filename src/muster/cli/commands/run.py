@@ -4,10 +4,11 @@ import os
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+import click
 
 from muster.cli.commands.submit import hand_in
 from muster.cli.exits import ExitCode
+from muster.cli.parameters import Argument, Option, annotated
 from muster.cli.placement_options import (
     After,
     Agents,
@@ -24,52 +25,53 @@ from muster.core.errors import InvalidSpec
 Amount = str | None
 
 
+# What follows the command's name is the command's.
+@click.command(context_settings={"allow_interspersed_args": False})
+@annotated
 @on_cluster
 def run(
     target: Target,
     command: Annotated[
         list[str],
-        typer.Argument(
-            metavar="COMMAND",
+        Argument(
+            metavar="COMMAND...",
             help="Program and arguments, best after --; one with blanks is a line for the shell.",
         ),
     ],
-    tasks: Annotated[int | None, typer.Option("--tasks", "-n", help="Run so many of it.")] = None,
+    tasks: Annotated[int | None, Option("--tasks", "-n", help="Run so many of it.")] = None,
     gang: Annotated[
-        bool, typer.Option("--gang", help="All tasks start together, with ranks and an address.")
+        bool, Option("--gang", help="All tasks start together, with ranks and an address.")
     ] = False,
     cpu: Annotated[
-        Amount, typer.Option("--cpu", "-c", metavar="N", help="Processors a task, as 4 or 500m.")
+        Amount, Option("--cpu", "-c", metavar="N", help="Processors a task, as 4 or 500m.")
     ] = None,
     memory: Annotated[
-        Amount, typer.Option("--memory", "-m", metavar="SIZE", help="Memory a task, as 16GiB.")
+        Amount, Option("--memory", "-m", metavar="SIZE", help="Memory a task, as 16GiB.")
     ] = None,
     gpu: Annotated[
-        Amount, typer.Option("--gpu", "-g", metavar="N", help="GPUs a task, or a part, as 0.5.")
+        Amount, Option("--gpu", "-g", metavar="N", help="GPUs a task, or a part, as 0.5.")
     ] = None,
-    disk: Annotated[
-        Amount, typer.Option("--disk", metavar="SIZE", help="Scratch space a task.")
-    ] = None,
+    disk: Annotated[Amount, Option("--disk", metavar="SIZE", help="Scratch space a task.")] = None,
     resource: Annotated[
         list[str] | None,
-        typer.Option("--resource", "-r", metavar="NAME=AMOUNT", help="Extra; may be repeated."),
+        Option("--resource", "-r", metavar="NAME=AMOUNT", help="Extra; may be repeated."),
     ] = None,
-    name: Annotated[Amount, typer.Option("--name", help="Name of the job.")] = None,
-    group: Annotated[Amount, typer.Option("--group", help="Scaling group.")] = None,
+    name: Annotated[Amount, Option("--name", help="Name of the job.")] = None,
+    group: Annotated[Amount, Option("--group", help="Scaling group.")] = None,
     priority: Annotated[
-        int | None, typer.Option("--priority", help="0 to 100; higher goes first.")
+        int | None, Option("--priority", help="0 to 100; higher goes first.")
     ] = None,
     timeout: Annotated[
-        Amount, typer.Option("--timeout", metavar="TIME", help="Longest run of a task, as 1h30m.")
+        Amount, Option("--timeout", metavar="TIME", help="Longest run of a task, as 1h30m.")
     ] = None,
     scheduling_timeout: Annotated[
-        Amount, typer.Option("--scheduling-timeout", metavar="TIME", help="Longest wait for room.")
+        Amount, Option("--scheduling-timeout", metavar="TIME", help="Longest wait for room.")
     ] = None,
     retries: Annotated[
-        int | None, typer.Option("--retries", help="Retries of a task that fails.")
+        int | None, Option("--retries", help="Retries of a task that fails.")
     ] = None,
     gpu_model: Annotated[
-        str | None, typer.Option("--gpu-model", metavar="MODEL", help="As H100, or H100|B200.")
+        str | None, Option("--gpu-model", metavar="MODEL", help="As H100, or H100|B200.")
     ] = None,
     constraint: Constraints = None,
     agent: Agents = None,
@@ -78,37 +80,35 @@ def run(
     not_before: NotBefore = None,
     env: Annotated[
         list[str] | None,
-        typer.Option("--env", "-e", metavar="KEY[=VALUE]", help="Variable; may be repeated."),
+        Option("--env", "-e", metavar="KEY[=VALUE]", help="Variable; may be repeated."),
     ] = None,
     clean_env: Annotated[
-        bool, typer.Option("--clean-env", help="Do not pass PATH and the like from here.")
+        bool, Option("--clean-env", help="Do not pass PATH and the like from here.")
     ] = False,
     workdir: Annotated[
         Path | None,
-        typer.Option("--workdir", "-w", metavar="DIR", help="Where it runs. [default: here]"),
+        Option("--workdir", "-w", metavar="DIR", help="Where it runs. [default: here]"),
     ] = None,
     scratch: Annotated[
-        bool, typer.Option("--scratch", help="Run in an empty directory of its own.")
+        bool, Option("--scratch", help="Run in an empty directory of its own.")
     ] = False,
     detach: Annotated[
-        bool, typer.Option("--detach", "-d", help="Print its name and id, and leave it alone.")
+        bool, Option("--detach", "-d", help="Print its name and id, and leave it alone.")
     ] = False,
     no_wait: Annotated[
         bool,
-        typer.Option(
-            "--no-wait", help="As --detach, but exit code 2 if it does not start at once."
-        ),
+        Option("--no-wait", help="As --detach, but exit code 2 if it does not start at once."),
     ] = False,
     quiet: Annotated[
         bool,
-        typer.Option("--quiet", "-q", help="Only the output, no progress; with -d only the id."),
+        Option("--quiet", "-q", help="Only the output, no progress; with -d only the id."),
     ] = False,
 ) -> None:
     """Run a command, show its output, end with its exit code."""
     from muster.cli import failures
 
     if scratch and workdir is not None:
-        raise typer.BadParameter("give one of --workdir and --scratch")
+        raise click.BadParameter("give one of --workdir and --scratch")
     resources: dict[str, Any] = without_nones(
         {
             "cpu": cpu,
@@ -146,4 +146,4 @@ def run(
     except InvalidSpec as error:  # all of it stood on the command line
         failures.report(error)
         code = ExitCode.USAGE
-    raise typer.Exit(code)
+    raise click.exceptions.Exit(code)

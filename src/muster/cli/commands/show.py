@@ -4,7 +4,6 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -12,6 +11,7 @@ from rich.text import Text
 from muster.cli.arguments import AsJson, Ref, job_or_session, parse_ref
 from muster.cli.follow.progress import counted
 from muster.cli.nearest import suggesting
+from muster.cli.parameters import Option
 from muster.cli.screen import (
     Column,
     fields,
@@ -53,10 +53,10 @@ def show(
     target: Target,
     ref: Ref,
     tasks: Annotated[
-        bool, typer.Option("--tasks", help="List the tasks by index, not the noteworthy few.")
+        bool, Option("--tasks", help="List the tasks by index, not the noteworthy few.")
     ] = False,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", min=1, max=1000, help="Tasks listed by --tasks.")
+        int, Option("--limit", "-n", min=1, max=1000, help="Tasks listed by --tasks.")
     ] = 100,
     as_json: AsJson = False,
 ) -> None:

@@ -8,11 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
 from rich.console import Console
 from rich.text import Text
 
 from muster.cli.arguments import AsJson
+from muster.cli.parameters import Argument, Option
 from muster.cli.screen import Column, plain, stderr, stdout, table, write
 from muster.cli.words import count, duration
 
@@ -26,15 +27,15 @@ _TOLD_S = 0.1  # progress is shown so often at most
 def simulate(
     trace: Annotated[
         Path,
-        typer.Argument(metavar="TRACE", help="The sessions: .csv (openb or generic) or .parquet."),
+        Argument(metavar="TRACE", help="The sessions: .csv (openb or generic) or .parquet."),
     ],
     cluster: Annotated[
         Path,
-        typer.Option("--cluster", metavar="FILE", help="The agents: .yaml, or openb's node .csv."),
+        Option("--cluster", metavar="FILE", help="The agents: .yaml, or openb's node .csv."),
     ],
     policies: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--policy",
             "--with",
             metavar="POLICY",
@@ -42,22 +43,22 @@ def simulate(
         ),
     ] = None,
     speed_up: Annotated[
-        float, typer.Option("--speed-up", metavar="X", help="Sessions come X times as fast.")
+        float, Option("--speed-up", metavar="X", help="Sessions come X times as fast.")
     ] = 1.0,
     limit: Annotated[
         int | None,
-        typer.Option("--limit", min=1, help="Only so many sessions, the first that come."),
+        Option("--limit", min=1, help="Only so many sessions, the first that come."),
     ] = None,
     ends_known: Annotated[
         bool,
-        typer.Option("--ends-known", help="The scheduler is told how long each session will run."),
+        Option("--ends-known", help="The scheduler is told how long each session will run."),
     ] = False,
     plot_to: Annotated[
         Path | None,
-        typer.Option("--plot", metavar="FILE", help="Draw the course to a .png or .svg file."),
+        Option("--plot", metavar="FILE", help="Draw the course to a .png or .svg file."),
     ] = None,
     timings: Annotated[
-        bool, typer.Option("--timings", help="With the scheduler's own time in the report.")
+        bool, Option("--timings", help="With the scheduler's own time in the report.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -70,13 +71,13 @@ def simulate(
     from muster.simulate.trace import read_trace
 
     if not 0 < speed_up < float("inf"):
-        raise typer.BadParameter(f"--speed-up is {speed_up:g}: expected a number above 0")
+        raise click.BadParameter(f"--speed-up is {speed_up:g}: expected a number above 0")
     if plot_to is not None:
         check_plot(plot_to)
     try:
         named = [read_policy(each) for each in policies or [DEFAULT]]
     except UnknownPolicy as error:
-        raise typer.BadParameter(str(error)) from None
+        raise click.BadParameter(str(error)) from None
     agents = read_cluster(cluster)
     sessions = sorted(read_trace(trace), key=lambda each: each.submit_at_s)[:limit]
     reports = []

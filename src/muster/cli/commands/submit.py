@@ -6,13 +6,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+import click
 from rich.text import Text
 
 from muster.cli.exits import SIGNAL_BASE, ExitCode
 from muster.cli.follow.feed import LostSight, away_line, back_line
 from muster.cli.follow.follow import Follower
 from muster.cli.nearest import suggesting_targets
+from muster.cli.parameters import Option
 from muster.cli.placement_options import (
     After,
     Agents,
@@ -44,32 +45,32 @@ SESSION_LOOK_S = 0.5
 def submit(
     target: Target,
     file: Annotated[str, SpecFile],
-    name: Annotated[str | None, typer.Option("--name", help="In place of the file's.")] = None,
+    name: Annotated[str | None, Option("--name", help="In place of the file's.")] = None,
     constraint: Constraints = None,
     agent: Agents = None,
     single_node: SingleNode = False,
     after: After = None,
     not_before: NotBefore = None,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Wait until it has ended; end with its exit code.")
+        bool, Option("--wait", help="Wait until it has ended; end with its exit code.")
     ] = False,
     no_wait: Annotated[
-        bool, typer.Option("--no-wait", help="Exit code 2 if it does not start at once.")
+        bool, Option("--no-wait", help="Exit code 2 if it does not start at once.")
     ] = False,
     quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Print the id alone; no progress with --wait.")
+        bool, Option("--quiet", "-q", help="Print the id alone; no progress with --wait.")
     ] = False,
 ) -> None:
     """Hand in a job or a session from a file; prints its name and id."""
     from muster.core.specs import JobSpec, ScalingGroup, SessionSpec
 
     if wait and no_wait:
-        raise typer.BadParameter("give one of --wait and --no-wait")
+        raise click.BadParameter("give one of --wait and --no-wait")
     spec = read_spec(file)
     if isinstance(spec, ScalingGroup):
-        raise typer.BadParameter(f"{file} is a group: use `muster groups apply {file}`")
+        raise click.BadParameter(f"{file} is a group: use `muster groups apply {file}`")
     if not isinstance(spec, JobSpec | SessionSpec):
-        raise typer.BadParameter(f"{file} is a {spec.kind}, which is not work to hand in")
+        raise click.BadParameter(f"{file} is a {spec.kind}, which is not work to hand in")
     if keys := placement_keys(constraint, agent, single_node, after, not_before):
         spec = with_keys(spec, keys)
     if name is not None:
@@ -84,7 +85,7 @@ def submit(
             soft_wrap=True,
         )
     code = hand_in(target, spec, detach=not wait, no_wait=no_wait, output=False, quiet=quiet)
-    raise typer.Exit(code)
+    raise click.exceptions.Exit(code)
 
 
 def hand_in(
@@ -108,7 +109,7 @@ def hand_in(
             accepted = client.submit(spec)
         if detach or no_wait or not output:
             named = accepted.name is not None and not quiet
-            typer.echo(f"{accepted.name} ({accepted.id})" if named else accepted.id)
+            click.echo(f"{accepted.name} ({accepted.id})" if named else accepted.id)
         if no_wait:
             return _placed_or_why(client, accepted)
     if detach:

@@ -1,6 +1,6 @@
 """``muster version``."""
 
-import typer
+import click
 
 from muster.cli.arguments import AsJson
 from muster.cli.target import Target, on_cluster
@@ -14,8 +14,8 @@ TIMEOUT_S = 1.0
 def print_version(wanted: bool) -> None:
     """``muster --version``."""
     if wanted:
-        typer.echo(f"muster {__version__}")
-        raise typer.Exit
+        click.echo(f"muster {__version__}")
+        raise click.exceptions.Exit
 
 
 @on_cluster
@@ -25,11 +25,11 @@ def version(target: Target, as_json: AsJson = False) -> None:
     if as_json:
         import json
 
-        typer.echo(json.dumps({"client": __version__, "controller": controller}, indent=2))
+        click.echo(json.dumps({"client": __version__, "controller": controller}, indent=2))
         return
-    typer.echo(f"client {__version__}")
+    click.echo(f"client {__version__}")
     if controller is not None:
-        typer.echo(f"controller {controller['version']} at {controller['url']}")
+        click.echo(f"controller {controller['version']} at {controller['url']}")
 
 
 def _controller(target: Target) -> dict[str, str] | None:

@@ -1,0 +1,85 @@
+"""Annotated functions as commands: a toy one, and what it receives."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from muster.cli.parameters import Argument, Option, command_of
+
+
+class Colour(StrEnum):
+    RED = "red"
+    BLUE = "blue"
+
+
+def doubled(value: int | None) -> int | None:
+    return None if value is None else value * 2
+
+
+def received(*words: str) -> dict[str, Any]:
+    """What a function with one parameter of each kind is called with."""
+    calls: list[dict[str, Any]] = []
+
+    def toy(
+        ctx: click.Context,
+        first: Annotated[str, Argument(metavar="FIRST")],
+        rest: Annotated[list[str] | None, Argument(metavar="REST...")] = None,
+        flag: Annotated[bool, Option("--flag", "-f")] = False,
+        number: Annotated[int, Option("--number", min=1, max=9)] = 3,
+        fraction: Annotated[float | None, Option("--fraction", min=0)] = None,
+        twice: Annotated[int | None, Option("--twice", callback=doubled)] = None,
+        place: Annotated[Path | None, Option("--place")] = None,
+        colour: Annotated[Colour, Option("--colour")] = Colour.RED,
+        names: Annotated[list[str] | None, Option("--name")] = None,
+        set_: Annotated[str | None, Option("--set", envvar="TOY_SET")] = None,
+    ) -> None:
+        """A toy."""
+        calls.append({name: value for name, value in locals().items() if name != "calls"})
+
+    result = CliRunner(env={"TOY_SET": "environment"}).invoke(command_of(toy), list(words))
+    assert result.exit_code == 0, result.output
+    (call,) = calls
+    assert isinstance(call.pop("ctx"), click.Context)
+    return call
+
+
+def test_what_is_not_given_is_the_default_of_the_function() -> None:
+    assert received("x") == {
+        "first": "x",
+        "rest": None,
+        "flag": False,
+        "number": 3,
+        "fraction": None,
+        "twice": None,
+        "place": None,
+        "colour": Colour.RED,
+        "names": None,
+        "set_": "environment",
+    }
+
+
+def test_what_is_given_arrives_in_the_type_of_the_annotation() -> None:
+    words = "x y z -f --number 9 --fraction 0.5 --twice 4 --place /tmp --colour blue"
+    assert received(*words.split(), "--name", "a", "--name", "b", "--set", "line") == {
+        "first": "x",
+        "rest": ["y", "z"],
+        "flag": True,
+        "number": 9,
+        "fraction": 0.5,
+        "twice": 8,
+        "place": Path("/tmp"),
+        "colour": Colour.BLUE,
+        "names": ["a", "b"],
+        "set_": "line",
+    }
+
+
+def test_parameter_without_a_description_is_a_mistake_of_the_program() -> None:
+    def toy(first: str) -> None: ...
+
+    with pytest.raises(TypeError, match="parameter first has no Option or Argument"):
+        command_of(toy)
