@@ -8,12 +8,15 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from tests.control.world import Run, World
+from tests.control.world import ADA, Run, World, attempt
 
 import muster
+from muster.control.explain import explain_session
+from muster.core.reasons import ReasonCode
 from muster.core.resources import Resources
-from muster.core.specs import SessionSpec
-from muster.core.states import SessionStatus
+from muster.core.specs import JobSpec, SessionSpec
+from muster.core.specs.amounts import ResourcesSpec
+from muster.core.states import JOB_TABLE, JobState, SessionStatus, TaskState
 from muster.store.records import Session
 from muster.wire.codec import encode_controller_message
 from muster.wire.messages import Commands, Start
@@ -123,3 +126,52 @@ def test_hosts_of_a_large_gang_are_in_a_file_of_its_first_kernel(
     world.settle()
     assert session.status is SessionStatus.RUNNING
     world.close()
+
+
+def life_of_a_session(world: World, kernels: int) -> None:
+    """Each report comes in a wake of its own; in between the agent and the controller come anew."""
+    session = world.submit_session(gang(kernels))
+    assert session.status is SessionStatus.RUNNING
+    live, board = world.plane.live, world.plane.board
+    assert explain_session(live, board, session.id, world.clock.now()).verdict
+    world.connect(world.agent("a"))
+    world.restart_controller()
+    world.ask(lambda work, requests: requests.cancel_session(work, ADA, session.id))
+    assert session.id not in world.plane.live.sessions
+    assert not world.plane.live.ledger
+
+
+def life_of_a_job(world: World, kernels: int) -> None:
+    """Its gang fails once, is tried again, and ends well."""
+    world.behaviour = lambda start: Run(1, exit_code=int(attempt(start) == 1))
+    spec = JobSpec(command=["x"], tasks=kernels, coscheduled=True, max_retries_failure=1)
+    job = world.submit(spec.model_copy(update={"resources": ResourcesSpec(cpu=1)}))
+    world.run_until(lambda: job.status in JOB_TABLE.terminal)
+    assert (job.status, job.counts[TaskState.SUCCEEDED]) == (JobState.SUCCEEDED, kernels)
+
+
+def life_of_a_gang_that_cannot_be_created(world: World, kernels: int) -> None:
+    """All of its kernels fail; it goes back to the queue, and is cancelled there."""
+    world.behaviour = lambda start: Run(create_failure=ReasonCode.DISK_FULL)
+    session = world.submit_session(gang(kernels))
+    world.run_until(lambda: session.reschedules > 0)
+    world.ask(lambda work, requests: requests.cancel_session(work, ADA, session.id))
+    world.run(1)
+    assert not world.plane.live.ledger
+
+
+@pytest.mark.parametrize(
+    "life", [life_of_a_session, life_of_a_job, life_of_a_gang_that_cannot_be_created]
+)
+def test_life_of_a_gang_costs_as_much_as_the_gang_is_large(
+    tmp_path: Path, life: Callable[[World, int], None]
+) -> None:
+    costs = []
+    for kernels in (SMALL_GANG, SMALL_GANG * TIMES):
+        path = tmp_path / str(kernels)
+        path.mkdir()
+        world = World(path, {"a": LARGE}, behaviour=lambda start: Run(10**6))
+        world.drips = True
+        costs.append(lines_run(partial(life, world, kernels)))
+        world.close()
+    assert costs[1] < costs[0] * MOST

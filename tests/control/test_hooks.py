@@ -202,8 +202,8 @@ def test_session_of_which_remains_are_cleaned_up_waits_as_the_hooks_of_then_want
     agent.online = False  # it does not hear what is sent to it
     job = world.submit(JobSpec(command=["x"], priority=10))
     session(world, priority=90)
-    ((cleaning, what),) = world.plane.board.groups["default"].cleaning.items()
-    assert (world.plane.live.sessions[cleaning].job, what.priority) == (job, 10)
+    ((cleaning, remains),) = world.plane.board.groups["default"].cleaning.items()
+    assert (world.plane.live.sessions[cleaning].job, remains.what.priority) == (job, 10)
     badges = {"name": "default", "hooks": {"batch": "badge_hook"}, **policy}
     spec = ScalingGroup.model_validate(badges)
     world.ask(lambda work, requests: requests.put_group(work, spec))

@@ -226,7 +226,10 @@ class HollowAgent:
 
 
 class World:
-    """Control and agents in one thread; ``run`` moves time from event to event."""
+    """Control and agents in one thread; ``run`` moves time from event to event.
+
+    ``drips`` has each agent send what it reports one by one, each in a wake of its own.
+    """
 
     def __init__(
         self,
@@ -245,6 +248,7 @@ class World:
         self.agents: dict[AgentId, HollowAgent] = {}
         self.outgoing: list[tuple[AgentId, ControllerMessage]] = []
         self.closed: list[tuple[AgentId, str]] = []
+        self.drips = False
         self._open()
         spec = group or ScalingGroup(name="default")
         self.ask(lambda work, requests: requests.put_group(work, spec))
@@ -355,8 +359,9 @@ class World:
         progressed = bool(outgoing)
         for agent in self.agents.values():
             if agent.online and agent.reports:
-                last = agent.acknowledged + len(agent.reports)
-                self.plane.agent_said(agent.id, Reports(last, tuple(agent.reports)))
+                reports = agent.reports[:1] if self.drips else agent.reports
+                last = agent.acknowledged + len(reports)
+                self.plane.agent_said(agent.id, Reports(last, tuple(reports)))
                 progressed = True
         return progressed
 

@@ -10,7 +10,7 @@ from muster.core.errors import NotFound
 from muster.core.ids import AgentId, JobId, KernelId, SessionId
 from muster.core.owner import Owner
 from muster.core.specs import Level, QuotaSpec, ScalingGroup, SessionSpec
-from muster.store.records import Agent, Allocation, Job, Kernel, Session
+from muster.store.records import Agent, Allocation, Job, Kernel, Session, Tally
 
 LedgerKey = tuple[KernelId, int]
 
@@ -56,6 +56,7 @@ class Live:
         self.sessions[session.id] = session
         if session.name is not None:
             self.session_names[session.owner, session.name] = session
+        session.tally = Tally.of(session.kernels)
         for kernel in session.kernels:
             self.kernels[kernel.id] = kernel
 

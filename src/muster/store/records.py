@@ -4,7 +4,7 @@ A record lives here from its creation until the commit after its end; from then 
 SQL. The objects refer to each other, so that a pass needs no look-ups.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from muster.core.ids import AgentId, JobId, KernelId, SessionId
@@ -102,10 +102,51 @@ class Task:
     retry_at: float = 0.0
 
 
+@dataclass(slots=True)
+class Tally:
+    """A session's kernels, counted, so that nobody who looks at a gang need look at all of it.
+
+    Args:
+        by_status: how many have each status.
+        ended_well: how many ended with 0.
+        failed: those that have a ``failure``.
+        unjudged: those of them that nobody has looked at yet.
+        grace_s: the longest that any of them may take to end.
+    """
+
+    by_status: dict[KernelStatus, int] = field(default_factory=dict)
+    ended_well: int = 0
+    failed: "dict[Kernel, None]" = field(default_factory=dict)
+    unjudged: "list[Kernel]" = field(default_factory=list)
+    grace_s: float = 0.0
+
+    @staticmethod
+    def of(kernels: "Sequence[Kernel]") -> "Tally":
+        tally = Tally()
+        for kernel in kernels:
+            tally.joined(kernel)
+            tally.grace_s = max(tally.grace_s, kernel.process.grace)
+        return tally
+
+    def joined(self, kernel: "Kernel", before: KernelStatus | None = None) -> None:
+        """The kernel has its status now, and had the one ``before``, if any."""
+        if before is not None:
+            self.by_status[before] -= 1
+        self.by_status[kernel.status] = self.by_status.get(kernel.status, 0) + 1
+        if kernel.status is KernelStatus.TERMINATED and kernel.exit_code == 0:
+            self.ended_well += 1
+
+    def among(self, statuses: Collection[KernelStatus]) -> int:
+        """How many kernels have one of these statuses."""
+        return sum(count for status, count in self.by_status.items() if status in statuses)
+
+
 @dataclass(slots=True, eq=False)
 class Session:
     """What is placed. ``queued_at`` is when it (again) became PENDING; ``tries`` belong to the
-    phase it is in; ``retry_at`` is the earliest moment of the next try."""
+    phase it is in; ``retry_at`` is the earliest moment of the next try, and ``stop_at`` the first
+    moment at which one of its kernels has to be told to stop. ``tally`` is kept by units of work;
+    it and ``stop_at`` are not stored."""
 
     id: SessionId
     job: Job | None
@@ -128,6 +169,8 @@ class Session:
     finished_at: float | None = None
     reason: Reason | None = None
     skips: "tuple[Skip, ...]" = ()
+    stop_at: float = 0.0
+    tally: Tally = field(default_factory=Tally)
 
     @property
     def timeout_s(self) -> float | None:

@@ -19,6 +19,7 @@ from muster.core.states import (
     KERNEL_TABLE,
     SESSION_TABLE,
     TASK_TABLE,
+    KernelStatus,
     StateTable,
     TaskState,
 )
@@ -157,7 +158,8 @@ class Unit:
             self.touched[kind].setdefault(record, before)
             record.status = to  # type: ignore[assignment]
             record.status_changed_at = self.now
-            if kind is Kernel:
+            if isinstance(record, Kernel):
+                record.session.tally.joined(record, KernelStatus(before))
                 continue  # a kernel's changes are told by its session's history and its own row
             if isinstance(record, Session):
                 self._flush_skips(record)
@@ -176,6 +178,16 @@ class Unit:
         self.touch(job)
         if task.status in TASK_TABLE.terminal:
             job.tasks.pop(task.index, None)
+
+    def fail(self, kernel: Kernel, why: Reason | None) -> None:
+        """The last try of the phase that the kernel is in has failed; or, with None, there is
+        another."""
+        kernel.failure = why
+        if why is None:
+            kernel.session.tally.failed.pop(kernel, None)
+        else:
+            kernel.session.tally.failed[kernel] = None
+            kernel.session.tally.unjudged.append(kernel)
 
     # -- history -------------------------------------------------------------------------------
 

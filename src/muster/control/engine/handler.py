@@ -107,17 +107,17 @@ class SessionPromotionHandler(Handler[Session]):
     def promotes(self, session: Session) -> bool:
         """Whether the kernels meet the condition; a session without kernels never does, except
         to its end (DESIGN section 4)."""
-        checked = self.check_kernel_statuses
-        statuses = [kernel.status for kernel in session.kernels]
+        kernels = len(session.kernels)
+        found = session.tally.among(self.check_kernel_statuses)
         match self.match_type:
             case KernelMatchType.ALL:
-                return bool(statuses) and all(status in checked for status in statuses)
+                return 0 < kernels == found
             case KernelMatchType.ANY:
-                return any(status in checked for status in statuses)
+                return found > 0
             case KernelMatchType.NOT_ANY:
-                if not statuses:
+                if not kernels:
                     return self.success in ("TERMINATED", "CANCELLED")
-                return not any(status in checked for status in statuses)
+                return not found
 
     def reason(self, session: Session) -> Reason | None:
         """Why, where the promotion needs saying."""

@@ -39,7 +39,7 @@ class SettleTasks(FollowingHandler[Session]):
             return
         if record.status in SESSION_TABLE.terminal:
             self._settle(record, record.job, work)
-        elif record.status is not SessionStatus.TERMINATING:
+        elif record.status is not SessionStatus.TERMINATING and not _followed(record, record.job):
             for kernel in record.kernels:
                 self._follow(kernel, record, record.job, work)
 
@@ -140,6 +140,14 @@ def _note_first_loss(task: Task, verdict: Verdict) -> None:
             job.reason = reason(ReasonCode.TASK_LOST, index=task.index, limit=limit)
         case _:
             job.reason = verdict.reason
+
+
+def _followed(session: Session, job: Job) -> bool:
+    """Whether all tasks of a gang have the state that follows from its session's already."""
+    kernels = len(session.kernels)
+    if kernels == 1 or session.tally.among((KernelStatus.PULLING,)):
+        return False
+    return job.counts.get(_STATE_OF[session.status], 0) == kernels
 
 
 _NEEDS_ASSIGNED = frozenset({TaskState.SUCCEEDED})

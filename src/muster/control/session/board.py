@@ -13,7 +13,7 @@ from muster.control.session.learning import Asked, Learner
 from muster.control.session.running import STAYING, Place, Running, StartTimes, placed_since
 from muster.control.session.targets import Targets
 from muster.control.session.workloads import workload_class
-from muster.core.ids import JobId, SessionId
+from muster.core.ids import JobId, KernelId, SessionId
 from muster.core.reasons import ReasonCode
 from muster.core.resources import DeviceShare
 from muster.core.specs import SessionType
@@ -47,6 +47,15 @@ _DISPLACED = frozenset({ReasonCode.PREEMPTED, ReasonCode.PREEMPTED_FOR_GOOD})
 
 
 @dataclass(slots=True)
+class Remains:
+    """Of a session that is PENDING again: how many ``rows`` of the ledger earlier generations of
+    its kernels have. It may be placed once there are none: never two live attempts."""
+
+    what: WorkloadClass
+    rows: dict[KernelId, int]
+
+
+@dataclass(slots=True)
 class GroupBoard:
     """One scaling group. ``stirred`` says that something changed that placement should see."""
 
@@ -54,7 +63,7 @@ class GroupBoard:
     policy: Policy
     queue: Queue = field(default_factory=Queue)
     placed: dict[SessionId, Session] = field(default_factory=dict)  # those that hold a place
-    cleaning: dict[SessionId, WorkloadClass] = field(default_factory=dict)  # remains of a try
+    cleaning: dict[SessionId, Remains] = field(default_factory=dict)
     fairness: DecayedUsage | None = None  # kept where the sequencer asks for it
     learner: Learner | None = None  # where the selector learns what is asked for
     start_times: StartTimes = field(default_factory=StartTimes)
@@ -223,8 +232,10 @@ class Board:
                 self.candidates[job.id] = count
 
     def _enqueue(self, session: Session, what: WorkloadClass, board: GroupBoard) -> None:
-        if any(kernel.id in self._live.rows_of for kernel in session.kernels):
-            board.cleaning[session.id] = what  # never two live attempts
+        rows_of = self._live.rows_of
+        rows = {k.id: len(rows_of[k.id]) for k in session.kernels if k.id in rows_of}
+        if rows:
+            board.cleaning[session.id] = Remains(what, rows)
             return
         what = board.queue.known(what)
         board.queue.add(SessionWorkload(session.id, session.created_at, what))
@@ -249,8 +260,8 @@ class Board:
         board = self.groups[session.group]
         if session.id in board.queue:
             return board.queue.class_of(session.id).what
-        place = self._placed_as.get(session.id)
-        return board.cleaning.get(session.id) or (place.what if place is not None else None)
+        known = board.cleaning.get(session.id) or self._placed_as.get(session.id)
+        return None if known is None else known.what
 
     def _arriving(self, session: Session) -> WorkloadClass:
         """The class of a session that enters the queue, as its hook wants it."""
@@ -299,7 +310,10 @@ class Board:
         for each in sorted(board.queue, key=AGE):
             what = queue.known(self._arriving(sessions[each.id]))
             queue.add(SessionWorkload(each.id, each.submitted_at, what))
-        cleaning = {id_: self._arriving(sessions[id_]) for id_ in board.cleaning}
+        cleaning = {
+            id_: Remains(self._arriving(sessions[id_]), remains.rows)
+            for id_, remains in board.cleaning.items()
+        }
         if board.policy is policy:  # else one has failed, and this was done under the next policy
             board.queue, board.cleaning = queue, cleaning
 
@@ -385,9 +399,14 @@ class Board:
             self._ahead_as.pop((row.kernel_id, row.generation), None)
         group.stirred = True
         kernel = self._live.kernels.get(row.kernel_id)
-        if kernel is not None and kernel.session.id in group.cleaning:
-            what = group.cleaning.pop(kernel.session.id)
-            self._enqueue(kernel.session, what, group)
+        remains = group.cleaning.get(kernel.session.id) if kernel is not None else None
+        if kernel is not None and remains is not None:
+            remains.rows[kernel.id] -= 1
+            if not remains.rows[kernel.id]:
+                del remains.rows[kernel.id]
+            if not remains.rows:
+                del group.cleaning[kernel.session.id]
+                self._enqueue(kernel.session, remains.what, group)
 
     def _take_place(self, row: Allocation, now: float) -> None:
         """A row is charged: from the first on, its session counts as placed with all it asks for,

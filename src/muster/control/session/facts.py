@@ -50,14 +50,14 @@ class Facts:
                 waiting = (KernelStatus.PREPARING, KernelStatus.PULLING)
                 if not work.unit.transition([kernel], waiting, KernelStatus.PREPARED, phase=PHASE):
                     kernel.ports = report.ports
-                    kernel.failure = None
+                    work.unit.fail(kernel, None)
             case ReportKind.STARTED:
                 self._started(work, work.live.agents[agent_id], kernel, report)
             case ReportKind.PREPARE_FAILED | ReportKind.CREATE_FAILED:
                 if kernel.started_at is not None:
                     pass  # said again: it was tried once more since, and runs
                 elif kernel.status in KERNEL_TABLE.live and kernel.session.status in PLACED_SESSION:
-                    kernel.failure = self._why(work, agent_id, report)
+                    work.unit.fail(kernel, self._why(work, agent_id, report))
                 elif kernel.status in KERNEL_TABLE.live:
                     self._end(work, kernel, report)
             case ReportKind.ENDED:
@@ -93,7 +93,7 @@ class Facts:
         kernel.shares = shares
         if kernel.started_at is None:
             kernel.started_at = report.at
-        kernel.failure = None
+        work.unit.fail(kernel, None)
         kernel.stop_sent_at = (
             kernel.stop_sent_at if kernel.session.status is SessionStatus.TERMINATING else None
         )
@@ -138,7 +138,7 @@ class Facts:
         if session.status in PLACED_SESSION and why.code is ReasonCode.NEVER_STARTED:
             # Nothing of it ran: it goes back to the queue, and nobody is to blame. What was lost is
             # another matter: it may have run without a word, so its attempt must not run again.
-            kernel.failure = why
+            work.unit.fail(kernel, why)
             self._lifecycle.reschedule(
                 work, [session], PHASE, SchedulingResult.SKIPPED, why, blame=False
             )
@@ -177,7 +177,7 @@ class Facts:
         work.unit.release((kernel.id, kernel.generation))
         work.mark(kernel.session)
         if kernel.session.status in PLACED_SESSION:
-            kernel.failure = why
+            work.unit.fail(kernel, why)
         else:
             # What it did was last known when its agent was last heard.
             agent = work.live.agents.get(kernel.agent_id) if kernel.agent_id else None

@@ -112,7 +112,7 @@ class SessionLifecycle(Lifecycle[Session]):
         """
         moved = []
         for session in sessions:
-            if any(kernel.status in KERNEL_TABLE.terminal for kernel in session.kernels):
+            if session.tally.among(KERNEL_TABLE.terminal):
                 moved += self.terminate(work, [session], phase, why, result)
                 continue
             to = SessionStatus.PENDING
@@ -152,7 +152,7 @@ class SessionLifecycle(Lifecycle[Session]):
         kernel.agent_id = None
         kernel.shares = ()
         kernel.ports = ()
-        kernel.failure = None
+        work.unit.fail(kernel, None)
         kernel.stop_sent_at = None
         kernel.started_at = None
 
@@ -178,6 +178,7 @@ class SessionLifecycle(Lifecycle[Session]):
             session.reason = why
             work.transition([session], {session.status}, to, phase=phase, result=result, reason=why)
             _new_phase(session)
+            session.stop_at = 0.0
             if to is SessionStatus.CANCELLED:
                 session.finished_at = work.now
             for kernel in session.kernels:
@@ -211,9 +212,7 @@ class SessionLifecycle(Lifecycle[Session]):
             case SessionStatus.RUNNING if record.timeout_s is not None:
                 yield (record.started_at or work.now) + record.timeout_s
             case SessionStatus.TERMINATING:
-                for kernel in record.kernels:
-                    if kernel.stop_sent_at is not None:
-                        yield stop_again_at(kernel, kernel.stop_sent_at)
+                yield record.stop_at
 
     def retry_policy(self, record: Session, work: Work) -> RetryPolicy:
         group = work.live.groups[record.group]
@@ -236,14 +235,15 @@ def _new_phase(session: Session) -> None:
     session.retry_at = 0.0
 
 
-def failure_to_judge(session: Session, failed: Sequence[Kernel]) -> Reason | None:
+def failure_to_judge(session: Session) -> Reason | None:
     """The failure that a phase is to be judged by now, if any: one that no other try can cure at
     once, others unless the next try is set already."""
-    for kernel in failed:
-        assert kernel.failure is not None
-        if kernel.failure.code in _FINAL:
+    unjudged, session.tally.unjudged = session.tally.unjudged, []
+    for kernel in unjudged:
+        if kernel.failure is not None and kernel.failure.code in _FINAL:
             return kernel.failure
-    return failed[0].failure if failed and session.retry_at == 0.0 else None
+    first = next(iter(session.tally.failed), None)
+    return first.failure if first is not None and session.retry_at == 0.0 else None
 
 
 def stop_again_at(kernel: Kernel, sent_at: float) -> float:
@@ -269,6 +269,9 @@ class HeardPhase(LifecycleHandler[Session]):
     """A phase that ends by what agents report."""
 
     def since(self, record: Session, work: Work) -> float:
+        timeout_s = self.timeout_s(record, work)
+        if timeout_s is None or work.now < record.status_changed_at + timeout_s:
+            return record.status_changed_at  # at the earliest; nobody need ask all agents yet
         heard = heard_since(record, work)
         return math.inf if heard is None else heard
 

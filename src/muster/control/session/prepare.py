@@ -33,8 +33,8 @@ class PrepareSessions(HeardPhase):
     def execute(self, targets: Sequence[Session], work: Work) -> HandlerResult[Session]:
         result: HandlerResult[Session] = HandlerResult()
         for session in targets:
-            failed = [kernel for kernel in session.kernels if kernel.failure is not None]
-            failure = failure_to_judge(session, failed)
+            failed = session.tally.failed
+            failure = failure_to_judge(session)
             if failure is not None:
                 result.failures[session] = failure
             elif session.status is SessionStatus.SCHEDULED and not failed:
@@ -42,8 +42,8 @@ class PrepareSessions(HeardPhase):
             elif failed and work.now >= session.retry_at:
                 session.retry_at = 0.0
                 work.unit.touch(session)
-                for kernel in failed:
-                    kernel.failure = None
+                for kernel in list(failed):
+                    work.unit.fail(kernel, None)
                 self._send(session.kernels, work)
         return result
 

@@ -46,10 +46,10 @@ class DetectTermination(SessionPromotionHandler):
     success = SessionStatus.TERMINATING
 
     def promotes(self, session: Session) -> bool:
-        ended = [k for k in session.kernels if k.status in self.check_kernel_statuses]
+        ended = session.tally.among(self.check_kernel_statuses)
         if session.type is not SessionType.BATCH:
-            return bool(ended)
-        return len(ended) == len(session.kernels) or any(not ended_well(k) for k in ended)
+            return ended > 0
+        return ended == len(session.kernels) or ended > session.tally.ended_well
 
     def reason(self, session: Session) -> Reason | None:
         for kernel in session.kernels:

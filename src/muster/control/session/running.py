@@ -27,10 +27,6 @@ def placed_since(session: Session) -> float:
     return session.started_at or session.status_changed_at
 
 
-def longest_grace_s(session: Session) -> float:
-    return max((kernel.process.grace for kernel in session.kernels), default=0.0)
-
-
 @dataclass(slots=True)
 class Place:
     """What a session counts as from its first charged row on to its last.
@@ -106,7 +102,7 @@ class Running(Mapping[SessionId, RunningSession]):
         ends_at = None if what.duration_s is None else runs_from + what.duration_s
         if session.status not in STAYING:
             what = self._spare(what)
-            ends_at = session.status_changed_at + longest_grace_s(session)
+            ends_at = session.status_changed_at + session.tally.grace_s
         elif session.job is None and self._again:
             what = self._spare(what)  # nobody would begin it anew
         return RunningSession(id_, what, kernels, since, ends_at)

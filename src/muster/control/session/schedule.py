@@ -93,7 +93,7 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
     def _say_why(self, session: Session, result: HandlerResult[Session], work: Work) -> None:
         group = self._board.groups[session.group]
         if session.id in group.cleaning:
-            held = next(k.id for k in session.kernels if k.id in work.live.rows_of)
+            held = next(iter(group.cleaning[session.id].rows))
             result.skipped[session] = (cleaning_up(held, work.live),)
         elif session.id in group.queue:
             reasons = group.queue.class_of(session.id).reasons

@@ -47,17 +47,18 @@ class StartSessions(HeardPhase):
     def execute(self, targets: Sequence[Session], work: Work) -> HandlerResult[Session]:
         result: HandlerResult[Session] = HandlerResult()
         for session in targets:
-            failed = [kernel for kernel in session.kernels if kernel.failure is not None]
-            failure = failure_to_judge(session, failed)
+            failed = session.tally.failed
+            failure = failure_to_judge(session)
             if failure is not None:
                 result.failures[session] = failure
             elif failed:
                 if work.now >= session.retry_at:
                     session.retry_at = 0.0
                     work.unit.touch(session)
-                    for kernel in failed:
-                        kernel.failure = None
-                    send_starts(session, failed, work, self._board)
+                    again = list(failed)
+                    for kernel in again:
+                        work.unit.fail(kernel, None)
+                    send_starts(session, again, work, self._board)
             elif session.status is SessionStatus.PREPARED:
                 send_starts(session, session.kernels, work, self._board)
                 result.successes.append(session)

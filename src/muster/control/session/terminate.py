@@ -1,5 +1,6 @@
 """TerminateSessions: what is TERMINATING is told to stop, until all of it is gone."""
 
+import math
 from collections.abc import Sequence
 
 from muster.control.engine.handler import (
@@ -9,7 +10,6 @@ from muster.control.engine.handler import (
 )
 from muster.control.engine.work import Work
 from muster.control.session.lifecycle import HeardPhase, stop_again_at
-from muster.control.session.running import longest_grace_s
 from muster.core.reasons import ReasonCode
 from muster.core.states import KERNEL_TABLE, KernelStatus, SessionStatus
 from muster.store.records import Kernel, Session
@@ -36,26 +36,27 @@ class TerminateSessions(HeardPhase):
     def execute(self, targets: Sequence[Session], work: Work) -> HandlerResult[Session]:
         result: HandlerResult[Session] = HandlerResult()
         for session in targets:
+            if work.now < session.stop_at or not session.tally.among(KERNEL_TABLE.live):
+                continue  # PromoteToTerminated ends it once none is live
             live = [kernel for kernel in session.kernels if kernel.status in KERNEL_TABLE.live]
-            if not live:
-                continue  # PromoteToTerminated ends it
-            for kernel in live:
-                self._stop(kernel, work)
+            session.stop_at = min(self._stop(kernel, work) for kernel in live)
         return result
 
-    def _stop(self, kernel: Kernel, work: Work) -> None:
+    def _stop(self, kernel: Kernel, work: Work) -> float:
+        """Tell the kernel, if it is time; when it is next."""
         sent_at = kernel.stop_sent_at
         if sent_at is not None and sent_at < kernel.session.status_changed_at:
             sent_at = None  # that was a Recall
-        if kernel.agent_id is None or (
-            sent_at is not None and work.now < stop_again_at(kernel, sent_at)
-        ):
-            return
+        if kernel.agent_id is None:
+            return math.inf
+        if sent_at is not None and work.now < stop_again_at(kernel, sent_at):
+            return stop_again_at(kernel, sent_at)
         kernel.stop_sent_at = work.now
         why = kernel.session.reason
         told = why.code.value if why else ReasonCode.STOPPED.value
         grace_s = kernel.process.grace if sent_at is None else 0.0
         work.send(kernel.agent_id, Stop(kernel.id, kernel.generation, grace_s, told))
+        return stop_again_at(kernel, work.now)
 
     def timeout_s(self, record: Session, work: Work) -> float | None:
-        return longest_grace_s(record) + work.live.groups[record.group].terminate_timeout
+        return record.tally.grace_s + work.live.groups[record.group].terminate_timeout
