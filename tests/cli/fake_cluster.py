@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+import msgspec
 from click.testing import CliRunner, Result
 
 from muster.cli.main import app
@@ -111,8 +112,8 @@ def task(
 
 
 def session(**fields: Any) -> SessionDetail:
-    return SessionDetail(
-        **{
+    return msgspec.convert(
+        {
             "id": "ses-01kaec7mc2qv3x9p",
             "name": "notebook",
             "type": "interactive",
@@ -125,7 +126,8 @@ def session(**fields: Any) -> SessionDetail:
             "queued_at": NOW - 80,
             "kernels": (kernel(status=KernelStatus.TERMINATED, exit_code=0),),
             **fields,
-        }
+        },
+        SessionDetail,
     )
 
 
@@ -287,7 +289,7 @@ class FakeCluster:
     def bar_agent(self, ref: str, bar: AgentBar | None) -> AgentView:
         self.asked.append(("bar_agent", (ref, bar)))
         found = next(each for each in self.agents_ if each.name == ref)
-        return found.model_copy(update={"barred": bar})
+        return msgspec.structs.replace(found, barred=bar)
 
     def health(self) -> HealthView:
         self._answer()

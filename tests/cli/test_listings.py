@@ -1,9 +1,11 @@
 import io
+import json
 import re
 import threading
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 from rich.console import Console, RenderableType
 from rich.text import Text
@@ -181,7 +183,7 @@ def test_ps_on_a_terminal_is_a_line_a_job_and_never_wider(width: int) -> None:
 
 
 def test_ps_shows_equally_old_jobs_by_ids_that_differ() -> None:
-    twins = [job("a").model_copy(update={"id": f"job-01kaec7mc2qv3x9{end}"}) for end in "pq"]
+    twins = [msgspec.structs.replace(job("a"), id=f"job-01kaec7mc2qv3x9{end}") for end in "pq"]
     lines = shown([jobs_table(wide(), twins, {}, NOW)])
     assert [line.split()[0] for line in lines[1:]] == ["01kaec7mc2qv3x9p", "01kaec7mc2qv3x9q"]
 
@@ -217,13 +219,13 @@ def test_why_says_verdict_then_kind_then_remedy_then_what_agents_lack() -> None:
     ]
     assert TOO_BIG.placement is not None
     request = TOO_BIG.placement["requests"][0] | {"other_agents": 1}
-    one = TOO_BIG.model_copy(update={"placement": TOO_BIG.placement | {"requests": [request]}})
+    one = msgspec.structs.replace(TOO_BIG, placement=TOO_BIG.placement | {"requests": [request]})
     assert shown(explanation(wide(), one))[-1] == "and 1 agent that lacks otherwise"
 
 
 def test_why_shows_every_reason_that_the_verdict_does_not() -> None:
     backoff = because(ReasonCode.RETRY_BACKOFF, seconds=4)
-    answer = TOO_BIG.model_copy(update={"reasons": (NEVER_FITS, backoff), "placement": None})
+    answer = msgspec.structs.replace(TOO_BIG, reasons=(NEVER_FITS, backoff), placement=None)
     assert shown(explanation(wide(), answer))[3:] == [
         "  the next try is in 4 s",
         "  waiting: nothing to do, time cures it",
@@ -247,7 +249,7 @@ def test_show_words_what_was_asked_for_as_a_person_would_write_it() -> None:
         },
         "after": [{"on": "job-01kaec7mc2qv3x9p", "condition": "ended", "name": "prep"}],
     }
-    asked = job(state=JobState.PENDING).model_copy(update={"spec": spec})
+    asked = msgspec.structs.replace(job(state=JobState.PENDING), spec=spec)
     text = " ".join(" ".join(shown(job_parts(wide(), asked, [], NOW))).split())
     assert (
         f"timeout=1h00m; not_before={moment(NOW)}; coscheduled=true; env=SECRET; "
@@ -270,7 +272,7 @@ def test_why_says_once_what_is_to_be_done_about_two_quotas() -> None:
         )
         for resource in ("cpu", "gpu")
     )
-    answer = TOO_BIG.model_copy(update={"reasons": quotas, "placement": None})
+    answer = msgspec.structs.replace(TOO_BIG, reasons=quotas, placement=None)
     assert shown(explanation(wide(), answer))[1:] == [
         f"  {quotas[0].sentence}",
         f"  {quotas[1].sentence}",
@@ -363,7 +365,7 @@ def test_why_on_a_narrow_terminal_wraps_and_cuts_nothing() -> None:
 
 def test_why_json_is_what_the_client_returned() -> None:
     cluster = FakeCluster(why_={"big": TOO_BIG})
-    assert cluster.json("why", "big", "--json") == TOO_BIG.model_dump(mode="json")
+    assert cluster.json("why", "big", "--json") == json.loads(msgspec.json.encode(TOO_BIG))
 
 
 def test_show_tells_where_each_attempt_ran_and_how_it_ended() -> None:
@@ -516,7 +518,7 @@ def test_agents_show_what_is_free_of_what_there_is() -> None:
         "agent-1", "unreachable", "default", "0.5/8", "30GiB/32GiB", "1.5/4", "H100", "3",
     ]  # fmt: skip
     assert cluster.json("agents", "--group", "other", "--json") == []
-    stopped = agent.model_copy(update={"status": AgentStatus.ALIVE, "connected": False})
+    stopped = msgspec.structs.replace(agent, status=AgentStatus.ALIVE, connected=False)
     assert "not connected" in FakeCluster(agents_=[stopped]).run("agents").stdout
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from rich.console import Console, RenderableType
 from tests.cli.fake_cluster import NOW, FakeCluster, because, job
@@ -66,7 +67,7 @@ def plan(outcome: PlanOutcome = PlanOutcome.STARTS, **fields: Any) -> PlanView:
         index=0, agent="a1", devices=(ShareView(index=1, share=1), ShareView(index=3, share=0.5))
     )
     starts = {"kernels": (kernel,), "starting": 1} if outcome is PlanOutcome.STARTS else {}
-    return PlanView.model_validate(
+    return msgspec.convert(
         {
             "outcome": outcome,
             "verdict": "it would start now in group default",
@@ -76,7 +77,8 @@ def plan(outcome: PlanOutcome = PlanOutcome.STARTS, **fields: Any) -> PlanView:
             "placement": placement(kernels_fit=2),
             **starts,
             **fields,
-        }
+        },
+        PlanView,
     )
 
 
@@ -152,7 +154,7 @@ def test_plan_ends_with_what_would_become_of_it(
         result = cluster.run(*words, stdin="kind: session\nkernels: [{command: [date]}]")
         assert result.exit_code == code, result.output
     assert [type(spec) for _, spec in cluster.asked] == [JobSpec, SessionSpec]
-    assert PlanView.model_validate_json(result.stdout) == cluster.plan_
+    assert msgspec.json.decode(result.stdout, type=PlanView) == cluster.plan_
 
 
 def test_plan_of_a_group_is_wrong_use() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from sqlalchemy import func, select
 from tests.control.world import ADA, Run, World
@@ -170,7 +171,7 @@ def test_own_work_that_would_make_room_is_named_and_that_of_others_counted(
     told = [(v.name, v.priority, v.sessions, v.kernels) for v in found.displaces]
     assert told == [("mine", 10, 1, 1), (None, 20, 2, 2)]
     assert sorted(agent for agent, _ in places(found)) == ["a1", "a2"]
-    text = found.model_dump_json()
+    text = msgspec.json.encode(found).decode()
     assert "secret" not in text
     assert "bob" not in text
     assert all(id_ not in text for id_ in world.plane.live.sessions)

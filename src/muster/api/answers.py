@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping, Sequence
 
+import msgspec
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
@@ -51,7 +52,7 @@ _RETRY_AFTER_S = "1"
 
 def answer(view: View, status: int = 200) -> Response:
     """A view as JSON."""
-    return json_answer(view.model_dump_json(), status)
+    return json_answer(msgspec.json.encode(view), status)
 
 
 def json_answer(
@@ -69,7 +70,7 @@ def error_answer(
         headers["WWW-Authenticate"] = "Bearer"
     elif status in (429, 503):
         headers["Retry-After"] = _RETRY_AFTER_S
-    return json_answer(view.model_dump_json(), status, headers)
+    return json_answer(msgspec.json.encode(view), status, headers)
 
 
 def add_error_handlers(app: FastAPI) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 
+import msgspec
 from anyio import to_thread
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -63,7 +64,7 @@ async def get_agents(call: Call, group: str | None = None) -> Response:
                 views.append(agent_view(current, plane.live, plane.board))
         await asyncio.sleep(0)
     page = AgentPage(items=tuple(views))
-    return json_answer(await to_thread.run_sync(page.model_dump_json))
+    return json_answer(await to_thread.run_sync(msgspec.json.encode, page))
 
 
 @router.delete("/v1/agents/{ref}", status_code=204)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator
 
+import msgspec
 from fastapi import APIRouter
 from starlette.responses import Response
 
@@ -60,7 +61,7 @@ async def _told(call: Caller) -> AsyncGenerator[str, None]:
             told = [EventView(kind="reset")] if gap else []
             told += [EventView(kind=k, id=i, status=s) for k, i, s in await _visible(call, events)]
             if told:
-                yield "".join(f"data: {event.model_dump_json()}\n\n" for event in told)
+                yield "".join(f"data: {msgspec.json.encode(event).decode()}\n\n" for event in told)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(COALESCE_S):
                         await changes.closing.wait()

@@ -4,6 +4,7 @@ import asyncio
 from functools import partial
 from typing import Annotated
 
+import msgspec
 from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response
 
@@ -200,7 +201,7 @@ async def why_job(call: Call, ref: str) -> Response:
     live = api.plane.live
     if JobId(job.id) in live.jobs:
         why = api.explain_job(live, api.plane.board, JobId(job.id), api.clock.now())
-        return answer(WhyView.model_validate(why.as_dict()))
+        return answer(msgspec.convert(why.as_dict(), WhyView))
     counts = ", ".join(f"{count} {state}" for state, count in job.counts.items())
     reasons = (job.reason,) if job.reason else ()
     verdict = f"ended {job.state}; its tasks: {counts}"

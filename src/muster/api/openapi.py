@@ -2,12 +2,13 @@
 
 from typing import Any
 
+import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from muster.core.specs import JobSpec, QuotaSpec, ScalingGroup, SessionSpec
 from muster.core.specs.amounts import Spec
-from muster.core.views import ErrorView
+from muster.core.views import VIEW_KEY, ErrorView, View
 
 _SCHEMAS = "#/components/schemas/"
 _SPECS = (JobSpec, SessionSpec, ScalingGroup, QuotaSpec)
@@ -38,7 +39,9 @@ def _document(app: FastAPI) -> dict[str, Any]:
     )
     components = document.setdefault("components", {})
     schemas = components.setdefault("schemas", {})
-    for model in (*_SPECS, ErrorView):
+    views = {ErrorView} | _refer_to_views(document)
+    schemas.update(msgspec.json.schema_components(views, ref_template=_SCHEMAS + "{name}")[1])
+    for model in _SPECS:
         schema = model.model_json_schema(ref_template=_SCHEMAS + "{model}")
         schemas.update(schema.pop("$defs", {}))
         schemas[model.__name__] = schema
@@ -52,3 +55,25 @@ def _document(app: FastAPI) -> dict[str, Any]:
             if path != "/health":
                 operation["security"] = [{"token": []}]
     return document
+
+
+def _refer_to_views(document: dict[str, Any]) -> set[type[View]]:
+    """Have every answer refer to the schema of its view; which views these are."""
+    known = _kinds_of(View)
+    found = set()
+    for methods in document["paths"].values():
+        for operation in methods.values():
+            for response in operation["responses"].values():
+                for content in response.get("content", {}).values():
+                    if (name := content["schema"].get(VIEW_KEY)) is not None:
+                        content["schema"] = {"$ref": _SCHEMAS + name}
+                        found.add(known[name])
+    return found
+
+
+def _kinds_of(view: type[View]) -> dict[str, type[View]]:
+    """The views that derive from it, by name."""
+    found: dict[str, type[View]] = {}
+    for each in view.__subclasses__():
+        found |= {each.__name__: each} | _kinds_of(each)
+    return found

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Concatenate, ParamSpec, TypeVar
 
 import anyio
+import msgspec
 from anyio import to_thread
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
@@ -49,7 +50,7 @@ class Reader:
 
     async def json(
         self, query: Callable[Concatenate[Connection, P], View], *args: P.args, **kwargs: P.kwargs
-    ) -> str:
+    ) -> bytes:
         """What ``query`` finds, as JSON: a page of a thousand takes longer to write down than the
         event loop may be held.
 
@@ -57,8 +58,8 @@ class Reader:
             Busy, Unavailable: see ``read``.
         """
 
-        def written(connection: Connection) -> str:
-            return query(connection, *args, **kwargs).model_dump_json()
+        def written(connection: Connection) -> bytes:
+            return msgspec.json.encode(query(connection, *args, **kwargs))
 
         return await self.read(written)
 

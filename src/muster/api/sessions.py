@@ -3,6 +3,7 @@
 from functools import partial
 from typing import Annotated
 
+import msgspec
 from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response
 
@@ -110,7 +111,7 @@ async def why_session(call: Call, ref: str) -> Response:
     live = api.plane.live
     if SessionId(found.id) in live.sessions:
         why = api.explain_session(live, api.plane.board, SessionId(found.id), api.clock.now())
-        return answer(WhyView.model_validate(why.as_dict()))
+        return answer(msgspec.convert(why.as_dict(), WhyView))
     reasons = (found.reason,) if found.reason else ()
     verdict = f"ended {found.status}"
     return answer(WhyView(subject=found.id, status=found.status, verdict=verdict, reasons=reasons))

@@ -18,7 +18,7 @@ from rich.text import Text
 from muster.core.states.task import COLOURS, TaskState
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
+    from muster.core.views import View
 
 T = TypeVar("T")
 
@@ -180,12 +180,8 @@ def discard_stdout() -> None:
     os.close(nowhere)
 
 
-def print_json(value: "BaseModel | Sequence[BaseModel] | dict[str, Any]") -> None:
+def print_json(value: "View | Sequence[View] | dict[str, Any]") -> None:
     """What the client returned, as JSON on stdout and nothing else."""
-    if isinstance(value, dict):
-        document: object = value
-    elif isinstance(value, Sequence):
-        document = [each.model_dump(mode="json") for each in value]
-    else:
-        document = value.model_dump(mode="json")
-    sys.stdout.write(json.dumps(document, indent=2) + "\n")
+    import msgspec
+
+    sys.stdout.write(json.dumps(msgspec.to_builtins(value), indent=2) + "\n")

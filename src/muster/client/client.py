@@ -487,11 +487,11 @@ class Client:
         return self._parse(view, self._http.send("GET", path, params=params).content)
 
     def _parse(self, view: type[V], content: bytes) -> V:
-        from pydantic import ValidationError
+        import msgspec
 
         try:
-            return view.model_validate_json(content)
-        except ValidationError:
+            return msgspec.json.decode(content, type=view)
+        except (msgspec.DecodeError, UnicodeDecodeError):
             raise Unreachable(
                 f"what answers at {self.url} is not a Muster controller, or of another version "
                 f"than this client: its {view.__name__} cannot be read"

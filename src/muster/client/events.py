@@ -25,6 +25,8 @@ def read_events(
     transport: Transport, pause: Callable[[float], None] = time.sleep
 ) -> Iterator[EventView]:
     """Events for ever; when an answer ends the next is asked for, which begins with a ``reset``."""
+    import msgspec
+
     from muster.core.views import EventView
 
     while True:
@@ -34,7 +36,7 @@ def read_events(
             ) as response:
                 for line in response.iter_lines():
                     if line.startswith(_DATA):
-                        yield EventView.model_validate_json(line.removeprefix(_DATA))
+                        yield msgspec.json.decode(line.removeprefix(_DATA), type=EventView)
         except StreamBroke:
             pass
         pause(_PAUSE_S)

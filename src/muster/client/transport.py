@@ -160,14 +160,14 @@ class Transport:
         return response
 
     def _refusal(self, response: httpx.Response) -> Exception:
-        from pydantic import ValidationError
+        import msgspec
 
         from muster.core.views import ErrorView
 
         status = response.status_code
         try:
-            refusal = error_of(ErrorView.model_validate_json(response.content))
-        except ValidationError:
+            refusal = error_of(msgspec.json.decode(response.content, type=ErrorView))
+        except (msgspec.DecodeError, UnicodeDecodeError):
             if status in _PROXY_STATUSES:
                 return _NoAnswer(f"HTTP {status}")
             said = f"what answers at {self._connection.url} is not a Muster controller: HTTP "

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
+import msgspec
+
 from muster.control.session.board import Board, GroupBoard
 from muster.control.session.schedule import cleaning_up
 from muster.core.errors import NotFound
@@ -176,7 +178,7 @@ def told_to(found: Explanation, live: Live, may_see: Callable[[Owner], bool]) ->
     if found.displaces is not None:
         told["displaces"] = {
             "victims": [
-                victim.model_dump() for victim in victims_of(found.displaces, live, may_see)
+                msgspec.to_builtins(victim) for victim in victims_of(found.displaces, live, may_see)
             ],
             "kernels": _places(told["displaces"]["kernels"], live),
         }

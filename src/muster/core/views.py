@@ -1,14 +1,16 @@
 """What the API tells: one model for each thing, shared by the server and the typed client.
 
 Times are seconds since the epoch, amounts the canonical integers of ``core.resources``. A client
-ignores keys it does not know, so that a newer server can say more. Models are built on first use:
-a command that shows jobs does not pay for agents.
+ignores keys it does not know, so that a newer server can say more.
+
+``msgspec.json`` writes them and checks what is read. They are no pydantic models, as every command
+imports them, and pydantic takes as long to import as all else together.
 """
 
 from enum import StrEnum
-from typing import Any
+from typing import Any, dataclass_transform
 
-from pydantic import BaseModel, ConfigDict, computed_field
+import msgspec
 
 from muster.core.errors import Problem
 from muster.core.owner import Owner
@@ -27,11 +29,34 @@ from muster.core.states import (
     TaskState,
 )
 
+VIEW_KEY = "x-view"
 
-class View(BaseModel):
+
+class _Named(msgspec.StructMeta):
+    """Has the fields of every view named: structures do not inherit that by themselves."""
+
+    def __new__(
+        cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any
+    ) -> Any:
+        return super().__new__(cls, name, bases, namespace, kw_only=True, **options)
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+class View(msgspec.Struct, metaclass=_Named, frozen=True):
     """Base of what the API tells; values never change afterwards."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: object, _handler: object) -> Any:
+        """For FastAPI, to which endpoints name the views that they answer with: it neither reads
+        nor writes them."""
+        from pydantic_core import core_schema
+
+        return core_schema.any_schema()
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, _schema: object, _handler: object) -> dict[str, str]:
+        """What the API's description has in place of the view until its schema is filled in."""
+        return {VIEW_KEY: cls.__name__}
 
 
 class ErrorCode(StrEnum):
@@ -126,7 +151,8 @@ class ResourcesView(View):
 
 
 class JobView(View):
-    """A job. ``counts`` holds all of its tasks by state, without zeros."""
+    """A job. ``counts`` holds all of its tasks by state, without zeros; ``version`` is what a wait
+    for the next change names as ``since``."""
 
     id: str
     name: str
@@ -140,16 +166,16 @@ class JobView(View):
     started_at: float | None = None
     finished_at: float | None = None
     reason: ReasonView | None = None
+    version: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.version:
+            version = job_version(self.state, self.counts)
+            msgspec.structs.force_setattr(self, "version", version)
 
     @property
     def ended(self) -> bool:
         return self.state in JOB_TABLE.terminal
-
-    @computed_field  # type: ignore[prop-decorator]
-    @property
-    def version(self) -> str:
-        """What a wait for the next change names as ``since``."""
-        return job_version(self.state, self.counts)
 
 
 def job_version(state: JobState, counts: dict[TaskState, int]) -> str:

@@ -87,9 +87,10 @@ def show(
 
 def _print_with_tasks(client: "Client", job: "JobDetail") -> None:
     """The job as JSON, and its first tasks under ``tasks``: each costs a request."""
-    found = _listed(client, job, MAX_TASKS_AS_JSON)
-    tasks = [task.model_dump(mode="json") for task in found]
-    print_json(job.model_dump(mode="json") | {"tasks": tasks})
+    import msgspec
+
+    tasks = _listed(client, job, MAX_TASKS_AS_JSON)
+    print_json(msgspec.to_builtins(job) | {"tasks": tasks})
 
 
 def _listed(client: "Client", job: "JobDetail", limit: int) -> list["TaskDetail"]:

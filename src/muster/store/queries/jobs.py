@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import msgspec
 from sqlalchemy import Connection, Row, select
 
 from muster.core.owner import Principal
@@ -41,7 +42,7 @@ def read_job_detail(connection: Connection, principal: Principal, ref: str) -> J
     jobs = schema.jobs
     id_ = resolve(connection, JOBS, principal, ref)
     row = connection.execute(select(jobs).where(jobs.c.id == id_)).one()
-    return JobDetail(**dict(_view(row)), spec=json.loads(row.spec))
+    return JobDetail(**msgspec.structs.asdict(_view(row)), spec=json.loads(row.spec))
 
 
 def all_counts(

@@ -3,9 +3,11 @@
 import json
 from typing import Any
 
+import msgspec
 from sqlalchemy import Connection, Row, Select, select
 
 from muster.core.owner import Principal
+from muster.core.states import KernelStatus, SessionStatus
 from muster.core.views import KernelView, SessionDetail, SessionPage, SessionView, ShareView
 from muster.store import schema
 from muster.store.queries.listing import Listing, listed, owner_view, reason_view
@@ -49,7 +51,7 @@ def read_session_detail(connection: Connection, principal: Principal, ref: str) 
     row = connection.execute(select(sessions).where(sessions.c.id == id_)).one()
     members = kernels_with_agents().where(kernels.c.session_id == id_).order_by(kernels.c.idx)
     return SessionDetail(
-        **dict(_view(row)),
+        **msgspec.structs.asdict(_view(row)),
         kernels=tuple(kernel_view(kernel) for kernel in connection.execute(members)),
         spec={"name": row.name} | json.loads(row.spec) if row.spec else None,
     )
@@ -70,7 +72,7 @@ def kernel_view(row: Row[Any]) -> KernelView:
         index=row.idx,
         task_index=row.task_index,
         attempt=row.attempt,
-        status=row.status,
+        status=KernelStatus(row.status),
         status_changed_at=row.status_changed_at,
         agent_id=row.agent_id,
         agent=row.agent_name,
@@ -96,7 +98,7 @@ def _view(row: Row[Any]) -> SessionView:
         owner=owner_view(row),
         group=row.group,
         priority=row.priority,
-        status=row.status,
+        status=SessionStatus(row.status),
         status_changed_at=row.status_changed_at,
         created_at=row.created_at,
         queued_at=row.queued_at,

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 from sqlalchemy import Connection, Row, Select, select
 
 from muster.core.errors import NotFound
@@ -66,7 +67,7 @@ def read_task(connection: Connection, principal: Principal, ref: str, index: int
         .limit(MAX_ATTEMPTS)
     )
     attempts = [kernel_view(row) for row in connection.execute(latest)]
-    return TaskDetail(**dict(view), attempts=tuple(reversed(attempts)))
+    return TaskDetail(**msgspec.structs.asdict(view), attempts=tuple(reversed(attempts)))
 
 
 def job_row(connection: Connection, principal: Principal, ref: str) -> Row[Any]:
@@ -108,7 +109,7 @@ def _view(row: Row[Any]) -> TaskView:
     return TaskView(
         job_id=row.job_id,
         index=row.idx,
-        state=row.state,
+        state=TaskState(row.state),
         state_changed_at=row.state_changed_at,
         attempt=row.attempt,
         failure_count=row.failure_count,
