@@ -16,6 +16,7 @@ MAX_DETAIL_CHARS = 1000
 
 _STATUSES = {
     "queued": HeldStatus.QUEUED,
+    "starting": HeldStatus.QUEUED,
     "running": HeldStatus.RUNNING,
     "stopping": HeldStatus.RUNNING,
     "ended": HeldStatus.ENDED,
@@ -36,12 +37,14 @@ _REASONS = {
     "command_not_executable": ReasonCode.COMMAND_NOT_EXECUTABLE,
     "stopped": ReasonCode.STOPPED,
     "lease_expired": ReasonCode.LEASE_EXPIRED,
+    "disk_limit": ReasonCode.DISK_LIMIT,
     "never_started": ReasonCode.NEVER_STARTED,
     "supervisor_lost": ReasonCode.SUPERVISOR_LOST,
     "unknown_kernel": ReasonCode.KERNEL_VANISHED,
     "workdir_missing": ReasonCode.WORKDIR_MISSING,
     "bad_file_path": ReasonCode.BAD_FILE_PATH,
     "disk_full": ReasonCode.DISK_FULL,
+    "no_account": ReasonCode.NO_ACCOUNT,
     "no_processes": ReasonCode.NO_PROCESSES,
     "internal": ReasonCode.CREATE_FAILED,
 }

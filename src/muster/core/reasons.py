@@ -106,6 +106,9 @@ class ReasonCode(StrEnum):
     FOREIGN_REPORT = "FOREIGN_REPORT"
     AGENT_BARRED = "AGENT_BARRED"
     AGENT_UNBARRED = "AGENT_UNBARRED"
+    # What an agent adds to why an attempt ended, or a try of it failed
+    DISK_LIMIT = "DISK_LIMIT"
+    NO_ACCOUNT = "NO_ACCOUNT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,6 +375,16 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     ReasonCode.AGENT_REMOVED: Definition(_W, "removed by {by}"),
     ReasonCode.AGENT_BARRED: Definition(_W, "{bar} by {by}: it takes nothing new"),
     ReasonCode.AGENT_UNBARRED: Definition(_W, "takes work again, says {by}"),
+    ReasonCode.DISK_LIMIT: Definition(
+        _R,
+        "killed for keeping more in its scratch directory than it may: {detail}",
+        "Ask for more `disk`, or keep less there.",
+    ),
+    ReasonCode.NO_ACCOUNT: Definition(
+        _O,
+        "agent {agent} has no account for its owner: {detail}",
+        "Map the user to an account of that machine: `muster agent --map-user USER=ACCOUNT`.",
+    ),
     ReasonCode.FOREIGN_REPORT: Definition(
         _O,
         "reported kernel {kernel}, which is on agent {agent}; that was not believed",

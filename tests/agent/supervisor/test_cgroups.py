@@ -2,11 +2,12 @@
 
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.agent.supervisor.driver import Driver, read_when_there
+from tests.agent.supervisor.driver import Driver, alive, read_when_there
 
-from muster.agent.supervisor.cgroups import Limits, LimitsKind, Slot, find_cgroups, remove_tree
+from muster.agent.supervisor.cgroups import LimitsKind, remove_tree
 from muster.agent.supervisor.launch import launch
 
 ROOT = Path("/sys/fs/cgroup")
@@ -96,27 +97,6 @@ def test_processes_are_in_the_cgroups_with_their_limits(limited: Driver) -> None
         assert len(pids) == 3
 
 
-def test_child_forked_before_the_move_is_moved_too(limited: Driver) -> None:
-    """A slot filled late finds the whole tree, in whatever sessions."""
-    limited.start("k", command=["sh", "-c", "setsid sh -c 'sleep 60; true' & echo up; wait"])
-    read_when_there(limited.log_path("k"))
-    cgroups = find_cgroups(f"muster-test-{limited.pid}")
-    assert cgroups is not None
-    slot = cgroups.acquire(Limits(cpu_milli=0, memory_bytes=MEMORY_BYTES))
-    try:
-        limited.until(lambda: filled(slot, limited.started("k")["pid"]) == 3)
-    finally:
-        limited.stop("k", grace_s=0)
-        limited.ended("k")
-        cgroups.release(slot)
-        cgroups.close()
-
-
-def filled(slot: Slot, pid: int) -> int:
-    slot.place(pid)
-    return len(slot.pids())
-
-
 def test_directories_are_used_again_and_gone_at_the_end(limited: Driver) -> None:
     for number in range(5):
         limited.run(["true"], kernel=f"k{number}", cpu_milli=1000, memory_bytes=MEMORY_BYTES)
@@ -134,16 +114,85 @@ def test_directories_are_used_again_and_gone_at_the_end(limited: Driver) -> None
 def test_cgroups_of_a_killed_supervisor_are_emptied_and_removed(limited: Driver) -> None:
     limited.start("k", command=["sleep", "60"], cpu_milli=1000)
     pid = limited.started("k")["pid"]
-    (before,) = [path for cgroup in cgroups_of(limited) for path in cgroup.glob("*/cgroup.procs")]
-    assert before.read_text().split() == [str(pid)]
+    before = [path for cgroup in cgroups_of(limited) for path in cgroup.glob("*/cgroup.procs")]
+    held = {path.read_text() for path in before}
+    assert held - {""} == {f"{pid}\n"}
     limited.kill()
 
     launch(limited.directory)
     limited.attach()
 
     assert limited.ended("k")["reason"] == "supervisor_lost"
-    assert not before.exists()
+    assert not [path for path in before if path.exists()]
 
 
 def test_removing_a_cgroup_that_is_not_there_does_nothing(tmp_path: Path) -> None:
     remove_tree(str(tmp_path / "none"))
+
+
+DAEMONS = 400
+
+
+@pytest.mark.parametrize("limits", [{}, {"cpu_milli": 500, "memory_bytes": 512 << 20}])
+def test_hundreds_of_daemons_die_with_their_kernel(
+    limited: Driver, tmp_path: Path, limits: dict[str, Any]
+) -> None:
+    """Each forks twice, has a session of its own and no environment, from the first moment on."""
+    born = tmp_path / "born"
+    born.mkdir()
+    program = f"""
+import os, time
+for number in range({DAEMONS}):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+        open(f"{born}/{{os.getpid()}}", "w").close()
+        os.execve("/bin/sleep", ["sleep", "60"], {{}})
+while len(os.listdir("{born}")) < {DAEMONS}:
+    time.sleep(0.02)
+"""
+    limited.run(["python3", "-I", "-S", "-c", program], **limits)
+
+    pids = [int(path.name) for path in born.iterdir()]
+    assert len(pids) == DAEMONS
+    assert [pid for pid in pids if alive(pid)] == []
+
+
+def test_kernel_has_no_more_processes_than_it_may(limited: Driver) -> None:
+    program = "for i in $(seq 40); do sleep 5 & done; wait"
+    limited.start("k", command=["sh", "-c", program], pids_max=20)
+    end = limited.ended("k")
+
+    assert end["exit_code"] != 0
+    assert "fork" in limited.log("k")
+
+
+def test_slot_of_a_killed_kernel_lets_the_next_one_fork(limited: Driver) -> None:
+    limited.run(["sh", "-c", "setsid sleep 60 & exit 0"], kernel="first")
+
+    assert limited.run(["sh", "-c", "sleep 0 & wait; echo up"], kernel="next")["exit_code"] == 0
+    assert limited.log("next") == "up\n"
+
+
+def test_memory_of_one_process_above_the_limit_from_the_start_is_out_of_memory(
+    limited: Driver,
+) -> None:
+    """The supervisor, which spawns it from within its cgroup, is not what is killed."""
+    end = limited.run(["sleep", "60"], memory_bytes=4096)
+
+    assert end["reason"] == "out_of_memory"
+    assert limited.run(["true"], kernel="next")["exit_code"] == 0
+
+
+def test_kernel_that_forges_another_identity_keeps_its_own_limits(limited: Driver) -> None:
+    """It was once moved into the cgroup of the kernel that it claimed to be, which then died."""
+    limited.start("victim", command=["sleep", "60"], memory_bytes=MEMORY_BYTES)
+    limited.started("victim")
+    forged = f"MUSTER_KERNEL_ID=victim MUSTER_GENERATION=1 MUSTER_SUPERVISOR={limited.directory}"
+    eat = f"import time; {EAT}; time.sleep(0.2)"
+    limited.run(
+        ["sh", "-c", f"(setsid env {forged} python3 -I -S -c '{eat}' &) ; sleep 1"], kernel="forger"
+    )
+
+    assert limited.status("victim") == "running"

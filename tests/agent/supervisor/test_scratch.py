@@ -5,36 +5,41 @@ from pathlib import Path
 
 import pytest
 
-from muster.agent.supervisor.scratch import ScratchDirectories
+from muster.agent.supervisor.scratch import ScratchDirectories, write_files
 
 
 @pytest.fixture
-def scratch(tmp_path: Path) -> ScratchDirectories:
-    return ScratchDirectories(str(tmp_path))
+def scratch() -> ScratchDirectories:
+    return ScratchDirectories()
+
+
+def made(scratch: ScratchDirectories, path: Path, owner: str = "a") -> Path:
+    scratch.create(str(path), owner)
+    return path
 
 
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def settled(scratch: ScratchDirectories, name: str) -> int:
+def settled(scratch: ScratchDirectories, path: Path, owner: str = "a") -> int:
     """Make a directory that has been empty for long, and release it; returns its inode."""
-    path = Path(scratch.create(name))
+    made(scratch, path, owner)
     os.utime(path, (1_000_000_000, 1_000_000_000))
-    scratch.release(str(path))
+    scratch.release(str(path), owner)
     return path.stat().st_ino
 
 
-def test_directory_left_empty_becomes_the_next_kernels(
+def test_directory_left_empty_becomes_the_next_of_its_owner(
     scratch: ScratchDirectories, tmp_path: Path
 ) -> None:
-    inode = settled(scratch, "a")
+    inode = settled(scratch, tmp_path / "a")
 
     for name in ("b", "c"):
-        path = Path(scratch.create(name))
+        path = made(scratch, tmp_path / name)
         assert path.stat().st_ino == inode
         assert names(tmp_path) == [name]
-        scratch.release(str(path))
+        scratch.release(str(path), "a")
 
     scratch.remove_spare()
     assert names(tmp_path) == []
@@ -45,12 +50,12 @@ def test_directory_with_a_file_is_kept_and_not_handed_on(
     scratch: ScratchDirectories, tmp_path: Path, for_long: bool
 ) -> None:
     if for_long:
-        settled(scratch, "a")
-    path = Path(scratch.create("b"))
+        settled(scratch, tmp_path / "a")
+    path = made(scratch, tmp_path / "b")
     (path / "file").touch()
-    scratch.release(str(path))
+    scratch.release(str(path), "a")
 
-    scratch.create("c")
+    made(scratch, tmp_path / "c")
 
     assert names(tmp_path) == ["b", "c"]
     assert names(path) == ["file"]
@@ -60,19 +65,68 @@ def test_directory_with_a_file_is_kept_and_not_handed_on(
 def test_directory_of_an_earlier_try_is_used_again(
     scratch: ScratchDirectories, tmp_path: Path
 ) -> None:
-    settled(scratch, "spare")
+    settled(scratch, tmp_path / "spare")
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "file").touch()
 
-    path = scratch.create("a")
-    assert names(Path(path)) == ["file"]
-    scratch.release(path)
+    path = made(scratch, tmp_path / "a")
+    assert names(path) == ["file"]
+    scratch.release(str(path), "a")
 
     assert names(tmp_path) == ["a"]
 
 
 def test_only_a_few_are_kept(scratch: ScratchDirectories, tmp_path: Path) -> None:
-    for path in [scratch.create(str(number)) for number in range(100)]:
-        scratch.release(path)
+    for path in [made(scratch, tmp_path / str(number)) for number in range(100)]:
+        scratch.release(str(path), "a")
 
     assert len(names(tmp_path)) == 16
+
+
+def test_directory_left_empty_becomes_no_other_owners(
+    scratch: ScratchDirectories, tmp_path: Path
+) -> None:
+    inode = settled(scratch, tmp_path / "a", owner="alice")
+
+    assert made(scratch, tmp_path / "b", owner="bob").stat().st_ino != inode
+    assert made(scratch, tmp_path / "c", owner="alice").stat().st_ino == inode
+
+
+def test_link_in_place_of_a_directory_is_not_taken_for_one(
+    scratch: ScratchDirectories, tmp_path: Path
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "a").symlink_to("elsewhere")
+
+    with pytest.raises(FileExistsError):
+        made(scratch, tmp_path / "a")
+
+
+def test_link_that_a_kernel_left_for_its_directory_is_not_handed_on(
+    scratch: ScratchDirectories, tmp_path: Path
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    path = made(scratch, tmp_path / "a")
+    path.rmdir()
+    path.symlink_to("elsewhere")
+    scratch.release(str(path), "a")
+
+    assert made(scratch, tmp_path / "b").is_symlink() is False
+
+
+@pytest.mark.parametrize("planted", ["link", "inner/link"])
+def test_files_are_written_through_no_link(tmp_path: Path, planted: str) -> None:
+    """Whoever planted it, as an earlier try of the same kernel may have."""
+    scratch, elsewhere = tmp_path / "scratch", tmp_path / "elsewhere"
+    (scratch / "inner").mkdir(parents=True)
+    elsewhere.mkdir()
+    (elsewhere / "module.py").write_text("untouched")
+    (scratch / planted).symlink_to(elsewhere)
+    (scratch / "module.py").symlink_to(elsewhere / "module.py")
+
+    for name in (f"{planted}/new.py", "module.py"):
+        with pytest.raises(OSError, match=r"Not a directory|Too many levels"):
+            write_files(str(scratch), {name: "x"})
+
+    assert names(elsewhere) == ["module.py"]
+    assert (elsewhere / "module.py").read_text() == "untouched"

@@ -1,33 +1,38 @@
-"""Limits for kernels through cgroups, where this process may make any.
+"""A cgroup for each kernel: who belongs to it, how many processes it may have, what it may use.
 
 Version 1 has a hierarchy a controller, version 2 one for all; both are here as directories and what
-is written into them. Making and removing one costs more than moving a process, so they are kept and
-given to the next kernel with the same limits.
+is written into them. Making and removing one costs more than moving a process, so slots are kept
+and given to the next kernel that needs the same controllers.
 
-A kernel is moved in just after its spawn: posix_spawn cannot put a child into a cgroup, and the two
-ways without that gap are worse. Were the supervisor to go in first, a full memory cgroup could get
-it killed; a launcher in between costs a second exec. Nothing escapes through the gap: once the main
-process is in, all it forks is in too, and what it forked before is found and moved. Only the pages
-it touched in those microseconds stay uncounted.
+A kernel is born in its cgroups. Whoever spawns it enters the slot (`entered`), spawns, and goes
+home again, so that no process of a kernel is ever outside, not for a microsecond. A process that
+moves itself takes none of the locks that moving another takes: 4 us a hierarchy. Limits of cpu and
+memory are set after that (`Slot.enforce`), for a full memory cgroup would have the spawner killed
+and an exhausted quota would have it wait.
+
+Everybody in a slot is found in one hierarchy, that of the pids controller. Its limit set to 0 stops
+all forking there, so that killing what is listed, again and again, comes to an end.
 """
 
 # os and not pathlib: see the docstring of the package.
 # ruff: noqa: PTH102, PTH106, PTH110, PTH112, PTH120, PTH123
 
+import errno
 import os
 import signal
 import time
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from muster.agent.supervisor.process_tree import descendants
-
 _PERIOD_US = 100_000
 _MIN_QUOTA_US = 1_000  # the kernel refuses less
-_MAX_SPARE = 32
+_MAX_SPARE = 64
 _EMPTYING_TIMEOUT_S = 5.0
 _ROOT = "/sys/fs/cgroup"
+_HOMECOMINGS = 3
+_SIGNALLED_TOGETHER = 256  # each needs a descriptor meanwhile
 
 
 class LimitsKind(StrEnum):
@@ -36,59 +41,159 @@ class LimitsKind(StrEnum):
     V2 = "cgroup-v2"
 
 
+class LimitTooLow(Exception):
+    """A kernel's first processes take more memory than it may have in all."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What one kernel may use; 0 stands for no limit."""
 
-    cpu_milli: int
-    memory_bytes: int
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+    pids: int = 0
+
+    @property
+    def controllers(self) -> tuple[str, ...]:
+        """Those that a slot needs to set them, besides pids."""
+        cpu = ("cpu",) if self.cpu_milli else ()
+        return (*cpu, "memory") if self.memory_bytes else cpu
 
 
 @dataclass(slots=True, eq=False)
 class Slot:
     """The directories, one a hierarchy, that one kernel at a time lives in."""
 
-    limits: Limits
-    directories: list[str] = field(default_factory=list)
-    procs_fds: list[int] = field(default_factory=list)
+    kind: LimitsKind
+    controllers: tuple[str, ...]
+    home_fds: tuple[int, ...]  # where the spawner goes back to, a hierarchy each
+    directories: dict[str, str] = field(default_factory=dict)  # controller -> directory
+    entry_fds: list[int] = field(default_factory=list)  # who writes a 0 there is in
+    population_fd: int = -1  # how many processes there are in it, zombies included
     counts_fd: int = -1  # the file with the line `oom_kill N`
     oom_kills_before: int = 0
+    pids_max: int = 0  # 0: no limit
+    may_fork: bool = True
+    restrained: bool = False  # limits of cpu or memory are set
 
-    def place(self, pid: int) -> None:
-        """Move a process in, with what it forked before it was in.
+    def enforce(self, limits: Limits) -> None:
+        """Set the limits of cpu and memory: a kernel has been spawned into it.
 
         Raises:
-            OSError: the cgroup does not take it. A process that has ended already is no error.
+            LimitTooLow: it takes more memory already.
+            OSError: the kernel refuses them.
         """
-        for member in descendants(pid):  # children are listed after their parent was moved
-            with suppress(ProcessLookupError):
-                for fd in self.procs_fds:
-                    os.write(fd, b"%d" % member)
+        if not self.controllers:
+            return
+        self.restrained = True
+        if limits.cpu_milli:
+            self._set_quota(_quota_us(limits))
+        if limits.memory_bytes:
+            try:
+                self._set_memory(limits.memory_bytes)
+            except OSError as error:
+                if error.errno != errno.EBUSY:
+                    raise
+                raise LimitTooLow(str(error)) from None
+
+    def reset(self, pids_max: int) -> None:
+        """Make ready for the next kernel, without limits of cpu and memory.
+
+        Raises:
+            OSError: the kernel refuses it.
+        """
+        if self.restrained:
+            if "cpu" in self.controllers:
+                self._set_quota(_PERIOD_US)  # anew in each period; and at once
+            if "memory" in self.controllers:
+                self._set_memory(-1)
+            self.restrained = False
+        if pids_max != self.pids_max or not self.may_fork:
+            self._limit_pids(str(pids_max) if pids_max else "max")
+            self.pids_max, self.may_fork = pids_max, True
+        self.oom_kills_before = self._oom_kills()
+
+    @property
+    def empty(self) -> bool:
+        """Whether all its processes are gone, and reaped."""
+        try:
+            return os.pread(self.population_fd, 32, 0) == b"0\n"
+        except OSError:  # somebody removed the cgroup, which goes only when it is empty
+            return True
 
     def pids(self) -> list[int]:
         """The processes in it."""
-        found: set[int] = set()
-        for directory in self.directories:
-            found.update(_members(directory))
-        return list(found)
+        return _members(self.directories["pids"])
+
+    def signal(self, number: int) -> None:
+        """Signal all processes in it, and nobody else: a pid may be another's by now."""
+        pids = self.pids()
+        for first in range(0, len(pids), _SIGNALLED_TOGETHER):
+            self._signal(pids[first : first + _SIGNALLED_TOGETHER], number)
+
+    def kill(self) -> None:
+        """Let nobody fork in it any more, and kill all there are; those not yet dead are there when
+        this returns, and some may be left if it could not be forbidden: repeat it until `empty`."""
+        if self.may_fork:
+            self.may_fork = False
+            with suppress(OSError):  # somebody removed the cgroup
+                self._limit_pids("0")
+        self.signal(signal.SIGKILL)
 
     def oom_kills(self) -> int:
         """How many processes were killed for lack of memory since the kernel began."""
-        return self._count() - self.oom_kills_before
-
-    def reset(self) -> None:
-        """Begin counting for the next kernel."""
-        self.oom_kills_before = self._count()
+        return self._oom_kills() - self.oom_kills_before
 
     def remove(self) -> None:
-        for fd in (*self.procs_fds, self.counts_fd):
+        for fd in (*self.entry_fds, self.population_fd, self.counts_fd):
             if fd >= 0:
                 os.close(fd)
-        for directory in self.directories:
+        for directory in set(self.directories.values()):
             with suppress(OSError):
                 os.rmdir(directory)
 
-    def _count(self) -> int:
+    def _signal(self, pids: Iterable[int], number: int) -> None:
+        pidfds: dict[int, int] = {}
+        try:
+            for pid in pids:
+                with suppress(OSError):
+                    pidfds[pid] = os.pidfd_open(pid)
+            for pid in self.pids():  # what is still here is what was opened
+                if pid in pidfds:
+                    with suppress(OSError):
+                        signal.pidfd_send_signal(pidfds[pid], number)
+        finally:
+            for fd in pidfds.values():
+                os.close(fd)
+
+    def _limit_pids(self, text: str) -> None:
+        _write(f"{self.directories['pids']}/pids.max", text)
+
+    def _set_quota(self, quota_us: int) -> None:
+        directory = self.directories["cpu"]
+        if self.kind is LimitsKind.V2:
+            _write(f"{directory}/cpu.max", f"{quota_us} {_PERIOD_US}")
+        else:
+            _write(f"{directory}/cpu.cfs_quota_us", str(quota_us))
+
+    def _set_memory(self, limit_bytes: int) -> None:
+        directory = self.directories["memory"]
+        if self.kind is LimitsKind.V2:
+            _write(f"{directory}/memory.max", "max" if limit_bytes < 0 else str(limit_bytes))
+            with suppress(OSError):  # absent without swap
+                _write(f"{directory}/memory.swap.max", "max" if limit_bytes < 0 else "0")
+            return
+        # The one with swap must never be the smaller; it is absent where swap is not accounted for.
+        both = [f"{directory}/memory.limit_in_bytes", f"{directory}/memory.memsw.limit_in_bytes"]
+        if limit_bytes < 0:
+            with suppress(OSError):
+                _write(both[1], "-1")
+        _write(both[0], str(limit_bytes))
+        if limit_bytes >= 0:
+            with suppress(OSError):
+                _write(both[1], str(limit_bytes))
+
+    def _oom_kills(self) -> int:
         if self.counts_fd >= 0:
             with suppress(OSError):  # somebody removed the cgroup
                 for line in os.pread(self.counts_fd, 4096, 0).splitlines():
@@ -99,29 +204,42 @@ class Slot:
 
 
 class Cgroups:
-    """The slots of one supervisor, below a directory named after its own."""
+    """The slots of one supervisor, below a directory a hierarchy named after its own."""
 
-    def __init__(self, kind: LimitsKind, cpu_parent: str, memory_parent: str) -> None:
+    def __init__(self, kind: LimitsKind, parents: dict[str, str], homes: dict[str, str]) -> None:
+        """
+        Args:
+            parents: of pids, cpu and memory, the directories in which slots are made.
+            homes: of the same, the files through which this process goes back where it was.
+
+        Raises:
+            OSError: one of the homes cannot be opened.
+        """
         self.kind = kind
-        self._cpu_parent = cpu_parent
-        self._memory_parent = memory_parent
-        self._spare: dict[Limits, list[Slot]] = {}
+        self.homes = homes
+        self._parents = parents
+        self._home_fds = {name: _open(path, os.O_WRONLY) for name, path in homes.items()}
+        self._spare: dict[tuple[str, ...], list[Slot]] = {}
         self._spare_count = 0
         self._last_name = 0
 
     def acquire(self, limits: Limits) -> Slot:
-        """An empty slot with these limits.
+        """An empty slot; `Slot.enforce` is to follow once somebody is in it.
 
         Raises:
             OSError: the kernel refuses one.
         """
-        spare = self._spare.get(limits)
+        spare = self._spare.get(limits.controllers)
         if spare:
             self._spare_count -= 1
             slot = spare.pop()
         else:
-            slot = self._make(limits)
-        slot.reset()
+            slot = self._make(limits.controllers)
+        try:
+            slot.reset(limits.pids)
+        except OSError:
+            slot.remove()
+            raise
         return slot
 
     def release(self, slot: Slot) -> None:
@@ -130,80 +248,101 @@ class Cgroups:
             slot.remove()
             return
         self._spare_count += 1
-        self._spare.setdefault(slot.limits, []).append(slot)
+        self._spare.setdefault(slot.controllers, []).append(slot)
 
     def close(self) -> None:
         """Remove everything."""
-        for parent in {self._cpu_parent, self._memory_parent}:
+        for parent in set(self._parents.values()):
             remove_tree(parent)
 
-    def _make(self, limits: Limits) -> Slot:
+    def _make(self, controllers: tuple[str, ...]) -> Slot:
         self._last_name += 1
-        slot = Slot(limits)
+        hierarchies = ("pids", *controllers)
+        entry = "tasks" if self.kind is LimitsKind.V1 else "cgroup.procs"
+        if self.kind is LimitsKind.V2:
+            homes: tuple[int, ...] = (self._home_fds["pids"],)
+        else:
+            homes = tuple(self._home_fds[name] for name in hierarchies)
+        slot = Slot(self.kind, controllers, homes)
         try:
-            if self.kind is LimitsKind.V2:
-                self._fill_v2(slot, f"{self._cpu_parent}/{self._last_name}")
-            else:
-                self._fill_v1(slot, str(self._last_name))
-            for directory in slot.directories:
-                slot.procs_fds.append(_open(f"{directory}/cgroup.procs", os.O_WRONLY))
+            for name in hierarchies:
+                directory = f"{self._parents[name]}/{self._last_name}"
+                if directory not in slot.directories.values():
+                    os.mkdir(directory)
+                    slot.entry_fds.append(_open(f"{directory}/{entry}", os.O_WRONLY))
+                slot.directories[name] = directory
+            pids_directory = slot.directories["pids"]
+            slot.population_fd = _open(f"{pids_directory}/pids.current", os.O_RDONLY)
+            if "cpu" in controllers:
+                if self.kind is LimitsKind.V1:
+                    _write(f"{slot.directories['cpu']}/cpu.cfs_period_us", str(_PERIOD_US))
+                slot.restrained = True  # so that it begins with a quota, which is only changed then
+            if "memory" in controllers:
+                counts = "memory.events" if self.kind is LimitsKind.V2 else "memory.oom_control"
+                slot.counts_fd = _open(f"{slot.directories['memory']}/{counts}", os.O_RDONLY)
         except OSError:
             slot.remove()
             raise
         return slot
 
-    def _fill_v1(self, slot: Slot, name: str) -> None:
-        if slot.limits.cpu_milli:
-            directory = f"{self._cpu_parent}/{name}"
-            os.mkdir(directory)
-            slot.directories.append(directory)
-            _write(f"{directory}/cpu.cfs_period_us", str(_PERIOD_US))
-            _write(f"{directory}/cpu.cfs_quota_us", str(_quota_us(slot.limits)))
-        if slot.limits.memory_bytes:
-            directory = f"{self._memory_parent}/{name}"
-            os.mkdir(directory)
-            slot.directories.append(directory)
-            _write(f"{directory}/memory.limit_in_bytes", str(slot.limits.memory_bytes))
-            with suppress(OSError):  # absent where swap is not accounted for
-                _write(f"{directory}/memory.memsw.limit_in_bytes", str(slot.limits.memory_bytes))
-            slot.counts_fd = _open(f"{directory}/memory.oom_control", os.O_RDONLY)
 
-    def _fill_v2(self, slot: Slot, directory: str) -> None:
-        os.mkdir(directory)
-        slot.directories.append(directory)
-        if slot.limits.cpu_milli:
-            _write(f"{directory}/cpu.max", f"{_quota_us(slot.limits)} {_PERIOD_US}")
-        if slot.limits.memory_bytes:
-            _write(f"{directory}/memory.max", str(slot.limits.memory_bytes))
-            with suppress(OSError):  # absent without swap
-                _write(f"{directory}/memory.swap.max", "0")
-            slot.counts_fd = _open(f"{directory}/memory.events", os.O_RDONLY)
+@contextmanager
+def entered(entry_fds: Sequence[int], home_fds: Sequence[int]) -> Iterator[None]:
+    """While this lasts, this process is in a slot, and what it spawns is born there.
+
+    Raises:
+        OSError: the kernel refuses it; this process is home again if it was ever away.
+    """
+    try:
+        _enter(entry_fds)
+        yield
+    finally:
+        _enter(home_fds)
+
+
+def _enter(entry_fds: Sequence[int]) -> None:
+    """Move this process, which must have one thread, into cgroups.
+
+    Raises:
+        OSError: the kernel refuses it, again and again.
+    """
+    for fd in entry_fds:
+        for attempt in range(1, _HOMECOMINGS + 1):
+            try:
+                os.write(fd, b"0")
+                break
+            except OSError:
+                if attempt == _HOMECOMINGS:
+                    raise
 
 
 def find_cgroups(name: str) -> Cgroups | None:
-    """Directories called `name` where limits can be set, emptied of what a dead supervisor left.
+    """Directories called `name` where cgroups can be made, emptied of what a dead supervisor left.
 
-    None if there is no writable hierarchy with both the cpu and the memory controller. In version 2
+    None if there is no writable hierarchy with the pids, cpu and memory controllers. In version 2
     the cgroup above the supervisor's must be delegated, with no process in it (systemd:
     `Delegate=yes` and `DelegateSubgroup=agent`), or be the root.
     """
     own = _own_cgroups()
-    if "" in own and (parent := _version_2_parent(own[""], name)) is not None:
-        return Cgroups(LimitsKind.V2, parent, parent)
-    parents: list[str] = []
-    for controller in ("cpu", "memory"):
+    if "" in own and (found := _version_2(own[""], name)) is not None:
+        return found
+    parents: dict[str, str] = {}
+    homes: dict[str, str] = {}
+    for controller in ("pids", "cpu", "memory"):
         mount = f"{_ROOT}/{controller}"
         base = f"{mount}{own.get(controller, '')}"  # not there in a container that sees its own
-        parent = f"{base if os.path.isdir(base) else mount}/{name}"
+        base = base if os.path.isdir(base) else mount
+        parent = f"{base}/{name}"
         try:
             remove_tree(parent)
             os.mkdir(parent)
         except OSError:
-            for made in parents:
+            for made in parents.values():
                 remove_tree(made)
             return None
-        parents.append(parent)
-    return Cgroups(LimitsKind.V1, *parents)
+        parents[controller] = parent
+        homes[controller] = f"{base}/tasks"
+    return _if_usable(LimitsKind.V1, parents, homes)
 
 
 def remove_tree(directory: str) -> None:
@@ -216,6 +355,8 @@ def remove_tree(directory: str) -> None:
     while os.path.isdir(directory):
         try:
             for path, _, _ in os.walk(directory, topdown=False):
+                with suppress(OSError):  # there is none in other hierarchies
+                    _write(f"{path}/pids.max", "0")
                 for pid in _members(path):
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
@@ -226,7 +367,7 @@ def remove_tree(directory: str) -> None:
             time.sleep(0.005)
 
 
-def _version_2_parent(own: str, name: str) -> str | None:
+def _version_2(own: str, name: str) -> Cgroups | None:
     mount = _ROOT if os.path.exists(f"{_ROOT}/cgroup.controllers") else f"{_ROOT}/unified"
     base = f"{mount}{own}".rstrip("/")
     for candidate in (base, os.path.dirname(base)):
@@ -235,15 +376,32 @@ def _version_2_parent(own: str, name: str) -> str | None:
         parent = f"{candidate}/{name}"
         try:
             remove_tree(parent)
-            _write(f"{candidate}/cgroup.subtree_control", "+cpu +memory")
+            _write(f"{candidate}/cgroup.subtree_control", "+cpu +memory +pids")
             os.mkdir(parent)
-            _write(f"{parent}/cgroup.subtree_control", "+cpu +memory")
+            _write(f"{parent}/cgroup.subtree_control", "+cpu +memory +pids")
         except OSError:
             with suppress(OSError):
                 os.rmdir(parent)
             continue
-        return parent
+        parents = dict.fromkeys(("pids", "cpu", "memory"), parent)
+        return _if_usable(LimitsKind.V2, parents, {"pids": f"{base}/cgroup.procs"})
     return None
+
+
+def _if_usable(kind: LimitsKind, parents: dict[str, str], homes: dict[str, str]) -> Cgroups | None:
+    """The cgroups, if this process can go into one and home again."""
+    try:
+        cgroups = Cgroups(kind, parents, homes)
+        slot = cgroups.acquire(Limits())
+        with entered(slot.entry_fds, slot.home_fds):
+            pass
+        slot.remove()
+    except OSError:
+        for parent in set(parents.values()):
+            with suppress(OSError):
+                remove_tree(parent)
+        return None
+    return cgroups
 
 
 def _own_cgroups() -> dict[str, str]:

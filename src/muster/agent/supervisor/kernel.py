@@ -11,6 +11,7 @@ from muster.agent.supervisor.protocol import Device, KernelOrder, Key
 
 class Status(StrEnum):
     QUEUED = "queued"  # accepted; waits for its turn, a predecessor or an older generation's end
+    STARTING = "starting"  # a process of its user is about to spawn it
     RUNNING = "running"
     STOPPING = "stopping"
     ENDED = "ended"
@@ -25,6 +26,7 @@ class EndReason(StrEnum):
     COMMAND_NOT_EXECUTABLE = "command_not_executable"
     STOPPED = "stopped"
     LEASE_EXPIRED = "lease_expired"
+    DISK_LIMIT = "disk_limit"
     NEVER_STARTED = "never_started"
     SUPERVISOR_LOST = "supervisor_lost"
     UNKNOWN_KERNEL = "unknown_kernel"
@@ -35,6 +37,7 @@ class CreateFailure(StrEnum):
     BAD_FILE_PATH = "bad_file_path"
     DISK_FULL = "disk_full"
     NO_PROCESSES = "no_processes"
+    NO_ACCOUNT = "no_account"
     INTERNAL = "internal"
 
 
@@ -71,7 +74,10 @@ class Kernel:
     predecessor: Key | None = None  # whose devices it inherited
     waits_for: "Kernel | None" = None  # an older generation that must be gone first
     successor: "Kernel | None" = None  # the newer generation that waits for this one
+    announced: bool = False  # an event has told what it was given
 
+    uid: int = -1  # the user that it runs as
+    owner: str = ""
     pid: int = 0
     started_at: float = 0.0
     born_ticks: tuple[int, int] = (0, 0)  # bounds of its start time, as in /proc/<pid>/stat
@@ -79,7 +85,7 @@ class Kernel:
     orphans: set[int] = field(default_factory=set)  # its processes whose parent is the supervisor
     output: Output | None = None
     slot: Slot | None = None
-    scratch: str | None = None
+    scratch: str = ""
 
     stop_reason: EndReason | None = None
     stop_detail: str = ""

@@ -17,6 +17,7 @@ from muster.agent.supervisor.cgroups import Cgroups, find_cgroups
 from muster.agent.supervisor.journal import Journal, Replay
 from muster.agent.supervisor.link import AgentLink
 from muster.agent.supervisor.loop import Loop
+from muster.agent.supervisor.orphans import Orphans
 from muster.agent.supervisor.output import Outputs
 from muster.agent.supervisor.process_tree import Children
 from muster.agent.supervisor.protocol import (
@@ -34,7 +35,7 @@ from muster.agent.supervisor.protocol import (
 )
 from muster.agent.supervisor.reaper import Reaper
 from muster.agent.supervisor.recovery import kill_leftovers
-from muster.agent.supervisor.scratch import ScratchDirectories
+from muster.agent.supervisor.scratch import ScratchDirectories, remove_empty
 from muster.agent.supervisor.signals import SignalFd
 from muster.agent.supervisor.starter import Starter, default_environment
 from muster.agent.supervisor.supervisor import Supervisor
@@ -86,6 +87,7 @@ class Process:
             OSError: the folder cannot be used, or the machine lacks what is needed.
         """
         _raise_priority()
+        self._directory = directory
         self._deaths = SignalFd((signal.SIGCHLD,))
         self._terminations = SignalFd((signal.SIGTERM, signal.SIGINT))
         children = Children()
@@ -93,13 +95,13 @@ class Process:
             os.makedirs(f"{directory}/{name}", mode=0o700, exist_ok=True)
         self._loop = Loop()
         self._outputs = Outputs(self._loop, f"{directory}/logs")
-        self._scratch = ScratchDirectories(f"{directory}/kernels")
-        self._scratch.remove_empty()
+        self._scratch = ScratchDirectories()
+        remove_empty(f"{directory}/kernels")
         self._cgroups = _find_cgroups(directory)
         boot_id = _boot_id()
         self._journal, replay = Journal.open(f"{directory}/journal", boot_id)
         starter = Starter(directory, self._outputs, self._scratch, self._cgroups)
-        self._reaper = Reaper(directory, children)
+        self._reaper = Reaper(Orphans(directory, children) if self._cgroups is None else None)
         self._supervisor = Supervisor(self._journal, starter, self._reaper)
         self._take_over(directory, replay, same_boot=replay.boot_id == boot_id)
         # First, because an idle core or GPU waits for it, and a message may take long to read.
@@ -174,7 +176,7 @@ class Process:
         paths = []
         for name in map(file_name, keys):
             log = self._outputs.log_path(name)
-            paths += [self._scratch.path(name), log, f"{log}.1", f"{log}.start"]
+            paths += [f"{self._directory}/kernels/{name}", log, f"{log}.1", f"{log}.start"]
         try:
             pid = os.posix_spawnp("rm", ("rm", "-rf", "--", *paths), {}, setsid=True, setsigmask=())
         except OSError as error:

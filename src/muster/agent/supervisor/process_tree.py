@@ -95,6 +95,18 @@ def kernel_tag(pid: int, directory: str) -> Key | None:
     return None if kernel_id is None or generation is None else (kernel_id, generation)
 
 
+def user_of(pid: int) -> int | None:
+    """The user that a process runs as; None if there is no such process."""
+    try:
+        with open(f"/proc/{pid}/status", "rb") as status:
+            for line in status:
+                if line.startswith(b"Uid:"):
+                    return int(line.split()[1])
+    except OSError:
+        pass
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class ProcessStat:
     """The fields of /proc/<pid>/stat that say who a process is."""

@@ -47,6 +47,8 @@ class Template:
     cpu_milli: int  # 0: no limit
     memory_bytes: int  # 0: no limit
     log_max_bytes: int
+    pids_max: int = 0  # 0: no limit
+    owner: str = ""  # what one owner's kernel has left is never given to another's
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +186,8 @@ def _template(item: _Object, env_defaults: Mapping[str, str]) -> Template:
         cpu_milli=_integer(item, "cpu_milli", 0),
         memory_bytes=_integer(item, "memory_bytes", 0),
         log_max_bytes=log_max_bytes,
+        pids_max=_integer(item, "pids_max", 0),
+        owner=_text(item, "owner"),
     )
 
 
@@ -195,9 +199,6 @@ def _kernel_order(item: _Object, templates: list[Template]) -> KernelOrder:
     devices = item.get("devices", [])
     if not isinstance(devices, list) or not all(map(_is_device, devices)):
         raise ProtocolError(f"kernel {kernel_id}: 'devices' must be a list of numbers or names")
-    shape = item.get("shape", "")
-    if not isinstance(shape, str):
-        raise ProtocolError(f"kernel {kernel_id}: 'shape' must be a string")
     queued = item.get("queued", False)
     if not isinstance(queued, bool):
         raise ProtocolError(f"kernel {kernel_id}: 'queued' must be true or false")
@@ -208,17 +209,15 @@ def _kernel_order(item: _Object, templates: list[Template]) -> KernelOrder:
         _environment(item),
         tuple(devices),
         _integer(item, "device_milli", 1000),
-        shape,
+        _text(item, "shape"),
         queued,
     )
 
 
 def _stop_order(item: _Object) -> StopOrder:
     kernel_id, generation = _key(item)
-    reason = item.get("reason", "")
-    if not isinstance(reason, str):
-        raise ProtocolError(f"kernel {kernel_id}: 'reason' must be a string")
-    return StopOrder(kernel_id, generation, _seconds(item, "grace_s", 10.0), reason)
+    grace_s = _seconds(item, "grace_s", 10.0)
+    return StopOrder(kernel_id, generation, grace_s, _text(item, "reason"))
 
 
 def _keys(message: _Object) -> tuple[Key, ...]:
@@ -247,6 +246,13 @@ def _texts(item: _Object, name: str) -> dict[str, str]:
     if not isinstance(texts, dict) or not all(map(_is_text, texts.values())):
         raise ProtocolError(f"'{name}' must be an object of strings")
     return texts
+
+
+def _text(item: _Object, name: str) -> str:
+    text = item.get(name, "")
+    if not isinstance(text, str):
+        raise ProtocolError(f"'{name}' must be a string")
+    return text
 
 
 def _is_text(value: object) -> bool:

@@ -7,7 +7,12 @@ from collections.abc import Collection
 from contextlib import suppress
 
 from muster.agent.supervisor.journal import Survivor
-from muster.agent.supervisor.process_tree import ProcessStat, all_processes, kernel_tag
+from muster.agent.supervisor.process_tree import (
+    ProcessStat,
+    all_processes,
+    kernel_tag,
+    user_of,
+)
 
 _TIMEOUT_S = 10.0
 _ROUND_S = 0.01
@@ -16,9 +21,10 @@ _ROUND_S = 0.01
 def kill_leftovers(directory: str, survivors: Collection[Survivor], *, same_boot: bool) -> int:
     """Kill all processes of a dead supervisor's kernels; returns how many would not die in time.
 
-    Known by their main process (pid and start time), its session and group, the tag in their
-    environment, or an ancestor that is known. After a reboot pids mean nothing, so none is looked
-    at; no process can have the tag then.
+    Those in cgroups are dead by now. The others are known by their main process (pid and start
+    time), its session and group, an ancestor that is known, or the tag in their environment. That
+    may be forged, so it is believed of this process's own user alone. After a reboot pids mean
+    nothing, so none is looked at; no process can have the tag then.
     """
     deadline_s = time.monotonic() + _TIMEOUT_S
     while victims := _find(directory, survivors if same_boot else ()):
@@ -41,7 +47,9 @@ def _find(directory: str, survivors: Collection[Survivor]) -> set[int]:
     found = {
         pid
         for pid, stat in processes.items()
-        if stat.session in mains or stat.group in mains or kernel_tag(pid, directory) is not None
+        if stat.session in mains
+        or stat.group in mains
+        or (kernel_tag(pid, directory) is not None and user_of(pid) == os.getuid())
     }
     grown = True
     while grown:

@@ -4,9 +4,9 @@ import os
 import signal
 import time
 
+from muster.agent.supervisor.failures import CannotExecute, CreateFailed
 from muster.agent.supervisor.kernel import EndReason, Event, Kernel, Status
 from muster.agent.supervisor.protocol import Key
-from muster.agent.supervisor.starter import CannotExecute, CreateFailed
 
 _KILLED_EXIT_CODE = 128 + signal.SIGKILL  # how a shell tells that its command was killed
 
@@ -77,7 +77,7 @@ def describe(kernel: Kernel) -> dict[str, object]:
         "shape": kernel.shape,
         "devices": kernel.devices,
     }
-    if kernel.status is not Status.QUEUED:
+    if kernel.status not in (Status.QUEUED, Status.STARTING):
         description["pid"] = kernel.pid
         description["started_at"] = kernel.started_at
     return description
@@ -91,7 +91,8 @@ def _event(kernel: Kernel, kind: str) -> Event:
         "kind": kind,
         "at": time.time(),
     }
-    if kernel.status is Status.QUEUED:  # its first event tells what it was given
+    if not kernel.announced:  # its first event tells what it was given
+        kernel.announced = True
         if kernel.devices:
             event["devices"] = list(kernel.devices)
             event["device_milli"] = kernel.device_milli

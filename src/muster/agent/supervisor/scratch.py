@@ -1,94 +1,118 @@
 """Scratch directories: where a kernel without a workdir runs, and its files.
 
 Making and removing a directory costs 80 us on ext4, a quarter of a whole /bin/true; renaming one
-costs 8. So directories that were left empty are kept, a few, and become the next kernel's.
+costs 8. So directories that were left empty are kept, a few, and become the next kernel's of the
+same owner, and nobody else's.
 """
 
 # os and not pathlib: see the docstring of the package.
-# ruff: noqa: PTH102, PTH103, PTH104, PTH106, PTH120, PTH208
+# ruff: noqa: PTH102, PTH104, PTH106, PTH208
 
 import os
 import stat
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 
-_MAX_SPARE = 16
+_MAX_SPARE = 16  # of all owners
 _MODE = 0o700
 _SETTLED_NS = 1_000_000_000  # far above the granularity of a file system's times
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class BadFilePath(Exception):
     """A file of a kernel would lie outside of its scratch directory."""
 
 
+@dataclass(slots=True)
+class _Pool:
+    """Of one owner: empty directories, and those in use. Each with its modification time, if that
+    is old enough to show by itself that nothing was made in there since; else with 0."""
+
+    spare: dict[str, int] = field(default_factory=dict)
+    times_ns: dict[str, int] = field(default_factory=dict)
+
+
 class ScratchDirectories:
-    """The directories `<directory>/<name>` of kernels."""
+    """The directories of kernels that this process makes."""
 
-    def __init__(self, directory: str) -> None:
-        self._directory = directory
-        # Empty ones, and in use: path -> modification time, if it is old enough to show by itself
-        # that nothing was made in there since; else 0.
-        self._spare: dict[str, int] = {}
-        self._times_ns: dict[str, int] = {}
+    def __init__(self) -> None:
+        self._pools: dict[str, _Pool] = {}
+        self._spare_count = 0
 
-    def path(self, name: str) -> str:
-        return f"{self._directory}/{name}"
-
-    def create(self, name: str) -> str:
-        """A directory for this kernel; one that is there already (an earlier try's) is used.
+    def create(self, path: str, owner: str = "") -> None:
+        """Make the directory of a kernel; one that is there already (an earlier try's) is used.
 
         Raises:
-            OSError: it cannot be made.
+            OSError: it cannot be made, or something else is there.
         """
-        path = self.path(name)
-        if self._spare:
-            spare, time_ns = self._spare.popitem()
+        pool = self._pools.setdefault(owner, _Pool())
+        if pool.spare:
+            spare, time_ns = pool.spare.popitem()
+            self._spare_count -= 1
             try:
                 os.rename(spare, path)
             except OSError:  # it was taken away, or `path` holds files of an earlier try
                 with suppress(OSError):
                     os.rmdir(spare)
             else:
-                self._times_ns[path] = time_ns
-                return path
-        with suppress(FileExistsError):
+                pool.times_ns[path] = time_ns
+                return
+        try:
             os.mkdir(path, _MODE)
-        return path
+        except FileExistsError:
+            status = os.lstat(path)
+            if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+                raise
 
-    def release(self, path: str) -> None:
+    def release(self, path: str, owner: str = "") -> None:
         """The kernel is gone: keep the directory if it holds anything, else remove or reuse it."""
-        time_ns = self._times_ns.pop(path, 0)
+        pool = self._pools.setdefault(owner, _Pool())
+        time_ns = pool.times_ns.pop(path, 0)
         try:
             status = os.lstat(path)
+            if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+                return
             if status.st_mtime_ns != time_ns:
                 with os.scandir(path) as entries:
                     if next(entries, None) is not None:
                         return
                 settled = time.time_ns() - status.st_mtime_ns > _SETTLED_NS
                 time_ns = status.st_mtime_ns if settled else 0
-            if stat.S_IMODE(status.st_mode) == _MODE and len(self._spare) < _MAX_SPARE:
-                self._spare[path] = time_ns
+            if stat.S_IMODE(status.st_mode) == _MODE and self._spare_count < _MAX_SPARE:
+                pool.spare[path] = time_ns
+                self._spare_count += 1
             else:
                 os.rmdir(path)
         except OSError:
             return  # its kernel took it away, or its rights
+        finally:
+            if not pool.spare and not pool.times_ns:
+                del self._pools[owner]
 
     def remove_spare(self) -> None:
         """Remove what is kept for reuse, for when nothing runs."""
-        while self._spare:
-            with suppress(OSError):
-                os.rmdir(self._spare.popitem()[0])
+        for pool in self._pools.values():
+            for path in pool.spare:
+                with suppress(OSError):
+                    os.rmdir(path)
+            pool.spare.clear()
+        self._spare_count = 0
 
-    def remove_empty(self) -> None:
-        """Remove the empty directories that a dead supervisor left."""
-        for name in os.listdir(self._directory):
-            with suppress(OSError):
-                os.rmdir(self.path(name))
+
+def remove_empty(directory: str) -> None:
+    """Remove the empty directories that a dead supervisor left in this one."""
+    for name in os.listdir(directory):
+        with suppress(OSError):
+            os.rmdir(f"{directory}/{name}")
 
 
 def write_files(scratch: str, files: Mapping[str, str]) -> None:
     """Write `files` (relative path -> text) into a scratch directory, executable by their owner.
+
+    No link is followed below `scratch`, whoever made one.
 
     Raises:
         BadFilePath: a path is absolute or leaves the directory; nothing was written.
@@ -98,9 +122,27 @@ def write_files(scratch: str, files: Mapping[str, str]) -> None:
         parts = name.split("/")
         if "\0" in name or "" in parts or "." in parts or ".." in parts:
             raise BadFilePath(name)
-    for name, text in files.items():
-        path = f"{scratch}/{name}"
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-        with os.fdopen(os.open(path, flags, 0o700), "w", encoding="utf-8") as file:
-            file.write(text)
+    if not files:
+        return
+    scratch_fd = os.open(scratch, _DIRECTORY)
+    try:
+        for name, text in files.items():
+            _write_file(scratch_fd, name.split("/"), text)
+    finally:
+        os.close(scratch_fd)
+
+
+def _write_file(scratch_fd: int, parts: list[str], text: str) -> None:
+    folder_fd = os.dup(scratch_fd)
+    try:
+        for part in parts[:-1]:
+            with suppress(FileExistsError):
+                os.mkdir(part, _MODE, dir_fd=folder_fd)
+            next_fd = os.open(part, _DIRECTORY, dir_fd=folder_fd)
+            os.close(folder_fd)
+            folder_fd = next_fd
+        file_fd = os.open(parts[-1], _NEW_FILE, _MODE, dir_fd=folder_fd)
+    finally:
+        os.close(folder_fd)
+    with os.fdopen(file_fd, "w", encoding="utf-8") as file:
+        file.write(text)

@@ -14,6 +14,8 @@ from itertools import count
 
 from muster.agent.supervisor import clock, reports
 from muster.agent.supervisor.backlog import Backlog
+from muster.agent.supervisor.cgroups import LimitTooLow
+from muster.agent.supervisor.failures import CannotExecute, CreateFailed
 from muster.agent.supervisor.journal import Journal, Survivor
 from muster.agent.supervisor.kernel import CreateFailure, EndReason, Event, Kernel, Status
 from muster.agent.supervisor.protocol import (
@@ -24,7 +26,7 @@ from muster.agent.supervisor.protocol import (
     StopOrder,
 )
 from muster.agent.supervisor.reaper import Reaper
-from muster.agent.supervisor.starter import CannotExecute, CreateFailed, Starter
+from muster.agent.supervisor.starter import Starter
 
 MAX_KERNELS = 32_768
 MAX_UNACKNOWLEDGED = 131_072
@@ -273,7 +275,7 @@ class Supervisor:
 
     def _enqueue(self, kernel: Kernel, order: KernelOrder) -> None:
         self.live[kernel.key] = kernel
-        kernel.order, kernel.shape = order, order.shape
+        kernel.order, kernel.shape, kernel.announced = order, order.shape, False
         kernel.devices, kernel.device_milli = order.devices, order.device_milli
         if kernel.waits_for is not None:
             return
@@ -310,11 +312,24 @@ class Supervisor:
                 events.append(reports.started(kernel))
                 kernel.status = Status.RUNNING
                 self._reaper.add(kernel)
+                self._enforce(kernel)
                 return kernel
             heir = self._appoint_heir(kernel, events[-1])
             if heir is None:
                 return None
             kernel = heir
+
+    def _enforce(self, kernel: Kernel) -> None:
+        """Set the limits of a kernel that was spawned: what was promised limits runs with them."""
+        assert kernel.order is not None
+        try:
+            self._starter.enforce(kernel, kernel.order.template)
+        except LimitTooLow:
+            detail = "its first process takes more memory than it asked for"
+            self._stop(kernel, 0.0, EndReason.OUT_OF_MEMORY, detail)
+        except OSError as error:
+            detail = f"its limits cannot be set: {error}"
+            self._stop(kernel, 0.0, EndReason.SUPERVISOR_LOST, detail)
 
     # Ends.
 
@@ -388,7 +403,7 @@ class Supervisor:
 
     def _kill(self, kernel: Kernel) -> None:
         kernel.killed = True
-        self._reaper.signal(kernel, signal.SIGKILL)
+        self._reaper.kill(kernel)
 
     def _bury(self, key: Key, seq: int) -> None:
         """Remember that a kernel was stopped before it was heard of: its start comes too late."""

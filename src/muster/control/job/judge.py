@@ -30,6 +30,7 @@ _OWN_ENDS = frozenset(
         ReasonCode.EXITED,
         ReasonCode.SIGNALED,
         ReasonCode.OUT_OF_MEMORY,
+        ReasonCode.DISK_LIMIT,
         ReasonCode.COMMAND_NOT_FOUND,
         ReasonCode.COMMAND_NOT_EXECUTABLE,
     }

@@ -43,6 +43,7 @@ _FINAL = (
         ReasonCode.NEVER_STARTED,
         ReasonCode.RESCHEDULE_LIMIT,
         ReasonCode.WORKDIR_MISSING,  # another agent may have it; this one will not soon
+        ReasonCode.NO_ACCOUNT,
         ReasonCode.BAD_FILE_PATH,
     }
 )

@@ -1,0 +1,52 @@
+"""Why a kernel did not come to run."""
+
+import errno
+import os
+
+from muster.agent.supervisor.kernel import CreateFailure, EndReason
+
+
+class CreateFailed(Exception):
+    """The kernel could not be made; the same order may work later or elsewhere."""
+
+    def __init__(self, reason: CreateFailure, detail: str) -> None:
+        super().__init__(reason, detail)
+        self.reason = reason
+        self.detail = detail
+
+
+class CannotExecute(Exception):
+    """The kernel's command is not there or is no program: its own fault, as exit codes say."""
+
+    def __init__(self, reason: EndReason, exit_code: int, detail: str) -> None:
+        super().__init__(reason, exit_code, detail)
+        self.reason = reason
+        self.exit_code = exit_code
+        self.detail = detail
+
+
+def create_failure(error: OSError) -> CreateFailed:
+    """What a failed call means for the kernel that it was made for."""
+    match error.errno:
+        case errno.ENOSPC | errno.EDQUOT:
+            reason = CreateFailure.DISK_FULL
+        case errno.EAGAIN | errno.ENOMEM | errno.EMFILE | errno.ENFILE:
+            reason = CreateFailure.NO_PROCESSES
+        case _:
+            reason = CreateFailure.INTERNAL
+    return CreateFailed(reason, str(error))
+
+
+def spawn_failure(error: OSError, program: str) -> CreateFailed | CannotExecute:
+    """What it means that a program could not be spawned."""
+    match error.errno:
+        case errno.ENOENT | errno.ENOTDIR:
+            there = os.path.isfile(program)  # noqa: PTH113 - see the docstring of the package
+            detail = f"the interpreter of {program} is missing" if there else f"no file {program}"
+            return CannotExecute(EndReason.COMMAND_NOT_FOUND, 127, detail)
+        case errno.EAGAIN | errno.ENOMEM | errno.EMFILE | errno.ENFILE:
+            return create_failure(error)
+        case _:  # EACCES, ENOEXEC, E2BIG, ELOOP, ETXTBSY, …
+            return CannotExecute(
+                EndReason.COMMAND_NOT_EXECUTABLE, 126, f"{program}: {os.strerror(error.errno or 0)}"
+            )

@@ -1,0 +1,196 @@
+"""Spawning the main process of a kernel: directory, files, program, cgroups, spawn.
+
+Done by the supervisor for kernels that run as its own user, and by a process of another user for
+that user's (`spawner_process`): what is looked up, entered and made here is what that user may.
+"""
+
+# os and not pathlib: see the docstring of the package.
+# ruff: noqa: PTH113
+
+import os
+import resource
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from muster.agent.supervisor import clock
+from muster.agent.supervisor.cgroups import entered
+from muster.agent.supervisor.failures import (
+    CannotExecute,
+    CreateFailed,
+    create_failure,
+    spawn_failure,
+)
+from muster.agent.supervisor.kernel import CreateFailure, EndReason
+from muster.agent.supervisor.scratch import BadFilePath, ScratchDirectories, write_files
+
+_MAX_PROGRAMS = 1024
+_NAMED_DIRECTORIES = 2
+# Python ignores these two, and what is ignored stays so across an exec.
+_SIGNALS_TO_DEFAULT = (signal.SIGPIPE, signal.SIGXFSZ)
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What is to become the main process of a kernel, and where."""
+
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    workdir: str  # may be the scratch directory
+    scratch: str  # to be made; "": none
+    files: Mapping[str, str]
+    owner: str  # who alone may be given a scratch directory that this one leaves empty
+
+
+@dataclass(frozen=True, slots=True)
+class Spawned:
+    """A process that has begun to run its program."""
+
+    pid: int
+    born_ticks: tuple[int, int]  # bounds of its start time, as in /proc/<pid>/stat
+    started_at: float  # seconds since the epoch
+
+
+class Spawner:
+    """Spawns with the rights of this process. Whatever fails, nothing of the attempt is left."""
+
+    def __init__(self, scratch: ScratchDirectories, open_files: tuple[int, int] | None) -> None:
+        """`open_files`: the limit that kernels get of it, if this process has another."""
+        self._scratch = scratch
+        self._open_files = open_files
+        self._programs: dict[tuple[str, str], str] = {}
+        self._home_fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def spawn(
+        self, launch: Launch, output_fd: int, entry_fds: Sequence[int], home_fds: Sequence[int]
+    ) -> Spawned:
+        """Spawn a process whose output goes to `output_fd`, born in the cgroups of `entry_fds`.
+
+        Raises:
+            CreateFailed: something of this machine is missing.
+            CannotExecute: the command is at fault.
+        """
+        try:
+            try:
+                self._enter_directory(launch)
+                program = self._find_program(
+                    launch.command[0], launch.environment.get("PATH", os.defpath)
+                )
+                return self._spawn(launch, program, output_fd, entry_fds, home_fds)
+            finally:
+                os.fchdir(self._home_fd)  # what was mounted there must not be kept busy
+        except BadFilePath as error:
+            failure: Exception = CreateFailed(
+                CreateFailure.BAD_FILE_PATH, f"{error} is not a path inside the scratch directory"
+            )
+        except (CreateFailed, CannotExecute) as error:
+            failure = error
+        except OSError as error:
+            failure = create_failure(error)
+        except ValueError as error:  # what cannot be a C string or UTF-8
+            failure = CreateFailed(CreateFailure.INTERNAL, str(error))
+        self.release(launch.scratch, launch.owner)
+        raise failure
+
+    def release(self, scratch: str, owner: str) -> None:
+        """A kernel is gone: so is its scratch directory, if it is empty."""
+        if scratch:
+            self._scratch.release(scratch, owner)
+
+    def _enter_directory(self, launch: Launch) -> None:
+        """
+        Raises:
+            CreateFailed, BadFilePath, OSError: as they say.
+        """
+        if launch.scratch:
+            self._scratch.create(launch.scratch, launch.owner)
+            write_files(launch.scratch, launch.files)
+        try:
+            os.chdir(launch.workdir)
+        except OSError as error:
+            raise CreateFailed(CreateFailure.WORKDIR_MISSING, str(error)) from None
+
+    def _spawn(
+        self,
+        launch: Launch,
+        program: str,
+        output_fd: int,
+        entry_fds: Sequence[int],
+        home_fds: Sequence[int],
+    ) -> Spawned:
+        pid = 0
+        born_after_s = clock.now_s()
+        try:
+            with entered(entry_fds, home_fds):
+                pid = self._execute(launch, program, output_fd)
+        except OSError:
+            if pid:  # it cannot come home; what it spawned must not run without it
+                os.killpg(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+            raise
+        if self._open_files is not None:
+            with suppress(OSError):  # it became another user by its exec: out of reach
+                resource.prlimit(pid, resource.RLIMIT_NOFILE, self._open_files)
+        return Spawned(pid, (clock.ticks(born_after_s), clock.ticks(clock.now_s())), time.time())
+
+    def _execute(self, launch: Launch, program: str, output_fd: int) -> int:
+        """
+        Raises:
+            CreateFailed, CannotExecute: as they say.
+        """
+        try:
+            return os.posix_spawn(
+                program,
+                launch.command,
+                launch.environment,
+                file_actions=(
+                    (os.POSIX_SPAWN_DUP2, output_fd, 1),
+                    (os.POSIX_SPAWN_DUP2, output_fd, 2),
+                ),
+                setsid=True,
+                setsigmask=(),
+                setsigdef=_SIGNALS_TO_DEFAULT,
+            )
+        except OSError as error:
+            self._programs.clear()  # it may have been moved since
+            raise spawn_failure(error, program) from None
+
+    def _find_program(self, name: str, path: str) -> str:
+        """As a shell would, with what was found before remembered.
+
+        Raises:
+            CannotExecute: there is no such program.
+        """
+        if "/" in name:
+            return name
+        found = self._programs.get((name, path))
+        if found is not None:
+            return found
+        denied = None
+        for directory in path.split(":"):
+            program = f"{directory or '.'}/{name}"
+            if not os.path.isfile(program):
+                continue
+            if os.access(program, os.X_OK):
+                if program.startswith("/") and len(self._programs) < _MAX_PROGRAMS:
+                    self._programs[name, path] = program
+                return program
+            denied = program
+        if denied is not None:
+            raise CannotExecute(
+                EndReason.COMMAND_NOT_EXECUTABLE, 126, f"{denied} is not executable"
+            )
+        raise CannotExecute(
+            EndReason.COMMAND_NOT_FOUND, 127, f"no {name} in PATH {_shortened(path)}"
+        )
+
+
+def _shortened(path: str) -> str:
+    """A PATH as a sentence has room for it."""
+    directories = path.split(":")
+    if len(directories) <= _NAMED_DIRECTORIES:
+        return path
+    more = len(directories) - _NAMED_DIRECTORIES
+    return f"{':'.join(directories[:_NAMED_DIRECTORIES])} and {more} more"
