@@ -26,6 +26,7 @@ class ReasonCode(StrEnum):
     # Why it waits
     NO_ROOM = "NO_ROOM"
     GANG_NO_ROOM = "GANG_NO_ROOM"
+    AGENTS_FULL = "AGENTS_FULL"
     BEHIND_STARVING = "BEHIND_STARVING"
     BEHIND_RESERVATION = "BEHIND_RESERVATION"
     STRICT_ORDER = "STRICT_ORDER"
@@ -160,6 +161,13 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
         "work goes to {closed} of the agents ({statuses})}; a gang starts whole or not at all",
         _STARTS + "{leaving:!when enough running work ends}." + _OPEN,
     ),
+    ReasonCode.AGENTS_FULL: Definition(
+        _W,
+        "agents of group {group} have what it asks for, but hold as many kernels as they may, "
+        "{most} each",
+        _STARTS + "{leaving:!when running work ends}. An operator can raise `kernels_per_agent` of "
+        "the group.",
+    ),
     ReasonCode.BEHIND_STARVING: Definition(
         _W,
         "group {group} keeps its room for a session that has waited longer than {after_s} s",
@@ -228,6 +236,7 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
         _R,
         "{placed} of {kernels:kernel} would fit in group {group} even if it were empty"
         + _TOGETHER
+        + "{most:?, as an agent may hold {most} (kernels_per_agent)}"
         + _MISSING,
         "Ask for fewer or smaller kernels{keys:?, leave out {keys}}, or add"
         "{single_node:? larger} agents{meeting:? that meet that} to the group.",

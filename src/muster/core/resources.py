@@ -19,6 +19,8 @@ _LIMIT = 2**62  # amounts are kept in 64-bit columns, with room for a sum
 
 EXTRA_NAME = re.compile(r"[a-z][a-z0-9_.\-/]{0,62}")
 GPU_WHOLE = 1000
+KERNELS = "kernel slots"
+"""The name of ``Resources.kernels``; no extra resource can be called so."""
 
 
 def _split(text: str, what: str) -> tuple[float, str]:
@@ -106,7 +108,8 @@ class Resources:
 
     ``gpu_milli`` is a multiple of 1000 (whole devices) or below 1000 (one fraction of one device).
     ``extra`` holds named resources in thousandths, sorted by name, without zeros. ``gpu_models``
-    are those that a request allows, sorted; empty for any (see ``is_model``).
+    are those that a request allows, sorted; empty for any (see ``is_model``). ``kernels`` is 1 for
+    the request of a kernel, however little it asks for, and for an agent how many it may hold.
     """
 
     cpu_milli: int = 0
@@ -115,6 +118,7 @@ class Resources:
     gpu_milli: int = 0
     extra: tuple[tuple[str, int], ...] = ()
     gpu_models: tuple[str, ...] = ()
+    kernels: int = 0
 
     @staticmethod
     def with_extra(
@@ -124,10 +128,11 @@ class Resources:
         gpu_milli: int,
         extra: Mapping[str, int],
         gpu_models: Iterable[str] = (),
+        kernels: int = 0,
     ) -> "Resources":
         kept = tuple(sorted((name, amount) for name, amount in extra.items() if amount))
         models = tuple(sorted(set(gpu_models)))
-        return Resources(cpu_milli, memory_bytes, disk_bytes, gpu_milli, kept, models)
+        return Resources(cpu_milli, memory_bytes, disk_bytes, gpu_milli, kept, models, kernels)
 
     @property
     def gpu_devices(self) -> int:
@@ -148,18 +153,23 @@ class Resources:
             "memory": self.memory_bytes,
             "disk": self.disk_bytes,
             "gpu": self.gpu_milli,
+            KERNELS: self.kernels,
         }
         return {name: amount for name, amount in (named | dict(self.extra)).items() if amount}
 
     def describe(self) -> str:
-        """ "2 cpu, 16GiB memory, 1 gpu"; "nothing" when empty."""
-        parts = [f"{format_amount(name, amount)} {name}" for name, amount in self.as_dict().items()]
+        """ "2 cpu, 16GiB memory, 1 gpu"; "nothing" when empty. That it is a kernel goes without
+        saying."""
+        amounts = [(name, amount) for name, amount in self.as_dict().items() if name != KERNELS]
+        parts = [f"{format_amount(name, amount)} {name}" for name, amount in amounts]
         models = f" ({' or '.join(self.gpu_models)})" if self.gpu_models else ""
         return (", ".join(parts) or "nothing") + models
 
 
 def format_amount(name: str, amount: int) -> str:
     """An amount of the named resource in the unit that a person expects."""
+    if name == KERNELS:
+        return str(amount)
     return format_bytes(amount) if name in ("memory", "disk") else format_milli(amount)
 
 

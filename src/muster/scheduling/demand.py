@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from muster.core.resources import GPU_WHOLE, DeviceShare, Resources
+from muster.core.resources import GPU_WHOLE, KERNELS, DeviceShare, Resources
 from muster.scheduling.columns import Columns, Ints, Shares
 from muster.scheduling.snapshot import Snapshot
 from muster.scheduling.workload import KernelPlacement, WorkloadClass
@@ -91,6 +91,12 @@ def _devices(
 def resources(columns: Columns, amounts: Ints, gpu_milli: int = 0) -> Resources:
     """Amounts of each dimension, and of devices together, as a person is shown them."""
     named = dict(zip(columns.dimensions, amounts.tolist(), strict=True))
+    kernels = named.pop(KERNELS, 0)
     return Resources.with_extra(
-        named.pop("cpu"), named.pop("memory"), named.pop("disk"), gpu_milli, named
+        named.pop("cpu"),
+        named.pop("memory"),
+        named.pop("disk"),
+        gpu_milli,
+        named,
+        kernels=kernels,
     )

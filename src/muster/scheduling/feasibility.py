@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from muster.core.reasons import Reason, ReasonCode, reason
-from muster.core.resources import is_model
+from muster.core.resources import KERNELS, is_model
 from muster.core.specs.placement import ClusterMode, Constraint, Operator, PlacementSpec
 from muster.core.states import AgentBar
 from muster.scheduling.columns import Columns, Flags, Ints
@@ -61,6 +61,7 @@ class Feasibility:
             request = what.kernels[0].describe()
             return reason(ReasonCode.NEVER_FITS, **every, request=request, **meeting, **missing)
         placed = most_placed(self._with_closed, self._selector, what, fit)
+        most = self.most_kernels(what, self._with_closed)
         return reason(
             ReasonCode.GANG_NEVER_FITS,
             placed=placed,
@@ -69,6 +70,7 @@ class Feasibility:
             **meeting,
             **together(what),
             **self._keys_in_the_way(what),
+            **({"most": most} if most else {}),
             **missing,
         )
 
@@ -78,6 +80,18 @@ class Feasibility:
         snapshot = self._snapshot
         every: dict[str, Any] = {"agents": len(snapshot), "group": snapshot.group}
         return every | self._meeting(what) | self._closed_among(eligible(snapshot, what))
+
+    def most_kernels(self, what: WorkloadClass, statement: Statement) -> int:
+        """How many kernels an agent may hold, if only that keeps a session from fitting which does
+        not fit; else 0."""
+        columns = statement.snapshot.columns
+        if KERNELS not in columns.dimensions:
+            return 0
+        dimension = columns.dimensions.index(KERNELS)
+        few = columns.present & (columns.free[:, dimension] < len(what.kernels))
+        if not few.any() or self._fit(what.uncounted, statement).kernels is None:
+            return 0
+        return int(columns.capacity[few, dimension].max())
 
     # Agents that meet the rules
 

@@ -14,6 +14,7 @@ LACKS_ROOM = frozenset(
     {
         ReasonCode.NO_ROOM,
         ReasonCode.GANG_NO_ROOM,
+        ReasonCode.AGENTS_FULL,
         ReasonCode.BEHIND_RESERVATION,
         ReasonCode.BEHIND_STARVING,
     }

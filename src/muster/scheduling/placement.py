@@ -344,6 +344,9 @@ class PlacementPass:
                 self._bind_for(what)
                 return self._behind(reservation)
         self._bind_for(what)
+        most = self._feasibility.most_kernels(what, self._statement)
+        if most:
+            return reason(ReasonCode.AGENTS_FULL, group=self._snapshot.group, most=most)
         reach, kernels = self._feasibility.reach(what), len(what.kernels)
         if kernels > 1:
             placed = self.most_placed(session)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muster.core.errors import MusterError
-from muster.core.resources import GPU_WHOLE, Device, DeviceShare, Resources
+from muster.core.resources import GPU_WHOLE, KERNELS, Device, DeviceShare, Resources
 from muster.scheduling.packing import MAX_DIMENSIONS, Packing
 from muster.scheduling.rows import STEPS, Machine, Row
 
@@ -50,7 +50,8 @@ class Bulk:
 
 
 class Stock:
-    """Dimensions are cpu, memory and disk, then extras in the order they appeared. GPUs are not a
+    """Dimensions are cpu, memory and disk, then extras and the number of kernels (where it counts)
+    in the order they appeared. GPUs are not a
     dimension but individual devices of 1000 milli each: ``gpu_milli`` of a capacity or of what is
     taken is not looked at, devices and shares are.
 
@@ -175,7 +176,8 @@ class Stock:
         Raises:
             MusterError: more devices or kinds of resources than a group can have.
         """
-        missing = [name for name, _ in resources.extra if name not in self._rows]
+        names = [*(name for name, _ in resources.extra), *([KERNELS] if resources.kernels else ())]
+        missing = [name for name in names if name not in self._rows]
         if any(not 0 <= index < MAX_DEVICES for index in device_indexes):
             raise MusterError(
                 f"device indexes go from 0 to {MAX_DEVICES - 1}, not {list(device_indexes)}"
@@ -319,6 +321,11 @@ class Stock:
             if row is None:
                 return None
             asked.append((row, amount))
+        if request.kernels:
+            row = self._rows.get(KERNELS)
+            if row is None:
+                return None
+            asked.append((row, request.kernels))
         return asked
 
     def _row(self, slot: int) -> Row:

@@ -1,7 +1,7 @@
 """A waiting or running session as placement sees it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 
@@ -70,6 +70,11 @@ class WorkloadClass:
             indexes.append(index)
         ordered = sorted(indexes_of.items(), key=lambda item: _demand(item[0]), reverse=True)
         return tuple((request, tuple(members)) for request, members in ordered)
+
+    @cached_property
+    def uncounted(self) -> "WorkloadClass":
+        """The same as if agents could hold any number of kernels."""
+        return replace(self, kernels=tuple([replace(each, kernels=0) for each in self.kernels]))
 
     @cached_property
     def total(self) -> Mapping[str, int]:

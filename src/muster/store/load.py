@@ -274,6 +274,7 @@ def _allocation(row: Row[Any]) -> Allocation:
             row.disk_bytes,
             row.gpu_milli,
             json.loads(row.extra),
+            kernels=1,
         ),
         shares=load_shares(row.devices),
         boot_id=row.boot_id,

@@ -28,7 +28,7 @@ from muster.agent.supervisor.protocol import (
 from muster.agent.supervisor.reaper import Reaper
 from muster.agent.supervisor.starter import Starter
 
-MAX_KERNELS = 32_768
+MAX_KERNELS = 32_768  # above what a controller has it hold, beside those that have just ended
 MAX_UNACKNOWLEDGED = 131_072
 LEASE_GRACE_MAX_S = 10.0  # what a controller must wait on top of the lease
 

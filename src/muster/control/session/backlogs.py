@@ -13,6 +13,8 @@ from muster.scheduling.backlog import backlog_depth
 from muster.store.live import LedgerKey, Live
 from muster.store.records import Allocation, Job, Kernel
 
+MOST_HELD = 2
+"""Times ``kernels_per_agent`` that an agent holds at most, what it holds ahead included."""
 _LEAST_YOUTH_S = 0.5  # what a machine reports that is busy elsewhere may be so old
 _SMOOTHING = 0.2  # weight of the newest duration in the running mean
 
@@ -82,12 +84,15 @@ class Backlogs:
         the others are long ones.
         """
         mean_s = self._mean_run_s.get(job.id)
-        window_s = self._live.groups[job.group].backlog_window
+        group = self._live.groups[job.group]
+        window_s = group.backlog_window
         if mean_s is None or mean_s > window_s:
             return
         for agent_id, shape in self.of_group(job.group).get(resources.shape, {}).items():
             young = shape.younger_than(now - max(window_s, _LEAST_YOUTH_S))
             room = backlog_depth(window_s, mean_s, young) - len(shape.ahead)
+            held = len(self._live.held_by.get(agent_id, ()))
+            room = min(room, MOST_HELD * group.kernels_per_agent - held)
             agent = self._live.agents[agent_id]
             able = agent.status is AgentStatus.ALIVE and agent.connected and agent.barred is None
             if room > 0 and able:

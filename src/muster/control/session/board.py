@@ -6,7 +6,7 @@ hold, and whose room others get. Nothing here is stored: it is rebuilt from the 
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from muster.control.session.backlogs import Backlogs
 from muster.control.session.learning import Asked, Learner
@@ -120,6 +120,9 @@ class Board:
         board = self.groups.get(name)
         before = None if board is None else board.policy
         self._use(name, Policy.of(self._live.groups[name], before=before))
+        for agent in self._live.agents.values():
+            if agent.group == name:
+                self.agent_changed(agent)  # it may hold more kernels now, or fewer
 
     def plugin_failed(self, name: str, fault: PluginFault) -> None:
         """Go on without a plug-in of the group; a built-in part serves in its place."""
@@ -186,7 +189,7 @@ class Board:
             board.snapshot.upsert_agent(
                 agent.id,
                 agent.name,
-                agent.capacity,
+                replace(agent.capacity, kernels=self._live.groups[agent.group].kernels_per_agent),
                 agent.devices,
                 accepting=able and agent.barred is None,
                 status=agent.barred or status if able else status,

@@ -226,5 +226,11 @@ class ResourcesSpec(Spec):
     def resources(self) -> Resources:
         cpu_milli = DEFAULT_CPU_MILLI if self.cpu is None else self.cpu
         return Resources.with_extra(
-            cpu_milli, self.memory, self.disk, self.gpu, self.extra, gpu_models=self.gpu_model
+            cpu_milli,
+            self.memory,
+            self.disk,
+            self.gpu,
+            self.extra,
+            gpu_models=self.gpu_model,
+            kernels=1,
         )

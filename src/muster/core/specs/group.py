@@ -21,6 +21,9 @@ DEFAULT_VALIDATORS = (
 )
 
 
+MAX_KERNELS_PER_AGENT = 10_000
+
+
 class QueuePolicy(StrEnum):
     """What may overtake a session that finds no room.
 
@@ -85,6 +88,7 @@ class ScalingGroup(Spec):
         max_tries: tries in one phase before the session is re-scheduled.
         max_reschedules: placements that may fail before the session is given up.
         retry_backoff: wait after a first failed try; doubles with each further one.
+        kernels_per_agent: kernels that one agent may hold, however little they ask for.
         agent_silence: silence after which an agent is UNREACHABLE.
         kernel_lease: silence after which its kernels have stopped and it is LOST.
         backlog_window: work that an agent may hold ahead, by mean duration; 0 holds none.
@@ -112,6 +116,7 @@ class ScalingGroup(Spec):
     max_tries: Annotated[int, Field(ge=1, le=100)] = 3
     max_reschedules: Annotated[int, Field(ge=0, le=1000)] = 10
     retry_backoff: PositiveDuration = 1.0
+    kernels_per_agent: Annotated[int, Field(ge=1, le=MAX_KERNELS_PER_AGENT)] = 1000
     agent_silence: PositiveDuration = 15.0
     kernel_lease: PositiveDuration = 300.0
     backlog_window: Annotated[Duration, Field(le=10)] = 0.25
