@@ -21,7 +21,7 @@ from muster.store import schema
 from muster.store.database import open_engine, sqlite_url
 from muster.store.records import Session
 from muster.store.store import Store
-from muster.store.unit import MAX_SKIPS
+from muster.store.unit import MAX_REPEATS
 
 IDS = IdFactory(VirtualClock(), random.Random(1))
 PHASE = "ScheduleNewSessions"
@@ -134,7 +134,7 @@ def test_refusal_that_many_others_followed_begins_another_row(
     session.cancel()
 
     counts = [row.times for row in session.refusals()]
-    assert counts == [2, *[1] * (MAX_SKIPS - 1), 1, 1]
+    assert counts == [2, *[1] * (MAX_REPEATS - 1), 1, 1]
 
 
 @settings(max_examples=25, deadline=None)
@@ -142,7 +142,7 @@ def test_refusal_that_many_others_followed_begins_another_row(
 def test_no_order_of_a_few_refusals_makes_more_rows_than_there_are_kinds_or_loses_one(
     store: Store, refusals: list[tuple[Reason, ...]]
 ) -> None:
-    assert len(REFUSALS) == MAX_SKIPS
+    assert len(REFUSALS) == MAX_REPEATS
     session = Waiting(store)
     for reasons in refusals:
         session.refuse(reasons)

@@ -46,7 +46,7 @@ from muster.core.states import AgentStatus
 from muster.scheduling.fairness import Stay
 from muster.store.live import Live
 from muster.store.records import Agent
-from muster.store.store import CommitFailed, Store
+from muster.store.store import CommitFailed, LostRace, Store
 from muster.store.tokens import token_hash
 from muster.wire.messages import (
     Acknowledge,
@@ -73,6 +73,10 @@ RETRY_COMMIT_S = 1.0
 MAX_INPUTS = 100_000
 """Inputs that may wait for the next wake."""
 INPUTS_A_WAKE = 2_000
+MAX_RACES = 5
+"""How often in a row a wake is taken again because somebody else wrote what it was about to."""
+SIT_OUT_S = 10.0
+"""How long a session that lost a race is not placed: each race costs reading everything again."""
 
 
 class Unavailable(MusterError):
@@ -146,6 +150,8 @@ class ControlPlane:
         self._watchers: dict[int, Callable[[Events], None]] = {}
         self._retry_at = 0.0
         self._broken = False  # mirror and SQL differ: it is read again before anything else
+        self._races = 0  # lost since the last commit
+        self._losers: dict[str, float] = {}  # of those and earlier ones, until when they sit out
         self._connected: set[AgentId] = set()  # said Hello on a stream that has not ended
         self._build()
 
@@ -346,6 +352,7 @@ class ControlPlane:
                 self._link.close(agent, "say hello again")
         inputs = [self._inbox.popleft() for _ in range(min(len(self._inbox), INPUTS_A_WAKE))]
         work = Work(self._store.unit(now, self.board), self._ids)
+        self._have_losers_sit_out(work)
         self._sweep_if_due(work)
         effects = _Effects()
         if not self._take_all(inputs, work, effects):
@@ -353,7 +360,10 @@ class ControlPlane:
         try:
             calm = self._coordinator.run(work)
             self._store.commit(work.unit)
+            self._races = 0
         except CommitFailed as error:
+            if isinstance(error, LostRace) and self._races < MAX_RACES:
+                return self._take_again(inputs, error)
             self._fail(inputs, f"the change could not be stored: {error}")
             return self._retry_at
         except Exception as error:
@@ -441,6 +451,28 @@ class ControlPlane:
         if events:
             for watcher in list(self._watchers.values()):
                 watcher(events)
+
+    def _take_again(self, inputs: list[_Request | _Said], race: LostRace) -> float:
+        """Nothing was written, because somebody else wrote first: what lost sits out the next wake,
+        which reads everything again; all other inputs are taken as if nothing had happened."""
+        log.warning("the wake is taken again: %s (%s)", race, ", ".join(sorted(race.losers)))
+        now = self._clock.now()
+        self._races += 1
+        self._losers |= dict.fromkeys(race.losers, now + SIT_OUT_S)
+        self._broken = True
+        self._inbox.extendleft(reversed(inputs))
+        return now
+
+    def _have_losers_sit_out(self, work: Work) -> None:
+        """What was submitted in a wake that is taken again gets another id: so from the second race
+        on, whatever the wake makes sits it out as well."""
+        if not self._losers:
+            return
+        self._losers = {name: until for name, until in self._losers.items() if until > work.now}
+        work.sit_out = self._losers
+        work.new_sit_out = self._races > 1
+        if self._races:
+            work.tell_losers()
 
     def _fail(self, inputs: list[_Request | _Said], why: str) -> None:
         """Nothing was written: refuse the requests; what agents said is taken again later."""

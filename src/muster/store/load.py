@@ -259,6 +259,7 @@ def _kernel(row: Row[Any], session: Session, process: Process, resources: Resour
         exit_code=row.exit_code,
         signal=row.signal,
         reason=load_reason(row.reason, row.reason_numbers),
+        failed_at=row.failed_at,
     )
 
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 
 from muster.core.ids import AgentId, JobId, KernelId, SessionId
 from muster.core.owner import Owner
-from muster.core.reasons import Reason
+from muster.core.reasons import Reason, ReasonCode
 from muster.core.resources import Device, DeviceShare, Resources
+from muster.core.results import SchedulingResult
 from muster.core.specs import JobSpec, SessionSpec, SessionType
 from muster.core.specs.session import Process
 from muster.core.states import (
@@ -168,7 +169,7 @@ class Session:
     started_at: float | None = None
     finished_at: float | None = None
     reason: Reason | None = None
-    skips: "tuple[Skip, ...]" = ()
+    repeats: "tuple[Repeat, ...]" = ()
     stop_at: float = 0.0
     tally: Tally = field(default_factory=Tally)
 
@@ -184,20 +185,30 @@ class Session:
 
 
 @dataclass(slots=True, eq=False)
-class Skip:
-    """A refusal of a session, to merge equal ones with: its history row."""
+class Repeat:
+    """A history row of a session, ``seq``, with which equal ones merge; ``written_at`` is when its
+    count was last stored."""
 
+    phase: str
+    result: SchedulingResult
     reasons: tuple[Reason, ...]
     count: int
-    first_at: float
     last_at: float
+    written_at: float
     seq: int
+
+    def is_of(self, phase: str, result: SchedulingResult, codes: Sequence[ReasonCode]) -> bool:
+        """Whether a row of this phase, result and reasons is the same one again."""
+        if self.phase != phase or self.result is not result or len(self.reasons) != len(codes):
+            return False
+        return all(one.code is code for one, code in zip(self.reasons, codes, strict=True))
 
 
 @dataclass(slots=True, eq=False)
 class Kernel:
     """One process tree on one agent. ``failure`` is the last failed try of the phase it is in;
-    ``stop_sent_at`` when it was last told to stop."""
+    ``failed_at`` when the last one failed, by the agent's clock: what is told again of it is no
+    other failure. ``stop_sent_at`` is when it was last told to stop."""
 
     id: KernelId
     session: Session
@@ -218,6 +229,7 @@ class Kernel:
     signal: int | None = None
     reason: Reason | None = None
     failure: Reason | None = None
+    failed_at: float | None = None
     stop_sent_at: float | None = None
 
 

@@ -6,7 +6,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
-from sqlalchemy import Table
+from sqlalchemy import Connection, Table, bindparam, select
 
 from muster.core.reasons import Reason
 from muster.core.resources import Device, DeviceShare, Resources
@@ -39,6 +39,9 @@ class Mapping(Generic[R]):
         self.delete = deleting(table, keys)
         self._whole = [sources.get(c.name) or attrgetter(c.name) for c in table.columns]
         self._changing = [sources.get(name) or attrgetter(name) for name in changing]
+        self._key_names = [f"key_{name}" for name in keys]
+        is_row = (table.c[name] == bindparam(f"key_{name}") for name in keys)
+        self._stored = select(table.c[(status or keys)[0]]).where(*is_row)
         self._key = [sources.get(name) or attrgetter(name) for name in keys]
 
     def whole(self, record: R) -> Row:
@@ -50,6 +53,14 @@ class Mapping(Generic[R]):
 
     def key(self, record: R) -> Row:
         return [get(record) for get in self._key]
+
+    def stored(self, connection: Connection, record: R) -> str | None:
+        """The status that SQL has for the record, or its key where it has no status; None if there
+        is no such row."""
+        found: str | None = connection.execute(
+            self._stored, dict(zip(self._key_names, self.key(record), strict=True))
+        ).scalar()
+        return found
 
 
 def load_reason(code: str | None, numbers: str | None) -> Reason | None:
@@ -215,6 +226,7 @@ KERNELS = Mapping[Kernel](
         "ended_at",
         "exit_code",
         "signal",
+        "failed_at",
         *_REASON,
     ),
     session_id=attrgetter("session.id"),

@@ -212,6 +212,7 @@ kernels = Table(
     Column("exit_code", Integer, nullable=True),
     Column("signal", Integer, nullable=True),
     *_reason(),
+    Column("failed_at", Float, nullable=True),
     sqlite_with_rowid=False,
 )
 Index("kernels_by_task", kernels.c.job_id, kernels.c.task_index)
@@ -232,6 +233,18 @@ allocations = Table(
     Column("boot_id", String, nullable=False),
     Column("since", Float, nullable=False),
     sqlite_with_rowid=False,
+)
+Index(
+    "allocations_charged",  # holds all that a commit checks
+    allocations.c.agent_id,
+    allocations.c.charged,
+    allocations.c.cpu_milli,
+    allocations.c.memory_bytes,
+    allocations.c.disk_bytes,
+    allocations.c.devices,
+    allocations.c.extra,
+    sqlite_where=allocations.c.charged.is_(True),
+    postgresql_where=allocations.c.charged.is_(True),
 )
 
 history = Table(

@@ -10,8 +10,9 @@ from muster.scheduling.fairness import Stay
 from muster.store import schema
 from muster.store.live import Live
 from muster.store.load import load_live
+from muster.store.records import Kernel
 from muster.store.stays import read_asked, read_stays
-from muster.store.unit import LedgerWatch, StaleWrite, Unit
+from muster.store.unit import LedgerWatch, StaleWrite, Unit, entity_name
 
 OUTBOX_KEPT = 10_000  # commits; who missed more reads the state itself
 _PRUNE_EVERY = 1_000
@@ -19,6 +20,15 @@ _PRUNE_EVERY = 1_000
 
 class CommitFailed(Exception):
     """Nothing of the unit was written: the mirror is ahead of SQL until it is read again."""
+
+
+class LostRace(CommitFailed):
+    """Somebody else wrote first: ``losers`` are the records whose rows are not as the mirror knew
+    them, or whose room is taken, as history calls them."""
+
+    def __init__(self, why: str, losers: frozenset[str]) -> None:
+        super().__init__(why)
+        self.losers = losers
 
 
 class Store:
@@ -67,8 +77,8 @@ class Store:
         """Write a unit: rows, ledger, history and the outbox, in one transaction.
 
         Raises:
-            CommitFailed: disk full, database gone, or somebody else wrote. ``reload`` before
-                anything else; whatever was derived from the mirror must be derived anew.
+            CommitFailed: disk full or database gone; LostRace if somebody else wrote. ``reload``
+                before anything else; whatever was derived from the mirror must be derived anew.
         """
         if unit.empty:
             return
@@ -76,11 +86,31 @@ class Store:
             with self._connection.begin():
                 unit.write(self._connection)
                 self._write_outbox(unit)
-        except (SQLAlchemyError, StaleWrite) as error:
+        except StaleWrite as stale:
+            raise LostRace(str(stale), self._losers(unit, stale)) from stale
+        except SQLAlchemyError as error:
             cause = getattr(error, "orig", None) or error
             raise CommitFailed(str(cause)) from error
         self._history_seq = unit.history_seq
         unit.settle()
+
+    def _losers(self, unit: Unit, stale: StaleWrite) -> frozenset[str]:
+        """
+        Raises:
+            CommitFailed: SQL cannot be asked.
+        """
+        if stale.overcommitted:
+            kernels = [self.live.kernels.get(row.kernel_id) for row in stale.overcommitted]
+            return frozenset(kernel.session.id for kernel in kernels if kernel is not None)
+        try:
+            with self._connection.begin():
+                records = unit.stale_records(self._connection)
+        except SQLAlchemyError as error:
+            raise CommitFailed(str(getattr(error, "orig", None) or error)) from error
+        return frozenset(
+            entity_name(record.session if isinstance(record, Kernel) else record)
+            for record in records
+        )
 
     def _write_outbox(self, unit: Unit) -> None:
         events = unit.events()

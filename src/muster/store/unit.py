@@ -24,8 +24,9 @@ from muster.core.states import (
     TaskState,
 )
 from muster.store import rows
+from muster.store.ledger import overcommitted
 from muster.store.live import LedgerKey, Live
-from muster.store.records import Agent, Allocation, Job, Kernel, Session, Skip, Task
+from muster.store.records import Agent, Allocation, Job, Kernel, Repeat, Session, Task
 
 Record = Agent | Job | Task | Session | Kernel
 R = TypeVar("R", Agent, Job, Task, Session, Kernel)
@@ -33,12 +34,24 @@ NEW = ""  # in place of a stored status: the row does not exist yet
 
 
 class StaleWrite(Exception):
-    """A row no longer had the status that the mirror knew: somebody else wrote. Nothing was
-    committed; the mirror has to be read again."""
+    """Rows no longer are as the mirror knows them: somebody else wrote.
+
+    ``overcommitted`` are the rows of the ledger that do not fit; where it is empty, records have
+    another status than the mirror knew, and ``Unit.stale_records`` finds them.
+    """
+
+    def __init__(self, what: str, overcommitted: Sequence[Allocation] = ()) -> None:
+        super().__init__(what)
+        self.overcommitted = overcommitted
 
 
-MAX_SKIPS = 4
-"""Refusals of a session that later ones may merge with."""
+MAX_REPEATS = 4
+"""History rows of a session that later ones may merge with."""
+COUNTS_WRITTEN_S = 300.0
+"""How old the stored count of a merged refusal may be: a kill -9 loses no more than that of it.
+The refusals of all that waits are counted at each sweep; writing all of them at each would cost
+a hundred thousand rows a minute."""
+_REPEATING = frozenset({SchedulingResult.SKIPPED, SchedulingResult.NEED_RETRY})
 
 
 class LedgerWatch(Protocol):
@@ -95,6 +108,7 @@ class Unit:
         self.touched: dict[type, dict[Any, str]] = {kind: {} for kind in _MAPPINGS}
         self._watch = watch
         self._ledger: dict[LedgerKey, tuple[bool, Allocation | None]] = {}
+        self._granted: dict[LedgerKey, Allocation] = {}
         self._history: list[Sequence[Any]] = []
         self._merged: dict[int, Sequence[Any]] = {}
         self._statements: list[tuple[Any, dict[str, Any]]] = []
@@ -162,7 +176,7 @@ class Unit:
                 record.session.tally.joined(record, KernelStatus(before))
                 continue  # a kernel's changes are told by its session's history and its own row
             if isinstance(record, Session):
-                self._flush_skips(record)
+                self._write_counts(record)
             elif isinstance(record, Task):
                 self._count(record, before)
                 if result is SchedulingResult.SUCCESS and reason is None:
@@ -199,37 +213,50 @@ class Unit:
         reason: Reason | None = None,
         to: str | None = None,
     ) -> None:
-        """A history row without a change of status."""
+        """A history row without a change of status; a session's refusals and retries merge."""
+        if isinstance(record, Session) and to is None and result in _REPEATING:
+            self._repeat(record, phase, result, () if reason is None else (reason,))
+            return
         status = to or record.status
         self._add_history(entity_name(record), phase, record.status, status, result, reason)
 
     def skip(self, session: Session, phase: str, reasons: tuple[Reason, ...]) -> None:
-        """A refusal. One whose codes are those of a late one merges with it: its count and last
-        time go up. So reasons that come and go in turn fill no table."""
+        """A refusal of a session; see ``_repeat``."""
+        self._repeat(session, phase, SchedulingResult.SKIPPED, reasons)
+
+    def _repeat(
+        self, session: Session, phase: str, result: SchedulingResult, reasons: tuple[Reason, ...]
+    ) -> None:
+        """A history row that merges with a late one of the same phase, result and reason codes: the
+        count and the last time of that one go up. So reasons that come and go in turn fill no
+        table."""
         codes = [reason.code for reason in reasons]
-        for skip in session.skips:
-            if [reason.code for reason in skip.reasons] == codes:
-                skip.count += 1
-                skip.last_at = self.now
-                skip.reasons = reasons
+        for repeat in session.repeats:
+            if repeat.is_of(phase, result, codes):
+                repeat.count += 1
+                repeat.last_at = self.now
+                repeat.reasons = reasons
+                is_old = self.now >= repeat.written_at + COUNTS_WRITTEN_S
+                if is_old or result is not SchedulingResult.SKIPPED:
+                    self._write_count(repeat, session)
                 return
-        seq = self._add_history(
-            session.id, phase, session.status, session.status, SchedulingResult.SKIPPED, *reasons
-        )
-        skip = Skip(reasons, 1, self.now, self.now, seq)
-        if len(session.skips) == MAX_SKIPS:
-            self._merge(session.skips[0], session)
-        session.skips = (*session.skips, skip)[-MAX_SKIPS:]
+        seq = self._add_history(session.id, phase, session.status, session.status, result, *reasons)
+        repeat = Repeat(phase, result, reasons, 1, self.now, self.now, seq)
+        if len(session.repeats) == MAX_REPEATS:
+            self._write_count(session.repeats[0], session)
+        session.repeats = (*session.repeats, repeat)[-MAX_REPEATS:]
 
-    def _flush_skips(self, session: Session) -> None:
-        for skip in session.skips:
-            self._merge(skip, session)
-        session.skips = ()
+    def _write_counts(self, session: Session) -> None:
+        for repeat in session.repeats:
+            self._write_count(repeat, session)
+        session.repeats = ()
 
-    def _merge(self, skip: Skip, session: Session) -> None:
-        if skip.count > 1:
-            reasons = rows.dump_reasons(skip.reasons)
-            self._merged[skip.seq] = (reasons, skip.count, skip.last_at, session.id, skip.seq)
+    def _write_count(self, repeat: Repeat, session: Session) -> None:
+        if repeat.count > 1:
+            repeat.written_at = self.now
+            reasons = rows.dump_reasons(repeat.reasons)
+            row = (reasons, repeat.count, repeat.last_at, session.id, repeat.seq)
+            self._merged[repeat.seq] = row
 
     def _add_history(
         self,
@@ -270,7 +297,8 @@ class Unit:
     ) -> Allocation:
         """A ledger row for the kernel's generation; uncharged in the agent's backlog.
 
-        Placement has taken the room of a charged one from its snapshot already.
+        Placement has taken the room of a charged one from its snapshot already; the commit checks
+        in SQL that it is there.
         """
         row = Allocation(
             kernel.id,
@@ -284,11 +312,19 @@ class Unit:
         )
         self.live.hold(row)
         self._ledger[row.kernel_id, row.generation] = (True, row)
+        if charged:
+            self._granted[row.kernel_id, row.generation] = row
         self._watch.held(row)
         return row
 
+    def grant(self, row: Allocation, shares: tuple[DeviceShare, ...]) -> None:
+        """A backlog row gets room of its own; the commit checks in SQL that it is there."""
+        self._granted[row.kernel_id, row.generation] = row
+        self.charge(row, shares)
+
     def charge(self, row: Allocation, shares: tuple[DeviceShare, ...]) -> None:
-        """A backlog row becomes a held one, or a held one changes devices."""
+        """A backlog row becomes a held one, or a held one changes devices: facts, which are taken
+        even where they are more than there is room for."""
         before = row.shares if row.charged else None
         row.charged = True
         row.shares = shares
@@ -301,6 +337,7 @@ class Unit:
         """The agent confirmed, or the machine is proven gone. Freeing twice is harmless."""
         row = self.live.release(key)
         if row is not None:
+            self._granted.pop(key, None)
             created = self._ledger.get(key, (False, None))[0]
             self._ledger[key] = (created, None)
             self._watch.released(row, self.now)
@@ -335,7 +372,8 @@ class Unit:
         """All of it, in the connection's transaction.
 
         Raises:
-            StaleWrite: a row did not have the status that the mirror knew.
+            StaleWrite: a row did not have the status that the mirror knew, or what was granted
+                does not fit beside what SQL says is held.
         """
         for kind, mapping in _MAPPINGS.items():
             records = self.touched[kind]
@@ -363,7 +401,25 @@ class Unit:
                 updates.append(rows.ALLOCATIONS.changed(row))
         rows.ALLOCATIONS.delete.execute(connection, deletes)
         rows.ALLOCATIONS.insert.execute(connection, inserts)
-        rows.ALLOCATIONS.update.execute(connection, updates)
+        written = rows.ALLOCATIONS.update.execute(connection, updates)
+        if written != len(updates):
+            kept = [row for created, row in self._ledger.values() if row and not created]
+            gone = [row for row in kept if rows.ALLOCATIONS.stored(connection, row) is None]
+            raise StaleWrite(f"{len(gone)} rows of the ledger are gone", gone)
+        if self._granted:
+            misfits = overcommitted(connection, list(self._granted.values()))
+            if misfits:
+                raise StaleWrite(f"{len(misfits)} rows of the ledger do not fit", misfits)
+
+    def stale_records(self, connection: Connection) -> list[Record]:
+        """The records that in SQL have another status than the mirror knew, or are gone; to be
+        asked once what was written is rolled back."""
+        return [
+            record
+            for kind, mapping in _MAPPINGS.items()
+            for record, stored in self.touched[kind].items()
+            if stored and mapping.stored(connection, record) != stored
+        ]
 
     def settle(self) -> None:
         """After the commit: forget what has ended; it is in SQL."""

@@ -1,10 +1,10 @@
 """One wake's work: the unit that will be committed, and the commands that leave after it."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, TypeVar, cast
 
-from muster.core.ids import AgentId, IdFactory
-from muster.core.reasons import Reason
+from muster.core.ids import AgentId, IdFactory, JobId, SessionId
+from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.results import SchedulingResult
 from muster.store.live import Live
 from muster.store.records import Job, Session, Task
@@ -13,13 +13,18 @@ from muster.wire.messages import Command
 
 T = TypeVar("T")
 
+COMMIT_PHASE = "Commit"
+"""What history calls it when a record was not as the commit expected."""
+
 
 class Work:
     """What handlers see and fill.
 
     ``dirty`` are the records that the next pass looks at, in the order in which they were marked;
     ``commands`` leave once the unit is committed, never before (rule 8). ``brought_up`` is how many
-    tasks of a job the last pass made candidates.
+    tasks of a job the last pass made candidates; ``sit_out`` are records that
+    lost a race at a commit, by the names that history gives them, and until when sessions among
+    them are not to be placed; with ``new_sit_out`` neither are those that this wake makes.
     """
 
     def __init__(self, unit: Unit, ids: IdFactory) -> None:
@@ -29,6 +34,8 @@ class Work:
         self.commands: dict[AgentId, list[Command]] = {}
         self.dirty: dict[type, dict[Any, None]] = {}
         self.brought_up: dict[Job, int] = {}
+        self.sit_out: Mapping[str, float] = {}
+        self.new_sit_out = False
         self._once: dict[Callable[[], Any], Any] = {}
 
     @property
@@ -47,6 +54,20 @@ class Work:
         self.dirty.setdefault(type(record), {})[record] = None
         if (isinstance(record, Session) and record.job is not None) or isinstance(record, Task):
             self.dirty.setdefault(Job, {})[record.job] = None
+
+    def tell_losers(self) -> None:
+        """Say of those who lost a race in the wake before this one that they did."""
+        why = reason(ReasonCode.LOST_RACE)
+        live = self.live
+        for name in self.sit_out:
+            record = (
+                live.sessions.get(SessionId(name))
+                or live.jobs.get(JobId(name))
+                or live.agents.get(AgentId(name))
+            )
+            if record is not None:
+                self.unit.note(record, COMMIT_PHASE, SchedulingResult.SKIPPED, why)
+                self.mark(record)
 
     def take_dirty(self) -> dict[type, list[Any]]:
         dirty, self.dirty = self.dirty, {}

@@ -85,10 +85,34 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
         for group in self._board.groups.values():
             if group.stirred:
                 group.stirred = False
+                aside = self._set_aside(group, work)
                 self._serve(group, result, work)
+                self._take_back(aside, group, work)
         for session in targets:
             self._say_why(session, result, work)
         return result
+
+    def _set_aside(self, group: GroupBoard, work: Work) -> list[Session]:
+        """Those whose room somebody else took at a commit sit out for a while: whatever is wrong
+        with their place, it must hold up nobody else."""
+        if not work.sit_out:
+            return []
+        waiting = [work.live.sessions[each.id] for each in group.queue]
+        aside = [
+            session
+            for session in waiting
+            if session.id in work.sit_out or (work.new_sit_out and session.created_at == work.now)
+        ]
+        for session in aside:
+            self._board.withdraw(session)
+        return aside
+
+    def _take_back(self, aside: Sequence[Session], group: GroupBoard, work: Work) -> None:
+        stirred = group.stirred
+        for session in aside:
+            self._board.session_changed(session)
+            session.retry_at = max(work.sit_out.values())
+        group.stirred = stirred  # or they would be placed in this wake all the same
 
     def _say_why(self, session: Session, result: HandlerResult[Session], work: Work) -> None:
         group = self._board.groups[session.group]
@@ -192,7 +216,7 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
                         break
                     if kernel.stop_sent_at is not None:
                         continue
-                    work.unit.charge(row, shares)
+                    work.unit.grant(row, shares)
                     kernel.shares = shares
                     work.unit.touch(kernel)
                     work.mark(kernel.session)

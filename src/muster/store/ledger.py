@@ -1,0 +1,110 @@
+"""The ledger, checked in SQL when it is committed (DESIGN section 4, "Try, then commit")."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+
+from sqlalchemy import ColumnElement, Connection, func, literal_column, or_, select
+
+from muster.core.resources import GPU_WHOLE
+from muster.store import schema
+from muster.store.batch import Selection
+from muster.store.records import Allocation
+from muster.store.rows import load_resources, load_shares
+
+Amounts = dict[str | int, int]
+"""Amounts by the name of a resource; of a device in thousandths, by its index."""
+
+_agents, _rows = schema.agents.c, schema.allocations.c
+_SUMMED = (_rows.cpu_milli, _rows.memory_bytes, _rows.disk_bytes)  # GPUs are counted by device
+_NOTHING: ColumnElement[str] = literal_column("'{}'")
+_NONE: ColumnElement[str] = literal_column("'[]'")
+
+# Agents' rows are locked, where the database can do that, until the commit.
+_CAPACITIES = Selection(
+    lambda keys: select(_agents.id, _agents.capacity).where(_agents.id.in_(keys)).with_for_update()
+)
+_SUMS = Selection(
+    lambda keys: (
+        select(_rows.agent_id, *(func.sum(each) for each in _SUMMED))
+        .where(_rows.charged.is_(True), _rows.agent_id.in_(keys))
+        .group_by(_rows.agent_id)
+    )
+)
+_PARTICULARS = Selection(
+    lambda keys: select(_rows.agent_id, _rows.devices, _rows.extra).where(
+        _rows.charged.is_(True),
+        _rows.agent_id.in_(keys),
+        or_(_rows.devices != _NONE, _rows.extra != _NOTHING),
+    )
+)
+
+
+def overcommitted(connection: Connection, granted: Sequence[Allocation]) -> list[Allocation]:
+    """Those of the granted rows, written already, for which their agent has no room beside all that
+    it is charged with; the latest first. Agents that were granted nothing are not looked at."""
+    of_agent: dict[str, list[Allocation]] = {}
+    for row in granted:
+        of_agent.setdefault(row.agent_id, []).append(row)
+    agents = list(of_agent)
+    charged = _charged(connection, agents)
+    misfits: list[Allocation] = []
+    for agent_id, capacity in _CAPACITIES.rows(connection, agents):
+        misfits += _misfits(of_agent[agent_id], charged[agent_id], _capacity(capacity))
+    return misfits
+
+
+def _charged(connection: Connection, agents: Sequence[str]) -> dict[str, Amounts]:
+    """What agents are charged with, all kernels together."""
+    charged: dict[str, Amounts] = {}
+    for row in _SUMS.rows(connection, agents):
+        agent_id, cpu, memory, disk = row
+        charged[agent_id] = {"cpu_milli": cpu, "memory_bytes": memory, "disk_bytes": disk}
+    for row in _PARTICULARS.rows(connection, agents):
+        amounts = charged[row[0]]
+        for what, amount in _particular(row[1], row[2]):
+            amounts[what] = amounts.get(what, 0) + amount
+    return charged
+
+
+def _misfits(
+    granted: Sequence[Allocation], charged: Amounts, capacity: Mapping[str, int]
+) -> Iterator[Allocation]:
+    """The latest rows without which what remains fits. Where an agent has less than it was charged
+    with before, a row that asks for none of that fits all the same."""
+    for row in reversed(granted):
+        asked = _asked(row)
+        if any(
+            amount > 0 and charged[what] > capacity.get(what, 0)
+            if isinstance(what, str)
+            else charged[what] > GPU_WHOLE
+            for what, amount in asked
+        ):
+            for what, amount in asked:
+                charged[what] -= amount
+            yield row
+
+
+def _asked(row: Allocation) -> list[tuple[str | int, int]]:
+    has = row.resources
+    amounts = (("cpu_milli", has.cpu_milli), ("memory_bytes", has.memory_bytes))
+    shares = ((share.index, share.milli) for share in row.shares)
+    return [*amounts, ("disk_bytes", has.disk_bytes), *has.extra, *shares]
+
+
+@lru_cache(maxsize=1024)
+def _capacity(text: str) -> Mapping[str, int]:
+    has = load_resources(text)
+    return {
+        "cpu_milli": has.cpu_milli,
+        "memory_bytes": has.memory_bytes,
+        "disk_bytes": has.disk_bytes,
+        **dict(has.extra),
+    }
+
+
+@lru_cache(maxsize=4096)
+def _particular(devices: str, extra: str) -> Sequence[tuple[str | int, int]]:
+    """What a row asks for beside what is summed up."""
+    shares = [(share.index, share.milli) for share in load_shares(devices)]
+    return [*shares, *json.loads(extra).items()]
