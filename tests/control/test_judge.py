@@ -136,6 +136,25 @@ def test_state_of_a_job_of_three_tasks(
     assert derive_job(JobState.PENDING, 3, counts, tolerated) is state
 
 
+@pytest.mark.parametrize(
+    ("counts", "state"),
+    [
+        ({TaskState.FAILED: 2}, JobState.PENDING),
+        ({TaskState.FAILED: 1, TaskState.KILLED: 1, TaskState.RUNNING: 1}, JobState.RUNNING),
+        ({TaskState.SUCCEEDED: 2, TaskState.FAILED: 1}, JobState.FAILED),
+        ({TaskState.KILLED: 2, TaskState.FAILED: 1}, JobState.FAILED),
+        ({TaskState.UNSCHEDULABLE: 1, TaskState.KILLED: 2}, JobState.UNSCHEDULABLE),
+        ({TaskState.SUCCEEDED: 2, TaskState.KILLED: 1}, JobState.KILLED),
+        ({TaskState.SUCCEEDED: 2, TaskState.WORKER_FAILED: 1}, JobState.FAILED),
+        ({TaskState.SUCCEEDED: 3}, JobState.SUCCEEDED),
+    ],
+)
+def test_job_that_keeps_going_ends_with_its_last_task(
+    counts: dict[TaskState, int], state: JobState
+) -> None:
+    assert derive_job(JobState.RUNNING, 3, counts, 0, keep_going=True) is state
+
+
 @given(st.sampled_from([JobState.SUCCEEDED, JobState.FAILED, JobState.KILLED]))
 def test_ended_job_stays_as_it_is(state: JobState) -> None:
     assert derive_job(state, 3, {TaskState.RUNNING: 3}, 0) is state

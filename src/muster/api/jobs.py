@@ -10,21 +10,23 @@ from starlette.responses import Response
 
 from muster.api.answers import answer, json_answer
 from muster.api.bodies import read_spec
-from muster.api.context import Api, Call
+from muster.api.context import Api, Call, Caller
 from muster.api.listing import Cursor, Limit, State, states_of
 from muster.api.live_views import grace_left, job_view
 from muster.api.openapi import spec_body
 from muster.api.targets import knowing_ended
 from muster.control.engine.work import Work
-from muster.control.requests import Requests
+from muster.control.requests import Requests, Retried
 from muster.control.session.admission import Ended
 from muster.core.errors import InvalidSpec, NotFound, Problem
 from muster.core.ids import JobId
 from muster.core.owner import Principal
 from muster.core.specs import MAX_TASKS, JobSpec
+from muster.core.specs.amounts import Spec
 from muster.core.states import JOB_TABLE, TaskState
 from muster.core.views import (
     CancelView,
+    FailurePage,
     JobDetail,
     JobPage,
     JobView,
@@ -34,6 +36,7 @@ from muster.core.views import (
     job_version,
 )
 from muster.store.live import Live
+from muster.store.queries.failures import list_failures, read_to_retry
 from muster.store.queries.jobs import all_counts, list_jobs, read_job, read_job_detail
 from muster.store.queries.listing import Listing
 from muster.store.queries.refs import JOBS, resolve
@@ -62,7 +65,11 @@ async def submit_job(
         submit = partial(_submit, principal=call.principal, spec=spec, ended=ended)
         return await call.api.submissions.once(call.principal.owner, idempotency_key, submit)
 
-    job = await knowing_ended(call, spec, hand_in)
+    return await _accepted(call, await knowing_ended(call, spec, hand_in))
+
+
+async def _accepted(call: Caller, job: Job | str) -> Response:
+    """A job that was handed in; one that had been before is named by its id."""
     if isinstance(job, Job):
         return answer(job_view(job), 201)
     return json_answer(await call.api.reader.json(read_job, call.principal, job))
@@ -129,17 +136,63 @@ async def cancel_job(call: Call, ref: str) -> Response:
     return answer(CancelView(id=job.id, status=cancelled.status, changed=True, message=message))
 
 
+class RetrySpec(Spec):
+    """Which tasks of a job are run again: those that ``failed``, or all that did not succeed."""
+
+    failed: bool = False
+
+
+_RETRY = {"application/json": {"schema": RetrySpec.model_json_schema()}}
+
+
+@router.post(
+    "/{ref}/retry",
+    status_code=201,
+    response_model=JobView,
+    openapi_extra={"requestBody": {"required": True, "content": _RETRY}},
+)
+async def retry_job(
+    request: Request,
+    call: Call,
+    ref: str,
+    idempotency_key: Annotated[str | None, Header()] = None,
+) -> Response:
+    """Hand in a job that runs tasks of one that has ended again, each under its index."""
+    call.must_change()
+    api, principal = call.api, call.principal
+    asked = await read_spec(request, RetrySpec)
+    found, only = await api.reader.read(read_to_retry, principal, ref, failed=asked.failed)
+    retried = Retried(found.id, found.name, found.spec, only)
+
+    async def hand_in(ended: Ended) -> Job | str:
+        def retry(work: Work, requests: Requests) -> Job:
+            return requests.retry_job(work, principal, retried, ended)
+
+        return await api.submissions.once(principal.owner, idempotency_key, retry)
+
+    return await _accepted(call, await knowing_ended(call, found.spec, hand_in))
+
+
 @router.get("/{ref}/tasks", response_model=TaskPage)
 async def get_tasks(
     call: Call,
     ref: str,
     state: TaskState | None = None,
+    failed: Annotated[bool, Query(description="those that failed by themselves")] = False,
     offset: Annotated[int, Query(ge=0, le=MAX_TASKS)] = 0,
     limit: Limit = 100,
 ) -> Response:
-    """A job's tasks by index."""
-    page = await call.api.reader.json(list_tasks, call.principal, ref, state, offset, limit)
+    """A job's tasks by index, with their latest attempts."""
+    page = await call.api.reader.json(
+        list_tasks, call.principal, ref, state, offset, limit, failed=failed
+    )
     return json_answer(page)
+
+
+@router.get("/{ref}/failures", response_model=FailurePage)
+async def get_failures(call: Call, ref: str) -> Response:
+    """A job's failed tasks, those together that failed alike."""
+    return json_answer(await call.api.reader.json(list_failures, call.principal, ref))
 
 
 @router.get("/{ref}/tasks/{index}", response_model=TaskDetail)

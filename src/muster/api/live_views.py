@@ -34,11 +34,13 @@ def job_view(job: Job) -> JobView:
         state=job.status,
         state_changed_at=job.status_changed_at,
         tasks_total=job.tasks_total,
+        task_count=job.spec.tasks,
         counts=all_counts(job.counts, job.tasks_total, job.next_task, ended=ended),
         submitted_at=job.submitted_at,
         started_at=job.started_at,
         finished_at=job.finished_at,
         reason=ReasonView.of(job.reason) if job.reason else None,
+        retry_of=job.retry_of,
     )
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         CancelView,
         ClusterView,
         EventView,
+        FailurePage,
         GroupView,
         HealthView,
         HistoryPage,
@@ -256,17 +257,47 @@ class Client:
         )
         return self._parse(JobView, answer.content)
 
+    def retry(self, ref: str, *, failed: bool = False) -> JobView:
+        """Run the tasks again that did not succeed of a job that has ended, as a new job in which
+        each has the index that it had; with ``failed`` only those that failed by themselves, not
+        those that were stopped with the job.
+
+        Raises:
+            NotFound, Ambiguous: as ``job``.
+            Conflict: it has not ended, has no such tasks, or is being retried already.
+        """
+        from muster.core.views import JobView
+
+        path, key = f"/v1/jobs/{_quoted(ref)}/retry", {"Idempotency-Key": uuid.uuid4().hex}
+        body = json.dumps({"failed": failed}).encode()
+        return self._parse(JobView, self._http.send("POST", path, body=body, headers=key).content)
+
     def tasks(
-        self, ref: str, state: str | None = None, *, offset: int = 0, limit: int = 100
+        self,
+        ref: str,
+        state: str | None = None,
+        *,
+        failed: bool = False,
+        offset: int = 0,
+        limit: int = 100,
     ) -> TaskPage:
-        """A job's tasks by index, from the ``offset``-th on; of one ``state`` if it is given.
+        """A job's tasks by index with their latest attempts, from the ``offset``-th on; of one
+        ``state`` if it is given, or those that ``failed`` by themselves.
 
         At most ``PAGE`` (1,000) at a time; ``total`` says how many there are.
         """
         from muster.core.views import TaskPage
 
         path = f"/v1/jobs/{_quoted(ref)}/tasks"
-        return self._get(TaskPage, path, state=state, offset=offset, limit=min(limit, PAGE))
+        return self._get(
+            TaskPage, path, state=state, failed=failed, offset=offset, limit=min(limit, PAGE)
+        )
+
+    def failures(self, ref: str) -> FailurePage:
+        """A job's failed tasks, those together that failed alike."""
+        from muster.core.views import FailurePage
+
+        return self._get(FailurePage, f"/v1/jobs/{_quoted(ref)}/failures")
 
     def task(self, ref: str, index: int) -> TaskDetail:
         """One task, with its attempts."""

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 
+import msgspec
+
 from muster.control.explain import told_to, victims_of, with_policy
 from muster.control.session.admission import (
     NONE_ENDED,
@@ -72,9 +74,13 @@ def plan_job(
         check_name(live, principal.owner, spec.name)
     targets = find_targets(board, principal.owner, spec.after, ended)
     spec = spec.model_copy(update={"after": by_id(spec.after, targets)})
-    sessions = 1 if spec.coscheduled else spec.tasks
+    sessions = 1 if spec.coscheduled else spec.tasks_to_run
     what = job_class(principal.owner, spec)
-    return _Planner(live, board, principal, targets, now).plan(what, sessions)
+    plan = _Planner(live, board, principal, targets, now).plan(what, sessions)
+    if spec.only is None:
+        return plan
+    kernels = (msgspec.structs.replace(k, index=spec.only[k.index]) for k in plan.kernels)
+    return msgspec.structs.replace(plan, kernels=tuple(kernels))
 
 
 def plan_session(

@@ -1,9 +1,13 @@
 """What people ask for: functions of one wake's work that refuse before they change anything."""
 
+import re
+from dataclasses import dataclass
+
 from sqlalchemy import delete, insert
 
 from muster.control.engine.work import Work
 from muster.control.job.derive import kill_tasks
+from muster.control.naming import MAX_STEM, program_name
 from muster.control.session.admission import (
     NONE_ENDED,
     Ended,
@@ -32,12 +36,24 @@ from muster.core.states import (
     SessionStatus,
     TaskState,
 )
+from muster.core.task_ranges import TaskRanges
 from muster.scheduling.policy import Policy, check_options
 from muster.store import schema
 from muster.store.load import session_processes
 from muster.store.records import Agent, Job, Kernel, Session, Task
 
 PHASE = "Request"
+_RETRIED = re.compile(r"-retry-[0-9]+$")
+
+
+@dataclass(frozen=True, slots=True)
+class Retried:
+    """A job that has ended and of which tasks are to be run again: all of them, or ``only``."""
+
+    id: JobId
+    name: str
+    spec: JobSpec
+    only: TaskRanges | None
 
 
 class Requests:
@@ -51,12 +67,19 @@ class Requests:
     # -- work ----------------------------------------------------------------------------------
 
     def submit_job(
-        self, work: Work, principal: Principal, spec: JobSpec, ended: Ended = NONE_ENDED
+        self,
+        work: Work,
+        principal: Principal,
+        spec: JobSpec,
+        ended: Ended = NONE_ENDED,
+        *,
+        retry_of: JobId | None = None,
     ) -> Job:
         """A new job, PENDING.
 
         Args:
             ended: of what it is to start after, that which has ended.
+            retry_of: the job of which it runs tasks again.
 
         Raises:
             NotFound: no such group.
@@ -67,12 +90,12 @@ class Requests:
         group = work.live.group(spec.group)
         check_workdirs(group, [spec])
         id_ = work.ids.job()
-        name = spec.name or self._new_name(work, principal.owner, spec)
+        name = spec.name or self._new_name(work, principal.owner, program_name(spec.command))
         check_name(work.live, principal.owner, name)
         targets = find_targets(self._board, principal.owner, spec.after, ended)
         if targets:
             spec = spec.model_copy(update={"after": by_id(spec.after, targets)})
-        sessions = 1 if spec.coscheduled else spec.tasks
+        sessions = 1 if spec.coscheduled else spec.tasks_to_run
         admit(work.live, self._board, job_class(principal.owner, spec), sessions)
         job = Job(
             id=id_,
@@ -83,16 +106,34 @@ class Requests:
             resources=spec.resources.resources(),
             status=JobState.PENDING,
             status_changed_at=work.now,
-            tasks_total=spec.tasks,
+            tasks_total=spec.tasks_to_run,
             next_task=0,
             counts={},
             submitted_at=work.now,
+            retry_of=retry_of,
         )
         follow(self._board, targets)
         work.unit.add_job(job)
         self._board.expanded(job)
         work.mark(job)
         return job
+
+    def retry_job(
+        self, work: Work, principal: Principal, of: Retried, ended: Ended = NONE_ENDED
+    ) -> Job:
+        """A new job that runs tasks of one that has ended again, each under its index.
+
+        Raises:
+            Conflict: a job that does so is live already; and what ``submit_job`` raises.
+        """
+        again = next((job for job in work.live.jobs.values() if job.retry_of == of.id), None)
+        if again is not None:
+            raise Conflict(f"job {of.name} is being retried already, by {again.name} ({again.id})")
+        stem = f"{_RETRIED.sub('', of.name)[:MAX_STEM].rstrip('._-')}-retry"
+        named = of.spec.model_copy(
+            update={"only": of.only, "name": self._new_name(work, principal.owner, stem)}
+        )
+        return self.submit_job(work, principal, named, ended, retry_of=of.id)
 
     def submit_session(
         self, work: Work, principal: Principal, spec: SessionSpec, ended: Ended = NONE_ENDED
@@ -277,10 +318,9 @@ class Requests:
         self._board.agent_changed(agent)
         return agent
 
-    def _new_name(self, work: Work, owner: Owner, spec: JobSpec) -> str:
-        """After the program, with a number not given before: nobody shall ask for the job of this
-        morning and be told of this evening's."""
-        stem = _stem(spec)
+    def _new_name(self, work: Work, owner: Owner, stem: str) -> str:
+        """With a number not given before: nobody shall ask for the job of this morning and be told
+        of this evening's."""
         number = self._last_number.get((owner, stem), 0) + 1
         while (owner, f"{stem}-{number}") in work.live.job_names:
             number += 1
@@ -288,13 +328,6 @@ class Requests:
         return f"{stem}-{number}"
 
     def _kill_first(self, work: Work, job: Job) -> None:
-        work.unit.add_task(Task(job, job.next_task, TaskState.PENDING, work.now))
+        index = job.spec.task_at(job.next_task)
+        work.unit.add_task(Task(job, index, TaskState.PENDING, work.now))
         job.next_task += 1
-
-
-def _stem(spec: JobSpec) -> str:
-    """A name after the program."""
-    program = spec.command[0].rsplit("/", 1)[-1]
-    if program == "sh" and len(spec.command) > 2:
-        program = spec.command[2].split()[0].rsplit("/", 1)[-1] if spec.command[2].split() else "sh"
-    return "".join(c for c in program if c.isalnum() or c in "._-").strip("._-")[:40] or "job"

@@ -357,7 +357,11 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     ReasonCode.JOB_FAILED: Definition(_R, "stopped because the job failed"),
     ReasonCode.JOB_ENDED: Definition(_W, "stopped because the job ended ({state})"),
     ReasonCode.TASKS_FAILED: Definition(
-        _R, "{failed:task} failed, {tolerated} tolerated; the first was task {index}: {how}"
+        _R,
+        "{stopped:?stopped because }task {index}{others:? and {others} more} failed"
+        "{stopped:? and max_task_failures is {tolerated}}; task {index}: {how}",
+        "{stopped:?--keep-going (keep_going: true) lets the others run on; }"
+        "`muster retry {job} --failed` runs again what failed.",
     ),
     ReasonCode.TASK_LOST: Definition(
         _O, "task {index} lost its machine more often than its budget of {limit} allows"

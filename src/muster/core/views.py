@@ -151,8 +151,12 @@ class ResourcesView(View):
 
 
 class JobView(View):
-    """A job. ``counts`` holds all of its tasks by state, without zeros; ``version`` is what a wait
-    for the next change names as ``since``."""
+    """A job. ``counts`` holds all of its tasks by state, without zeros.
+
+    ``tasks_total`` is how many tasks it runs, ``task_count`` the number that their indexes lie
+    below: larger where the job runs ``only`` some of its tasks, as one does that is a ``retry_of``
+    another. ``version`` is what a wait for the next change names as ``since``.
+    """
 
     id: str
     name: str
@@ -161,11 +165,13 @@ class JobView(View):
     state: JobState
     state_changed_at: float
     tasks_total: int
+    task_count: int
     counts: dict[TaskState, int]
     submitted_at: float
     started_at: float | None = None
     finished_at: float | None = None
     reason: ReasonView | None = None
+    retry_of: str | None = None
     version: str = ""
 
     def __post_init__(self) -> None:
@@ -184,9 +190,11 @@ def job_version(state: JobState, counts: dict[TaskState, int]) -> str:
 
 
 class JobDetail(JobView):
-    """``spec`` is what was submitted, in the form of ``JobSpec``; defaults are left out."""
+    """``spec`` is what was submitted, in the form of ``JobSpec``; defaults are left out.
+    ``retried_by`` are the jobs that ran tasks of it again, the newest first, if they are few."""
 
     spec: dict[str, Any]
+    retried_by: tuple[str, ...] = ()
 
 
 class JobPage(View):
@@ -257,10 +265,28 @@ class TaskDetail(TaskView):
 
 
 class TaskPage(View):
-    """Tasks by index. ``total`` is how many there are of the state asked for."""
+    """Tasks by index. ``total`` is how many there are of those asked for."""
 
-    items: tuple[TaskView, ...]
+    items: tuple[TaskDetail, ...]
     total: int
+
+
+class FailureView(View):
+    """Tasks of a job that failed alike: so many ``tasks``, the first of them ``such_as``."""
+
+    state: TaskState
+    exit_code: int | None = None
+    reason: ReasonView | None = None
+    tasks: int
+    such_as: tuple[int, ...]
+
+
+class FailurePage(View):
+    """A job's failed tasks, those together that failed alike, the most first. ``others`` are the
+    tasks that failed in ways which are left out."""
+
+    items: tuple[FailureView, ...]
+    others: int = 0
 
 
 class SessionView(View):

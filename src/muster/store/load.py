@@ -194,6 +194,7 @@ def load_job(row: Row[Any]) -> Job:
         started_at=row.started_at,
         finished_at=row.finished_at,
         reason=load_reason(row.reason, row.reason_numbers),
+        retry_of=row.retry_of and JobId(row.retry_of),
     )
 
 

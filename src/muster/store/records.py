@@ -56,9 +56,10 @@ class Agent:
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """Batch work. ``counts`` holds the number of task rows by state; the tasks from ``next_task``
-    on have no rows yet and are PENDING. ``tasks`` are the live rows; ``waiting`` those of them that
-    have no session and need one."""
+    """Batch work. ``tasks_total`` is how many tasks it runs; ``counts`` holds the number of their
+    rows by state. The tasks from the ``next_task``-th on have no rows yet and are PENDING.
+    ``tasks`` are the live rows by index; ``waiting`` those of them that have no session and need
+    one. ``retry_of`` is the job of which this one runs tasks again."""
 
     id: JobId
     name: str
@@ -75,6 +76,7 @@ class Job:
     started_at: float | None = None
     finished_at: float | None = None
     reason: Reason | None = None
+    retry_of: JobId | None = None
     tasks: "dict[int, Task]" = field(default_factory=dict)
     waiting: "dict[int, Task]" = field(default_factory=dict)
 

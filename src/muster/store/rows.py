@@ -170,6 +170,8 @@ JOBS = Mapping[Job](
     changing=(*_STATE, "next_task", "counts", "started_at", "finished_at", *_REASON),
     spec=_spec,
     counts=lambda job: json.dumps(job.counts),
+    task_count=attrgetter("spec.tasks"),
+    only=lambda job: job.spec.only and str(job.spec.only),
     **_STATE,
     **_OWNER,
     **_REASON,

@@ -107,8 +107,11 @@ jobs = Table(
     Column("spec", Text, nullable=False),  # JSON, as JobSpec
     Column("state", String, nullable=False),
     Column("state_changed_at", Float, nullable=False),
-    Column("tasks_total", BigInteger, nullable=False),
-    Column("next_task", BigInteger, nullable=False),  # tasks below it have rows
+    Column("tasks_total", BigInteger, nullable=False),  # how many are run
+    Column("task_count", BigInteger, nullable=False),  # their indexes are below it
+    Column("only", Text, nullable=True),  # which of those are run, as TaskRanges; null is all
+    Column("next_task", BigInteger, nullable=False),  # so many of them have rows
+    Column("retry_of", String, nullable=True),  # the job of which it runs tasks again
     Column("counts", Text, nullable=False),  # JSON: rows of tasks by state
     Column("submitted_at", Float, nullable=False),
     Column("started_at", Float, nullable=True),
@@ -123,6 +126,12 @@ Index(
     postgresql_where=jobs.c.state.in_(sorted(JOB_TABLE.live)),
 )
 Index("jobs_by_name", jobs.c.name)
+Index(
+    "jobs_by_retried",
+    jobs.c.retry_of,
+    sqlite_where=jobs.c.retry_of.is_not(None),
+    postgresql_where=jobs.c.retry_of.is_not(None),
+)
 Index("jobs_by_owner", jobs.c.domain, jobs.c.project, jobs.c.user, jobs.c.id)
 
 tasks = Table(

@@ -11,6 +11,7 @@ from muster.control.session.lifecycle import SessionLifecycle
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.results import SchedulingResult
 from muster.core.states import JOB_TABLE, TASK_TABLE, JobState, TaskState
+from muster.scheduling.validators import NEVER
 from muster.store.records import Job
 
 LOOK_AGAIN_S = 1.0
@@ -62,7 +63,11 @@ class DeriveJobs(DerivationHandler[Job]):
 
     def derive(self, record: Job, work: Work) -> tuple[str, Reason | None] | None:
         state = derive_job(
-            record.status, record.tasks_total, record.counts, record.spec.max_task_failures
+            record.status,
+            record.tasks_total,
+            record.counts,
+            record.spec.max_task_failures,
+            keep_going=record.spec.keep_going and not _ends_whole(record),
         )
         if state is record.status:
             return None
@@ -97,6 +102,13 @@ def kill_tasks(
     sessions.terminate(work, [work.live.sessions[id_] for id_ in attempts], phase, why)
 
 
+def _ends_whole(job: Job) -> bool:
+    """Whether what ended the first of its tasks ends all of them: somebody cancelled the job, or
+    nothing of it can ever start."""
+    code = job.reason.code if job.reason else None
+    return code is ReasonCode.CANCELLED or (code in NEVER and job.started_at is None)
+
+
 def _why(job: Job, state: JobState) -> Reason | None:
     """The reason of a job's new state; ``job.reason`` is that of its first lost task so far."""
     failed = job.counts.get(TaskState.FAILED, 0)
@@ -106,7 +118,11 @@ def _why(job: Job, state: JobState) -> Reason | None:
             return None
         return reason(ReasonCode.TASKS_TOLERATED, failed=failed, tolerated=tolerated)
     if state is JobState.FAILED and job.reason and job.reason.code is ReasonCode.TASKS_FAILED:
-        return Reason(
-            job.reason.code, tuple((dict(job.reason.numbers) | {"failed": failed}).items())
-        )
+        alone = not job.spec.keep_going and not job.spec.coscheduled
+        numbers = dict(job.reason.numbers) | {
+            "failed": failed,
+            "others": failed - 1,
+            "stopped": alone and failed > tolerated,
+        }
+        return Reason(job.reason.code, tuple(numbers.items()))
     return job.reason

@@ -74,7 +74,7 @@ class ExpandJobs(FollowingHandler[Job]):
         return gone and work.now >= task.retry_at
 
     def _next_task(self, job: Job, work: Work) -> Task:
-        task = Task(job, job.next_task, TaskState.PENDING, work.now)
+        task = Task(job, job.spec.task_at(job.next_task), TaskState.PENDING, work.now)
         work.unit.add_task(task)
         job.next_task += 1
         return task

@@ -190,15 +190,25 @@ def _gang_verdict(alone: Verdict, culprit: bool, finished: bool, budget: Budget)
 
 
 def derive_job(
-    current: JobState, total: int, counts: Mapping[TaskState, int], max_task_failures: int
+    current: JobState,
+    total: int,
+    counts: Mapping[TaskState, int],
+    max_task_failures: int,
+    *,
+    keep_going: bool = False,
 ) -> JobState:
     """A job's state from its tasks' (reference order, then DESIGN section 9).
 
-    ``counts`` are the task rows by state; the tasks without rows are PENDING.
+    Args:
+        counts: the task rows by state; the tasks without rows are PENDING.
+        keep_going: whether the job ends only once all of its tasks have.
     """
     if current not in (JobState.PENDING, JobState.RUNNING):
         return current
     count = counts.get
+    ended = sum(count(state, 0) for state in _ENDED)
+    if keep_going and ended < total:
+        return _unfinished(counts)
     if count(TaskState.SUCCEEDED, 0) == total:
         return JobState.SUCCEEDED
     if count(TaskState.FAILED, 0) > max_task_failures:
@@ -207,12 +217,14 @@ def derive_job(
         return JobState.UNSCHEDULABLE
     if count(TaskState.KILLED, 0):
         return JobState.KILLED
-    ended = sum(count(state, 0) for state in _ENDED)
     if ended == total:
         return JobState.FAILED if count(TaskState.WORKER_FAILED, 0) else JobState.SUCCEEDED
-    if any(count(state, 0) for state in ACTIVE):
-        return JobState.RUNNING
-    return JobState.PENDING
+    return _unfinished(counts)
+
+
+def _unfinished(counts: Mapping[TaskState, int]) -> JobState:
+    active = any(counts.get(state, 0) for state in ACTIVE)
+    return JobState.RUNNING if active else JobState.PENDING
 
 
 _ENDED = (

@@ -131,9 +131,14 @@ def _note_first_loss(task: Task, verdict: Verdict) -> None:
     how = verdict.reason.sentence() if verdict.reason else verdict.state.lower()
     match verdict.state:
         case TaskState.FAILED if job.tasks_total > 1:
-            tolerated = job.spec.max_task_failures
             job.reason = reason(
-                ReasonCode.TASKS_FAILED, failed=1, tolerated=tolerated, index=task.index, how=how
+                ReasonCode.TASKS_FAILED,
+                failed=1,
+                others=0,
+                tolerated=job.spec.max_task_failures,
+                index=task.index,
+                how=how,
+                job=job.name,
             )
         case TaskState.WORKER_FAILED:
             limit = job.spec.max_retries_preemption

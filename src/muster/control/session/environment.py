@@ -123,6 +123,6 @@ def _of_session(session: Session) -> dict[str, str]:
         own |= {
             "MUSTER_JOB_ID": session.job.id,
             "MUSTER_JOB_NAME": session.job.name,
-            "MUSTER_TASK_COUNT": str(session.job.tasks_total),
+            "MUSTER_TASK_COUNT": str(session.job.spec.tasks),
         }
     return own

@@ -1,16 +1,43 @@
 """A job as people write it (reference iris-task-states for budgets and their defaults)."""
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    InstanceOf,
+    PlainSerializer,
+    WithJsonSchema,
+    model_validator,
+)
 
 from muster.core.errors import Problem
 from muster.core.specs.amounts import Moment, Name, PositiveDuration
 from muster.core.specs.placement import ANYWHERE, Dependencies, PlacementSpec
 from muster.core.specs.session import MAX_GANG, Process
+from muster.core.task_ranges import TaskRanges
 
 MAX_TASKS = 10_000_000
+
+
+def _task_ranges(value: Any) -> Any:
+    if value is None or isinstance(value, TaskRanges):
+        return value
+    if isinstance(value, list):
+        value = ",".join(map(str, value))
+    elif isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    if not isinstance(value, str):
+        raise ValueError("expected indexes of tasks and ranges of them, such as '3,17,40-45'")
+    return TaskRanges.parse(value)
+
+
+Only = Annotated[
+    InstanceOf[TaskRanges],
+    PlainSerializer(str),
+    WithJsonSchema({"type": "string"}),
+]
 
 
 class JobSpec(Process):
@@ -18,10 +45,15 @@ class JobSpec(Process):
 
     Args:
         tasks: how many; each knows its index by MUSTER_TASK_INDEX.
+        only: which of the tasks are run, as "3,17,40-45"; all of them when left out. Their indexes
+            and MUSTER_TASK_COUNT stay what they are.
         coscheduled: one gang: the tasks start together, with ranks and an address to meet at.
         max_retries_failure: retries of a task that exited with an error.
         max_retries_preemption: retries of a task that lost its machine.
-        max_task_failures: tasks that may fail for good without failing the job.
+        max_task_failures: tasks that may fail for good; the next one that does fails the job and
+            stops the others.
+        keep_going: the other tasks run on whatever becomes of one; how the job ended is derived
+            once all of its tasks have ended.
         timeout: longest run of one attempt, in seconds; past it the task is KILLED.
         scheduling_timeout: longest wait for a place; past it the task is UNSCHEDULABLE.
         placement: where its tasks go.
@@ -34,10 +66,12 @@ class JobSpec(Process):
     name: Name | None = None
     group: Name = "default"
     tasks: Annotated[int, Field(ge=1, le=MAX_TASKS)] = 1
+    only: Annotated[Only | None, BeforeValidator(_task_ranges)] = None
     coscheduled: bool = False
     max_retries_failure: Annotated[int, Field(ge=0, le=10_000)] = 0
     max_retries_preemption: Annotated[int, Field(ge=0, le=10_000)] = 100
     max_task_failures: Annotated[int, Field(ge=0, le=MAX_TASKS)] = 0
+    keep_going: bool = False
     timeout: PositiveDuration | None = None
     scheduling_timeout: PositiveDuration | None = None
     placement: PlacementSpec = Field(default_factory=lambda: ANYWHERE)
@@ -51,8 +85,27 @@ class JobSpec(Process):
             raise ValueError(f"tasks: expected at most {MAX_GANG} in a coscheduled job")
         return self
 
+    @model_validator(mode="after")
+    def _only_of_them(self) -> "JobSpec":
+        if self.only is not None and self.only.last >= self.tasks:
+            raise ValueError(f"only: expected indexes below tasks, which is {self.tasks}")
+        return self
+
+    @property
+    def tasks_to_run(self) -> int:
+        """How many of the tasks are run."""
+        return self.tasks if self.only is None else len(self.only)
+
+    def task_at(self, position: int) -> int:
+        """The index of the task that is the ``position``-th to be run, from 0."""
+        return position if self.only is None else self.only[position]
+
     def contradictions(self) -> Iterator[Problem]:
         yield from self.placement.contradictions()
         if self.tasks > 1 and not self.coscheduled:
             for key, value in self.placement.between_kernels():
                 yield Problem(f"placement.{key}", value, "this is for gangs: set coscheduled: true")
+        if self.coscheduled and self.keep_going:
+            yield Problem("keep_going", "true", "a gang ends as one: leave it out")
+        if self.coscheduled and self.only is not None:
+            yield Problem("only", repr(str(self.only)), "a gang runs whole: leave it out")

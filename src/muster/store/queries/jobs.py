@@ -13,7 +13,9 @@ from muster.store import schema
 from muster.store.queries.listing import Listing, listed, owner_view, reason_view
 from muster.store.queries.refs import JOBS, resolve
 
-_WITHOUT_SPEC = [column for column in schema.jobs.c if column is not schema.jobs.c.spec]
+_LONG = frozenset({"spec", "only"})
+_WITHOUT_SPEC = [column for column in schema.jobs.c if column.name not in _LONG]
+_RETRIES_SHOWN = 10
 
 
 def list_jobs(connection: Connection, principal: Principal, listing: Listing) -> JobPage:
@@ -42,7 +44,11 @@ def read_job_detail(connection: Connection, principal: Principal, ref: str) -> J
     jobs = schema.jobs
     id_ = resolve(connection, JOBS, principal, ref)
     row = connection.execute(select(jobs).where(jobs.c.id == id_)).one()
-    return JobDetail(**msgspec.structs.asdict(_view(row)), spec=json.loads(row.spec))
+    retries = select(jobs.c.id).where(jobs.c.retry_of == id_).order_by(jobs.c.id.desc())
+    retried_by = connection.execute(retries.limit(_RETRIES_SHOWN)).scalars()
+    return JobDetail(
+        **msgspec.structs.asdict(_view(row)), spec=json.loads(row.spec), retried_by=tuple(retried_by)
+    )
 
 
 def all_counts(
@@ -76,9 +82,11 @@ def _view(row: Row[Any]) -> JobView:
         state=state,
         state_changed_at=row.state_changed_at,
         tasks_total=row.tasks_total,
+        task_count=row.task_count,
         counts=all_counts(row_counts(row), row.tasks_total, row.next_task, ended=ended),
         submitted_at=row.submitted_at,
         started_at=row.started_at,
         finished_at=row.finished_at,
         reason=reason_view(row),
+        retry_of=row.retry_of,
     )

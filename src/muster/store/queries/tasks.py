@@ -1,14 +1,17 @@
 """A job's tasks as the API tells them, those that have no rows yet too (DESIGN section 5)."""
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Row, Select, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, or_, select
 
 from muster.core.errors import NotFound
 from muster.core.owner import Principal
+from muster.core.reasons import ReasonCode
 from muster.core.states import JOB_TABLE, TaskState
-from muster.core.views import TaskDetail, TaskPage, TaskView
+from muster.core.task_ranges import TaskRanges
+from muster.core.views import KernelView, TaskDetail, TaskPage
 from muster.store import schema
 from muster.store.queries.jobs import row_counts, state_without_row
 from muster.store.queries.listing import reason_view
@@ -17,6 +20,16 @@ from muster.store.queries.sessions import kernel_view, kernels_with_agents
 
 MAX_ATTEMPTS = 100
 """Attempts of a task that are shown: the latest."""
+LISTED_ATTEMPTS = 10
+"""Attempts of a task that are shown where many tasks are."""
+
+
+def failed_by_itself() -> ColumnElement[bool]:
+    """The condition that a task went wrong, and was not only stopped with its job."""
+    c = schema.tasks.c
+    ends = (TaskState.FAILED, TaskState.WORKER_FAILED, TaskState.UNSCHEDULABLE)
+    timed_out = and_(c.state == TaskState.KILLED, c.reason == ReasonCode.TIMEOUT)
+    return or_(c.state.in_(ends), timed_out)
 
 
 def list_tasks(
@@ -26,8 +39,14 @@ def list_tasks(
     state: TaskState | None,
     offset: int,
     limit: int,
+    *,
+    failed: bool = False,
 ) -> TaskPage:
-    """A job's tasks by index, from the ``offset``-th on; only those in ``state`` if it is given.
+    """A job's tasks by index with their latest attempts, from the ``offset``-th on.
+
+    Args:
+        state: only those in this state; None is all.
+        failed: only those that failed by themselves; ``state`` is not looked at then.
 
     Raises:
         NotFound, Ambiguous: see ``refs.resolve``.
@@ -35,20 +54,57 @@ def list_tasks(
     tasks = schema.tasks
     job = job_row(connection, principal, ref)
     query = select(tasks).where(tasks.c.job_id == job.id).order_by(tasks.c.idx).limit(limit)
+    if failed:
+        condition = and_(tasks.c.job_id == job.id, failed_by_itself())
+        total = connection.execute(select(func.count()).where(condition)).scalar_one()
+        rows = connection.execute(query.where(failed_by_itself()).offset(offset)).all()
+        return TaskPage(items=tuple(_with_attempts(connection, job, rows)), total=total)
     if state is None:
         rows_total = job.next_task
-        query = query.where(tasks.c.idx >= offset)  # the indexes of rows have no gaps
+        if offset < rows_total:
+            query = query.where(tasks.c.idx >= task_at(job, offset))
+        rows = connection.execute(query).all() if offset < rows_total else []
     else:
         rows_total = row_counts(job).get(state, 0)
-        query = query.where(tasks.c.state == state).offset(offset)
-    items = [_view(row) for row in connection.execute(query)]
+        rows = connection.execute(query.where(tasks.c.state == state).offset(offset)).all()
+    items = list(_with_attempts(connection, job, rows))
     without_row = 0
     if state is None or state is state_without_row(ended=_ended(job)):
         without_row = job.tasks_total - job.next_task
         first = job.next_task + max(offset - rows_total, 0)
         last = min(first + limit - len(items), job.tasks_total)
-        items += [_view_without_row(job, index) for index in range(first, last)]
+        items += [_without_row(job, task_at(job, position)) for position in range(first, last)]
     return TaskPage(items=tuple(items), total=rows_total + without_row)
+
+
+def _with_attempts(
+    connection: Connection, job: Row[Any], rows: Sequence[Row[Any]]
+) -> Iterable[TaskDetail]:
+    """Rows of tasks, by index, with the latest attempts of each: one query for all of them."""
+    if not rows:
+        return
+    kernels = schema.kernels
+    latest = func.row_number().over(
+        partition_by=kernels.c.task_index, order_by=kernels.c.attempt.desc()
+    )
+    numbered = (
+        kernels_with_agents()
+        .add_columns(latest.label("latest"))
+        .where(kernels.c.job_id == job.id)
+        .where(kernels.c.task_index.between(rows[0].idx, rows[-1].idx))
+        .where(kernels.c.task_index.in_([row.idx for row in rows]))
+        .subquery()
+    )
+    found = connection.execute(
+        select(numbered)
+        .where(numbered.c.latest <= LISTED_ATTEMPTS)
+        .order_by(numbered.c.task_index, numbered.c.attempt)
+    )
+    attempts: dict[int, list[KernelView]] = {}
+    for kernel in found:
+        attempts.setdefault(kernel.task_index, []).append(kernel_view(kernel))
+    for row in rows:
+        yield _view(row, attempts.get(row.idx, ()))
 
 
 def read_task(connection: Connection, principal: Principal, ref: str, index: int) -> TaskDetail:
@@ -59,7 +115,7 @@ def read_task(connection: Connection, principal: Principal, ref: str, index: int
     """
     kernels = schema.kernels
     job = job_row(connection, principal, ref)
-    view = task_view(connection, job, index)
+    found = task_view(connection, job, index)
     latest = (
         kernels_with_agents()
         .where(kernels.c.job_id == job.id, kernels.c.task_index == index)
@@ -67,7 +123,7 @@ def read_task(connection: Connection, principal: Principal, ref: str, index: int
         .limit(MAX_ATTEMPTS)
     )
     attempts = [kernel_view(row) for row in connection.execute(latest)]
-    return TaskDetail(**msgspec.structs.asdict(view), attempts=tuple(reversed(attempts)))
+    return msgspec.structs.replace(found, attempts=tuple(reversed(attempts)))
 
 
 def job_row(connection: Connection, principal: Principal, ref: str) -> Row[Any]:
@@ -79,34 +135,50 @@ def job_row(connection: Connection, principal: Principal, ref: str) -> Row[Any]:
     c = schema.jobs.c
     id_ = resolve(connection, JOBS, principal, ref)
     needed: Select[Any] = select(
-        c.id, c.state, c.state_changed_at, c.submitted_at, c.tasks_total, c.next_task, c.counts
+        c.id,
+        c.state,
+        c.state_changed_at,
+        c.submitted_at,
+        c.tasks_total,
+        c.task_count,
+        c.only,
+        c.next_task,
+        c.counts,
     )
     return connection.execute(needed.where(c.id == id_)).one()
 
 
-def task_view(connection: Connection, job: Row[Any], index: int) -> TaskView:
-    """A task of the job, whether or not it has a row.
+def task_at(job: Row[Any], position: int) -> int:
+    """The index of the job's task at a position, from 0."""
+    return position if job.only is None else TaskRanges.parse(job.only)[position]
+
+
+def task_view(connection: Connection, job: Row[Any], index: int) -> TaskDetail:
+    """A task of the job, whether or not it has a row; without its attempts.
 
     Raises:
         NotFound: there is no such index.
     """
     tasks = schema.tasks
-    if not 0 <= index < job.tasks_total:
-        raise NotFound(
-            f"job {job.id} has no task {index}: its tasks are 0 to {job.tasks_total - 1}"
-        )
+    ranges = None if job.only is None else TaskRanges.parse(job.only)
+    if not 0 <= index < job.task_count or (ranges is not None and index not in ranges):
+        told = f"its tasks are 0 to {job.task_count - 1}"
+        if ranges is not None:
+            shown = str(ranges)
+            told = f"it runs only tasks {shown if len(shown) < 80 else shown[:80] + '…'}"
+        raise NotFound(f"job {job.id} has no task {index}: {told}")
     row = connection.execute(
         select(tasks).where(tasks.c.job_id == job.id, tasks.c.idx == index)
     ).one_or_none()
-    return _view_without_row(job, index) if row is None else _view(row)
+    return _without_row(job, index) if row is None else _view(row)
 
 
 def _ended(job: Row[Any]) -> bool:
     return job.state in JOB_TABLE.terminal
 
 
-def _view(row: Row[Any]) -> TaskView:
-    return TaskView(
+def _view(row: Row[Any], attempts: Iterable[KernelView] = ()) -> TaskDetail:
+    return TaskDetail(
         job_id=row.job_id,
         index=row.idx,
         state=TaskState(row.state),
@@ -120,14 +192,16 @@ def _view(row: Row[Any]) -> TaskView:
         finished_at=row.finished_at,
         exit_code=row.exit_code,
         reason=reason_view(row),
+        attempts=tuple(attempts),
     )
 
 
-def _view_without_row(job: Row[Any], index: int) -> TaskView:
+def _without_row(job: Row[Any], index: int) -> TaskDetail:
     ended = _ended(job)
-    return TaskView(
+    return TaskDetail(
         job_id=job.id,
         index=index,
         state=state_without_row(ended=ended),
         state_changed_at=job.state_changed_at if ended else job.submitted_at,
+        attempts=(),
     )

@@ -1,0 +1,94 @@
+"""Some of a job's tasks, as ranges of their indexes."""
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+MAX_RANGES = 20_000
+"""Ranges of one job; each costs memory for as long as the job lives."""
+_MAX_DIGITS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRanges:
+    """Indexes of tasks in rising order, none twice. Make it with ``of`` or ``parse``.
+
+    ``ranges`` are first and last index of each, both included; no two of them touch.
+    """
+
+    ranges: tuple[tuple[int, int], ...]
+    _before: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    """How many indexes lie before each range; one more entry counts all of them."""
+
+    def __post_init__(self) -> None:
+        sizes = (last - first + 1 for first, last in self.ranges)
+        object.__setattr__(self, "_before", tuple(accumulate(sizes, initial=0)))
+
+    @staticmethod
+    def of(ranges: Iterable[tuple[int, int]]) -> "TaskRanges":
+        """These ranges (first and last index), in order; those that touch or overlap become one."""
+        merged: list[tuple[int, int]] = []
+        for first, last in sorted(ranges):
+            if merged and first <= merged[-1][1] + 1:
+                merged[-1] = merged[-1][0], max(merged[-1][1], last)
+            else:
+                merged.append((first, last))
+        return TaskRanges(tuple(merged))
+
+    @staticmethod
+    def parse(text: str) -> "TaskRanges":
+        """``3,17,40-45``.
+
+        Raises:
+            ValueError: the text is of another form, or has too many ranges.
+        """
+        parts = text.split(",", MAX_RANGES)
+        if len(parts) > MAX_RANGES:
+            raise ValueError(f"expected at most {MAX_RANGES} ranges")
+        return TaskRanges.of(map(_range, parts))
+
+    def __str__(self) -> str:
+        return ",".join(f"{a}" if a == b else f"{a}-{b}" for a, b in self.ranges)
+
+    def __len__(self) -> int:
+        return self._before[-1]
+
+    def __contains__(self, index: int) -> bool:
+        at = bisect_right(self.ranges, index, key=lambda each: each[0]) - 1
+        return at >= 0 and index <= self.ranges[at][1]
+
+    def __getitem__(self, position: int) -> int:
+        """The index at a position, from 0.
+
+        Raises:
+            IndexError: there are fewer.
+        """
+        if not 0 <= position < len(self):
+            raise IndexError(position)
+        at = bisect_right(self._before, position) - 1
+        return self.ranges[at][0] + position - self._before[at]
+
+    def after(self, position: int) -> Iterable[tuple[int, int]]:
+        """The ranges of the indexes from a position on."""
+        if position >= len(self):
+            return
+        at = bisect_right(self._before, position) - 1
+        yield self[position], self.ranges[at][1]
+        yield from self.ranges[at + 1 :]
+
+    @property
+    def last(self) -> int:
+        """The largest index."""
+        return self.ranges[-1][1]
+
+
+def _range(text: str) -> tuple[int, int]:
+    first, dash, last = (part.strip() for part in text.partition("-"))
+    last = last if dash else first
+    for number in (first, last):
+        if not (number.isascii() and number.isdecimal() and len(number) <= _MAX_DIGITS):
+            raise ValueError("expected indexes of tasks and ranges of them, such as '3,17,40-45'")
+    if int(first) > int(last):
+        raise ValueError(f"expected the smaller index first, not {text.strip()!r}")
+    return int(first), int(last)

@@ -1,0 +1,40 @@
+"""Ranges of task indexes."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.core.task_ranges import MAX_RANGES, TaskRanges
+
+INDEXES = st.sets(st.integers(0, 60), min_size=1)
+
+
+@given(INDEXES)
+def test_ranges_hold_exactly_the_indexes_that_they_were_made_of(indexes: set[int]) -> None:
+    ranges = TaskRanges.of((index, index) for index in indexes)
+    ordered = sorted(indexes)
+    assert [ranges[position] for position in range(len(ranges))] == ordered
+    assert [index for index in range(70) if index in ranges] == ordered
+    assert TaskRanges.parse(str(ranges)) == ranges
+
+
+@given(INDEXES, st.integers(0, 70))
+def test_ranges_after_a_position_hold_the_rest(indexes: set[int], position: int) -> None:
+    ranges = TaskRanges.of((index, index) for index in indexes)
+    rest = [index for first, last in ranges.after(position) for index in range(first, last + 1)]
+    assert rest == sorted(indexes)[position:]
+
+
+def test_ranges_that_touch_or_overlap_become_one() -> None:
+    assert str(TaskRanges.parse("7, 1-3,4, 2-5")) == "1-5,7"
+
+
+@pytest.mark.parametrize("text", ["", "1,", "a", "-1", "3-1", "1-2-3", "123456789", "1.5", "²"])
+def test_other_text_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        TaskRanges.parse(text)
+
+
+def test_too_many_ranges_are_refused() -> None:
+    with pytest.raises(ValueError, match="at most"):
+        TaskRanges.parse(",".join(str(2 * number) for number in range(MAX_RANGES + 1)))
