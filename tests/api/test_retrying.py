@@ -106,7 +106,7 @@ def test_tasks_that_failed_are_listed_with_their_attempts(ada: Client, ended: Jo
     page = ada.tasks(ended.id, failed=True, offset=1, limit=3)
     assert page.total == 5
     assert [task.index for task in page.items] == [5, 7, 8]
-    assert [[kernel.agent for kernel in task.attempts][0][:1] for task in page.items] == ["a"] * 3  # type: ignore[index]
+    assert all(task.attempts[0].agent in ("a1", "a2") for task in page.items)
 
 
 def test_retry_runs_what_failed_again_under_the_same_indexes(

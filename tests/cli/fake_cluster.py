@@ -18,6 +18,7 @@ from muster.core.states import AgentBar, JobState, KernelStatus, TaskState
 from muster.core.views import (
     AgentView,
     CancelView,
+    FailurePage,
     GroupView,
     HealthView,
     HistoryPage,
@@ -32,7 +33,6 @@ from muster.core.views import (
     ShareView,
     TaskDetail,
     TaskPage,
-    TaskView,
     WhyView,
 )
 
@@ -64,6 +64,7 @@ def job(
             "state": state,
             "state_changed_at": NOW - 12,
             "tasks_total": sum(counted.values()),
+            "task_count": sum(counted.values()),
             "counts": counted,
             "submitted_at": NOW - 75,
             "started_at": None if state is JobState.PENDING else NOW - 72,
@@ -147,6 +148,7 @@ class FakeCluster:
     why_: dict[str, WhyView] = field(default_factory=dict)
     plan_: PlanView | None = None
     quotas_: list[QuotaView] = field(default_factory=list)
+    failures_: FailurePage = field(default_factory=lambda: FailurePage(items=()))
     history_: HistoryPage = field(default_factory=lambda: HistoryPage(items=()))
     output: dict[int, list[bytes]] = field(default_factory=dict)
     play: list[JobDetail] = field(default_factory=list)
@@ -204,10 +206,21 @@ class FakeCluster:
         return last
 
     def tasks(
-        self, ref: str, state: str | None = None, *, offset: int = 0, limit: int = 100
+        self,
+        ref: str,
+        state: str | None = None,
+        *,
+        failed: bool = False,
+        offset: int = 0,
+        limit: int = 100,
     ) -> TaskPage:
-        found: list[TaskView] = [each for each in self.tasks_ if state in (None, each.state)]
+        found = [each for each in self.tasks_ if state in (None, each.state)]
+        if failed:
+            found = [each for each in found if each.state is TaskState.FAILED]
         return TaskPage(items=tuple(found[offset : offset + limit]), total=len(found))
+
+    def failures(self, ref: str) -> FailurePage:
+        return self.failures_
 
     def task(self, ref: str, index: int) -> TaskDetail:
         return next(each for each in self.tasks_ if each.index == index)

@@ -7,8 +7,7 @@ import pytest
 from click.testing import CliRunner
 from tests.cli.fake_cluster import IDS, FakeCluster, because, job, refused, session
 
-from muster.cli import failures
-from muster.cli.commands import submit
+from muster.cli import failures, hand_in
 from muster.cli.main import app
 from muster.client import Unauthenticated, Unreachable
 from muster.core.errors import Ambiguous, InvalidSpec, MusterError, NotFound, Problem
@@ -185,7 +184,7 @@ def test_run_in_scratch_has_no_working_directory() -> None:
 def test_no_wait_ends_with_2_and_the_reasons_while_nothing_is_placed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(submit, "PLACED_WITHIN_S", 0.1)
+    monkeypatch.setattr(hand_in, "PLACED_WITHIN_S", 0.1)
     why = WhyView(subject=IDS[0], status="PENDING", verdict="", reasons=(NO_ROOM,))
     cluster = FakeCluster(jobs_=[job(state=JobState.PENDING)], why_={IDS[0]: why})
     result = cluster.run("run", "--no-wait", "true")

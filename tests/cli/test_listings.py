@@ -381,7 +381,7 @@ def test_show_tells_where_each_attempt_ran_and_how_it_ended() -> None:
     assert "command    python train.py" in lines
     assert "each asks  2 cpu, 1 gpu" in lines
     rows = [line.split() for line in lines[-3:]]
-    assert rows[0][:5] == ["0", "1", "terminated", "agent-1", "1"]
+    assert rows[0][:5] == ["0", "1", "failed", "agent-1", "1"]
     assert rows[0][-5:] == ["3", "exited", "with", "code", "3"]
     assert rows[1][:5] == ["0", "2", "failed", "agent-2", "2"]
     assert rows[1][-5:] == ["SIGKILL", "ended", "by", "signal", "9"]
@@ -419,7 +419,7 @@ def test_show_of_a_session_lists_its_kernels() -> None:
     notebook = session()
     lines = FakeCluster(sessions_=[notebook]).run("show", notebook.id).stdout.splitlines()
     assert lines[0] == "notebook  terminated  ses-01kaec7mc2qv3x9p"
-    assert lines[-1].split()[:3] == ["0", "terminated", "agent-1"]
+    assert lines[-1].split()[:3] == ["0", "succeeded", "agent-1"]
 
 
 def test_show_never_leaves_an_error_without_its_reason() -> None:

@@ -7,11 +7,13 @@ and TERM=dumb by itself.
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.measure import Measurement
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -82,22 +84,62 @@ def table(
         for index, column in enumerate(columns)
     ]
     shown = _fitting(columns, widths, console.width)
-    fits = console.width < UNCUT and any(columns[index].flexible for index in shown)
-    grid = Table(box=None, expand=fits, pad_edge=False, padding=(0, GAP, 0, 0))
-    for index in shown:
-        column = columns[index]
-        grid.add_column(
-            Text(column.name, style="bold"),
-            justify="right" if column.right else "left",
-            no_wrap=not (fits and column.wraps),
-            overflow="fold" if column.wraps else "ellipsis",
-            ratio=1 if fits and column.flexible else None,
-            width=widths[index] if fits and not column.flexible else None,
-            min_width=len(column.name),
-        )
-    for row in cells:
-        grid.add_row(*(row[index] for index in shown))
-    return grid
+    if console.width < UNCUT:
+        left = console.width - sum(widths[index] for index in shown) - GAP * (len(shown) - 1)
+        for index in shown:
+            if columns[index].flexible:
+                widths[index] = max(widths[index] + left, len(columns[index].name))
+    head = [Text(column.name, style="bold") for column in columns]
+    return _Rows(
+        [columns[index] for index in shown],
+        [widths[index] for index in shown],
+        [[row[index] for index in shown] for row in (head, *cells)],
+    )
+
+
+class _Rows(Table):
+    """Rows in columns of known widths. Rich measures and wraps each cell of a table of its own: a
+    thousand rows take it seconds."""
+
+    def __init__(
+        self, columns: Sequence[Column], widths: Sequence[int], rows: Sequence[Sequence[Text]]
+    ) -> None:
+        super().__init__(box=None)
+        self._shown, self._widths, self._cells = columns, widths, rows
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        width = sum(self._widths) + GAP * (len(self._widths) - 1)
+        return Measurement(width, width)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        for row in self._cells:
+            cells = [
+                _lines(console, cell, column, width)
+                for cell, column, width in zip(row, self._shown, self._widths, strict=True)
+            ]
+            for line in range(max(map(len, cells))):
+                parts = [cell[line] if line < len(cell) else Text() for cell in cells]
+                yield from self._line(console, parts)
+                yield Segment.line()
+
+    def _line(self, console: Console, parts: Sequence[Text]) -> Iterator[Segment]:
+        gap = 0
+        for part, column, width in zip(parts, self._shown, self._widths, strict=True):
+            blank = max(width - part.cell_len, 0)
+            yield Segment(" " * (gap + (blank if column.right else 0)))
+            yield from part.render(console)
+            gap = GAP + (0 if column.right else blank)
+
+
+def _lines(console: Console, cell: Text, column: Column, width: int) -> Sequence[Text]:
+    """What of a cell stands under each other in its column."""
+    if cell.cell_len <= width:
+        return [cell]
+    if column.wraps:
+        return [*cell.wrap(console, width, overflow="fold")]
+    cut = cell.copy()
+    cut.truncate(width, overflow="ellipsis")
+    return [cut]
 
 
 def _fitting(columns: Sequence[Column], widths: list[int], available: int) -> list[int]:

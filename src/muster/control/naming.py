@@ -3,7 +3,8 @@
 import re
 import shlex
 from collections.abc import Sequence
-from itertools import groupby
+from contextlib import suppress
+from itertools import groupby, pairwise
 
 MAX_STEM = 40
 _LOOKED_AT = 4096
@@ -39,7 +40,7 @@ def _of_words(words: Sequence[str]) -> str:
         return ""
     program = _file_name(words[0])
     if program in _SHELLS:
-        line = next((after for word, after in zip(words, words[1:]) if _takes_line(word)), None)
+        line = next((after for word, after in pairwise(words) if _takes_line(word)), None)
         if line is not None:
             return _of_line(line) or program
     if program in _SHELLS or _INTERPRETERS.fullmatch(program):
@@ -53,10 +54,8 @@ def _of_line(line: str) -> str:
     lexer.whitespace = " \t\r"
     lexer.whitespace_split = True
     words: list[str] = []
-    try:
+    with suppress(ValueError):  # a quote that only the shell can make sense of ends what is read
         words.extend(lexer)
-    except ValueError:  # a quote that only the shell can make sense of: what is before it counts
-        pass
     first = ""
     for apart, group in groupby(words, lambda word: _SEPARATOR.fullmatch(word) is not None):
         if apart:

@@ -22,6 +22,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "why": "why",
         "history": "history",
         "cancel": "cancel",
+        "retry": "retry",
     },
     "Cluster": {
         "up": "cluster",

@@ -1,16 +1,20 @@
 """``muster cancel``."""
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from muster.cli.arguments import parse_ref
+from muster.cli.arguments import AsJson, parse_ref
 from muster.cli.completion import complete_ref
 from muster.cli.exits import ExitCode
 from muster.cli.nearest import suggesting
 from muster.cli.parameters import Argument, Option
+from muster.cli.screen import plain, print_json
 from muster.cli.target import Target, on_cluster
+
+if TYPE_CHECKING:
+    from muster.core.views import CancelView
 
 
 @on_cluster
@@ -21,6 +25,7 @@ def cancel(
         Argument(metavar="REF...", help="Jobs and sessions.", autocompletion=complete_ref),
     ],
     yes: Annotated[bool, Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Cancel jobs; their tasks are told to stop, then stopped."""
     from muster.cli import failures
@@ -32,11 +37,16 @@ def cancel(
     if len(refs) > 1 and not yes and sys.stdin.isatty():
         click.confirm(f"Cancel {len(refs)} jobs?", abort=True, err=True)
     worst: int = ExitCode.OK
+    done: list[CancelView] = []
     with target.client() as client:
         for ref in refs:
             try:
                 with suggesting(client, ref):
-                    click.echo(client.cancel(ref).message)
+                    done.append(client.cancel(ref))
+                if not as_json:
+                    click.echo(plain(done[-1].message))
             except MusterError as error:  # the others are cancelled nevertheless
                 worst = max(worst, failures.report(error))
+    if as_json:
+        print_json(done)
     raise click.exceptions.Exit(worst)

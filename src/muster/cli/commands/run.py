@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import click
 
-from muster.cli.commands.submit import hand_in
 from muster.cli.exits import ExitCode
+from muster.cli.hand_in import Told, submitted
 from muster.cli.parameters import Argument, Option, annotated
 from muster.cli.placement_options import (
     After,
@@ -70,6 +70,9 @@ def run(
     retries: Annotated[
         int | None, Option("--retries", help="Retries of a task that fails.")
     ] = None,
+    keep_going: Annotated[
+        bool, Option("--keep-going", "-k", help="The other tasks run on when one fails.")
+    ] = False,
     gpu_model: Annotated[
         str | None, Option("--gpu-model", metavar="MODEL", help="As H100, or H100|B200.")
     ] = None,
@@ -103,6 +106,10 @@ def run(
         bool,
         Option("--quiet", "-q", help="Only the output, no progress; with -d only the id."),
     ] = False,
+    as_json: Annotated[
+        bool,
+        Option("--json", help="The job as JSON in place of its output, once it has ended."),
+    ] = False,
 ) -> None:
     """Run a command, show its output, end with its exit code."""
     from muster.cli import failures
@@ -132,6 +139,7 @@ def run(
             "timeout": timeout,
             "scheduling_timeout": scheduling_timeout,
             "max_retries_failure": retries,
+            "keep_going": keep_going or None,
             **placement_keys(constraint, agent, single_node, after, not_before),
             "env": environment(env or [], os.environ, clean=clean_env),
             "workdir": None
@@ -141,8 +149,9 @@ def run(
             else current_directory(),
         }
     )
+    told = Told(detach=detach, no_wait=no_wait, output=True, quiet=quiet, as_json=as_json)
     try:
-        code = hand_in(target, fields, detach=detach, no_wait=no_wait, output=True, quiet=quiet)
+        code = submitted(target, fields, told)
     except InvalidSpec as error:  # all of it stood on the command line
         failures.report(error)
         code = ExitCode.USAGE

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from muster.cli.arguments import AsJson, Ref, job_or_session, parse_ref
+from muster.cli.ends import attempt_state, exit_text, failures_of, ran
 from muster.cli.follow.progress import counted
 from muster.cli.nearest import suggesting
 from muster.cli.parameters import Option
@@ -24,7 +25,7 @@ from muster.cli.screen import (
     write,
 )
 from muster.cli.target import Target, on_cluster
-from muster.cli.words import clock_time, count, duration, moment, signal_name
+from muster.cli.words import clock_time, count, duration, moment
 from muster.core.states import KernelStatus, TaskState
 
 if TYPE_CHECKING:
@@ -58,6 +59,9 @@ def show(
     limit: Annotated[
         int, Option("--limit", "-n", min=1, max=1000, help="Tasks listed by --tasks.")
     ] = 100,
+    offset: Annotated[
+        int, Option("--offset", min=0, help="Tasks left out before those listed by --tasks.")
+    ] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Show a job, task or session: where, when, how it ended."""
@@ -75,10 +79,12 @@ def show(
             if not tasks:
                 _print_with_tasks(client, found)
                 return
-            parts = client.tasks(found.id, limit=limit).items
+            parts = client.tasks(found.id, offset=offset, limit=limit).items
         else:
-            shown = _listed(client, found, limit) if tasks else _noteworthy(client, found)
-            parts = job_parts(console, found, shown, time.time())
+            page = client.tasks(found.id, offset=offset, limit=limit) if tasks else None
+            shown = _noteworthy(client, found) if page is None else page.items
+            went_wrong = failures_of(client, found)
+            parts = job_parts(console, found, shown, time.time(), went_wrong)
     if as_json:
         print_json(parts)
         return
@@ -86,31 +92,30 @@ def show(
 
 
 def _print_with_tasks(client: "Client", job: "JobDetail") -> None:
-    """The job as JSON, and its first tasks under ``tasks``: each costs a request."""
+    """The job as JSON, and its first tasks under ``tasks``."""
     import msgspec
 
-    tasks = _listed(client, job, MAX_TASKS_AS_JSON)
+    tasks = client.tasks(job.id, limit=MAX_TASKS_AS_JSON).items
     print_json(msgspec.to_builtins(job) | {"tasks": tasks})
-
-
-def _listed(client: "Client", job: "JobDetail", limit: int) -> list["TaskDetail"]:
-    return [client.task(job.id, task.index) for task in client.tasks(job.id, limit=limit).items]
 
 
 def _noteworthy(client: "Client", job: "JobDetail") -> list["TaskDetail"]:
     """A few tasks, those that went wrong first; all of them by index if they are few."""
     if job.tasks_total <= SHOWN:
-        return _listed(client, job, SHOWN)
+        return list(client.tasks(job.id, limit=SHOWN).items)
     found: list[TaskDetail] = []
     for state in _NOTEWORTHY:
         if job.counts.get(state) and len(found) < SHOWN:
-            page = client.tasks(job.id, state=state, limit=SHOWN - len(found))
-            found += [client.task(job.id, task.index) for task in page.items]
+            found += client.tasks(job.id, state=state, limit=SHOWN - len(found)).items
     return found
 
 
 def job_parts(
-    console: Console, job: "JobDetail", tasks: Sequence["TaskDetail"], now: float
+    console: Console,
+    job: "JobDetail",
+    tasks: Sequence["TaskDetail"],
+    now: float,
+    failures: Sequence[str] = (),
 ) -> list[RenderableType]:
     parts: list[RenderableType] = [
         Text.assemble((job.name, "bold"), "  ", status(job.state), "  ", (job.id, "dim")),
@@ -118,6 +123,9 @@ def job_parts(
             [
                 ("tasks", Text.assemble(f"{job.tasks_total:,}: ", counted(job))),
                 ("reason", _sentences(job.reason)),
+                ("failures", Text("\n".join(failures))),
+                ("retry of", job.retry_of),
+                ("retried by", ", ".join(job.retried_by)),
                 ("command", unbroken(_command(job.spec))),
                 ("each asks", _asks(job.spec)),
                 ("options", unbroken(_options(job.spec))),
@@ -204,20 +212,16 @@ def _attempt(kernel: "KernelView", now: float) -> list[Text | str]:
         f"{share.index}" if share.share >= 1 else f"{share.index}({share.share:g})"
         for share in kernel.devices
     )
-    ran = ""
-    if kernel.started_at is not None:
-        ran = duration((kernel.ended_at or now) - kernel.started_at)
-    ended = str(kernel.exit_code) if kernel.exit_code is not None else ""
     reason = kernel.reason.sentence if kernel.reason else ""
     if not reason and kernel.status is KernelStatus.ERROR:  # what the state means (KERNEL_TABLE)
         reason = f"lost with its agent {kernel.agent or ''}".rstrip()
     return [
-        status(kernel.status),
+        status(attempt_state(kernel)),
         kernel.agent or "",
         gpus,
         clock_time(kernel.started_at, now) if kernel.started_at else "",
-        ran,
-        signal_name(kernel.signal) if kernel.signal else ended,
+        ran(kernel.started_at, kernel.ended_at, now),
+        exit_text(kernel.exit_code, kernel.signal),
         reason,
     ]
 

@@ -1,0 +1,72 @@
+"""How work ended, in the same words wherever it is shown."""
+
+from typing import TYPE_CHECKING
+
+from muster.cli.screen import plain
+from muster.cli.words import count, duration, signal_name
+from muster.core.reasons import ReasonCode
+from muster.core.states import KernelStatus, TaskState
+
+if TYPE_CHECKING:
+    from muster.client import Client
+    from muster.core.views import FailureView, JobView, KernelView
+
+_BAD = (
+    TaskState.FAILED,
+    TaskState.WORKER_FAILED,
+    TaskState.UNSCHEDULABLE,
+    TaskState.KILLED,
+)
+_STOPPED = frozenset({ReasonCode.STOPPED, ReasonCode.NEVER_STARTED, ReasonCode.TIMEOUT})
+
+
+def exit_text(exit_code: int | None, signal: int | None) -> str:
+    """An exit code, or the signal that ended it; empty while there is neither."""
+    if signal:
+        return signal_name(signal)
+    return "" if exit_code is None else str(exit_code)
+
+
+def ran(started: float | None, ended: float | None, now: float) -> str:
+    """How long it has run; empty for what has not started."""
+    return "" if started is None else duration((ended or now) - started)
+
+
+def attempt_state(kernel: "KernelView") -> str:
+    """The state of an attempt in the words for tasks, once it has ended."""
+    match kernel.status:
+        case KernelStatus.TERMINATED if kernel.exit_code == 0:
+            return TaskState.SUCCEEDED
+        case KernelStatus.TERMINATED:
+            stopped = kernel.reason is not None and kernel.reason.code in _STOPPED
+            return TaskState.KILLED if stopped else TaskState.FAILED
+        case KernelStatus.CANCELLED:
+            return TaskState.KILLED
+        case KernelStatus.ERROR:
+            return TaskState.WORKER_FAILED
+        case alive:
+            return alive
+
+
+def failures_of(client: "Client", job: "JobView") -> list[str]:
+    """A line for each way in which tasks of the job failed, if it has several tasks.
+
+    Raises:
+        MusterError: they cannot be read.
+    """
+    if job.tasks_total == 1 or not any(job.counts.get(state) for state in _BAD):
+        return []
+    page = client.failures(job.id)
+    lines = [_failed_alike(each) for each in page.items]
+    return [*lines, f"{count(page.others, 'task')} otherwise"] if page.others else lines
+
+
+def _failed_alike(failure: "FailureView") -> str:
+    """As in "37 tasks: exited with code 1, such as 3, 17, 40"."""
+    how = failure.reason.sentence if failure.reason else ""
+    if not how and failure.exit_code is not None:
+        how = f"exited with code {failure.exit_code}"
+    named = ", ".join(map(str, failure.such_as))
+    joint = ", such as" if failure.tasks > len(failure.such_as) else ":"
+    what = how or failure.state.lower().replace("_", " ")
+    return f"{count(failure.tasks, 'task')}: {plain(what)}{joint} {named}"

@@ -1,0 +1,144 @@
+"""Handing work in, and staying with it as long as was asked for."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.text import Text
+
+from muster.cli.exits import SIGNAL_BASE, ExitCode
+from muster.cli.follow.feed import LostSight, away_line, back_line
+from muster.cli.follow.follow import Follower
+from muster.cli.nearest import suggesting_targets
+from muster.cli.screen import plain, print_json, stderr
+from muster.cli.target import Target
+from muster.core.reasons import ReasonCode
+from muster.core.states import JobState, SessionStatus
+
+if TYPE_CHECKING:
+    from muster.client import Client
+    from muster.core.specs import JobSpec, SessionSpec
+    from muster.core.views import JobView, SessionDetail, SessionView
+
+PLACED_WITHIN_S = 1.0
+"""How long --no-wait gives the work to be placed before it says that it waits."""
+LOOK_S = 0.05
+SESSION_LOOK_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a person wants to be told of the work that they hand in.
+
+    Args:
+        detach: its name and id, and nothing more.
+        no_wait: the same, and whether it starts at once.
+        output: what it writes, on stdout.
+        quiet: no progress; of names and ids the id alone.
+        as_json: the job or session as JSON on stdout and nothing else: as it was accepted, or as
+            it ended if that is waited for, with the ``exit_code``.
+    """
+
+    detach: bool = False
+    no_wait: bool = False
+    output: bool = False
+    quiet: bool = False
+    as_json: bool = False
+
+
+def submitted(target: Target, spec: "JobSpec | SessionSpec | Mapping[str, Any]", told: Told) -> int:
+    """Submit work; the answer is the exit code.
+
+    Raises:
+        MusterError: it was refused; nothing was started.
+    """
+
+    def submit(client: "Client") -> "JobView | SessionView":
+        with suggesting_targets(client):
+            return client.submit(spec)
+
+    return handed_in(target, submit, told)
+
+
+def handed_in(
+    target: Target, hand_in: "Callable[[Client], JobView | SessionView]", told: Told
+) -> int:
+    """Have ``hand_in`` hand work in, and stay with it; the answer is the exit code.
+
+    Raises:
+        MusterError: it was refused; nothing was started.
+    """
+    with target.client() as client:
+        accepted = hand_in(client)
+        if told.as_json and (told.detach or told.no_wait):
+            print_json(accepted)
+        elif not told.as_json and (told.detach or told.no_wait or not told.output):
+            named = accepted.name is not None and not told.quiet
+            click.echo(f"{accepted.name} ({accepted.id})" if named else accepted.id)
+        if told.no_wait:
+            return _placed_or_why(client, accepted)
+    if told.detach:
+        return ExitCode.OK
+    from muster.core.views import JobView
+
+    ended: JobView | SessionView
+    if isinstance(accepted, JobView):
+        output, quiet = told.output and not told.as_json, told.quiet or told.as_json
+        ending = Follower(target, accepted, output=output, quiet=quiet).run()
+        ended, code = ending.job, ending.exit_code
+    else:
+        ended, code = _wait_for_session(target, accepted.id)
+    if told.as_json:
+        import msgspec
+
+        print_json(msgspec.to_builtins(ended) | {"exit_code": code})
+    return code
+
+
+def _wait_for_session(target: Target, id_: str) -> "tuple[SessionDetail, int]":
+    """The session once it has ended, and the first kernel's code that is not 0, as a shell would
+    have it."""
+    from muster.client import Unreachable
+
+    def heard(answers: bool) -> None:
+        line = back_line(client.url) if answers else away_line(client.url)
+        stderr().print(Text(line), soft_wrap=True)
+
+    with target.client(on_contact=heard) as client:
+        try:
+            while not (session := client.session(id_)).ended:
+                time.sleep(SESSION_LOOK_S)
+        except Unreachable as error:
+            raise LostSight(error) from None
+    return session, _code_of_session(session)
+
+
+def _code_of_session(session: "SessionDetail") -> int:
+    if session.reason is not None and session.reason.code == ReasonCode.CANCELLED:
+        return ExitCode.INTERRUPTED
+    for kernel in session.kernels:
+        if kernel.signal:
+            return SIGNAL_BASE + kernel.signal
+        if kernel.exit_code != 0:
+            return kernel.exit_code or ExitCode.FAILED
+    return ExitCode.OK
+
+
+def _placed_or_why(client: "Client", accepted: "JobView | SessionView") -> int:
+    """Whether it found a place in a moment; if not, why."""
+    deadline_s = time.monotonic() + PLACED_WITHIN_S
+    while time.monotonic() < deadline_s:
+        if _placed(client, accepted.id):
+            return ExitCode.OK
+        time.sleep(LOOK_S)
+    for reason in client.why(accepted.id).reasons:
+        stderr().print(Text(plain(f"not placed yet: {reason.sentence}. {reason.remedy}".strip())))
+    return ExitCode.NOT_PLACED
+
+
+def _placed(client: "Client", id_: str) -> bool:
+    if id_.startswith("ses-"):
+        return client.session(id_).status is not SessionStatus.PENDING
+    return client.job(id_).state is not JobState.PENDING

@@ -1,0 +1,119 @@
+"""Everyday lines against the real API: sweeps that fail, their retries, JSON, listings."""
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from tests.api.served import LARGE, ServedCluster
+from tests.control.world import Run, task_index
+
+from muster.cli.main import app
+from muster.cli.target import Target
+from muster.wire.messages import Start
+
+SWEEP = {"command": ["sweep"], "resources": {"cpu": "50m"}}
+
+
+def behaviour(start: Start) -> Run:
+    """``forever`` runs on; in a sweep each tenth task fails, and task 5 in its own way."""
+    if start.template.command[0] == "forever":
+        return Run(1e9)
+    index = task_index(start)
+    return Run(0.5, exit_code=7 if index == 5 else 1 if index % 10 == 0 else 0)
+
+
+class Typed:
+    """Commands typed to a served cluster."""
+
+    def __init__(self, cluster: ServedCluster) -> None:
+        self.cluster = cluster
+
+    def run(self, *words: str, stdin: str = "") -> Result:
+        target = Target(self.cluster.url, self.cluster.token())
+        return CliRunner().invoke(app, list(words), input=stdin, obj=target)
+
+    def said(self, *words: str, stdin: str = "") -> str:
+        """What a command that ends well writes on stdout."""
+        result = self.run(*words, stdin=stdin)
+        assert result.exit_code == 0, result.stderr
+        return result.stdout
+
+    def json(self, *words: str, stdin: str = "") -> Any:
+        return json.loads(self.said(*words, stdin=stdin))
+
+    def submit(self, **keys: Any) -> str:
+        """The id of a job."""
+        return self.said("submit", "-q", "-", stdin=json.dumps({**SWEEP, **keys})).strip()
+
+    def finish(self) -> None:
+        for _ in range(20):
+            self.cluster.pass_time(2.0)
+
+
+@pytest.fixture(scope="module")
+def typed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Typed]:
+    path: Path = tmp_path_factory.mktemp("cluster")
+    cluster = ServedCluster(path, {"a1": LARGE, "a2": LARGE}, behaviour=behaviour)
+    cluster.start()
+    yield Typed(cluster)
+    cluster.stop()
+
+
+@pytest.fixture(scope="module")
+def swept(typed: Typed) -> str:
+    """A sweep of a thousand tasks that has ended, of which 101 failed."""
+    id_ = typed.submit(name="swept", tasks=1000, keep_going=True)
+    for _ in range(20):
+        typed.finish()
+    return id_
+
+
+def test_show_of_a_sweep_tells_failures_together(typed: Typed, swept: str) -> None:
+    lines = typed.said("show", swept).splitlines()
+    failures = [line for line in lines if "exited with code" in line and "tasks:" in line]
+    assert [" ".join(line.split()) for line in failures] == [
+        "failures 100 tasks: exited with code 1, such as 0, 10, 20"
+    ]
+    assert any(line.strip() == "1 task: exited with code 7: 5" for line in lines)
+    assert "`muster retry swept --failed` runs again what failed" in " ".join(lines)
+
+
+def test_show_of_a_thousand_tasks_is_one_request_of_tasks(typed: Typed, swept: str) -> None:
+    began_s = time.monotonic()
+    lines = typed.said("show", swept, "--tasks", "--limit", "1000").splitlines()
+    assert sum("a1" in line or "a2" in line for line in lines) == 1000
+    assert time.monotonic() - began_s < 3.0, "one request a task takes more than a minute"
+
+
+def test_show_of_tasks_goes_on_after_an_offset(typed: Typed, swept: str) -> None:
+    tasks = typed.json("show", swept, "--tasks", "--offset", "990", "--limit", "5", "--json")
+    assert [task["index"] for task in tasks] == [990, 991, 992, 993, 994]
+    assert all(task["attempts"] for task in tasks)
+
+
+def test_retry_is_linked_both_ways_in_show(typed: Typed, swept: str) -> None:
+    again = typed.said("retry", "swept", "--failed", "-q").strip()
+    assert ["retried", "by", again] in [
+        line.split() for line in typed.said("show", swept).split("\n")
+    ]
+    shown = [line.split() for line in typed.said("show", again).splitlines()]
+    assert ["retry", "of", swept] in shown
+    assert shown[1][:2] == ["tasks", "101:"]
+    typed.finish()
+    refused = typed.run("retry", "swept/3")
+    assert refused.exit_code == 2
+    assert "one task: only jobs are retried" in refused.stderr
+
+
+def test_run_says_in_json_how_the_job_ended(typed: Typed) -> None:
+    accepted = typed.json("run", "-d", "--json", "--scratch", "--", "forever")
+    assert accepted["name"].startswith("forever-")
+    (cancelled,) = typed.json("cancel", "--json", accepted["id"])
+    assert (cancelled["id"], cancelled["changed"]) == (accepted["id"], True)
+    handed_in = typed.json("submit", "--json", "-", stdin=json.dumps(SWEEP))
+    assert handed_in["tasks_total"] == 1
+    typed.finish()
