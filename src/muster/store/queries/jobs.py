@@ -47,7 +47,9 @@ def read_job_detail(connection: Connection, principal: Principal, ref: str) -> J
     retries = select(jobs.c.id).where(jobs.c.retry_of == id_).order_by(jobs.c.id.desc())
     retried_by = connection.execute(retries.limit(_RETRIES_SHOWN)).scalars()
     return JobDetail(
-        **msgspec.structs.asdict(_view(row)), spec=json.loads(row.spec), retried_by=tuple(retried_by)
+        **msgspec.structs.asdict(_view(row)),
+        spec=json.loads(row.spec),
+        retried_by=tuple(retried_by),
     )
 
 
