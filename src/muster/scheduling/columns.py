@@ -141,6 +141,11 @@ class Columns(Stock):
         return self._view(self._accepting)
 
     @property
+    def returning(self) -> Flags:
+        """Whether it takes none now, but will in a moment."""
+        return self._view(self._returning)
+
+    @property
     def utilisation(self) -> Floats:
         """The part that is held, averaged over the kinds of resources that the agent has.
 

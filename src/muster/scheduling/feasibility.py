@@ -44,7 +44,8 @@ class Feasibility:
         every: dict[str, Any] = {"agents": len(snapshot), "group": snapshot.group}
         if not len(snapshot):
             return reason(ReasonCode.NO_AGENTS, group=snapshot.group)
-        if not snapshot.columns.accepting.any():
+        columns = snapshot.columns
+        if not (columns.accepting | columns.returning).any():
             return reason(ReasonCode.NO_ALIVE_AGENTS, **every, **self._closed_among(None))
         if self._fit(what, self._when_empty).kernels is not None:
             return None

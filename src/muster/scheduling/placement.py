@@ -6,6 +6,7 @@ from dataclasses import replace
 from muster.core.ids import SessionId
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.specs.group import QueuePolicy
+from muster.scheduling.departures import fits
 from muster.scheduling.feasibility import Feasibility, together
 from muster.scheduling.fit import Fit, fill, fit_session, most_placed
 from muster.scheduling.outcome import PassResult, Placed
@@ -317,6 +318,9 @@ class PlacementPass:
                     its = self._queue.class_of(each.session).what
                     victims = [victim.id for victim in each.victims]
                     _let_start(its, each.kernels, victims, snapshot, running)
+            back = snapshot.with_returning()
+            if back is not snapshot and fits(back, self._policy.selector, session.what):
+                return None  # it needs but wait for them
             return find_victims(
                 session, snapshot, running, self._policy.selector, policy, self._context.now
             )

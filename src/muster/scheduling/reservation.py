@@ -19,7 +19,7 @@ import numpy as np
 
 from muster.core.ids import AgentId, SessionId
 from muster.core.resources import DeviceShare, Resources
-from muster.scheduling.columns import Bulk, Columns, Floats, Ints, Shares
+from muster.scheduling.columns import Bulk, Columns, Flags, Floats, Ints, Shares
 from muster.scheduling.constraints import eligible
 from muster.scheduling.demand import Demand, on_devices, resources
 from muster.scheduling.departures import Departures, Held, fits
@@ -81,7 +81,7 @@ class Reservation:
         placed greedily, which may miss the room that was kept.
         """
         snapshot, what = statement.snapshot, self.what
-        if not _may_hold(snapshot, what, self.kernels):
+        if not _may_hold(snapshot, what, self.kernels, snapshot.columns.accepting):
             return None
         if not Demand(snapshot, what, self.kernels).is_free(snapshot.columns):
             return None
@@ -125,6 +125,9 @@ def reserve(
 ) -> Reservation | None:
     """What to keep for ``session``, the first that lacks room; None if nothing.
 
+    Agents that are returning count as if they were back: nobody else may have the room that only
+    their absence keeps it from, and what waits is not delayed by a connection that broke.
+
     The time is the earliest at which known ends make room; it does not move back from pass to
     pass, as long as nobody overruns. A firm reservation keeps its agents until the session starts
     or one of them cannot hold it any more.
@@ -140,22 +143,24 @@ def reserve(
         MusterError: the selector answers nonsense.
     """
     what, kept = session.what, None
+    columns, back = snapshot.columns, snapshot.with_returning()
     stays_firm = False
     if previous is not None and previous.session == session.id and previous.what == what:
-        kept = previous.kernels if _may_hold(snapshot, what, previous.kernels) else None
+        may = _may_hold(snapshot, what, previous.kernels, columns.accepting | columns.returning)
+        kept = previous.kernels if may else None
         stays_firm = firm and kept is not None and previous.expected_at is None
     held = Held(snapshot, tuple(running.values()))
     ends = np.array(
         [np.inf if each.ends_at is None else each.ends_at for each in held.sessions], np.float64
     )
     ends[ends <= now] = now + OVERDUE_S
-    plan = None if stays_firm else _earliest(what, snapshot, held, ends, selector, kept)
+    plan = None if stays_firm else _earliest(what, back, held, ends, selector, kept)
     if plan is not None and not (firm and plan.at <= now + OVERDUE_S):
         return _keep_until(max(plan.at, now), plan, session, snapshot, held, ends)
     if not firm:
         return None
     kernels = kept or (None if plan is None else plan.kernels)
-    kernels = kernels or _least_disturbing(what, snapshot, held, ends, selector, now)
+    kernels = kernels or _least_disturbing(what, back, held, ends, selector, now)
     return None if kernels is None else _keep(kernels, session, snapshot, held)
 
 
@@ -283,12 +288,16 @@ def _least_disturbing(
 
 
 def _may_hold(
-    snapshot: Snapshot, what: WorkloadClass, kernels: tuple[KernelPlacement, ...]
+    snapshot: Snapshot,
+    what: WorkloadClass,
+    kernels: tuple[KernelPlacement, ...],
+    accepting: Flags,
 ) -> bool:
-    """Whether these agents take the session's kernels, once they have room."""
+    """Whether these agents, of those ``accepting``, take the session's kernels, once they have
+    room."""
     slots = snapshot.slots_among(kernel.agent_id for kernel in kernels)
     mask, columns, together = eligible(snapshot, what), snapshot.columns, what.placement.together
-    if len(slots) < len(kernels) or not columns.accepting[slots].all():
+    if len(slots) < len(kernels) or not accepting[slots].all():
         return False
     if mask is not None and not mask[slots].all():
         return False

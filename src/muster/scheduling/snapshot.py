@@ -40,6 +40,8 @@ class AgentFacts:
     Args:
         accepting: whether it takes new work; one that is cordoned, draining or suspect does not.
         attributes: what constraints look at.
+        returning: it takes nothing new because it cannot be reached, but could be a moment ago:
+            what waits may count on it.
     """
 
     id: AgentId
@@ -49,6 +51,7 @@ class AgentFacts:
     accepting: bool
     status: str
     attributes: Mapping[str, str] = field(default_factory=dict)
+    returning: bool = False
 
 
 class Snapshot:
@@ -179,8 +182,18 @@ class Snapshot:
         twin._sets = {key: dict(held) for key, held in self._sets.items()}
         return twin
 
+    def with_returning(self) -> "Snapshot":
+        """As it will be once the agents that are returning are back, to try on; its agents must not
+        be changed. This very one if there are none."""
+        if not self.columns.returning.any():
+            return self
+        twin = self.copy()
+        twin.columns = self.columns.with_returning()
+        return twin
+
     def emptied(self, *, all_accept: bool = False) -> "Snapshot":
-        """A copy in which nothing is held, to try on; its agents must not be changed.
+        """A copy in which nothing is held, to try on; its agents must not be changed. In it those
+        that are returning are back.
 
         Args:
             all_accept: as if every agent took new work, those that are silent included.
@@ -202,6 +215,8 @@ class Snapshot:
         accepting: bool,
         status: str,
         attributes: Mapping[str, str] = _NO_ATTRIBUTES,
+        *,
+        returning: bool = False,
     ) -> None:
         """Take in an agent, or what has changed of it; what is held of it stays held.
 
@@ -210,13 +225,16 @@ class Snapshot:
             accepting: whether it takes new work.
             status: what a person is told of one that does not.
             attributes: what constraints look at.
+            returning: it does not, but did so a moment ago (see ``AgentFacts``).
 
         Raises:
             MusterError: two devices share an index, or there are more devices or named resources
                 than a group can have; nothing was changed.
         """
         attributes = dict(attributes)
-        facts = AgentFacts(agent_id, name, capacity, devices, accepting, status, attributes)
+        facts = AgentFacts(
+            agent_id, name, capacity, devices, accepting, status, attributes, returning
+        )
         slot = self._slots.get(agent_id)
         before = None if slot is None else self._facts[slot]
         if before == facts:
@@ -229,7 +247,7 @@ class Snapshot:
             slot = self._new_slot(agent_id)
         self._facts[slot] = facts
         self._places[slot] = None
-        self.columns.set_agent(slot, capacity, devices, accepting)
+        self.columns.set_agent(slot, capacity, devices, accepting, returning)
         if before is None or (before.name, before.attributes) != (name, attributes):
             if before is not None:
                 self._forget_name(slot, before.name)

@@ -76,6 +76,7 @@ class Stock:
         self._device_count: Ints = np.zeros(slots, np.int64)
         self._present: Flags = np.zeros(slots, np.bool_)
         self._accepting: Flags = np.zeros(slots, np.bool_)
+        self._returning: Flags = np.zeros(slots, np.bool_)
         # Derived:
         self._open: Flags = np.zeros(slots, np.bool_)  # accepting, and no amount is negative
         self._whole_free: Ints = np.zeros(slots, np.int64)
@@ -203,7 +204,12 @@ class Stock:
             self._device_model = _with_rows(self._device_model, devices, -1)
 
     def set_agent(
-        self, slot: int, capacity: Resources, devices: Sequence[Device], accepting: bool
+        self,
+        slot: int,
+        capacity: Resources,
+        devices: Sequence[Device],
+        accepting: bool,
+        returning: bool = False,
     ) -> None:
         """Say what the agent in ``slot`` has; what is held of it stays held."""
         self._write()
@@ -225,6 +231,7 @@ class Stock:
         self._known += not self._present[slot]
         self._present[slot] = True
         self._accepting[slot] = accepting
+        self._returning[slot] = returning
         machine = self._machine(amounts.tolist(), models.tolist(), len(devices))
         if machine is not self._machines[slot]:
             self._machines[slot] = machine
@@ -293,12 +300,20 @@ class Stock:
         twin._steps = self._steps.copy()
         return twin
 
+    def with_returning(self) -> Self:
+        """A copy in which those agents take work too that are returning."""
+        twin = self.copy()
+        twin._accepting = self._accepting | self._returning
+        twin._derive(np.flatnonzero(self._returning))
+        return twin
+
     def emptied(self, *, all_accept: bool) -> Self:
-        """A copy in which nothing is held; with ``all_accept`` silent agents take work too."""
+        """A copy in which nothing is held and those that were returning are back; with
+        ``all_accept`` silent agents take work too."""
         twin = self._twin()
         twin._free = self._capacity.copy()
         twin._device_free = self._device_capacity.copy()
-        twin._accepting = self._present if all_accept else self._accepting
+        twin._accepting = self._present if all_accept else self._accepting | self._returning
         twin._open = twin._accepting.copy()
         twin._whole_free = self._device_count.copy()
         twin._largest_free = np.minimum(self._device_count, 1) * GPU_WHOLE
@@ -438,6 +453,7 @@ class Stock:
         self._device_count = _doubled(self._device_count)
         self._present = _doubled(self._present)
         self._accepting = _doubled(self._accepting)
+        self._returning = _doubled(self._returning)
         self._open = _doubled(self._open)
         self._whole_free = _doubled(self._whole_free)
         self._largest_free = _doubled(self._largest_free)

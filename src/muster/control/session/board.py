@@ -184,7 +184,8 @@ class Board:
         if agent.status is AgentStatus.REMOVED:
             board.snapshot.remove_agent(agent.id)
         else:
-            able = agent.status is AgentStatus.ALIVE and agent.connected
+            alive = agent.status is AgentStatus.ALIVE
+            able = alive and agent.connected
             status = agent.status if agent.connected else "not connected"
             board.snapshot.upsert_agent(
                 agent.id,
@@ -194,6 +195,7 @@ class Board:
                 accepting=able and agent.barred is None,
                 status=agent.barred or status if able else status,
                 attributes=agent.attributes,
+                returning=alive and not agent.connected and agent.barred is None,
             )
         board.stirred = True
 
