@@ -1,8 +1,9 @@
 """The bystander as a process of its own, so that an attack in the test's process does not slow it.
 
-A port and a token come by standard input; until that is closed a small job is handed in each tenth
-of a second, over a connection of its own, and a line of JSON says what came of it: when, how many
-seconds it took, and what went wrong.
+The controller's process id and port and a token come by standard input; until that is closed a
+small job is handed in each tenth of a second, over a connection of its own. A line of JSON says
+what came of it: when, how many seconds it took, and what went wrong. The time for which threads of
+the controller and this one were ready and found no processor is the machine's, and not counted.
 """
 
 import http.client
@@ -10,6 +11,7 @@ import json
 import select
 import sys
 import time
+from pathlib import Path
 
 PAUSE_S = 0.1
 TIMEOUT_S = 30.0
@@ -17,14 +19,27 @@ BODY = json.dumps({"command": ["true"], "max_retries_preemption": 10})
 
 
 def main() -> None:
-    port, token = sys.stdin.readline().split()
+    controller, port, token = sys.stdin.readline().split()
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     while not select.select([sys.stdin], [], [], PAUSE_S)[0]:
-        began_s = time.monotonic()
+        began_s, waited_s = time.monotonic(), _waited_s(controller)
         error = _submit(int(port), headers)
-        line = json.dumps([time.time(), time.monotonic() - began_s, error])
+        took_s = time.monotonic() - began_s - (_waited_s(controller) - waited_s)
+        line = json.dumps([time.time(), took_s, error])
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
+
+
+def _waited_s(controller: str) -> float:
+    """For how long the controller and this process have waited for a processor (schedstat)."""
+    waited_ns = 0
+    for process in (controller, "self"):
+        for thread in Path("/proc", process, "task").iterdir():
+            try:
+                waited_ns += int((thread / "schedstat").read_text().split()[1])
+            except (OSError, IndexError):  # it has ended, or this system does not say
+                continue
+    return waited_ns / 1e9
 
 
 def _submit(port: int, headers: dict[str, str]) -> str:

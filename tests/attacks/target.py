@@ -101,7 +101,8 @@ class Target:
             )
         try:
             assert self._prober.stdin is not None
-            self._prober.stdin.write(f"{self.cluster.port} {self.tokens['ada']}\n".encode())
+            said = (self.cluster.running().pid, self.cluster.port, self.tokens["ada"])
+            self._prober.stdin.write("{} {} {}\n".format(*said).encode())
             self._prober.stdin.flush()
             until(lambda: len(self.probes()) > 5)
             yield

@@ -14,3 +14,19 @@ def test_memory_of_a_million_blanks_is_refused_at_once(target: Target, path: str
         answer = mallory.post(path, json=spec)
     assert answer.status_code == httpx.codes.UNPROCESSABLE_ENTITY
     assert len(answer.content) < 1000
+
+
+@pytest.mark.parametrize("text", ['"\\ud800"', '"a\\u0000b"', '"\udcff"', "1" * 30_000])
+@pytest.mark.parametrize("media_type", ["application/json", "application/yaml"])
+def test_command_that_cannot_be_stored_is_refused_alone(
+    target: Target, text: str, media_type: str
+) -> None:
+    body = f'{{"command": ["true"], "name": {text}, "env": {{"A": {text}}}}}'
+    with target.raw("mallory") as mallory:
+        for _ in range(20):
+            answer = mallory.post(
+                "/v1/jobs",
+                content=body.encode(errors="surrogateescape"),
+                headers={"Content-Type": media_type},
+            )
+            assert answer.status_code == httpx.codes.UNPROCESSABLE_ENTITY, answer.text

@@ -48,6 +48,8 @@ _KINDS: tuple[tuple[type[Exception], int, ErrorCode], ...] = (
 )
 _CODES = {401: ErrorCode.UNAUTHENTICATED, 404: ErrorCode.NOT_FOUND}
 _RETRY_AFTER_S = "1"
+_LAST = frozenset({401, 413})
+"""Their connection is closed: what its sender still sends is not read."""
 
 
 def answer(view: View, status: int = 200) -> Response:
@@ -66,6 +68,8 @@ def error_answer(
 ) -> Response:
     view = ErrorView(error=sentence, code=code, problems=tuple(map(ProblemView.of, problems)))
     headers = {}
+    if status in _LAST:
+        headers["Connection"] = "close"
     if status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     elif status in (429, 503):

@@ -6,6 +6,7 @@ from sqlalchemy import Engine
 from muster.api import bars, cluster, events, history, jobs, logs, plan, quotas, sessions
 from muster.api.answers import add_error_handlers
 from muster.api.auth import BearerAuth
+from muster.api.bodies import LargeBodies
 from muster.api.changes import Changes
 from muster.api.context import Api, ExplainJob, ExplainSession, ReadLog
 from muster.api.openapi import describe
@@ -58,6 +59,7 @@ def create_app(
         explain_job=explain_job,
         explain_session=explain_session,
     )
+    app.state.large_bodies = LargeBodies()
     for module in (jobs, sessions, plan, logs, history, cluster, bars, quotas, events):
         app.include_router(module.router)
     app.add_middleware(BearerAuth, verify=tokens.verify)

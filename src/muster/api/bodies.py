@@ -1,27 +1,84 @@
-"""Bodies of requests: bounded while they are read, then specs or a list of what is wrong."""
+"""Bodies of requests: bounded while they are read, then specs or a list of what is wrong.
+
+A body that is small is parsed on the event loop. A larger one is parsed in a thread, after the
+owner's others: what one owner sends delays that owner. A thread cannot be stopped, and it shares
+the interpreter with the event loop; so the work itself is bounded by the length of the body, its
+depth and the number of its values (``core.specs.shape``), and no step of it that holds the
+interpreter takes more than some 10 ms. A process could be killed, but would have to send back what
+it made of the body, which costs about as much as making it.
+"""
 
 import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
-import yaml
+import anyio
+from anyio import to_thread
 from fastapi import Request
 from pydantic_core import from_json
 from starlette.requests import ClientDisconnect
 
 from muster.api.answers import TooLarge
-from muster.core.errors import InvalidSpec, MusterError, Problem
+from muster.core.errors import Busy, InvalidSpec, MusterError, Problem
+from muster.core.owner import Owner
 from muster.core.specs import load_spec, parse_spec
 from muster.core.specs.amounts import Spec
-from muster.core.specs.load import MAX_SPEC_BYTES
+from muster.core.specs.documents import MAX_SPEC_BYTES
 
 MAX_BODY_BYTES = MAX_SPEC_BYTES + 4096
 MAX_YAML_BYTES = 64 * 1024
 """YAML is parsed a hundred times more slowly than JSON."""
+SMALL_BYTES = 4 * 1024
+"""A body up to this is parsed at once, in a millisecond or two at worst."""
+MAX_LARGE_OF_ONE = 16
+"""Larger bodies of one owner that are read or parsed at a time; they are kept in memory."""
 READ_TIMEOUT_S = 30.0
 
 _YAML_TYPES = frozenset({"application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml"})
 
 S = TypeVar("S", bound=Spec)
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Turns:
+    """The large bodies of one owner; ``parsing`` is held by the one that is parsed."""
+
+    parsing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    count: int = 0
+
+
+class LargeBodies:
+    """Bodies that are parsed off the event loop: one after the other, and no owner's before all
+    of another's."""
+
+    def __init__(self) -> None:
+        self._thread = anyio.CapacityLimiter(1)
+        self._turns: dict[Owner, _Turns] = {}
+
+    @contextmanager
+    def admitted(self, owner: Owner) -> Iterator[_Turns]:
+        """
+        Raises:
+            Busy: the owner has too many under way.
+        """
+        turns = self._turns.setdefault(owner, _Turns())
+        if turns.count >= MAX_LARGE_OF_ONE:
+            raise Busy(f"{MAX_LARGE_OF_ONE} large requests of yours are under way; try again later")
+        turns.count += 1
+        try:
+            yield turns
+        finally:
+            turns.count -= 1
+            if not turns.count:
+                del self._turns[owner]
+
+    async def parse(self, turns: _Turns, parse: Callable[[], T]) -> T:
+        async with turns.parsing:
+            return await to_thread.run_sync(parse, limiter=self._thread)
 
 
 async def read_spec(request: Request, *models: type[S]) -> S:
@@ -33,33 +90,40 @@ async def read_spec(request: Request, *models: type[S]) -> S:
     Raises:
         TooLarge: longer than a spec may be.
         InvalidSpec: with every problem found.
+        Busy: the caller has too many large ones under way.
         TimeoutError: it did not arrive in time.
     """
+    large: LargeBodies = request.app.state.large_bodies
+    owner = request.scope["principal"].owner
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if content_type in _YAML_TYPES and "kind" in models[0].model_fields:
-        body = await _read(request, MAX_YAML_BYTES, "; send larger ones as JSON")
-        return await asyncio.to_thread(_from_yaml, body, models)
-    body = await _read(request, MAX_BODY_BYTES)
+    is_yaml = content_type in _YAML_TYPES and "kind" in models[0].model_fields
+    limit_bytes = MAX_YAML_BYTES if is_yaml else MAX_BODY_BYTES
+    hint = "; send larger ones as JSON" if is_yaml else ""
+    with ExitStack() as stack:
+        turns = stack.enter_context(large.admitted(owner)) if is_yaml else None
+        pieces: list[bytes] = []
+        size = 0
+        try:
+            async with asyncio.timeout(READ_TIMEOUT_S):
+                async for piece in request.stream():
+                    size += len(piece)
+                    if size > limit_bytes:
+                        raise TooLarge(f"the body is longer than {limit_bytes} bytes{hint}")
+                    if size > SMALL_BYTES and turns is None:
+                        turns = stack.enter_context(large.admitted(owner))
+                    pieces.append(piece)
+        except ClientDisconnect:
+            raise MusterError("the connection broke before the whole body had arrived") from None
+        parse = partial(_from_yaml if is_yaml else _from_json, b"".join(pieces), models)
+        return parse() if turns is None else await large.parse(turns, parse)
+
+
+def _from_json(body: bytes, models: tuple[type[S], ...]) -> S:
     try:
         data = from_json(body, allow_inf_nan=False)
     except ValueError as error:
         raise InvalidSpec([Problem("body", "", f"not readable as JSON: {error}")]) from None
     return parse_spec(_model_of(data, models), data)
-
-
-async def _read(request: Request, limit_bytes: int, hint: str = "") -> bytes:
-    pieces: list[bytes] = []
-    size = 0
-    try:
-        async with asyncio.timeout(READ_TIMEOUT_S):
-            async for piece in request.stream():
-                size += len(piece)
-                if size > limit_bytes:
-                    raise TooLarge(f"the body is longer than {limit_bytes} bytes{hint}")
-                pieces.append(piece)
-    except ClientDisconnect:
-        raise MusterError("the connection broke before the whole body had arrived") from None
-    return b"".join(pieces)
 
 
 def _model_of(data: Any, models: tuple[type[S], ...]) -> type[S]:
@@ -83,15 +147,9 @@ def _kind(model: type[Spec]) -> str:
 def _from_yaml(body: bytes, models: tuple[type[S], ...]) -> S:
     try:
         text = body.decode()
-        # A few aliases of aliases expand without limit; a spec has no need of them.
-        aliased = any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text))
     except UnicodeDecodeError:
         raise InvalidSpec([Problem("body", "", "expected text in UTF-8")]) from None
-    except (yaml.YAMLError, RecursionError):
-        aliased = False  # load_spec says what is wrong, and where
-    if aliased:
-        raise InvalidSpec([Problem("body", "", "expected YAML without aliases (*name)")])
-    spec = load_spec(text)
+    spec = load_spec(text, aliases=False)
     if not isinstance(spec, models):
         expected = " or ".join(repr(_kind(model)) for model in models)
         raise InvalidSpec([Problem("kind", repr(spec.kind), f"expected {expected} here")])

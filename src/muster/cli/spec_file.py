@@ -31,7 +31,7 @@ def read_spec(file: str) -> "AnySpec":
         InvalidSpec: it is not a spec; every problem is named.
     """
     from muster.core.specs import load_keys, spec_of
-    from muster.core.specs.load import MAX_SPEC_BYTES
+    from muster.core.specs.documents import MAX_SPEC_BYTES
 
     try:
         if file == "-":

@@ -24,6 +24,11 @@ class Busy(MusterError):
     """A bounded queue is full; the same request may pass later."""
 
 
+MAX_PROBLEMS = 50
+"""Told at a time."""
+_MAX_TEXT = 300
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """One thing wrong with a spec.
@@ -41,8 +46,26 @@ class Problem:
 
 
 class InvalidSpec(MusterError):
-    """A spec that cannot be accepted; it is refused whole and nothing was written."""
+    """A spec that cannot be accepted; it is refused whole and nothing was written.
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
-        self.problems = tuple(problems)
+    Args:
+        problems: the first of them are told, and none at any length.
+        found: how many there are, if that is more.
+    """
+
+    def __init__(self, problems: Sequence[Problem], found: int = 0) -> None:
+        found = max(found, len(problems))
+        told = [_bounded(problem) for problem in problems[:MAX_PROBLEMS]]
+        if found > MAX_PROBLEMS:
+            more = f"{found - MAX_PROBLEMS + 1} more problems; they are told once these are mended"
+            told[MAX_PROBLEMS - 1 :] = [Problem("spec", "", more)]
+        self.problems = tuple(told)
         super().__init__("; ".join(problem.sentence() for problem in self.problems))
+
+
+def _bounded(problem: Problem) -> Problem:
+    return Problem(_cut(problem.field), _cut(problem.value), _cut(problem.expected))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MAX_TEXT else text[: _MAX_TEXT - 1] + "…"

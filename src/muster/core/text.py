@@ -7,6 +7,9 @@ is matched against a pattern, so that no pattern can be fed more than its place 
 MAX_NAME = 255
 """Characters of what names something, or says how much: longer ones are shown nowhere whole."""
 
+MAX_ARGUMENT = 131_072
+"""Characters of the longest argument or variable that Linux gives a process: no text is longer."""
+
 
 def check_text(text: str, limit: int = MAX_NAME) -> str:
     """``text``, which every part of Muster can take.

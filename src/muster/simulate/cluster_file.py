@@ -11,7 +11,7 @@ from muster.core.errors import InvalidSpec, MusterError, Problem
 from muster.core.resources import Device, Resources, parse_bytes
 from muster.core.specs import parse_spec
 from muster.core.specs.amounts import Extra, Milli, Name, Spec, Text
-from muster.core.specs.load import load_documents
+from muster.core.specs.documents import load_documents
 from muster.core.specs.placement import AttributeName
 from muster.scheduling.columns import MAX_DEVICES
 from muster.simulate.trace import read_nodes

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from muster.core.errors import InvalidSpec, MusterError, Problem
 from muster.core.specs import QuotaSpec, ScalingGroup, parse_spec
+from muster.core.specs.documents import load_documents
 from muster.core.specs.group import QueuePolicy
-from muster.core.specs.load import load_documents
 from muster.scheduling.policy import SELECTORS, SEQUENCERS, check_options
 from muster.simulate.cluster_file import in_file, read_text
 

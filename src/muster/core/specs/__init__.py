@@ -1,9 +1,10 @@
 """What people write: jobs, sessions and scaling groups, as YAML, JSON or Python."""
 
 from muster.core.specs.amounts import ResourcesSpec
+from muster.core.specs.documents import load_documents, load_keys
 from muster.core.specs.group import ScalingGroup
 from muster.core.specs.job import MAX_TASKS, JobSpec
-from muster.core.specs.load import load_documents, load_keys, load_spec, parse_spec, spec_of
+from muster.core.specs.load import load_spec, parse_spec, spec_of
 from muster.core.specs.placement import (
     ClusterMode,
     Constraint,

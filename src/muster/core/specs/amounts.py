@@ -18,10 +18,11 @@ from pydantic import (
 
 from muster.core.errors import Problem
 from muster.core.resources import EXTRA_NAME, Resources, parse_bytes, parse_gpu, parse_milli
+from muster.core.text import MAX_ARGUMENT, MAX_NAME, check_text
 
-_DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)([dhms]|ms))+")
-_BARE_SECONDS = re.compile(r"\d+(?:\.\d+)?")
-_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[dhms])")
+_NUMBER = r"[0-9]{1,15}(?:\.[0-9]{1,15})?"
+_BARE_SECONDS = re.compile(_NUMBER)
+_DURATION_PART = re.compile(rf"({_NUMBER})(ms|[dhms])")
 _SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _YEAR_S = 366 * 86400.0
 
@@ -36,16 +37,23 @@ def parse_duration(value: Any) -> Any:
         return None
     seconds: float | None = None
     if isinstance(value, int | float) and not isinstance(value, bool):
-        seconds = float(value)
-    elif isinstance(value, str):
+        seconds = value
+    elif isinstance(value, str) and len(value) <= MAX_NAME:
         text = value.replace(" ", "")
-        if _BARE_SECONDS.fullmatch(text):
-            seconds = float(text)
-        elif _DURATION.fullmatch(text):
-            seconds = sum(float(n) * _SECONDS[unit] for n, unit in _DURATION_PART.findall(text))
+        seconds = float(text) if _BARE_SECONDS.fullmatch(text) else _sum_of_parts(text)
     if seconds is None or not 0 <= seconds <= _YEAR_S:
         raise ValueError("expected a duration such as 90, 90s, 1h30m or 250ms, at most a year")
-    return seconds
+    return float(seconds)
+
+
+def _sum_of_parts(text: str) -> float | None:
+    """Seconds in a duration such as 1h30m; None if it is none."""
+    seconds, at = 0.0, 0
+    while at < len(text) and (part := _DURATION_PART.match(text, at)):
+        number, unit = part.groups()
+        seconds += float(number) * _SECONDS[unit]
+        at = part.end()
+    return seconds if text and at == len(text) else None
 
 
 Duration = Annotated[float, BeforeValidator(parse_duration)]
@@ -63,7 +71,7 @@ def parse_moment(value: Any) -> Any:
     if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
         return value
     moment = value
-    if isinstance(value, str):
+    if isinstance(value, str) and len(value) <= MAX_NAME:
         with suppress(ValueError):
             moment = datetime.fromisoformat(value)
     if not isinstance(moment, datetime) or moment.tzinfo is None:
@@ -79,25 +87,33 @@ Moment = Annotated[float, BeforeValidator(parse_moment), Field(ge=0, le=2**40)]
 
 Name = Annotated[
     str,
-    StringConstraints(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$"),
+    StringConstraints(max_length=63, pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$"),
 ]
 """1 to 63 letters, digits, dots, dashes or underscores, a letter or digit at both ends."""
 
-_ENV_NAME = r"^[A-Za-z_][A-Za-z0-9_]{0,254}$"
+
+def _text_of(limit: int) -> Callable[[Any], Any]:
+    def read(value: Any) -> Any:
+        if isinstance(value, bool):
+            raise ValueError("expected text; write it in quotes")
+        if isinstance(value, int | float):
+            return str(value)
+        return check_text(value, limit) if isinstance(value, str) else value
+
+    return read
 
 
-def _no_nul(value: Any) -> Any:
-    if isinstance(value, str) and "\0" in value:
-        raise ValueError("expected text without NUL characters")
-    if isinstance(value, bool):
-        raise ValueError("expected text; write it in quotes")
-    return str(value) if isinstance(value, int | float) else value
-
-
-Text = Annotated[str, BeforeValidator(_no_nul), StringConstraints(max_length=131072)]
+Text = Annotated[str, BeforeValidator(_text_of(MAX_ARGUMENT))]
 """Text that a process can be given; numbers are taken as their text."""
 
-EnvName = Annotated[str, StringConstraints(pattern=_ENV_NAME)]
+ShortText = Annotated[str, BeforeValidator(_text_of(MAX_NAME))]
+"""Text that names something, or is compared with what does."""
+
+PathText = Annotated[str, BeforeValidator(_text_of(4096))]
+
+EnvName = Annotated[
+    str, StringConstraints(max_length=MAX_NAME, pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,254}$")
+]
 Environment = Annotated[dict[EnvName, Text], Field(max_length=1000)]
 
 
@@ -108,7 +124,7 @@ def relative_path(path: str) -> str:
         ValueError: absolute, empty, or with a ``..`` part.
     """
     parts = path.split("/")
-    if not path or path.startswith("/") or ".." in parts or "\0" in path or len(path) > 1024:
+    if not path or path.startswith("/") or ".." in parts or len(path) > 1024:
         raise ValueError(
             f"expected a path inside the working directory, without '..' and not absolute, "
             f"not {path!r}"
@@ -181,9 +197,14 @@ Extra = Annotated[
 """Named resources that agents declare, with amounts of them."""
 
 
+_MAX_MODELS = 32
+_MAX_MODEL = 100
+
+
 def _models(value: Any) -> Any:
     if not isinstance(value, str):
         return value
+    check_text(value, _MAX_MODELS * (_MAX_MODEL + 3))
     models = [model.strip() for model in value.split("|")]
     if not all(models):
         raise ValueError("expected models such as H100 or 'H100 SXM|B200', or nothing for any")
@@ -192,10 +213,13 @@ def _models(value: Any) -> Any:
 
 GpuModels = Annotated[
     tuple[
-        Annotated[str, StringConstraints(min_length=1, max_length=100, strip_whitespace=True)], ...
+        Annotated[
+            str, StringConstraints(min_length=1, max_length=_MAX_MODEL, strip_whitespace=True)
+        ],
+        ...,
     ],
     BeforeValidator(_models),
-    Field(max_length=32),
+    Field(max_length=_MAX_MODELS),
 ]
 
 

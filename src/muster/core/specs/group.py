@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator
 
 from muster.core.errors import Problem
-from muster.core.specs.amounts import Duration, Name, PositiveDuration, Spec, Text
+from muster.core.specs.amounts import Duration, Name, PathText, PositiveDuration, ShortText, Spec
 from muster.core.specs.quota import Level
 from muster.core.specs.session import SessionType
 
@@ -105,9 +105,9 @@ class ScalingGroup(Spec):
     )
     queue: QueuePolicy = QueuePolicy.BACKFILL
     preemption: PreemptionSpec | None = None
-    projects: Annotated[tuple[Text, ...], Field(max_length=1000)] = ()
+    projects: Annotated[tuple[ShortText, ...], Field(max_length=1000)] = ()
     fixed: bool = False
-    workspaces: Annotated[tuple[Text, ...], Field(max_length=100)] = ("/",)
+    workspaces: Annotated[tuple[PathText, ...], Field(max_length=100)] = ("/",)
     pending_timeout: PositiveDuration | None = None
     starvation_after: Duration = 300.0
     prepare_timeout: PositiveDuration = 600.0

@@ -7,18 +7,17 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any, TypeVar, get_args
 
-import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from muster.core.errors import InvalidSpec, Problem
+from muster.core.errors import MAX_PROBLEMS, InvalidSpec, Problem
 from muster.core.specs.amounts import Spec
+from muster.core.specs.documents import load_keys
 from muster.core.specs.group import ScalingGroup
 from muster.core.specs.job import JobSpec
 from muster.core.specs.quota import QuotaSpec
 from muster.core.specs.session import SessionSpec
-
-MAX_SPEC_BYTES = 1024 * 1024
+from muster.core.specs.shape import check_shape
 
 AnySpec = JobSpec | SessionSpec | ScalingGroup | QuotaSpec
 KINDS: Mapping[str, type[AnySpec]] = {
@@ -30,64 +29,16 @@ KINDS: Mapping[str, type[AnySpec]] = {
 S = TypeVar("S", bound=Spec)
 
 
-class _Loader(yaml.SafeLoader):
-    """Refuses a key that stands twice in a mapping, of which YAML would take the last."""
-
-    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
-        node = super().compose_mapping_node(anchor)
-        first: dict[tuple[str, str], int] = {}
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode):
-                line = key.start_mark.line + 1
-                if (name := (key.tag, key.value)) in first:
-                    twice = f"the key {key.value} stands here again, after line {first[name]}"
-                    raise InvalidSpec([Problem(f"line {line}", "", twice)])
-                first[name] = line
-        return node
-
-
-def load_spec(text: str) -> AnySpec:
+def load_spec(text: str, *, aliases: bool = True) -> AnySpec:
     """A spec from YAML or JSON; its ``kind`` (job when absent) says which.
+
+    Args:
+        aliases: see ``load_documents``.
 
     Raises:
         InvalidSpec: not readable, too large, of an unknown kind, or wrong in some field.
     """
-    return spec_of(load_keys(text))
-
-
-def load_keys(text: str) -> dict[Any, Any]:
-    """What stands in YAML or JSON, not looked at yet.
-
-    Raises:
-        InvalidSpec: as ``load_documents``; more than one.
-    """
-    documents = load_documents(text)
-    if len(documents) > 1:
-        raise InvalidSpec([Problem("spec", f"{len(documents)} documents", "expected one a file")])
-    return documents[0]
-
-
-def load_documents(text: str) -> list[dict[Any, Any]]:
-    """The documents of YAML or JSON, parted by ``---``, not looked at yet; at least one.
-
-    Raises:
-        InvalidSpec: not readable, too large, a key that stands twice, or no keys at all.
-    """
-    if len(text.encode()) > MAX_SPEC_BYTES:
-        raise InvalidSpec([Problem("spec", "", f"expected at most {MAX_SPEC_BYTES} bytes")])
-    try:
-        documents = list(yaml.load_all(text, _Loader)) or [None]
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        where = getattr(error, "problem_mark", None)
-        line = f"line {where.line + 1}" if where else "spec"
-        problem = getattr(error, "problem", None) or str(error)
-        raise InvalidSpec([Problem(line, "", f"not readable as YAML or JSON: {problem}")]) from None
-    for data in documents:
-        if not isinstance(data, dict):
-            shown = "empty" if data is None else f"a {type(data).__name__}"
-            expected = "expected keys and values, such as command: …"
-            raise InvalidSpec([Problem("spec", shown, expected)])
-    return documents
+    return spec_of(load_keys(text, aliases=aliases))
 
 
 def spec_of(data: Mapping[Any, Any]) -> AnySpec:
@@ -109,13 +60,15 @@ def parse_spec(model: type[S], data: Any) -> S:
     """``data`` as a spec of the given kind.
 
     Raises:
-        InvalidSpec: with every problem found, not the first.
+        InvalidSpec: with every problem found, not the first, up to ``MAX_PROBLEMS``.
     """
+    check_shape(data)
     try:
         spec = model.model_validate(data)
     except ValidationError as error:
+        told = error.errors(include_url=False)[:MAX_PROBLEMS]
         raise InvalidSpec(
-            [_problem(model, detail) for detail in error.errors(include_url=False)]
+            [_problem(model, detail) for detail in told], found=error.error_count()
         ) from None
     if problems := list(spec.contradictions()):
         raise InvalidSpec(problems)
@@ -208,5 +161,5 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
 
 
 def _nearest(word: str, known: Mapping[str, object] | list[str]) -> str:
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    close = difflib.get_close_matches(word[:_WRITTEN], list(known), n=1, cutoff=0.6)
     return f"; did you mean {close[0]}?" if close else ""

@@ -8,10 +8,11 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, StringConstraints, field_validator, model_validator
 
 from muster.core.errors import Problem
-from muster.core.specs.amounts import Name, Spec, Text
+from muster.core.specs.amounts import Name, ShortText, Spec
+from muster.core.text import MAX_NAME, check_text
 
 ATTRIBUTE = r"[A-Za-z][A-Za-z0-9._/-]{0,62}"
-AttributeName = Annotated[str, StringConstraints(pattern=f"^{ATTRIBUTE}$")]
+AttributeName = Annotated[str, StringConstraints(max_length=63, pattern=f"^{ATTRIBUTE}$")]
 
 
 class Operator(StrEnum):
@@ -39,10 +40,10 @@ _SIGNS = {
     "<": Operator.LT,
 }
 _SIGN_OF = {op: sign for sign, op in _SIGNS.items()}  # the last of two: "="
-_COMPARED = re.compile(rf"\s*({ATTRIBUTE})\s*(!=|>=|<=|==|=|>|<)\s*(.+?)\s*")
-_AMONG = re.compile(rf"\s*({ATTRIBUTE})\s+in\s+(.+?)\s*")
+_ATTRIBUTE = re.compile(ATTRIBUTE)
 _A_CONSTRAINT = "expected a constraint such as zone=a, disk>=100, 'zone in a,b' or !spot"
-_ALONE = re.compile(rf"\s*(!?)\s*({ATTRIBUTE})\s*")
+_MAX_VALUES = 100
+_MAX_CONSTRAINT = 64 + _MAX_VALUES * MAX_NAME
 
 
 def _from_text(value: Any) -> Any:
@@ -51,16 +52,25 @@ def _from_text(value: Any) -> Any:
         return value
     if not isinstance(value, str):
         raise ValueError(_A_CONSTRAINT)
-    if match := _COMPARED.fullmatch(value):
-        attribute, sign, text = match.groups()
-        return {"attribute": attribute, "op": _SIGNS[sign], "values": [text]}
-    if match := _AMONG.fullmatch(value):
-        attribute, texts = match.groups()
-        values = [text.strip() for text in texts.split(",")]
-        return {"attribute": attribute, "op": Operator.IN, "values": values}
-    if match := _ALONE.fullmatch(value):
-        negated, attribute = match.groups()
+    text = check_text(value, _MAX_CONSTRAINT).strip()
+    negated = text.startswith("!")
+    text = text.removeprefix("!").lstrip()
+    match = _ATTRIBUTE.match(text)
+    if match is None:
+        raise ValueError(_A_CONSTRAINT)
+    attribute, rest = match[0], text[match.end() :]
+    compared = rest.lstrip()
+    if not compared:
         return {"attribute": attribute, "op": Operator.NOT_EXISTS if negated else Operator.EXISTS}
+    if negated or "\n" in compared:
+        raise ValueError(_A_CONSTRAINT)
+    for sign, op in _SIGNS.items():
+        if operand := compared.removeprefix(sign).strip() if compared.startswith(sign) else "":
+            return {"attribute": attribute, "op": op, "values": [operand]}
+    among, _, texts = compared.partition(" ")
+    if rest[0].isspace() and among == "in" and texts.strip():
+        values = [each.strip() for each in texts.split(",")]
+        return {"attribute": attribute, "op": Operator.IN, "values": values}
     raise ValueError(_A_CONSTRAINT)
 
 
@@ -77,7 +87,9 @@ class Constraint(Spec):
 
     attribute: AttributeName
     op: Operator = Operator.EQ
-    values: Annotated[tuple[Text, ...], BeforeValidator(_listed), Field(max_length=100)] = ()
+    values: Annotated[
+        tuple[ShortText, ...], BeforeValidator(_listed), Field(max_length=_MAX_VALUES)
+    ] = ()
     soft: bool = False
 
     def __str__(self) -> str:
@@ -196,7 +208,9 @@ class Dependency(Spec):
     ``name`` what was written there.
     """
 
-    on: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
+    on: Annotated[
+        str, StringConstraints(max_length=63, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
+    ]
     condition: DependencyCondition = DependencyCondition.SUCCEEDED
     name: Annotated[str, StringConstraints(max_length=63)] | None = None
 
@@ -213,7 +227,7 @@ def _dependency(value: Any) -> Any:
         return value
     if not isinstance(value, str):
         raise ValueError("expected the name or id of work, such as prep or 'prep:ended'")
-    on, colon, condition = value.partition(":")
+    on, colon, condition = check_text(value).partition(":")
     if colon and not condition:
         known = ", ".join(DependencyCondition)
         raise ValueError(f"expected one of {known} after the colon, or no colon")

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from muster.core.owner import Owner
-from muster.core.specs.amounts import Extra, MaybeBytes, MaybeMilli, Spec
+from muster.core.specs.amounts import Extra, MaybeBytes, MaybeMilli, ShortText, Spec
 
 _PART = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._@-]{0,61}[A-Za-z0-9])?")
 
@@ -68,7 +68,7 @@ class QuotaSpec(Spec):
 
     kind: Literal["quota"] = "quota"
     level: Level = Level.USER
-    name: str
+    name: ShortText
     limits: Limits = Field(default_factory=Limits)
     largest: Limits = Field(default_factory=Limits)
     sessions: _Count | None = None

@@ -12,6 +12,7 @@ from muster.core.specs.amounts import (
     Environment,
     Moment,
     Name,
+    PathText,
     PositiveDuration,
     ResourcesSpec,
     Spec,
@@ -63,8 +64,8 @@ class Process(Spec):
 
     command: Command
     env: Environment = Field(default_factory=dict)
-    workdir: Text | None = None
-    files: dict[Text, Text] = Field(default_factory=dict)
+    workdir: PathText | None = None
+    files: Annotated[dict[PathText, Text], Field(max_length=1000)] = Field(default_factory=dict)
     resources: ResourcesSpec = Field(default_factory=lambda: _DEFAULT_RESOURCES)
     ports: Annotated[int, Field(ge=0, le=64)] = 0
     grace: Annotated[Duration, Field(le=3600)] = 10.0

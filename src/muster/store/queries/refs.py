@@ -18,6 +18,7 @@ from muster.store import schema
 
 _CANDIDATES = 5  # shown of an ambiguous reference
 _BODY = r"[0-9a-hjkmnp-tv-z]{1,16}"
+_IDS = {kind: re.compile(f"(?:{short}-)?{_BODY}") for kind, short in KINDS.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +30,6 @@ class Named:
     status: Column[str]
     live: Collection[str]
     owned: bool = True
-
-    def id_pattern(self) -> str:
-        return f"({KINDS[self.kind]}-)?{_BODY}"
 
 
 JOBS = Named("job", schema.jobs, schema.jobs.c.state, JOB_TABLE.live)
@@ -67,7 +65,7 @@ def resolve(connection: Connection, named: Named, principal: Principal, ref: str
         Ambiguous: several; the message names some.
     """
     found = None
-    is_id = re.fullmatch(named.id_pattern(), ref.lower()) is not None
+    is_id = _IDS[named.kind].fullmatch(ref.lower()) is not None
     if is_id:
         found = _by_id(connection, named, principal, ref)
     found = found or _by_name(connection, named, principal, ref)

@@ -1,0 +1,63 @@
+"""What parsed data may be like before anything looks at its fields: few values, shallow, storable.
+
+Validation costs time for each value and each problem, so their number is bounded first. Text and
+numbers are looked at here once for all fields, those that take anything included.
+"""
+
+import math
+from typing import Any
+
+from muster.core.errors import InvalidSpec, Problem
+from muster.core.text import MAX_ARGUMENT, check_text
+
+MAX_VALUES = 20_000
+"""Values and items in all; what is validated holds the event loop for some 10 ms at most."""
+MAX_DEPTH = 16
+MAX_KEYS = 1_000
+"""Of one mapping."""
+_LARGEST = 2**63
+_WRITTEN = 80  # characters of a text that are shown
+
+
+def check_shape(data: Any) -> None:
+    """Bound what JSON or YAML has become.
+
+    Raises:
+        InvalidSpec: too many values, too deep, a text or number that cannot be stored; with the
+            first place where that is so.
+    """
+    left = MAX_VALUES
+    waiting: list[tuple[tuple[object, ...], Any]] = [((), data)]
+    while waiting:
+        place, value = waiting.pop()
+        try:
+            _check_scalar(value)
+            if not isinstance(value, dict | list | tuple):
+                continue
+            left -= len(value)
+            if left < 0:
+                raise ValueError(f"expected at most {MAX_VALUES} values in all")
+            if value and len(place) == MAX_DEPTH:
+                raise ValueError(f"expected at most {MAX_DEPTH} levels")
+            if isinstance(value, dict):
+                if len(value) > MAX_KEYS:
+                    raise ValueError(f"expected at most {MAX_KEYS} keys")
+                for key in value:
+                    _check_scalar(key)
+                waiting.extend(((*place, key), each) for key, each in value.items())
+            else:
+                waiting.extend(((*place, index), each) for index, each in enumerate(value))
+        except ValueError as wrong:
+            field = ".".join(map(str, place)) or "spec"
+            written = repr(value)[:_WRITTEN] if isinstance(value, str) else ""
+            raise InvalidSpec([Problem(field, written, str(wrong))]) from None
+
+
+def _check_scalar(value: Any) -> None:
+    match value:
+        case str():
+            check_text(value, MAX_ARGUMENT)
+        case float() if not math.isfinite(value):
+            raise ValueError("expected a finite number")
+        case int() if not -_LARGEST <= value < _LARGEST:
+            raise ValueError("expected a number of at most 64 bits")
