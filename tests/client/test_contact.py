@@ -12,8 +12,14 @@ from typing import Any
 import pytest
 from tests.api.served import LARGE, LIMIT_S, ServedCluster
 
-from muster.client import Client, ControllerFailed, Unauthenticated, Unavailable, Unreachable
-from muster.client import transport as transport_module
+from muster.client import (
+    Client,
+    ControllerFailed,
+    Unauthenticated,
+    Unavailable,
+    Unreachable,
+    patience,
+)
 from muster.core.states import JobState
 
 SMALL: dict[str, Any] = {"command": ["true"], "resources": {"cpu": "10m"}}
@@ -52,7 +58,7 @@ def answering(answers: Sequence[tuple[int, str]]) -> Iterator[str]:
 def test_waiting_hears_that_the_controller_went_away_and_came_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transport_module, "TOLD_AFTER_S", 0.1)
+    monkeypatch.setattr(patience, "TOLD_AFTER_S", 0.1)
     cluster = ServedCluster(tmp_path, {"a1": LARGE})
     cluster.start()
     try:
@@ -87,9 +93,9 @@ def test_waiting_hears_that_the_controller_went_away_and_came_back(
 def test_listener_is_patient_from_the_first_request_on_and_then_told_what_to_do(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(transport_module, "FIRST_CONTACT_S", 0.0)
-    monkeypatch.setattr(transport_module, "TOLD_AFTER_S", 0.1)
-    monkeypatch.setattr(transport_module, "WAITING_S", 0.5)
+    monkeypatch.setattr(patience, "FIRST_CONTACT_S", 0.0)
+    monkeypatch.setattr(patience, "TOLD_AFTER_S", 0.1)
+    monkeypatch.setattr(patience, "WAITING_S", 0.5)
     heard: list[bool] = []
     with (
         Client(NOBODY, "t", on_contact=heard.append) as client,
@@ -118,9 +124,9 @@ def test_failure_that_lasts_is_told(
     answer: tuple[int, str], error: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("FAILING_S", "FIRST_CONTACT_S", "PATIENCE_S"):
-        monkeypatch.setattr(transport_module, name, 0.1)
+        monkeypatch.setattr(patience, name, 0.1)
     with answering([answer]) as url, Client(url, "t") as client, pytest.raises(error):
-        client._http.send("GET", "/health", patience_s=0.1)
+        client._perform(client._send("GET", "/health", patience_s=0.1))
 
 
 def test_traceback_of_an_error_is_of_this_error_alone() -> None:

@@ -158,7 +158,7 @@ def test_patience_has_an_end(cluster: ServedCluster) -> None:
         cluster.down()
         try:
             with pytest.raises(Unreachable, match="no controller answers"):
-                client._http.send("GET", "/v1/jobs", patience_s=0.3)
+                client._perform(client._send("GET", "/v1/jobs", patience_s=0.3))
         finally:
             cluster.up()
 

@@ -1,15 +1,13 @@
 """Reading one attempt after another, when the output of some of them cannot be had."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, cast
+from collections.abc import Iterator
+from urllib.parse import parse_qs, urlsplit
 
-import httpx
 import pytest
 
 from muster.client.errors import AgentUnreachable
+from muster.client.exchange import Answer, Exchange, Give, Read, Request
 from muster.client.output import read_output
-from muster.client.transport import Transport
 from muster.core.errors import Conflict
 from muster.core.views import LOG_ATTEMPT_HEADER, LOG_END_HEADER, LOG_OFFSET_HEADER
 
@@ -19,25 +17,44 @@ class Attempts:
 
     def __init__(self, *written: bytes | None) -> None:
         self._written = written
+        self._left = b""
 
-    @contextmanager
-    def stream(self, path: str, params: Mapping[str, Any], **_: Any) -> Iterator[httpx.Response]:
-        attempt = params["attempt"]
+    def ask(self, request: Request, _patience_s: float) -> Exchange[Answer]:
+        yield from ()
+        (attempt,) = map(int, parse_qs(urlsplit(request.path).query)["attempt"])
         if attempt > len(self._written):
             raise Conflict("it has not started")
         data = self._written[attempt - 1]
         if data is None:
             raise AgentUnreachable(f"the agent of attempt {attempt} is not connected")
+        self._left = data
         end = "all" if attempt == len(self._written) else "attempt"
         headers = {LOG_ATTEMPT_HEADER: str(attempt), LOG_OFFSET_HEADER: "0", LOG_END_HEADER: end}
-        yield httpx.Response(200, headers=headers, content=data)
+        return Answer(200, {name.lower(): value for name, value in headers.items()}, b"")
+
+    def read(self) -> Iterator[bytes]:
+        """What a client gives."""
+        steps = read_output(
+            self.ask, "/", {"task": 0}, attempt=1, tail_bytes=None, follow=True, retries=True
+        )
+        try:
+            step = next(steps)
+            while True:
+                match step:
+                    case Give(value):
+                        yield value
+                        step = next(steps)
+                    case Read():
+                        data, self._left = self._left, b""
+                        step = steps.send(data)
+                    case _:
+                        raise AssertionError(step)
+        except StopIteration:
+            return
 
 
 def read(*written: bytes | None) -> Iterator[bytes]:
-    transport = cast(Transport, Attempts(*written))
-    return read_output(
-        transport, "/", {"task": 0}, attempt=1, tail_bytes=None, follow=True, retries=True
-    )
+    return Attempts(*written).read()
 
 
 def test_attempts_are_read_in_their_order() -> None:

@@ -1,9 +1,10 @@
-"""The typed client of the HTTP API: ``Client``, its errors, and where it finds the cluster.
+"""The typed client of the HTTP API: ``Client``, its twin ``AsyncClient``, their errors, and where
+they find the cluster.
 
-Importing it is cheap; what talks HTTP and what parses answers is imported with the first request.
+Importing it is cheap: what ``AsyncClient`` needs besides is imported with its first request.
 """
 
-from muster.client.client import Client
+from muster.client.client import AsyncClient, Client
 from muster.client.errors import (
     AgentUnreachable,
     ControllerFailed,
@@ -14,17 +15,36 @@ from muster.client.errors import (
     Unauthenticated,
     Unavailable,
     Unreachable,
+    Untrusted,
+)
+from muster.core.errors import (
+    Ambiguous,
+    Busy,
+    Conflict,
+    InvalidSpec,
+    MusterError,
+    NotFound,
+    Problem,
 )
 
 __all__ = [
     "AgentUnreachable",
+    "Ambiguous",
+    "AsyncClient",
+    "Busy",
     "Client",
+    "Conflict",
     "ControllerFailed",
     "Forbidden",
+    "InvalidSpec",
+    "MusterError",
     "NoConnection",
     "NoToken",
     "NotAUrl",
+    "NotFound",
+    "Problem",
     "Unauthenticated",
     "Unavailable",
     "Unreachable",
+    "Untrusted",
 ]

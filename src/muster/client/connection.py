@@ -22,6 +22,7 @@ class Connection:
 
     url: str
     token: str = field(repr=False)
+    ca: Path | None = None
     token_remedy: str = field(default="", compare=False)
 
     @property
@@ -38,7 +39,7 @@ def is_loopback(url: str) -> bool:
         return host == "localhost"
 
 
-def find_connection(url: str | None, token: str | None) -> Connection:
+def find_connection(url: str | None, token: str | None, ca: Path | str | None = None) -> Connection:
     """The cluster that is meant.
 
     The file's token goes to the file's URL only: a token is not shown to another cluster. A URL
@@ -83,7 +84,7 @@ def find_connection(url: str | None, token: str | None) -> Connection:
         raise NoToken(f"no token for {url}: set MUSTER_TOKEN, or give --token")
     if not (token.isascii() and token.isprintable()) or " " in token:
         raise NoConnection("the token contains characters that no token has: check MUSTER_TOKEN")
-    return Connection(url, token, remedy)
+    return Connection(url, token, Path(ca) if ca else None, remedy)
 
 
 def _is_localhost_of(url: str, stored: str) -> bool:

@@ -38,6 +38,11 @@ class Unreachable(MusterError):
     """Nothing answers at the URL, or what answers is not a Muster controller."""
 
 
+class Untrusted(Unreachable):
+    """The controller's certificate is not accepted: of an unknown authority, for another name, or
+    expired."""
+
+
 class Unauthenticated(MusterError):
     """The token is missing or wrong."""
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+import msgspec
 
-from muster.client.transport import StreamBroke
-
-if TYPE_CHECKING:
-    from muster.client.transport import Transport
-    from muster.core.views import EventView
+from muster.client.exchange import Give, Pause, Read, Request, Stream, StreamBroke
+from muster.client.output import Ask
+from muster.core.views import EventView
 
 PATIENCE_S = 60.0
 """How long a controller that starts again is waited for."""
@@ -18,25 +14,27 @@ SILENCE_S = 60.0
 """Longest silence; the server says every 15 s that it is still there."""
 _PAUSE_S = 0.2
 """Before the next answer, when one has ended."""
-_DATA = "data: "
+_DATA = b"data: "
+_MAX_LINE_BYTES = 2**20
+"""A longer one is no event: what sends it is no controller."""
 
 
-def read_events(
-    transport: Transport, pause: Callable[[float], None] = time.sleep
-) -> Iterator[EventView]:
+def read_events(ask: Ask) -> Stream:
     """Events for ever; when an answer ends the next is asked for, which begins with a ``reset``."""
-    import msgspec
-
-    from muster.core.views import EventView
-
     while True:
         try:
-            with transport.stream(
-                "/v1/events", {}, silence_s=SILENCE_S, patience_s=PATIENCE_S
-            ) as response:
-                for line in response.iter_lines():
+            yield from ask(
+                Request("GET", "/v1/events", timeout_s=SILENCE_S, opens=True), PATIENCE_S
+            )
+            rest = b""
+            while piece := (yield Read()):
+                *lines, rest = (rest + piece).split(b"\n")
+                for line in lines:
                     if line.startswith(_DATA):
-                        yield msgspec.json.decode(line.removeprefix(_DATA), type=EventView)
+                        event = msgspec.json.decode(line.removeprefix(_DATA), type=EventView)
+                        yield Give(event)
+                if len(rest) > _MAX_LINE_BYTES:
+                    break
         except StreamBroke:
             pass
-        pause(_PAUSE_S)
+        yield Pause(_PAUSE_S)

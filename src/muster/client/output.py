@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from urllib.parse import urlencode
 
 from muster.client.errors import AgentUnreachable, Unreachable
-from muster.client.transport import PATIENCE_S, WAITING_S, StreamBroke
+from muster.client.exchange import (
+    Answer,
+    Exchange,
+    Give,
+    Pause,
+    Read,
+    Request,
+    Stream,
+    StreamBroke,
+)
+from muster.client.patience import PATIENCE_S, WAITING_S
 from muster.core.errors import Conflict, NotFound
-
-if TYPE_CHECKING:
-    from muster.client.transport import Transport
+from muster.core.views import LOG_ATTEMPT_HEADER, LOG_END_HEADER, LOG_OFFSET_HEADER, LogEnd
 
 SILENCE_S = 90.0
 """Longest silence within an answer; the server ends one that is silent for less."""
@@ -20,9 +28,12 @@ _MAX_BREAKS = 20
 _EMPTY_PAUSE_S = 0.2
 """After an answer that ended at once and empty, as those of a server that is stopping do."""
 
+Ask = Callable[[Request, float], Exchange[Answer]]
+"""Has a request answered, with so much patience."""
+
 
 def read_output(
-    transport: Transport,
+    ask: Ask,
     path: str,
     whose: Mapping[str, int],
     *,
@@ -30,8 +41,7 @@ def read_output(
     tail_bytes: int | None,
     follow: bool,
     retries: bool,
-    pause: Callable[[float], None] = time.sleep,
-) -> Iterator[bytes]:
+) -> Stream:
     """The output at ``path``, piece by piece: asked for again, from where the last answer ended,
     until the server says that it is all.
 
@@ -44,8 +54,6 @@ def read_output(
     Raises:
         MusterError: the server's refusal, or no answer.
     """
-    from muster.core.views import LOG_ATTEMPT_HEADER, LOG_END_HEADER, LOG_OFFSET_HEADER, LogEnd
-
     missing: AgentUnreachable | None = None  # told when the attempts after it have been read
     offset: int | None = None if tail_bytes else 0
     patience_s = WAITING_S if follow else PATIENCE_S
@@ -55,18 +63,18 @@ def read_output(
         asked = {**whose, **begin, "attempt": attempt or None, "follow": follow}
         end, got, began_s, broke = LogEnd.OPEN, 0, time.monotonic(), False
         try:
-            with transport.stream(
-                path, asked, silence_s=SILENCE_S, patience_s=patience_s
-            ) as response:
-                attempt = int(response.headers[LOG_ATTEMPT_HEADER])
-                offset = int(response.headers[LOG_OFFSET_HEADER])
-                for piece in response.iter_bytes():
-                    got += len(piece)
-                    offset += len(piece)
-                    yield piece
-                end = LogEnd(response.headers[LOG_END_HEADER])
+            answer = yield from ask(_opening(path, asked), patience_s)
+            attempt = int(answer.headers[LOG_ATTEMPT_HEADER.lower()])
+            offset = int(answer.headers[LOG_OFFSET_HEADER.lower()])
+            while piece := (yield Read()):
+                got += len(piece)
+                offset += len(piece)
+                yield Give(piece)
+            end = LogEnd(answer.headers[LOG_END_HEADER.lower()])
         except AgentUnreachable as error:
-            if not retries or attempt is None or not _has(transport, path, whose, attempt + 1):
+            if not retries or attempt is None:
+                raise
+            if not (yield from _has(ask, path, whose, attempt + 1)):
                 raise
             missing, end = missing or error, LogEnd.ATTEMPT
         except StreamBroke as error:
@@ -83,15 +91,26 @@ def read_output(
         elif not follow and not broke:
             return
         elif not got and time.monotonic() - began_s < _EMPTY_PAUSE_S:
-            pause(_EMPTY_PAUSE_S)
+            yield Pause(_EMPTY_PAUSE_S)
 
 
-def _has(transport: Transport, path: str, whose: Mapping[str, int], attempt: int) -> bool:
+def _has(ask: Ask, path: str, whose: Mapping[str, int], attempt: int) -> Exchange[bool]:
     """Whether there is such an attempt, and it has begun."""
     try:
-        with transport.stream(path, {**whose, "attempt": attempt}, silence_s=SILENCE_S):
-            return True
+        yield from ask(_opening(path, {**whose, "attempt": attempt}), PATIENCE_S)
     except AgentUnreachable:  # it was there
         return True
     except (Conflict, NotFound):
         return False
+    return True
+
+
+def _opening(path: str, parameters: Mapping[str, int | bool | None]) -> Request:
+    query = urlencode(
+        {
+            name: str(value).lower() if isinstance(value, bool) else value
+            for name, value in parameters.items()
+            if value is not None
+        }
+    )
+    return Request("GET", f"{path}?{query}", timeout_s=SILENCE_S, opens=True)

@@ -1,0 +1,133 @@
+"""What the methods of both clients are made of: requests, and answers read as views."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from muster.client.connection import find_connection
+from muster.client.errors import Unreachable
+from muster.client.exchange import Answer, Exchange, Request
+from muster.client.patience import PATIENCE_S, Patience
+from muster.client.workdir import with_absolute_workdirs
+from muster.core.errors import NotFound
+from muster.core.views import View
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+V = TypeVar("V", bound=View)
+T = TypeVar("T")
+
+PAGE = 1000
+
+Value = str | int | float | bool | None
+
+
+class Calls:
+    """The base of the methods; a client carries out their steps."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        *,
+        ca: Path | str | None = None,
+        timeout_s: float = 30.0,
+        on_contact: Callable[[bool], None] | None = None,
+    ) -> None:
+        self._connection = find_connection(url, token, ca)
+        self._patience = Patience(self._connection, timeout_s, on_contact)
+
+    @property
+    def url(self) -> str:
+        return self._connection.url
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, Value] | None = None,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        repeat: bool = True,
+        patience_s: float = PATIENCE_S,
+        extra_s: float = 0.0,
+    ) -> Exchange[Answer]:
+        """The answer to a request.
+
+        Args:
+            repeat: whether the request may be sent again when it had no answer.
+            patience_s: how long it is.
+            extra_s: how much longer than usual the answer may take.
+
+        Raises:
+            MusterError: no answer, or the server's refusal.
+        """
+        query = urlencode(
+            {
+                name: str(value).lower() if isinstance(value, bool) else value
+                for name, value in (params or {}).items()
+                if value is not None
+            }
+        )
+        sent = {"Content-Type": "application/json"} if body else {}
+        request = Request(
+            method, f"{path}?{query}" if query else path, body, {**sent, **(headers or {})}
+        )
+        return self._patience.ask(
+            request, patience_s=patience_s if repeat else 0.0, extra_s=extra_s
+        )
+
+    def _open(self, request: Request, patience_s: float) -> Exchange[Answer]:
+        return self._patience.ask(request, patience_s=patience_s)
+
+    def _get(self, view: type[V], path: str, **params: Value) -> Exchange[V]:
+        answer = yield from self._send("GET", path, params=params)
+        return self._read(view, answer)
+
+    def _put(self, view: type[V], method: str, path: str, body: bytes | None = None) -> Exchange[V]:
+        answer = yield from self._send(method, path, body=body)
+        return self._read(view, answer)
+
+    def _read(self, view: type[V], answer: Answer) -> V:
+        try:
+            return msgspec.json.decode(answer.content, type=view)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise Unreachable(
+                f"what answers at {self.url} is not a Muster controller, or of another version "
+                f"than this client: its {view.__name__} cannot be read"
+            ) from None
+
+    def _job_or_session(
+        self, ref: str, what: str, ask: Callable[[str], Generator[Any, Any, T]]
+    ) -> Generator[Any, Any, T]:
+        """Ask about a job of this name, else about a session."""
+        session_path = f"/v1/sessions/{quoted(ref)}/{what}"
+        if ref.lower().startswith("ses-"):
+            return (yield from ask(session_path))
+        try:
+            return (yield from ask(f"/v1/jobs/{quoted(ref)}/{what}"))
+        except NotFound as no_job:
+            try:
+                return (yield from ask(session_path))
+            except NotFound:
+                raise no_job from None
+
+
+def quoted(ref: str) -> str:
+    """One segment of a path; an empty one would make another path of it."""
+    return quote(ref or "-", safe="")
+
+
+def body_of(spec: Any) -> tuple[str, bytes]:
+    """A spec's kind and its JSON."""
+    if isinstance(spec, Mapping):
+        keys = with_absolute_workdirs(spec)
+        return str(keys.get("kind", "job")), json.dumps(keys).encode()
+    return spec.kind, spec.model_dump_json(exclude_defaults=True).encode()

@@ -1,0 +1,119 @@
+"""The cluster and its policy, as both clients have them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from muster.client.calls import Calls, body_of, quoted
+from muster.client.events import read_events
+from muster.client.exchange import Exchange, Stream, exchange, streaming
+from muster.core.views import (
+    AgentPage,
+    AgentView,
+    ClusterView,
+    EventView,
+    GroupPage,
+    GroupView,
+    HealthView,
+    QuotaPage,
+    QuotaView,
+)
+
+if TYPE_CHECKING:
+    from muster.core.specs import QuotaSpec, ScalingGroup
+    from muster.core.states import AgentBar
+
+
+class Cluster(Calls):
+    """Machines, scaling groups, quotas, and the controller itself."""
+
+    @exchange
+    def agents(self, group: str | None = None) -> Exchange[list[AgentView]]:
+        """Machines, by name; of one group if it is given."""
+        return list((yield from self._get(AgentPage, "/v1/agents", group=group)).items)
+
+    @exchange
+    def remove_agent(self, ref: str) -> Exchange[None]:
+        """Forget an agent (its name, id, or a prefix of it) that is gone for good; for admins.
+
+        Raises:
+            Conflict: it is alive, or may still run something.
+        """
+        yield from self._send("DELETE", f"/v1/agents/{quoted(ref)}", repeat=False)
+
+    @exchange
+    def groups(self) -> Exchange[list[GroupView]]:
+        """Scaling groups, by name."""
+        return list((yield from self._get(GroupPage, "/v1/groups")).items)
+
+    @exchange
+    def put_group(self, spec: ScalingGroup | Mapping[str, Any]) -> Exchange[GroupView]:
+        """Make a scaling group, or give one another policy; for admins.
+
+        Raises:
+            InvalidSpec: with every problem found.
+        """
+        name = str(spec.get("name", "")) if isinstance(spec, Mapping) else spec.name
+        _, body = body_of(spec)
+        answer = yield from self._send("PUT", f"/v1/groups/{quoted(name)}", body=body)
+        return self._read(GroupView, answer)
+
+    @exchange
+    def bar_agent(self, ref: str, bar: AgentBar | str | None) -> Exchange[AgentView]:
+        """Have an agent take nothing new (``cordoned``, or ``draining`` until it is empty), or,
+        with None, have it take work again; what it runs goes on. For admins.
+
+        Raises:
+            NotFound: there is no such agent.
+        """
+        body = json.dumps({"bar": bar}).encode()
+        answer = yield from self._send("POST", f"/v1/agents/{quoted(ref)}/bar", body=body)
+        return self._read(AgentView, answer)
+
+    @exchange
+    def quotas(self) -> Exchange[list[QuotaView]]:
+        """All quotas for an admin, else those that bind the caller, with what is used of them."""
+        return list((yield from self._get(QuotaPage, "/v1/quotas")).items)
+
+    @exchange
+    def put_quota(self, spec: QuotaSpec | Mapping[str, Any]) -> Exchange[QuotaView]:
+        """Limit a domain, a project or a user, in place of the limits it has; for admins.
+
+        Raises:
+            InvalidSpec: with every problem found.
+        """
+        fields = spec if isinstance(spec, Mapping) else {"level": spec.level, "name": spec.name}
+        path = _quota_path(str(fields.get("level", "user")), str(fields.get("name", "")))
+        _, body = body_of(spec)
+        return self._put(QuotaView, "PUT", path, body=body)
+
+    @exchange
+    def remove_quota(self, level: str, name: str) -> Exchange[None]:
+        """Have a domain, a project or a user have no limits of its own; for admins.
+
+        Raises:
+            NotFound: it has none.
+        """
+        yield from self._send("DELETE", _quota_path(level, name), repeat=False)
+
+    @exchange
+    def cluster(self) -> Exchange[ClusterView]:
+        """The cluster as a whole."""
+        return self._get(ClusterView, "/v1/cluster")
+
+    @exchange
+    def health(self) -> Exchange[HealthView]:
+        """Whether the controller answers; the token is not looked at."""
+        return self._get(HealthView, "/health")
+
+    @streaming(EventView)
+    def events(self) -> Stream:
+        """What changes, as it happens, for ever; a ``reset`` comes first and after each gap."""
+        return read_events(self._open)
+
+
+def _quota_path(level: str, name: str) -> str:
+    return f"/v1/quotas/{quoted(level)}/{quote(name or '-')}"

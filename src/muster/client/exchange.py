@@ -1,0 +1,159 @@
+"""Methods that are written once and serve the blocking and the asynchronous client alike.
+
+A method is a generator: it yields what it wants done, is sent what came of it, and returns its
+result. ``Client`` and ``AsyncClient`` carry out the same steps, each in its own way.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+
+if TYPE_CHECKING:
+    from muster.client.client import AsyncClient, Client
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One try of one HTTP request; ``Answer`` is sent for it.
+
+    Args:
+        path: with its query, escaped.
+        timeout_s: longest silence; None is any. Connecting has its own limit besides.
+        opens: the answer's content is left to ``Read``, which follows.
+
+    Raises (at the ``yield``):
+        NoAnswer: nothing came, or not all of it.
+        Unreachable: nothing will come, such as when the certificate is not trusted.
+    """
+
+    method: str
+    path: str
+    body: bytes | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    timeout_s: float | None = None
+    opens: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """``headers`` are by their name in lower case; ``content`` is empty after ``opens``, unless the
+    status is an error's."""
+
+    status: int
+    headers: Mapping[str, str]
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """The next piece of the answer that was opened last; empty at its end.
+
+    Raises (at the ``yield``):
+        StreamBroke: the connection ended before the answer did.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Wait so long."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """Call a function that blocks; its result is sent."""
+
+    function: Callable[[], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Give:
+    """An element of what the method iterates over."""
+
+    value: Any
+
+
+class NoAnswer(Exception):
+    """The controller could not be reached, or the connection ended before its answer.
+
+    ``hung_up``: somebody was there, and closed the connection.
+    """
+
+    def __init__(self, said: str, *, hung_up: bool = False) -> None:
+        super().__init__(said)
+        self.hung_up = hung_up
+
+
+class StreamBroke(Exception):
+    """The connection ended in the middle of an answer."""
+
+
+Step = Request | Pause | Aside
+Exchange = Generator[Step, Any, R]
+"""The steps to one result."""
+Stream = Generator[Step | Read | Give, Any, None]
+"""The steps through many."""
+
+
+class exchange(Generic[P, R]):
+    """A method described by its steps: blocking on a ``Client``, awaited on an ``AsyncClient``."""
+
+    def __init__(self, steps: Callable[Concatenate[Any, P], Exchange[R]]) -> None:
+        self._steps = steps
+        self.__doc__ = steps.__doc__
+
+    @overload
+    def __get__(self, client: Client, owner: type | None = None) -> Callable[P, R]: ...
+    @overload
+    def __get__(
+        self, client: AsyncClient, owner: type | None = None
+    ) -> Callable[P, Coroutine[Any, Any, R]]: ...
+    @overload
+    def __get__(self, client: None, owner: type | None = None) -> exchange[P, R]: ...
+
+    def __get__(self, client: Any, owner: type | None = None) -> Any:
+        return self if client is None else _bound(self._steps, client, client._perform)
+
+
+class stream(Generic[P, R]):
+    """Likewise, for a method that iterates: over ``Give``'s values."""
+
+    def __init__(self, kind: type[R] | None, steps: Callable[Concatenate[Any, P], Stream]) -> None:
+        self._steps = steps
+        self.__doc__ = steps.__doc__
+
+    @overload
+    def __get__(self, client: Client, owner: type | None = None) -> Callable[P, Iterator[R]]: ...
+    @overload
+    def __get__(
+        self, client: AsyncClient, owner: type | None = None
+    ) -> Callable[P, AsyncIterator[R]]: ...
+    @overload
+    def __get__(self, client: None, owner: type | None = None) -> stream[P, R]: ...
+
+    def __get__(self, client: Any, owner: type | None = None) -> Any:
+        return self if client is None else _bound(self._steps, client, client._iterate)
+
+
+def streaming(
+    kind: type[R],
+) -> Callable[[Callable[Concatenate[Any, P], Stream]], stream[P, R]]:
+    """Decorate a method whose steps give values of this type."""
+    return functools.partial(stream, kind)
+
+
+def _bound(
+    steps: Callable[..., Any], client: object, carry_out: Callable[[Any], R]
+) -> Callable[..., R]:
+    @functools.wraps(steps)
+    def method(*args: Any, **kwargs: Any) -> R:
+        return carry_out(steps(client, *args, **kwargs))
+
+    return method

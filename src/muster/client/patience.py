@@ -1,0 +1,198 @@
+"""How long a request is repeated while the controller does not answer.
+
+One that may be repeated is: briefly when the controller never answered before, longer when it did
+and is likely to be starting again, and for ``WAITING_S`` by whoever waits for work to end.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from muster.client.connection import Connection
+from muster.client.errors import (
+    ControllerFailed,
+    Unauthenticated,
+    Unavailable,
+    Unreachable,
+    error_of,
+)
+from muster.client.exchange import Answer, Aside, Exchange, NoAnswer, Pause, Request
+from muster.client.reaching import speaks_tls
+from muster.core.errors import Busy, MusterError
+
+FIRST_CONTACT_S = 1.0
+"""How long a client that never had an answer goes on trying."""
+PATIENCE_S = 10.0
+"""How long any other request is repeated."""
+WAITING_S = 600.0
+"""How long what waits for work to end goes on without an answer."""
+FAILING_S = 5.0
+"""How long a controller may fail inside: one that is being stopped does so for a moment."""
+TOLD_AFTER_S = 1.0
+"""How long there is no answer before ``on_contact`` hears of it."""
+_FIRST_PAUSE_S = 0.05
+_LONGEST_PAUSE_S = 1.0
+_PROXY_STATUSES = frozenset({502, 503, 504})
+"""What a proxy says for a controller that does not answer."""
+
+
+class Patience:
+    """Repeats requests to one controller, and knows whether it ever answered.
+
+    Args:
+        timeout_s: longest wait for one answer.
+        on_contact: hears False when the controller has not answered for ``TOLD_AFTER_S``, and True
+            when it does again. Who listens is patient: every request is repeated for ``WAITING_S``.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        timeout_s: float,
+        on_contact: Callable[[bool], None] | None = None,
+    ) -> None:
+        self._connection = connection
+        self._timeout_s = timeout_s
+        self._on_contact = on_contact
+        self._answered = on_contact is not None
+
+    def ask(
+        self, request: Request, *, patience_s: float = PATIENCE_S, extra_s: float = 0.0
+    ) -> Exchange[Answer]:
+        """The answer to a request, which is repeated for ``patience_s``; 0 is never.
+
+        Args:
+            extra_s: how much longer than usual the answer may take.
+
+        Raises:
+            MusterError: no answer, or the server's refusal.
+        """
+        if not request.opens:
+            request = replace(request, timeout_s=self._timeout_s + extra_s)
+        silence = _Silence(self._on_contact)
+        if self._on_contact is not None and patience_s:
+            patience_s = WAITING_S
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            try:
+                if silence.told:  # the answer itself may be one that takes its time
+                    self._accept((yield Request("GET", "/health", timeout_s=self._timeout_s)))
+                    silence.ends()
+                answer = self._accept((yield request))
+            except (NoAnswer, Unavailable, Busy, ControllerFailed) as error:
+                silence.goes_on(error)
+                limit_s = patience_s if self._answered else min(patience_s, FIRST_CONTACT_S)
+                if silence.waited_s + pause_s > limit_s or silence.failing_s > FAILING_S:
+                    if not isinstance(error, NoAnswer):
+                        raise
+                    secret = error.hung_up and not self._answered and self._plain
+                    if secret and (yield Aside(partial(speaks_tls, self._connection.url))):
+                        raise self._secret() from None
+                    raise self._unreachable(error, silence.waited_s) from None
+            except MusterError:  # an answer, too
+                silence.ends()
+                raise
+            else:
+                silence.ends()
+                return answer
+            # Spread out, so that all who lost the controller do not come back at once.
+            yield Pause(pause_s * random.uniform(0.5, 1.0))
+            pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+
+    def _accept(self, answer: Answer) -> Answer:
+        """
+        Raises:
+            MusterError, NoAnswer: it is a refusal, or from no controller.
+        """
+        if answer.status >= 400:
+            raise self._refusal(answer)
+        self._answered = True
+        return answer
+
+    def _refusal(self, answer: Answer) -> Exception:
+        import msgspec
+
+        from muster.core.views import ErrorView
+
+        status, url = answer.status, self._connection.url
+        try:
+            refusal = error_of(msgspec.json.decode(answer.content, type=ErrorView))
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            if status in _PROXY_STATUSES:
+                return NoAnswer(f"HTTP {status}")
+            failed = status >= 500 and self._answered
+            kind = ControllerFailed if failed else Unreachable
+            return kind(f"what answers at {url} is not a Muster controller: HTTP {status}")
+        self._answered = True
+        if isinstance(refusal, Unauthenticated) and self._connection.token_remedy:
+            return Unauthenticated(
+                f"the controller at {url} does not accept {self._connection.token_remedy}"
+            )
+        return refusal
+
+    @property
+    def _plain(self) -> bool:
+        return self._connection.url.startswith("http://")
+
+    def _secret(self) -> Unreachable:
+        url = self._connection.url
+        secure = "https" + url.removeprefix("http")
+        return Unreachable(f"what listens at {url} speaks TLS only: use {secure}")
+
+    def _unreachable(self, error: Exception, waited_s: float) -> Unreachable:
+        tried = f" for {waited_s:.0f} s" if waited_s >= 1 else ""
+        remedy = "`muster up` starts one on this machine"
+        if not self._connection.loopback:
+            remedy = "is its machine up, and the address the controller's?"
+        return Unreachable(
+            f"no controller answers at {self._connection.url}{tried} ({error}); {remedy}"
+        )
+
+
+class _Silence:
+    """How long one request has had no answer that is any good; and who listens hears of it."""
+
+    def __init__(self, on_contact: Callable[[bool], None] | None) -> None:
+        self.told = False
+        self._on_contact = on_contact
+        self._began_s = time.monotonic()
+        # Not since the request began: one that waits for a change may have been cut off just now.
+        self._silent_since_s: float | None = None
+        self._failing_since_s: float | None = None
+
+    def goes_on(self, error: Exception) -> None:
+        """It was ``error`` that came."""
+        now_s = time.monotonic()
+        if not isinstance(error, ControllerFailed):
+            self._failing_since_s = None
+        elif self._failing_since_s is None:
+            self._failing_since_s = now_s
+        if not isinstance(error, NoAnswer):
+            self._silent_since_s = None
+        elif self._silent_since_s is None:
+            self._silent_since_s = now_s
+        silent_s = 0.0 if self._silent_since_s is None else now_s - self._silent_since_s
+        if self._on_contact and silent_s >= TOLD_AFTER_S and not self.told:
+            self.told = True
+            self._on_contact(False)
+
+    @property
+    def waited_s(self) -> float:
+        return time.monotonic() - self._began_s
+
+    @property
+    def failing_s(self) -> float:
+        """How long every answer was that the controller failed."""
+        since_s = self._failing_since_s
+        return 0.0 if since_s is None else time.monotonic() - since_s
+
+    def ends(self) -> None:
+        """The controller answers."""
+        self._silent_since_s = None
+        if self._on_contact and self.told:
+            self.told = False
+            self._on_contact(True)

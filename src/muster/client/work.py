@@ -1,0 +1,299 @@
+"""Jobs, tasks and sessions, as both clients have them."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from muster.client.calls import PAGE, Calls, body_of, quoted
+from muster.client.exchange import Exchange, Stream, exchange, streaming
+from muster.client.output import read_output
+from muster.client.patience import PATIENCE_S, WAITING_S
+from muster.core.views import (
+    CancelView,
+    FailurePage,
+    HistoryPage,
+    JobDetail,
+    JobPage,
+    JobView,
+    PlanView,
+    SessionDetail,
+    SessionPage,
+    SessionView,
+    TaskDetail,
+    TaskPage,
+    WhyView,
+)
+
+if TYPE_CHECKING:
+    from muster.core.specs import JobSpec, SessionSpec
+
+LONG_POLL_S = 25.0
+"""How long one request waits for a change; proxies tend to cut what is silent for 30 s."""
+
+
+class Work(Calls):
+    """What is handed in, and what becomes of it."""
+
+    def _submitted(
+        self, spec: JobSpec | SessionSpec | Mapping[str, Any] | None, fields: Mapping[str, Any]
+    ) -> Exchange[JobView | SessionView]:
+        """The steps of ``submit``."""
+        if (spec is None) == (not fields):
+            raise TypeError("submit takes a spec, or the keys of one")
+        kind, body = body_of(fields if spec is None else spec)
+        key = {"Idempotency-Key": uuid.uuid4().hex}
+        if kind == "session":
+            answer = yield from self._send("POST", "/v1/sessions", body=body, headers=key)
+            return self._read(SessionView, answer)
+        answer = yield from self._send("POST", "/v1/jobs", body=body, headers=key)
+        return self._read(JobView, answer)
+
+    @exchange
+    def plan(
+        self, /, spec: JobSpec | SessionSpec | Mapping[str, Any] | None = None, **fields: Any
+    ) -> Exchange[PlanView]:
+        """What would become of work if it were handed in now; nothing is, and nothing changes.
+
+        Args:
+            spec, fields: as ``submit``.
+
+        Raises:
+            InvalidSpec, Conflict: as ``submit``.
+        """
+        if (spec is None) == (not fields):
+            raise TypeError("plan takes a spec, or the keys of one")
+        kind, body = body_of(fields if spec is None else spec)
+        body = json.dumps(json.loads(body) | {"kind": kind}).encode()
+        return self._put(PlanView, "POST", "/v1/plan", body=body)
+
+    @exchange
+    def jobs(
+        self,
+        state: str = "live",
+        *,
+        name: str | None = None,
+        owner: str | None = None,
+        limit: int = 100,
+    ) -> Exchange[list[JobView]]:
+        """Jobs, newest first.
+
+        Args:
+            state: ``live``, ``ended``, ``all``, or one state.
+            name: only those of this name.
+            owner: only this user's, or this ``domain/project/user``'s; for admins.
+            limit: how many at most.
+        """
+        jobs: list[JobView] = []
+        cursor: str | None = None
+        while len(jobs) < limit:
+            page = yield from self._get(
+                JobPage,
+                "/v1/jobs",
+                state=state,
+                name=name,
+                owner=owner,
+                limit=min(limit - len(jobs), PAGE),
+                cursor=cursor,
+            )
+            jobs += page.items
+            cursor = page.next
+            if cursor is None:
+                break
+        return jobs
+
+    @exchange
+    def job(self, ref: str) -> Exchange[JobDetail]:
+        """One job, with its spec.
+
+        Raises:
+            NotFound: there is none of yours.
+            Ambiguous: ``ref`` means several; the message names them.
+        """
+        return self._get(JobDetail, f"/v1/jobs/{quoted(ref)}")
+
+    @exchange
+    def wait(
+        self,
+        ref: str,
+        timeout_s: float | None = None,
+        on_change: Callable[[JobView], None] | None = None,
+    ) -> Exchange[JobView]:
+        """Wait until a job has ended, or ``timeout_s`` has passed: look at ``ended``.
+
+        Args:
+            on_change: called with the job at first and whenever its state or counts changed.
+
+        Raises:
+            NotFound, Ambiguous: as ``job``.
+        """
+        until_s = None if timeout_s is None else time.monotonic() + timeout_s
+        told: str | None = None
+        first = True
+        while True:
+            left_s = LONG_POLL_S if until_s is None else max(until_s - time.monotonic(), 0.0)
+            # The first answer comes at once: from then on it is this job, whoever gets its name.
+            poll_s = 0.0 if first and on_change else min(left_s, LONG_POLL_S)
+            patience_s = WAITING_S if timeout_s is None else max(left_s, PATIENCE_S)
+            job = yield from self._wait_once(ref, poll_s, told, min(patience_s, WAITING_S))
+            if on_change is not None and job.version != told:
+                told = job.version
+                on_change(job)
+            if job.ended or (left_s <= 0 and not first):
+                return job
+            ref, first = job.id, False
+
+    def _wait_once(
+        self, ref: str, timeout_s: float, since: str | None, patience_s: float
+    ) -> Exchange[JobView]:
+        answer = yield from self._send(
+            "GET",
+            f"/v1/jobs/{quoted(ref)}/wait",
+            params={"timeout_s": timeout_s, "since": since},
+            patience_s=patience_s,
+            extra_s=timeout_s,
+        )
+        return self._read(JobView, answer)
+
+    @exchange
+    def retry(self, ref: str, *, failed: bool = False) -> Exchange[JobView]:
+        """Run the tasks again that did not succeed of a job that has ended, as a new job in which
+        each has the index that it had; with ``failed`` only those that failed by themselves, not
+        those that were stopped with the job.
+
+        Raises:
+            NotFound, Ambiguous: as ``job``.
+            Conflict: it has not ended, has no such tasks, or is being retried already.
+        """
+        path, key = f"/v1/jobs/{quoted(ref)}/retry", {"Idempotency-Key": uuid.uuid4().hex}
+        body = json.dumps({"failed": failed}).encode()
+        answer = yield from self._send("POST", path, body=body, headers=key)
+        return self._read(JobView, answer)
+
+    @exchange
+    def tasks(
+        self,
+        ref: str,
+        state: str | None = None,
+        *,
+        failed: bool = False,
+        offset: int = 0,
+        limit: int = 100,
+    ) -> Exchange[TaskPage]:
+        """A job's tasks by index with their latest attempts, from the ``offset``-th on; of one
+        ``state`` if it is given, or those that ``failed`` by themselves.
+
+        At most ``PAGE`` (1,000) at a time; ``total`` says how many there are.
+        """
+        path = f"/v1/jobs/{quoted(ref)}/tasks"
+        return self._get(
+            TaskPage, path, state=state, failed=failed, offset=offset, limit=min(limit, PAGE)
+        )
+
+    @exchange
+    def failures(self, ref: str) -> Exchange[FailurePage]:
+        """A job's failed tasks, those together that failed alike."""
+        return self._get(FailurePage, f"/v1/jobs/{quoted(ref)}/failures")
+
+    @exchange
+    def task(self, ref: str, index: int) -> Exchange[TaskDetail]:
+        """One task, with its attempts."""
+        return self._get(TaskDetail, f"/v1/jobs/{quoted(ref)}/tasks/{index}")
+
+    @exchange
+    def sessions(
+        self, state: str = "live", *, of_jobs: bool = False, limit: int = 100
+    ) -> Exchange[list[SessionView]]:
+        """Sessions, newest first; those that belong to jobs only with ``of_jobs``."""
+        sessions: list[SessionView] = []
+        cursor: str | None = None
+        while len(sessions) < limit:
+            page = yield from self._get(
+                SessionPage,
+                "/v1/sessions",
+                state=state,
+                of_jobs=of_jobs,
+                limit=min(limit - len(sessions), PAGE),
+                cursor=cursor,
+            )
+            sessions += page.items
+            cursor = page.next
+            if cursor is None:
+                break
+        return sessions
+
+    @exchange
+    def session(self, ref: str) -> Exchange[SessionDetail]:
+        """One session, with its kernels."""
+        return self._get(SessionDetail, f"/v1/sessions/{quoted(ref)}")
+
+    @exchange
+    def cancel(self, ref: str) -> Exchange[CancelView]:
+        """Cancel a job or a session; one that has ended already is left as it is."""
+        return self._job_or_session(ref, "cancel", lambda path: self._put(CancelView, "POST", path))
+
+    @exchange
+    def why(self, ref: str) -> Exchange[WhyView]:
+        """Why a job or a session is where it is."""
+        return self._job_or_session(ref, "why", lambda path: self._get(WhyView, path))
+
+    @exchange
+    def history(self, ref: str, *, limit: int = 200) -> Exchange[HistoryPage]:
+        """What happened to a job with its tasks and sessions, to one task (``job/index``), to a
+        session or to an agent: the newest ``limit`` entries, at most 1,000."""
+        return self._get(HistoryPage, f"/v1/history/{quote(ref)}", limit=min(limit, PAGE))
+
+    @streaming(bytes)
+    def logs(
+        self,
+        ref: str,
+        *,
+        task: int = 0,
+        attempt: int | None = None,
+        tail_bytes: int | None = None,
+        follow: bool = False,
+        retries: bool | None = None,
+    ) -> Stream:
+        """The output of a job's task, piece by piece.
+
+        Args:
+            attempt: from 1; the latest when left out.
+            tail_bytes: only so much of its end.
+            follow: go on until the task has ended; wait for it if it has not started.
+            retries: with ``follow``, go on through the attempts after this one, those too that
+                have come and gone already; by default when no ``attempt`` is given.
+
+        Raises:
+            NotFound, Ambiguous: as ``job``; NotFound also when there is no such task or attempt.
+            Conflict: it has not started, and ``follow`` is not set.
+            AgentUnreachable: the output is on a machine that does not answer. Where other attempts
+                follow, it is raised after theirs.
+        """
+        return read_output(
+            self._open,
+            f"/v1/jobs/{quoted(ref)}/logs",
+            {"task": task},
+            attempt=attempt,
+            tail_bytes=tail_bytes,
+            follow=follow,
+            retries=follow and (attempt is None if retries is None else retries),
+        )
+
+    @streaming(bytes)
+    def session_logs(
+        self, ref: str, *, kernel: int = 0, tail_bytes: int | None = None, follow: bool = False
+    ) -> Stream:
+        """The output of a session's kernel; as ``logs``."""
+        return read_output(
+            self._open,
+            f"/v1/sessions/{quoted(ref)}/logs",
+            {"kernel": kernel},
+            attempt=None,
+            tail_bytes=tail_bytes,
+            follow=follow,
+            retries=False,
+        )
