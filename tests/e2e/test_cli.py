@@ -251,8 +251,8 @@ def test_run_whose_reader_has_enough_leaves_the_job_alone(shell: Shell) -> None:
 def test_ref_is_completed_from_the_live_cluster(shell: Shell) -> None:
     shell.said("run", "-d", "--name", "completes", "--", "sleep", "60")
     line = {"COMP_WORDS": "muster show compl", "COMP_CWORD": "2"}
-    offered = shell.muster(_MUSTER_COMPLETE="complete_bash", **line)
-    assert offered.stdout.split() == ["completes"]
+    offered = shell.muster(_MUSTER_COMPLETE="bash_complete", **line)
+    assert offered.stdout.split() == ["plain,completes"]
     shell.said("cancel", "completes")
 
 
