@@ -225,8 +225,10 @@ class FakeCluster:
     def task(self, ref: str, index: int) -> TaskDetail:
         return next(each for each in self.tasks_ if each.index == index)
 
-    def sessions(self, state: str = "live", *, limit: int = 100) -> list[SessionDetail]:
-        return self.sessions_[:limit]
+    def sessions(self, state: str = "live", *, limit: int = 100, **_: Any) -> list[SessionDetail]:
+        self._answer()
+        found = [each for each in self.sessions_ if state == "all" or not each.ended]
+        return found[:limit]
 
     def session(self, ref: str) -> SessionDetail:
         for each in self.sessions_:
@@ -299,10 +301,17 @@ class FakeCluster:
     def remove_quota(self, level: str, name: str) -> None:
         self.asked.append(("remove_quota", (level, name)))
 
-    def bar_agent(self, ref: str, bar: AgentBar | None) -> AgentView:
-        self.asked.append(("bar_agent", (ref, bar)))
+    def bar_agent(
+        self,
+        ref: str,
+        bar: AgentBar | None,
+        *,
+        note: str = "",
+        deadline: float | str | None = None,
+    ) -> AgentView:
+        self.asked.append(("bar_agent", (ref, bar, note, deadline)))
         found = next(each for each in self.agents_ if each.name == ref)
-        return msgspec.structs.replace(found, barred=bar)
+        return msgspec.structs.replace(found, barred=bar, bar_note=note)
 
     def health(self) -> HealthView:
         self._answer()

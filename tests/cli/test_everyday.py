@@ -117,3 +117,26 @@ def test_run_says_in_json_how_the_job_ended(typed: Typed) -> None:
     handed_in = typed.json("submit", "--json", "-", stdin=json.dumps(SWEEP))
     assert handed_in["tasks_total"] == 1
     typed.finish()
+
+
+NOTEBOOK = {"kind": "session", "kernels": [{"command": ["forever"]}], "name": "notebook"}
+
+
+def test_ps_lists_sessions_beside_jobs_and_filters_on_the_server(typed: Typed) -> None:
+    typed.submit(name="keeps-1", command=["forever"])
+    session = typed.said("submit", "-q", "-", stdin=json.dumps(NOTEBOOK)).strip()
+    lines = [line.split() for line in typed.said("ps").splitlines()]
+    assert lines[1][:3] == [session[:12], "notebook", "running"]
+    assert lines[2][1:3] == ["keeps-1", "running"]
+    named = typed.json("ps", "--name", "note*", "--json")
+    assert [(each["kind"], each["id"]) for each in named] == [("session", session)]
+    assert typed.json("ps", "-a", "--state", "failed", "--name", "swept", "--json")
+    assert not typed.json("ps", "--group", "other", "--json")
+    assert not typed.json("ps", "--owner", "bob", "--json")
+    wrong = typed.run("ps", "--state", "bad")
+    assert wrong.exit_code == 2
+    assert "expected one of live, ended, all" in wrong.stderr
+    typed.run("cancel", "-y", "notebook", "keeps-1")
+    typed.finish()
+    ended = typed.json("ps", "--state", "ended", "--json", "-n", "1")
+    assert len(ended) == 1

@@ -14,7 +14,7 @@ from tests.cli.fake_cluster import IDS, NOW, FakeCluster, because, job, kernel, 
 from muster.cli.commands import ps
 from muster.cli.commands.fate import fate_of
 from muster.cli.commands.history import history_table
-from muster.cli.commands.ps import EXPLAINED, jobs_table
+from muster.cli.commands.ps import EXPLAINED, work_table
 from muster.cli.commands.show import job_parts
 from muster.cli.commands.why import explanation
 from muster.cli.screen import Column, table, write
@@ -117,7 +117,7 @@ def test_ps_shows_live_jobs_unless_all_are_asked_for() -> None:
 
 
 def test_ps_says_when_older_jobs_are_left_out() -> None:
-    cluster = FakeCluster(jobs_=[job(f"j{number}", number=number) for number in range(4)])
+    cluster = FakeCluster(jobs_=[job(f"j{number}", number=3 - number) for number in range(4)])
     result = cluster.run("ps", "--limit", "3")
     assert "j2" in result.stdout
     assert "j3" not in result.stdout
@@ -174,7 +174,7 @@ def test_ps_watch_keeps_the_table_while_the_controller_is_away(
 def test_ps_on_a_terminal_is_a_line_a_job_and_never_wider(width: int) -> None:
     jobs = [job("x" * 63, JobState.PENDING, number=1), job("short", number=2)]
     why = {IDS[1]: NEVER_FITS.sentence}
-    lines = shown([jobs_table(narrow(width), jobs, why, NOW)], width)
+    lines = shown([work_table(narrow(width), jobs, why, NOW)], width)
     assert len(lines) == 3
     assert all(len(line) <= width for line in lines)
     if width >= 60:
@@ -184,7 +184,7 @@ def test_ps_on_a_terminal_is_a_line_a_job_and_never_wider(width: int) -> None:
 
 def test_ps_shows_equally_old_jobs_by_ids_that_differ() -> None:
     twins = [msgspec.structs.replace(job("a"), id=f"job-01kaec7mc2qv3x9{end}") for end in "pq"]
-    lines = shown([jobs_table(wide(), twins, {}, NOW)])
+    lines = shown([work_table(wide(), twins, {}, NOW)])
     assert [line.split()[0] for line in lines[1:]] == ["01kaec7mc2qv3x9p", "01kaec7mc2qv3x9q"]
 
 

@@ -335,25 +335,36 @@ def agent(**fields: Any) -> AgentView:
 
 
 @pytest.mark.parametrize(
-    ("command", "bar", "said"),
+    ("command", "asked", "said"),
     [
-        ("cordon", AgentBar.CORDONED, "agent a1 is cordoned and takes nothing new; it runs 1 "),
-        ("drain", AgentBar.DRAINING, "agent a1 is draining and takes nothing new; it runs 1 "),
-        ("uncordon", None, "agent a1 takes work again"),
+        (
+            ("cordon", "--reason", "disk"),
+            (AgentBar.CORDONED, "disk", None),
+            "agent a1 is cordoned and takes nothing new; it runs 1 ",
+        ),
+        (
+            ("drain",),
+            (AgentBar.DRAINING, "", "1h"),
+            "agent a1 is draining and takes nothing new; it runs 1 ",
+        ),
+        (("drain", "--deadline", "never"), (AgentBar.DRAINING, "", None), "agent a1 is draining"),
+        (("uncordon",), (None, "", None), "agent a1 takes work again"),
     ],
 )
-def test_agent_is_barred_and_taken_back(command: str, bar: AgentBar | None, said: str) -> None:
-    cluster = FakeCluster(agents_=[agent(kernels=1)])
-    result = cluster.run(command, "a1")
+def test_agents_are_barred_and_taken_back(
+    command: tuple[str, ...], asked: tuple[object, ...], said: str
+) -> None:
+    cluster = FakeCluster(agents_=[agent(kernels=1), agent(name="a2")])
+    result = cluster.run(*command, "a1", "a2", "a1")
     assert result.stdout.startswith(said)
-    assert cluster.asked == [("bar_agent", ("a1", bar))]
+    assert cluster.asked == [("bar_agent", (name, *asked)) for name in ("a1", "a2")]
 
 
-def test_agents_show_who_takes_nothing_new() -> None:
-    cluster = FakeCluster(agents_=[agent(), agent(name="a2", barred=AgentBar.DRAINING)])
-    told = cluster.run("agents").stdout.splitlines()
+def test_agents_show_who_takes_nothing_new_and_why() -> None:
+    barred = agent(name="a2", barred=AgentBar.DRAINING, bar_note="new disk")
+    told = FakeCluster(agents_=[agent(), barred]).run("agents").stdout.splitlines()
     assert told[1].split()[:2] == ["a1", "alive"]
-    assert told[2].split()[:3] == ["a2", "alive,", "draining"]
+    assert told[2].split()[:5] == ["a2", "alive,", "draining:", "new", "disk"]
 
 
 def test_groups_show_which_plug_ins_do_not_serve() -> None:

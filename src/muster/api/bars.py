@@ -1,17 +1,19 @@
 """Agents that take nothing new, over HTTP."""
 
-from typing import Literal
+from collections.abc import Iterator
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Request
+from pydantic import AfterValidator, StringConstraints
 from starlette.responses import Response
 
 from muster.api.answers import answer
 from muster.api.bodies import read_spec
 from muster.api.context import Call
 from muster.api.live_views import agent_view
-from muster.core.errors import NotFound
+from muster.core.errors import NotFound, Problem
 from muster.core.ids import AgentId
-from muster.core.specs.amounts import Spec
+from muster.core.specs.amounts import Duration, Spec
 from muster.core.states import AgentBar
 from muster.core.views import AgentView
 from muster.store.queries.refs import AGENTS, resolve
@@ -19,10 +21,29 @@ from muster.store.queries.refs import AGENTS, resolve
 router = APIRouter(prefix="/v1/agents", tags=["cluster"])
 
 
+def _line(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("expected one line of text")
+    return text
+
+
+Note = Annotated[str, StringConstraints(max_length=200), AfterValidator(_line)]
+
+
 class BarSpec(Spec):
-    """Why an agent is to take nothing new: an operator's word; null has it take work again."""
+    """Why an agent is to take nothing new: an operator's word; null has it take work again.
+
+    ``note`` says why to people. What still runs on one that is draining after ``deadline`` is
+    stopped, to run elsewhere; without one it runs to its end.
+    """
 
     bar: Literal["cordoned", "draining"] | None
+    note: Note = ""
+    deadline: Duration | None = None
+
+    def contradictions(self) -> Iterator[Problem]:
+        if self.deadline is not None and self.bar != "draining":
+            yield Problem("deadline", "", "this is for agents that are drained")
 
 
 _BODY = {"application/json": {"schema": BarSpec.model_json_schema()}}
@@ -34,13 +55,17 @@ _BODY = {"application/json": {"schema": BarSpec.model_json_schema()}}
     openapi_extra={"requestBody": {"required": True, "content": _BODY}},
 )
 async def bar_agent(request: Request, call: Call, ref: str) -> Response:
-    """Have an agent take nothing new, or take work again; for admins. What it runs goes on."""
+    """Have an agent take nothing new, or take work again; for admins."""
     call.must_be_admin("bar agents")
     spec = await read_spec(request, BarSpec)
     principal, plane = call.principal, call.api.plane
     id_ = AgentId(await call.api.reader.read(resolve, AGENTS, principal, ref))
     bar = AgentBar(spec.bar) if spec.bar is not None else None
-    await plane.request(lambda work, requests: requests.bar_agent(work, principal, id_, bar))
+    await plane.request(
+        lambda work, requests: requests.bar_agent(
+            work, principal, id_, bar, spec.note, spec.deadline
+        )
+    )
     agent = plane.live.agents.get(id_)
     if agent is None:
         raise NotFound(f"agent {ref!r} was removed meanwhile")

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from muster.api.answers import answer, json_answer
 from muster.api.bodies import read_spec
 from muster.api.context import Api, Call, Caller
-from muster.api.listing import Cursor, Limit, State, states_of
+from muster.api.listing import Cursor, Group, Limit, Name, OwnerOf, State, states_of
 from muster.api.live_views import grace_left, job_view
 from muster.api.openapi import spec_body
 from muster.api.targets import knowing_ended
@@ -97,13 +97,14 @@ def known_group(live: Live, group: str) -> None:
 async def get_jobs(
     call: Call,
     state: State = "live",
-    name: str | None = None,
-    owner: Annotated[str | None, Query(description="a user, or domain/project/user")] = None,
+    name: Name = None,
+    owner: OwnerOf = None,
+    group: Group = None,
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Response:
     """Jobs that the caller may see, newest first."""
-    listing = Listing(states_of(JOB_TABLE, state), name, owner, limit, cursor)
+    listing = Listing(states_of(JOB_TABLE, state), name, owner, group, limit, cursor)
     return json_answer(await call.api.reader.json(list_jobs, call.principal, listing))
 
 

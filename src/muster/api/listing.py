@@ -10,6 +10,11 @@ from muster.core.states import StateTable
 MAX_PAGE = 1000
 
 State = Annotated[str, Query(description="live, ended, all, or one state", max_length=40)]
+Name = Annotated[
+    str | None, Query(description="exactly so, or what it begins with: train*", max_length=64)
+]
+OwnerOf = Annotated[str | None, Query(description="a user, or domain/project/user", max_length=200)]
+Group = Annotated[str | None, Query(description="of this scaling group", max_length=64)]
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
 Cursor = Annotated[
     str | None, Query(description="`next` of the page before this one", max_length=40)

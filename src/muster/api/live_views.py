@@ -114,6 +114,8 @@ def agent_view(agent: Agent, live: Live, board: Board) -> AgentView:
         joined_at=agent.joined_at,
         seen_at=agent.seen_at,
         barred=agent.barred,
+        bar_note=agent.bar_note,
+        leave_by=agent.leave_by,
         connected=agent.connected,
         reason=ReasonView.of(agent.reason) if agent.reason else None,
     )

@@ -11,7 +11,7 @@ from muster.api.answers import answer, json_answer
 from muster.api.bodies import read_spec
 from muster.api.context import Call
 from muster.api.jobs import known_group
-from muster.api.listing import Cursor, Limit, State, states_of
+from muster.api.listing import Cursor, Group, Limit, Name, OwnerOf, State, states_of
 from muster.api.live_views import grace_left, session_view
 from muster.api.openapi import spec_body
 from muster.api.targets import knowing_ended
@@ -63,13 +63,14 @@ async def get_sessions(
     call: Call,
     state: State = "live",
     of_jobs: Annotated[bool, Query(description="those that belong to jobs too")] = False,
-    name: str | None = None,
-    owner: Annotated[str | None, Query(description="a user, or domain/project/user")] = None,
+    name: Name = None,
+    owner: OwnerOf = None,
+    group: Group = None,
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Response:
     """Sessions that the caller may see, newest first."""
-    listing = Listing(states_of(SESSION_TABLE, state), name, owner, limit, cursor)
+    listing = Listing(states_of(SESSION_TABLE, state), name, owner, group, limit, cursor)
     page = await call.api.reader.json(list_sessions, call.principal, listing, of_jobs=of_jobs)
     return json_answer(page)
 

@@ -1,28 +1,77 @@
-"""Completing a REF from the live cluster."""
+"""Completing names from the cluster: of work, agents and groups."""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 import click
 
 from muster.cli.target import Target
 
+if TYPE_CHECKING:
+    from muster.client import Client
+
 TIMEOUT_S = 1.0
 """How long a person who pressed Tab may wait."""
 OFFERED = 50
 
+Offers = Iterable[tuple[str, str]]
+
 
 def complete_ref(ctx: click.Context, incomplete: str) -> list[tuple[str, str]]:
-    """Names and ids of live jobs, each with its state; none where no cluster answers."""
+    """Names and ids of live jobs and sessions, then of those that ended, each with its state."""
+
+    def look(client: "Client") -> Offers:
+        for state in ("live", "ended"):
+            # Those that ended may be many: the controller looks for the names that begin so.
+            by_name = incomplete and not incomplete.startswith(("job-", "ses-"))
+            name = f"{incomplete}*" if by_name and state == "ended" else None
+            for job in client.jobs(state, name=name, limit=OFFERED):
+                yield job.name, job.state.lower()
+                yield job.id, job.state.lower()
+            for session in client.sessions(state, name=name, limit=OFFERED):
+                if session.name:
+                    yield session.name, session.status.lower()
+                yield session.id, session.status.lower()
+
+    return _offered(ctx, incomplete, look)
+
+
+def complete_agent(ctx: click.Context, incomplete: str) -> list[tuple[str, str]]:
+    """Names of agents, each with its status."""
+    return _offered(
+        ctx,
+        incomplete,
+        lambda client: (
+            (agent.name, str(agent.barred or agent.status.lower())) for agent in client.agents()
+        ),
+    )
+
+
+def complete_group(ctx: click.Context, incomplete: str) -> list[tuple[str, str]]:
+    """Names of scaling groups, each with how many agents it has."""
+    return _offered(
+        ctx,
+        incomplete,
+        lambda client: ((group.name, f"{group.agents} agents") for group in client.groups()),
+    )
+
+
+def _offered(
+    ctx: click.Context, incomplete: str, look: "Callable[[Client], Offers]"
+) -> list[tuple[str, str]]:
+    """What ``look`` finds that begins with what was typed; nothing where no cluster answers."""
     # Nothing has run yet, the program's own callback neither: only the words are parsed.
     target: Target = ctx.obj or Target()
     for words in (ctx.find_root().params, ctx.params):
         target = target.said(words.get("url"), words.get("token"), words.get("home"))
+    found: dict[str, str] = {}
     try:
         with target.client(timeout_s=TIMEOUT_S) as client:
-            jobs = client.jobs("live", limit=OFFERED)
+            for name, said in look(client):
+                if name.startswith(incomplete):
+                    found.setdefault(name, said)
+                if len(found) >= OFFERED:
+                    break
     except Exception:  # whatever it is, it must not end up in the command line being typed
-        return []
-    offered: list[tuple[str, str]] = []
-    for job in jobs:
-        offered += [
-            (name, job.state.lower()) for name in (job.name, job.id) if name.startswith(incomplete)
-        ]
-    return offered
+        return [*found.items()]
+    return [*found.items()]

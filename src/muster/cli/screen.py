@@ -222,7 +222,7 @@ def discard_stdout() -> None:
     os.close(nowhere)
 
 
-def print_json(value: "View | Sequence[View] | dict[str, Any]") -> None:
+def print_json(value: "View | Sequence[View | dict[str, Any]] | dict[str, Any]") -> None:
     """What the client returned, as JSON on stdout and nothing else."""
     import msgspec
 

@@ -37,10 +37,11 @@ class Cluster(Calls):
 
     @exchange
     def remove_agent(self, ref: str) -> Exchange[None]:
-        """Forget an agent (its name, id, or a prefix of it) that is gone for good; for admins.
+        """Forget an agent (its name, id, or a prefix of it) that is gone for good, or was drained;
+        for admins.
 
         Raises:
-            Conflict: it is alive, or may still run something.
+            Conflict: it is alive and takes work, or may still run something.
         """
         yield from self._send("DELETE", f"/v1/agents/{quoted(ref)}", repeat=False)
 
@@ -62,14 +63,26 @@ class Cluster(Calls):
         return self._read(GroupView, answer)
 
     @exchange
-    def bar_agent(self, ref: str, bar: AgentBar | str | None) -> Exchange[AgentView]:
+    def bar_agent(
+        self,
+        ref: str,
+        bar: AgentBar | str | None,
+        *,
+        note: str = "",
+        deadline: float | str | None = None,
+    ) -> Exchange[AgentView]:
         """Have an agent take nothing new (``cordoned``, or ``draining`` until it is empty), or,
-        with None, have it take work again; what it runs goes on. For admins.
+        with None, have it take work again. For admins.
+
+        Args:
+            note: why, for those who look.
+            deadline: what still runs on a draining agent after so long (seconds, or as ``"1h"``)
+                is stopped, to run elsewhere; without one it runs to its end.
 
         Raises:
             NotFound: there is no such agent.
         """
-        body = json.dumps({"bar": bar}).encode()
+        body = json.dumps({"bar": bar, "note": note, "deadline": deadline}).encode()
         answer = yield from self._send("POST", f"/v1/agents/{quoted(ref)}/bar", body=body)
         return self._read(AgentView, answer)
 

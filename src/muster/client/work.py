@@ -78,14 +78,16 @@ class Work(Calls):
         *,
         name: str | None = None,
         owner: str | None = None,
+        group: str | None = None,
         limit: int = 100,
     ) -> Exchange[list[JobView]]:
         """Jobs, newest first.
 
         Args:
             state: ``live``, ``ended``, ``all``, or one state.
-            name: only those of this name.
+            name: only those of this name, or whose name begins so: ``train*``.
             owner: only this user's, or this ``domain/project/user``'s; for admins.
+            group: only those of this scaling group.
             limit: how many at most.
         """
         jobs: list[JobView] = []
@@ -97,6 +99,7 @@ class Work(Calls):
                 state=state,
                 name=name,
                 owner=owner,
+                group=group,
                 limit=min(limit - len(jobs), PAGE),
                 cursor=cursor,
             )
@@ -206,9 +209,17 @@ class Work(Calls):
 
     @exchange
     def sessions(
-        self, state: str = "live", *, of_jobs: bool = False, limit: int = 100
+        self,
+        state: str = "live",
+        *,
+        of_jobs: bool = False,
+        name: str | None = None,
+        owner: str | None = None,
+        group: str | None = None,
+        limit: int = 100,
     ) -> Exchange[list[SessionView]]:
-        """Sessions, newest first; those that belong to jobs only with ``of_jobs``."""
+        """Sessions, newest first; those that belong to jobs only with ``of_jobs``. The others are
+        as for ``jobs``."""
         sessions: list[SessionView] = []
         cursor: str | None = None
         while len(sessions) < limit:
@@ -217,6 +228,9 @@ class Work(Calls):
                 "/v1/sessions",
                 state=state,
                 of_jobs=of_jobs,
+                name=name,
+                owner=owner,
+                group=group,
                 limit=min(limit - len(sessions), PAGE),
                 cursor=cursor,
             )

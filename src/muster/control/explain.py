@@ -228,6 +228,9 @@ def _of_kernel(live: Live, kernel: Kernel, now: float) -> Reason | None:
     if agent.status is AgentStatus.UNREACHABLE:
         silent_s = round(now - agent.seen_at)
         return reason(ReasonCode.AGENT_UNREACHABLE, agent=agent.name, silent_s=silent_s)
+    if agent.leave_by is not None and kernel.session.status is SessionStatus.RUNNING:
+        in_s = max(round(agent.leave_by - now), 0)
+        return reason(ReasonCode.TO_LEAVE, agent=agent.name, note=agent.bar_note, in_s=in_s)
     row = live.ledger.get((kernel.id, kernel.generation))
     if row is not None and not row.charged and kernel.session.status in PLACED_SESSION:
         return reason(ReasonCode.BEHIND_SHAPE, agent=agent.name)

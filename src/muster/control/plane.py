@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from muster.control.agent.drain import DrainAgents
 from muster.control.agent.hello import Greeter
 from muster.control.agent.lifecycle import AgentLifecycle, DetectLoss, DetectSilence
 from muster.control.engine.coordinator import Coordinator
@@ -174,6 +175,7 @@ class ControlPlane:
             [
                 DetectSilence(),
                 DetectLoss(self._facts),
+                DrainAgents(sessions),
                 ExpandJobs(self.board),
                 ScheduleNewSessions(self.board, sessions),
                 PrepareSessions(),

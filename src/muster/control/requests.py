@@ -275,9 +275,19 @@ class Requests:
             recall_held_ahead(work, agent_id, unless=self._board.may_wait_ahead)
 
     def bar_agent(
-        self, work: Work, principal: Principal, id_: AgentId, bar: AgentBar | None
+        self,
+        work: Work,
+        principal: Principal,
+        id_: AgentId,
+        bar: AgentBar | None,
+        note: str = "",
+        leave_within_s: float | None = None,
     ) -> Agent:
         """Have an agent take nothing new; or, with None, have it take work again.
+
+        Args:
+            note: why, in an operator's words.
+            leave_within_s: after so long what still runs there is stopped, to run elsewhere.
 
         Raises:
             NotFound: no such agent.
@@ -285,11 +295,14 @@ class Requests:
         agent = work.live.agents.get(id_)
         if agent is None:
             raise NotFound(f"there is no agent {id_}")
-        if agent.barred is not bar:
-            agent.barred = bar
-            work.unit.touch(agent)
+        leave_by = None if leave_within_s is None else work.now + leave_within_s
+        before = agent.barred, agent.bar_note
+        agent.barred, agent.bar_note, agent.leave_by = bar, note, leave_by
+        work.unit.touch(agent)
+        work.mark(agent)
+        if before != (bar, note):
             code = ReasonCode.AGENT_BARRED if bar else ReasonCode.AGENT_UNBARRED
-            why = reason(code, bar=bar or "", by=principal.owner.user)
+            why = reason(code, bar=bar or "", note=note, by=principal.owner.user)
             work.unit.note(agent, PHASE, SchedulingResult.SUCCESS, why)
             self._board.agent_changed(agent)
             if bar is not None:
@@ -297,21 +310,25 @@ class Requests:
         return agent
 
     def remove_agent(self, work: Work, principal: Principal, id_: AgentId) -> Agent:
-        """Forget an agent that is gone for good.
+        """Forget an agent that is gone for good, or that was drained.
 
         Raises:
             NotFound: no such agent.
-            Conflict: it is alive, or holds work that is not proven gone.
+            Conflict: it is alive and takes work, or holds work that is not proven gone.
         """
         agent = work.live.agents.get(id_)
         if agent is None:
             raise NotFound(f"there is no agent {id_}")
-        if agent.status is AgentStatus.ALIVE:
-            raise Conflict(f"agent {agent.name} is ALIVE: stop it first")
+        if agent.status is AgentStatus.ALIVE and agent.barred is not AgentBar.DRAINING:
+            raise Conflict(
+                f"agent {agent.name} is ALIVE: stop it, or empty it with `muster drain "
+                f"{agent.name}` first"
+            )
         held = len(work.live.held_by.get(id_, ()))
         if held:
             raise Conflict(
-                f"agent {agent.name} may still run {held} kernels: wait until its lease ended"
+                f"agent {agent.name} may still run {held} kernels: wait until they have ended or "
+                f"its lease has"
             )
         why = reason(ReasonCode.AGENT_REMOVED, by=principal.owner.user)
         work.transition([agent], {agent.status}, AgentStatus.REMOVED, phase=PHASE, reason=why)

@@ -89,6 +89,8 @@ class ReasonCode(StrEnum):
     GANG_SIBLING_FAILED = "GANG_SIBLING_FAILED"
     PREEMPTED = "PREEMPTED"
     PREEMPTED_FOR_GOOD = "PREEMPTED_FOR_GOOD"
+    DRAINED = "DRAINED"
+    TO_LEAVE = "TO_LEAVE"
     JOB_FAILED = "JOB_FAILED"
     JOB_ENDED = "JOB_ENDED"
     TASKS_FAILED = "TASKS_FAILED"
@@ -110,6 +112,10 @@ class ReasonCode(StrEnum):
     # What an agent adds to why an attempt ended, or a try of it failed
     DISK_LIMIT = "DISK_LIMIT"
     NO_ACCOUNT = "NO_ACCOUNT"
+
+
+DISPLACED = frozenset({ReasonCode.PREEMPTED, ReasonCode.DRAINED})
+"""Ends that make room: what had started of a job runs again, from its preemption budget."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,6 +360,15 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
         _W, "displaced by work of priority {priority}; it goes back to the queue"
     ),
     ReasonCode.PREEMPTED_FOR_GOOD: Definition(_W, "ended for work of priority {priority}"),
+    ReasonCode.DRAINED: Definition(
+        _O, "agent {agent} was drained{note:? ({note})} and its time to leave was over"
+    ),
+    ReasonCode.TO_LEAVE: Definition(
+        _O,
+        "agent {agent} is being drained{note:? ({note})}: what still runs there in {in_s} s is "
+        "stopped",
+        "Nothing: the tasks of jobs start again on another agent.",
+    ),
     ReasonCode.JOB_FAILED: Definition(_R, "stopped because the job failed"),
     ReasonCode.JOB_ENDED: Definition(_W, "stopped because the job ended ({state})"),
     ReasonCode.TASKS_FAILED: Definition(
@@ -386,7 +401,7 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     ReasonCode.AGENT_SILENT: Definition(_O, "silent for {silent_s} s"),
     ReasonCode.AGENT_RETURNED: Definition(_W, "speaks again"),
     ReasonCode.AGENT_REMOVED: Definition(_W, "removed by {by}"),
-    ReasonCode.AGENT_BARRED: Definition(_W, "{bar} by {by}: it takes nothing new"),
+    ReasonCode.AGENT_BARRED: Definition(_W, "{bar} by {by}{note:? ({note})}: it takes nothing new"),
     ReasonCode.AGENT_UNBARRED: Definition(_W, "takes work again, says {by}"),
     ReasonCode.DISK_LIMIT: Definition(
         _R,

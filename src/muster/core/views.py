@@ -457,7 +457,8 @@ class DeviceView(View):
 class AgentView(View):
     """A machine. ``kernels`` are those that hold resources of it, ``ahead`` those in its backlog;
     ``seen_at`` is when it last spoke, ``connected`` whether the controller can reach it now,
-    ``barred`` why it takes nothing new, if it does not."""
+    ``barred`` why it takes nothing new, if it does not, with ``bar_note`` in an operator's words;
+    what runs on one that is draining is stopped at ``leave_by``."""
 
     id: str
     name: str
@@ -476,6 +477,8 @@ class AgentView(View):
     joined_at: float
     seen_at: float
     barred: AgentBar | None = None
+    bar_note: str = ""
+    leave_by: float | None = None
     connected: bool = True
     reason: ReasonView | None = None
 

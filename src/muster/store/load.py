@@ -172,6 +172,8 @@ def _agent(row: Row[Any]) -> Agent:
         joined_at=row.joined_at,
         seen_at=row.seen_at,
         barred=AgentBar(row.barred) if row.barred else None,
+        bar_note=row.bar_note,
+        leave_by=row.leave_by,
         reason=load_reason(row.reason, row.reason_numbers),
     )
 

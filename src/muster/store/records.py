@@ -26,7 +26,8 @@ from muster.core.states import (
 
 @dataclass(slots=True, eq=False)
 class Agent:
-    """A machine. ``barred`` says why it gets nothing new, if it does not.
+    """A machine. ``barred`` says why it gets nothing new, if it does not, ``bar_note`` in an
+    operator's words; ``leave_by`` is when work must have left one that is draining.
 
     ``seen_at`` moves with each message and is stored with other changes only. Not stored are
     ``connected``, that it has a stream to this process, since ``connected_at``, and
@@ -49,6 +50,8 @@ class Agent:
     seen_at: float
     reason: Reason | None = None
     barred: AgentBar | None = None
+    bar_note: str = ""
+    leave_by: float | None = None
     connected: bool = False
     connected_at: float = 0.0
     reported_foreign: bool = False

@@ -157,6 +157,8 @@ AGENTS = Mapping[Agent](
         "attributes",
         "seen_at",
         "barred",
+        "bar_note",
+        "leave_by",
         *_REASON,
     ),
     barred=lambda agent: agent.barred or "",

@@ -17,7 +17,7 @@ from sqlalchemy import (
     Text,
 )
 
-from muster.core.states import AGENT_TABLE, JOB_TABLE, SESSION_TABLE
+from muster.core.states import AGENT_TABLE, JOB_TABLE, SESSION_TABLE, JobState
 
 metadata = MetaData()
 
@@ -86,6 +86,8 @@ agents = Table(
     Column("joined_at", Float, nullable=False),
     Column("seen_at", Float, nullable=False),
     Column("barred", String, nullable=False, server_default=""),  # AgentBar, empty if it is not
+    Column("bar_note", Text, nullable=False, server_default=""),
+    Column("leave_by", Float, nullable=True),
     *_reason(),
 )
 
@@ -126,6 +128,15 @@ Index(
     postgresql_where=jobs.c.state.in_(sorted(JOB_TABLE.live)),
 )
 Index("jobs_by_name", jobs.c.name)
+Index("jobs_by_group", jobs.c.group, jobs.c.id)
+Index("jobs_by_user", jobs.c.user, jobs.c.id)
+UNSUCCESSFUL_JOBS = sorted(JOB_TABLE.terminal - {JobState.SUCCEEDED})
+Index(
+    "jobs_unsuccessful",
+    jobs.c.id,
+    sqlite_where=jobs.c.state.in_(UNSUCCESSFUL_JOBS),
+    postgresql_where=jobs.c.state.in_(UNSUCCESSFUL_JOBS),
+)
 Index(
     "jobs_by_retried",
     jobs.c.retry_of,
@@ -190,6 +201,12 @@ Index(
     sessions.c.domain,
     sessions.c.project,
     sessions.c.user,
+    sessions.c.id,
+    sqlite_where=sessions.c.job_id.is_(None),
+    postgresql_where=sessions.c.job_id.is_(None),
+)
+Index(
+    "sessions_alone_by_id",
     sessions.c.id,
     sqlite_where=sessions.c.job_id.is_(None),
     postgresql_where=sessions.c.job_id.is_(None),

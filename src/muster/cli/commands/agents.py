@@ -5,29 +5,50 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
+import click
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from muster.cli.arguments import AsJson
-from muster.cli.parameters import Option
-from muster.cli.screen import Column, print_json, status, stderr, stdout, table, write
-from muster.cli.target import Target, on_cluster
-from muster.cli.words import duration
+from muster.cli.commands.bars import AgentRefs, each_agent
+from muster.cli.completion import complete_group
+from muster.cli.parameters import Option, annotated
+from muster.cli.screen import Column, plain, print_json, status, stderr, stdout, table, write
+from muster.cli.target import Home, Target, Token, Url, on_cluster
+from muster.cli.words import count, duration
+from muster.core.errors import MusterError
 from muster.core.resources import format_amount
-from muster.core.states import AgentStatus
+from muster.core.states import AgentBar, AgentStatus
 
 if TYPE_CHECKING:
+    from muster.client import Client
     from muster.core.views import AgentView
 
 
-@on_cluster
+REMOVED_WITHIN_S = 300.0
+"""How long ``agents remove --force`` waits until the processes of an agent are gone."""
+LOOK_S = 0.5
+
+
+@click.group(invoke_without_command=True)
+@annotated
 def agents(
-    target: Target,
-    group: Annotated[str | None, Option("--group", "-g", help="Only this group's.")] = None,
+    ctx: click.Context,
+    group: Annotated[
+        str | None,
+        Option("--group", "-g", help="Only this group's.", autocompletion=complete_group),
+    ] = None,
     as_json: AsJson = False,
+    url: Url = None,
+    token: Token = None,
+    home: Home = None,
 ) -> None:
     """List the agents: what they have, and how much of it is free."""
+    target: Target = ctx.obj.said(url, token, home)
+    ctx.obj = target
+    if ctx.invoked_subcommand is not None:
+        return
     with target.client() as client:
         found = client.agents(group)
     if as_json:
@@ -37,6 +58,49 @@ def agents(
         write(console, agents_table(console, found, time.time()))
     else:
         stderr().print(Text("no agents; `muster agent --controller HOST:PORT` starts one"))
+
+
+@agents.command()
+@annotated
+@on_cluster
+def remove(
+    target: Target,
+    refs: AgentRefs,
+    force: Annotated[
+        bool, Option("--force", help="Stop what it runs, wait until that is gone, then remove it.")
+    ] = False,
+) -> None:
+    """Forget agents that are gone for good, or were drained."""
+
+    def remove_one(client: "Client", ref: str) -> None:
+        if force:
+            _emptied(client, ref)
+        client.remove_agent(ref)
+        click.echo(f"agent {plain(ref)} is removed; one whose process still runs joins anew")
+
+    each_agent(target, refs, remove_one)
+
+
+def _emptied(client: "Client", ref: str) -> None:
+    """Have what an agent runs run elsewhere, and wait until its processes are proven gone. Nothing
+    is taken for gone because somebody is in a hurry: another attempt might run beside it.
+
+    Raises:
+        MusterError: there is no such agent, or it is not empty in time.
+    """
+    agent = client.bar_agent(ref, AgentBar.DRAINING, note="to be removed", deadline=0)
+    until_s = time.monotonic() + REMOVED_WITHIN_S
+    while agent.kernels + agent.ahead:
+        if time.monotonic() > until_s:
+            raise MusterError(
+                f"agent {agent.name} may still run {count(agent.kernels, 'kernel')}: it takes "
+                f"nothing new, remove it when they are gone or its lease has ended"
+            )
+        time.sleep(LOOK_S)
+        left = [each for each in client.agents() if each.id == agent.id]
+        if not left:
+            return
+        agent = left[0]
 
 
 def agents_table(console: Console, agents: Sequence["AgentView"], now: float) -> Table:
@@ -76,7 +140,11 @@ def _status(agent: "AgentView") -> Text:
     if not agent.connected and known is AgentStatus.ALIVE:
         return status("NOT_CONNECTED")
     shown = status(known)
-    return Text.assemble(shown, f", {agent.barred}") if agent.barred else shown
+    if agent.barred:
+        shown = Text.assemble(shown, f", {agent.barred}")
+        if agent.bar_note:
+            shown.append(f": {plain(agent.bar_note)}")
+    return shown
 
 
 def _of(resource: str, free: int, capacity: int) -> str:

@@ -1,42 +1,102 @@
 """``muster cordon``, ``drain`` and ``uncordon``."""
 
-from typing import Annotated
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from muster.cli.parameters import Argument
+from muster.cli.completion import complete_agent
+from muster.cli.exits import ExitCode
+from muster.cli.parameters import Argument, Option
+from muster.cli.screen import plain
 from muster.cli.target import Target, on_cluster
-from muster.cli.words import count
+from muster.cli.words import clock_time, count
 from muster.core.states import AgentBar
 
-AgentRef = Annotated[
-    str, Argument(metavar="AGENT", help="Its name, its id or the beginning of its id.")
+if TYPE_CHECKING:
+    from muster.client import Client
+    from muster.core.views import AgentView
+
+AgentRefs = Annotated[
+    list[str],
+    Argument(
+        metavar="AGENT...",
+        help="Names, ids or beginnings of ids.",
+        autocompletion=complete_agent,
+    ),
 ]
+Reason = Annotated[str, Option("--reason", "-r", metavar="TEXT", help="Why, for those who look.")]
 
 
 @on_cluster
-def cordon(target: Target, ref: AgentRef) -> None:
-    """Have an agent take nothing new; what it runs goes on."""
-    _bar(target, ref, AgentBar.CORDONED)
+def cordon(target: Target, refs: AgentRefs, reason: Reason = "") -> None:
+    """Have agents take nothing new; what they run goes on."""
+    each_agent(
+        target,
+        refs,
+        lambda client, ref: _say(client.bar_agent(ref, AgentBar.CORDONED, note=reason)),
+    )
 
 
 @on_cluster
-def drain(target: Target, ref: AgentRef) -> None:
-    """Have an agent take nothing new: it is to be emptied."""
-    _bar(target, ref, AgentBar.DRAINING)
+def drain(
+    target: Target,
+    refs: AgentRefs,
+    reason: Reason = "",
+    deadline: Annotated[
+        str,
+        Option(
+            "--deadline",
+            metavar="TIME",
+            help="Then what still runs is stopped, to run elsewhere: 0 at once, never for never.",
+        ),
+    ] = "1h",
+) -> None:
+    """Empty agents: nothing new, and what they run has to leave."""
+    within = None if deadline == "never" else deadline
+    each_agent(
+        target,
+        refs,
+        lambda client, ref: _say(
+            client.bar_agent(ref, AgentBar.DRAINING, note=reason, deadline=within)
+        ),
+    )
 
 
 @on_cluster
-def uncordon(target: Target, ref: AgentRef) -> None:
-    """Have an agent take work again."""
-    _bar(target, ref, None)
+def uncordon(target: Target, refs: AgentRefs) -> None:
+    """Have agents take work again, after cordon or drain."""
+    each_agent(target, refs, lambda client, ref: _say(client.bar_agent(ref, None)))
 
 
-def _bar(target: Target, ref: str, bar: AgentBar | None) -> None:
+def each_agent(target: Target, refs: list[str], act: "Callable[[Client, str], None]") -> None:
+    """Do something with each agent, also when it cannot be done with one before it.
+
+    Raises:
+        click.exceptions.Exit: with the worst of the exit codes.
+    """
+    from muster.cli import failures
+    from muster.core.errors import MusterError
+
+    worst: int = ExitCode.OK
     with target.client() as client:
-        agent = client.bar_agent(ref, bar)
+        for ref in dict.fromkeys(refs):
+            try:
+                act(client, ref)
+            except MusterError as error:
+                worst = max(worst, failures.report(error))
+    raise click.exceptions.Exit(worst)
+
+
+def _say(agent: "AgentView") -> None:
     if agent.barred is None:
         click.echo(f"agent {agent.name} takes work again")
-    else:
-        runs = f"it runs {count(agent.kernels, 'kernel')}" if agent.kernels else "it is empty"
-        click.echo(f"agent {agent.name} is {agent.barred} and takes nothing new; {runs}")
+        return
+    said = f"agent {agent.name} is {agent.barred} and takes nothing new; "
+    said += f"it runs {count(agent.kernels, 'kernel')}" if agent.kernels else "it is empty"
+    if agent.kernels and agent.leave_by is not None:
+        now = time.time()
+        at = f"at {clock_time(agent.leave_by, now)}" if agent.leave_by > now + 1 else "now"
+        said += f", what is left is stopped {at}"
+    click.echo(plain(said))

@@ -3,7 +3,8 @@
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 from rich.console import Console, RenderableType
@@ -11,6 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from muster.cli.arguments import AsJson
+from muster.cli.completion import complete_group
+from muster.cli.ends import ran
 from muster.cli.follow.feed import LostSight
 from muster.cli.follow.progress import done
 from muster.cli.parameters import Option
@@ -18,51 +21,121 @@ from muster.cli.screen import Column, print_json, status, stderr, stdout, table,
 from muster.cli.target import Target, on_cluster
 from muster.cli.words import duration, shorten
 from muster.core.errors import MusterError
-from muster.core.states import JobState
+from muster.core.states import JOB_TABLE, SESSION_TABLE, JobState, SessionStatus
+from muster.core.views import JobView, OwnerView, SessionView
 
 if TYPE_CHECKING:
     from muster.client import Client
-    from muster.core.views import JobView
 
 EXPLAINED = 10
-"""Waiting jobs whose reason is asked for; each costs a request."""
+"""Waiting jobs and sessions whose reason is asked for; each costs a request."""
 REFRESH_S = 1.0
+_ANY = ("live", "ended", "all")
+
+Work = JobView | SessionView
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is listed: the newest jobs and sessions of one state, if it is theirs at all."""
+
+    state: str
+    name: str | None = None
+    owner: str | None = None
+    group: str | None = None
+
+    def look(self, client: "Client", limit: int) -> list[Work]:
+        """The newest of them first, one more than the limit if there are more."""
+        filters: dict[str, Any] = {"name": self.name, "owner": self.owner, "group": self.group}
+        state, found = self.state.upper(), list[Work]()
+        if self.state in _ANY or state in JOB_TABLE.live | JOB_TABLE.terminal:
+            found += client.jobs(self.state, limit=limit + 1, **filters)
+        if self.state in _ANY or state in SESSION_TABLE.live | SESSION_TABLE.terminal:
+            found += client.sessions(self.state, limit=limit + 1, **filters)
+        # An id tells the time of creation after its kind.
+        return sorted(found, key=lambda each: each.id.partition("-")[2], reverse=True)[: limit + 1]
 
 
 @on_cluster
 def ps(
     target: Target,
-    show_all: Annotated[bool, Option("--all", "-a", help="Also jobs that ended.")] = False,
+    show_all: Annotated[bool, Option("--all", "-a", help="Also what has ended.")] = False,
     watch: Annotated[
         bool, Option("--watch", "-w", help="Keep showing them as they change.")
     ] = False,
-    limit: Annotated[int, Option("--limit", "-n", min=1, help="Newest jobs shown.")] = 50,
+    state: Annotated[
+        str | None,
+        Option("--state", "-s", metavar="STATE", help="As live, ended, running or failed."),
+    ] = None,
+    name: Annotated[
+        str | None, Option("--name", metavar="NAME", help="Of this name; or as 'train*'.")
+    ] = None,
+    owner: Annotated[
+        str | None, Option("--owner", metavar="USER", help="A user's, or domain/project/user's.")
+    ] = None,
+    group: Annotated[
+        str | None, Option("--group", "-g", help="Of this group.", autocompletion=complete_group)
+    ] = None,
+    limit: Annotated[int, Option("--limit", "-n", min=1, help="Newest ones shown.")] = 50,
     as_json: AsJson = False,
 ) -> None:
-    """List jobs, newest first."""
-    state = "all" if show_all else "live"
+    """List jobs and sessions, newest first."""
+    wanted = Wanted(_state(state, show_all), name, owner, group)
     if watch and (as_json or not stdout().is_terminal):
         raise click.BadParameter("it needs a terminal: leave it out", param_hint="--watch")
     if watch:
         with suppress(KeyboardInterrupt):
-            _watch(target, state, limit)
+            _watch(target, wanted, limit)
         return
     with target.client() as client:
-        jobs = client.jobs(state, limit=limit + (not as_json))
+        found = wanted.look(client, limit)
+        shown = found[:limit]
         if as_json:
-            print_json(jobs)
-            return
-        why = reasons(client, jobs[:limit])
-    if jobs:
+            print_json([_as_json(work) for work in shown])
+        else:
+            why = reasons(client, shown)
+    if not as_json and shown:
         console = stdout()
-        write(console, jobs_table(console, jobs[:limit], why, time.time()))
-    elif not show_all:
-        stderr().print(Text("no job is waiting or running; `muster ps -a` lists those that ended"))
-    if len(jobs) > limit:
-        stderr().print(Text(f"older jobs are left out: --limit {limit * 10} shows more"))
+        write(console, work_table(console, shown, why, time.time()))
+    elif not as_json:
+        stderr().print(Text(_nothing(wanted)))
+    if len(found) > limit:
+        stderr().print(Text(f"older ones are left out: --limit {limit * 10} shows more"))
 
 
-def _watch(target: Target, state: str, limit: int) -> None:
+def _state(asked: str | None, show_all: bool) -> str:
+    """
+    Raises:
+        click.BadParameter: it is no state of jobs or sessions.
+    """
+    if asked is None:
+        return "all" if show_all else "live"
+    known = JOB_TABLE.live | JOB_TABLE.terminal | SESSION_TABLE.live | SESSION_TABLE.terminal
+    state = asked.lower().replace(" ", "_").replace("-", "_")
+    if state not in _ANY and state.upper() not in known:
+        states = ", ".join((*_ANY, *sorted(each.lower() for each in known)))
+        raise click.BadParameter(
+            f"{asked!r} is no state: expected one of {states}", param_hint="--state"
+        )
+    return state
+
+
+def _as_json(work: Work) -> dict[str, Any]:
+    import msgspec
+
+    kind = "job" if isinstance(work, JobView) else "session"
+    keys: dict[str, Any] = msgspec.to_builtins(work)
+    return {"kind": kind} | keys
+
+
+def _nothing(wanted: Wanted) -> str:
+    if wanted == Wanted("live"):
+        return "no job is waiting or running; `muster ps -a` lists those that ended"
+    state = "" if wanted.state == "all" else f" that is {wanted.state.replace('_', ' ')}"
+    return f"there is no job or session{state} that fits"
+
+
+def _watch(target: Target, wanted: Wanted, limit: int) -> None:
     from rich.console import Group
     from rich.live import Live
 
@@ -83,52 +156,80 @@ def _watch(target: Target, state: str, limit: int) -> None:
     ):
         first.health()  # nothing that answers at all is told at once
         while True:
+            lines = min(limit, max(console.height - 3, 1))
             try:
-                jobs = client.jobs(state, limit=min(limit, max(console.height - 3, 1)))
-                why = reasons(client, jobs)
+                found = wanted.look(client, lines)[:lines]
+                why = reasons(client, found)
             except Unreachable as error:
                 raise LostSight(error) from None
-            shown = jobs_table(console, jobs, why, time.time())
+            shown = work_table(console, found, why, time.time())
             live.update(shown, refresh=True)
             time.sleep(REFRESH_S)
 
 
-def reasons(client: "Client", jobs: Sequence["JobView"]) -> dict[str, str]:
-    """By id: why the jobs that wait do so, asked for the first few, and why others ended."""
-    why = {job.id: job.reason.sentence for job in jobs if job.reason is not None}
-    waiting = [job for job in jobs if job.state is JobState.PENDING and job.id not in why]
-    for job in waiting[:EXPLAINED]:
+def reasons(client: "Client", work: Sequence[Work]) -> dict[str, str]:
+    """By id: why what waits does so, asked for the first few, and why others ended."""
+    why = {each.id: each.reason.sentence for each in work if each.reason is not None}
+    waiting = [
+        each
+        for each in work
+        if each.id not in why and _state_of(each) in (JobState.PENDING, SessionStatus.PENDING)
+    ]
+    for each in waiting[:EXPLAINED]:
         with suppress(MusterError):  # it may have ended meanwhile
-            answer = client.why(job.id)
-            why[job.id] = answer.reasons[0].sentence if answer.reasons else answer.verdict
+            answer = client.why(each.id)
+            why[each.id] = answer.reasons[0].sentence if answer.reasons else answer.verdict
     return why
 
 
-def jobs_table(
-    console: Console, jobs: Sequence["JobView"], why: Mapping[str, str], now: float
-) -> Table:
-    short = shorten(job.id for job in jobs)
+def work_table(console: Console, work: Sequence[Work], why: Mapping[str, str], now: float) -> Table:
+    """A line a job or session; owners are named where there are several."""
+    short = shorten(each.id for each in work)
+    owners = _owners(work)
     columns = [
         Column("ID"),
         Column("NAME", shrinks=16),
         Column("STATE"),
         Column("TASKS", right=True, drops=1),
         Column("AGE", right=True, drops=2),
+        Column("RAN", right=True, drops=4),
         Column("GROUP", drops=3),
+        *([Column("OWNER", drops=5, shrinks=12)] if owners else []),
         Column("WHY", flexible=True),
     ]
-    return table(console, columns, (_row(job, short, why, now) for job in jobs))
+    return table(console, columns, (_row(each, short, why, owners, now) for each in work))
 
 
 def _row(
-    job: "JobView", short: Mapping[str, str], why: Mapping[str, str], now: float
+    work: Work,
+    short: Mapping[str, str],
+    why: Mapping[str, str],
+    owners: Mapping[OwnerView, str],
+    now: float,
 ) -> list[Text | str]:
+    is_job = isinstance(work, JobView)
     return [
-        short[job.id],
-        job.name,
-        status(job.state),
-        f"{done(job)}/{job.tasks_total}",
-        duration(now - job.submitted_at),
-        job.group,
-        why.get(job.id, ""),
+        short[work.id] if is_job else f"ses-{short[work.id]}",
+        work.name or "",
+        status(_state_of(work)),
+        f"{done(work)}/{work.tasks_total}" if isinstance(work, JobView) else work.type,
+        duration(now - (work.submitted_at if isinstance(work, JobView) else work.created_at)),
+        ran(work.started_at, work.finished_at, now),
+        work.group,
+        *([owners[work.owner]] if owners else []),
+        why.get(work.id, ""),
     ]
+
+
+def _state_of(work: Work) -> str:
+    return work.state if isinstance(work, JobView) else work.status
+
+
+def _owners(work: Sequence[Work]) -> dict[OwnerView, str]:
+    """What each owner is called where there are several: by the user alone if that tells them
+    apart."""
+    owners = {each.owner for each in work}
+    if len(owners) < 2:
+        return {}
+    alone = len({(each.domain, each.project) for each in owners}) == 1
+    return {each: each.user if alone else str(each) for each in owners}

@@ -45,6 +45,8 @@ class AgentLifecycle(Lifecycle[Agent]):
 
     def deadlines(self, record: Agent, work: Work) -> Iterable[float]:
         group = work.live.groups[record.group]
+        if record.leave_by is not None:
+            yield record.leave_by
         match record.status:
             case AgentStatus.ALIVE:
                 yield record.seen_at + group.agent_silence

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from muster.core.reasons import Reason, ReasonCode
+from muster.core.reasons import DISPLACED, Reason, ReasonCode
 from muster.core.states import JobState, KernelStatus, TaskState
 from muster.core.states.task import ACTIVE
 from muster.scheduling.validators import NEVER
@@ -94,7 +94,7 @@ def outcome(attempt: Attempt) -> TaskState:
         if session_code is ReasonCode.TIMEOUT and _ended_by_itself(attempt):
             return TaskState.FAILED  # before its time was over; that was only heard later
         return TaskState.KILLED
-    if attempt.status in _MACHINE or session_code is ReasonCode.PREEMPTED:
+    if attempt.status in _MACHINE or session_code in DISPLACED:
         return TaskState.WORKER_FAILED if attempt.started else TaskState.PENDING
     if attempt.status is KernelStatus.CANCELLED:
         return TaskState.PENDING
@@ -114,7 +114,7 @@ def judge(attempt: Attempt, budget: Budget) -> Verdict:
     session_code = attempt.session_reason.code if attempt.session_reason else None
     if ended in (TaskState.KILLED, TaskState.UNSCHEDULABLE) or session_code in (
         ReasonCode.RESCHEDULE_LIMIT,
-        ReasonCode.PREEMPTED,
+        *DISPLACED,
     ):
         why = attempt.session_reason
     failures, preemptions = budget.failure_count, budget.preemption_count

@@ -193,7 +193,7 @@ class Board:
                 replace(agent.capacity, kernels=self._live.groups[agent.group].kernels_per_agent),
                 agent.devices,
                 accepting=able and agent.barred is None,
-                status=agent.barred or status if able else status,
+                status=_bar_of(agent) or status if able else status,
                 attributes=agent.attributes,
                 returning=alive and not agent.connected and agent.barred is None,
             )
@@ -474,3 +474,8 @@ class Board:
         ):
             return False
         return not any(map(self.quotas.of, scopes(session.owner)))
+
+
+def _bar_of(agent: Agent) -> str:
+    """Why an operator has an agent take nothing new, as people are told; empty if not at all."""
+    return ": ".join(filter(None, (agent.barred or "", agent.bar_note)))

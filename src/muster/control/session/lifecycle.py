@@ -13,7 +13,7 @@ from muster.control.engine.work import Work
 from muster.control.session.board import Board
 from muster.control.session.running import STAYING, placed_since
 from muster.core.ids import AgentId
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import DISPLACED, Reason, ReasonCode, reason
 from muster.core.results import SchedulingResult
 from muster.core.states import (
     KERNEL_TABLE,
@@ -122,7 +122,7 @@ class SessionLifecycle(Lifecycle[Session]):
             ):
                 continue
             _new_phase(session)
-            displaced = why is not None and why.code is ReasonCode.PREEMPTED
+            displaced = why is not None and why.code in DISPLACED
             session.reason = why if blame or displaced else None
             if blame:
                 session.queued_at = work.now
@@ -156,6 +156,14 @@ class SessionLifecycle(Lifecycle[Session]):
         work.unit.fail(kernel, None)
         kernel.stop_sent_at = None
         kernel.started_at = None
+
+    def displace(self, work: Work, session: Session, phase: str, why: Reason) -> None:
+        """Have a session leave its agents: one that has not started is placed anew, another is
+        stopped, and its job runs it again."""
+        if session.status in PLACED_SESSION:
+            self.reschedule(work, [session], phase, SchedulingResult.SKIPPED, why, blame=False)
+        else:
+            self.terminate(work, [session], phase, why)
 
     # -- towards the end -----------------------------------------------------------------------
 

@@ -16,9 +16,8 @@ from muster.control.session.running import placed_since
 from muster.control.session.start import send_starts
 from muster.core.ids import AgentId, JobId, KernelId
 from muster.core.reasons import Reason, ReasonCode, reason
-from muster.core.results import SchedulingResult
 from muster.core.specs.group import PreemptionMode
-from muster.core.states import PLACED_SESSION, KernelStatus, SessionStatus
+from muster.core.states import KernelStatus, SessionStatus
 from muster.scheduling.fit import devices_at
 from muster.scheduling.guard import PluginFault
 from muster.scheduling.outcome import WAITS_FOR_ROOM
@@ -191,10 +190,8 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
         self._board.displacing[preemption.session] = {victim.id for victim in victims}
         group.queue.rooms.clear()  # their ends are known now
         for victim in victims:
-            if again and victim.status in PLACED_SESSION:
-                self._sessions.reschedule(
-                    work, [victim], self.name, SchedulingResult.SKIPPED, why, blame=False
-                )
+            if again:
+                self._sessions.displace(work, victim, self.name, why)
             else:
                 self._sessions.terminate(work, [victim], self.name, why)
 

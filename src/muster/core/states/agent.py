@@ -13,10 +13,10 @@ class AgentStatus(StrEnum):
 
 
 class AgentBar(StrEnum):
-    """Why an agent that could takes nothing new; what it has runs on and is served as ever."""
+    """Why an agent that could takes nothing new; what it has runs on, for the time being."""
 
     CORDONED = "cordoned"  # an operator said so
-    DRAINING = "draining"  # the same, and it is to be emptied; it stays so when it is
+    DRAINING = "draining"  # the same, and what it runs has to leave; it stays so when it is empty
     SUSPECT = "suspect"  # its machine may be faulty (DESIGN section 7)
 
 

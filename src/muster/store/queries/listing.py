@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select
+from sqlalchemy import Column, ColumnElement, Row, Select
 
 from muster.core.owner import Owner, Principal
 from muster.core.views import OwnerView, ReasonView
@@ -18,6 +18,7 @@ class Listing:
 
     Args:
         states: only these; None is all.
+        name: exactly this, or what it begins with if the last character is ``*``.
         owner: a user, or domain/project/user.
         cursor: rows before this id only.
     """
@@ -25,6 +26,7 @@ class Listing:
     states: Collection[str] | None = None
     name: str | None = None
     owner: str | None = None
+    group: str | None = None
     limit: int = 100
     cursor: str | None = None
 
@@ -36,14 +38,26 @@ def listed(query: Select[Any], named: Named, principal: Principal, listing: List
     if listing.states is not None:
         if frozenset(listing.states) <= frozenset(named.live):
             conditions.append(one_of(named.status, named.live))  # the partial index of the live
+        elif frozenset(listing.states) <= named.unsuccessful:
+            conditions.append(one_of(named.status, named.unsuccessful))  # its partial index
         conditions.append(one_of(named.status, listing.states))
     if listing.name is not None:
-        conditions.append(table.c.name == listing.name)
+        conditions += _named(table.c.name, listing.name)
+    if listing.group is not None:
+        conditions.append(table.c.group == listing.group)
     if listing.owner is not None:
         conditions.append(_owned(named, listing.owner))
     if listing.cursor is not None:
         conditions.append(table.c.id < listing.cursor)
     return query.where(*conditions).order_by(table.c.id.desc()).limit(listing.limit + 1)
+
+
+def _named(column: Column[str], name: str) -> list[ColumnElement[bool]]:
+    """A range rather than a LIKE pattern, so that an index answers it."""
+    if not name.endswith("*"):
+        return [column == name]
+    stem = name.removesuffix("*")
+    return [column >= stem, column < stem + "~"]
 
 
 def _owned(named: Named, owner: str) -> ColumnElement[bool]:

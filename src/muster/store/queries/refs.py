@@ -23,16 +23,24 @@ _IDS = {kind: re.compile(f"(?:{short}-)?{_BODY}") for kind, short in KINDS.items
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A kind of thing that people refer to; ``kind`` is a key of ``core.ids.KINDS``."""
+    """A kind of thing that people refer to; ``kind`` is a key of ``core.ids.KINDS``.
+    ``unsuccessful`` are the states of which a partial index has the rows."""
 
     kind: str
     table: Table
     status: Column[str]
     live: Collection[str]
     owned: bool = True
+    unsuccessful: frozenset[str] = frozenset()
 
 
-JOBS = Named("job", schema.jobs, schema.jobs.c.state, JOB_TABLE.live)
+JOBS = Named(
+    "job",
+    schema.jobs,
+    schema.jobs.c.state,
+    JOB_TABLE.live,
+    unsuccessful=frozenset(schema.UNSUCCESSFUL_JOBS),
+)
 SESSIONS = Named("session", schema.sessions, schema.sessions.c.status, SESSION_TABLE.live)
 AGENTS = Named("agent", schema.agents, schema.agents.c.status, AGENT_TABLE.live, owned=False)
 

@@ -1,0 +1,31 @@
+"""DrainAgents: what a draining agent still runs once its deadline is over has to leave."""
+
+from muster.control.engine.handler import FollowingHandler
+from muster.control.engine.work import Work
+from muster.control.session.lifecycle import SessionLifecycle
+from muster.core.reasons import ReasonCode, reason
+from muster.core.states import AGENT_TABLE, AgentBar
+from muster.store.records import Agent
+
+
+class DrainAgents(FollowingHandler[Agent]):
+    """Until the deadline work may end by itself. What is stopped stays charged until its processes
+    are proven gone: an agent that does not answer is not emptied by this."""
+
+    name = "DrainAgents"
+    entity = Agent
+    targets = frozenset(AGENT_TABLE.live)
+
+    def __init__(self, sessions: SessionLifecycle) -> None:
+        self._sessions = sessions
+
+    def follow(self, record: Agent, work: Work) -> None:
+        if record.barred is not AgentBar.DRAINING or record.leave_by is None:
+            return
+        if work.now < record.leave_by:
+            return
+        why = reason(ReasonCode.DRAINED, agent=record.name, note=record.bar_note)
+        for kernel_id, generation in list(work.live.held_by.get(record.id, ())):
+            kernel = work.live.kernels.get(kernel_id)
+            if kernel is not None and kernel.generation == generation:
+                self._sessions.displace(work, kernel.session, self.name, why)

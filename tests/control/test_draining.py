@@ -1,0 +1,151 @@
+"""Agents that are emptied: what they run has a while to end, then it runs elsewhere."""
+
+import pytest
+from tests.control.conftest import GroupWorld
+from tests.control.world import ADA, Run, World
+
+from muster.core.errors import Conflict
+from muster.core.ids import AgentId
+from muster.core.reasons import ReasonCode
+from muster.core.specs import JobSpec, SessionSpec
+from muster.core.states import AgentBar, JobState, SessionStatus, TaskState
+from muster.store.records import Job
+from muster.wire.messages import Start
+
+WORK = JobSpec(command=["work"])
+
+
+def drain(world: World, name: str, within_s: float | None) -> None:
+    id_ = world.agent(name).id
+    world.ask(
+        lambda work, requests: requests.bar_agent(
+            work, ADA, id_, AgentBar.DRAINING, "new disk", within_s
+        )
+    )
+
+
+def remove(world: World, id_: AgentId) -> None:
+    world.ask(lambda work, requests: requests.remove_agent(work, ADA, id_))
+
+
+def where(world: World, job: Job) -> set[str]:
+    """The agents on which its kernels run."""
+    running = {key for agent in world.agents.values() for key in agent.running}
+    found = [
+        kernel.agent_id
+        for session in world.plane.live.sessions.values()
+        for kernel in session.kernels
+        if session.job is job and (kernel.id, kernel.generation) in running and kernel.agent_id
+    ]
+    return {world.agents[id_].name for id_ in found}
+
+
+def test_work_that_ends_before_the_deadline_is_left_alone(group_world: GroupWorld) -> None:
+    world = group_world({"a": 2}, lambda start: Run(20.0))
+    job = world.submit(WORK)
+    drain(world, "a", 60.0)
+    world.run(70.0)
+    assert job.status is JobState.SUCCEEDED
+    assert len(world.agent("a").starts) == 1
+
+
+def test_work_past_the_deadline_runs_elsewhere_and_charges_no_failure(
+    group_world: GroupWorld,
+) -> None:
+    world = group_world({"a": 1, "b": 1}, lambda start: Run(1000.0))
+    first, second = world.submit(WORK), world.submit(WORK)
+    world.run(1.0)
+    (at,) = where(world, first)
+    other = {"a": "b", "b": "a"}[at]
+    drain(world, at, 60.0)
+    world.run(50.0)
+    assert where(world, first) == {at}
+    world.run(20.0)
+    task = first.tasks[0]
+    assert (task.status, task.failure_count, task.preemption_count) == (TaskState.PENDING, 0, 1)
+    assert where(world, second) == {other}
+    world.ask(lambda work, requests: requests.cancel_job(work, ADA, second.id))
+    world.run(5.0)
+    assert where(world, first) == {other}
+    assert task.attempt == 2
+
+
+def test_drain_at_once_empties_the_agent_and_it_can_be_removed(group_world: GroupWorld) -> None:
+    world = group_world({"a": 4}, lambda start: Run(1000.0))
+    jobs = [world.submit(WORK) for _ in range(3)]
+    world.run(1.0)
+    id_ = world.agent("a").id
+    with pytest.raises(Conflict, match="is ALIVE: stop it, or empty it with `muster drain a`"):
+        remove(world, id_)
+    drain(world, "a", 0.0)
+    world.run(2.0)
+    assert not world.plane.live.ledger
+    assert all(job.status is JobState.PENDING for job in jobs)
+    remove(world, id_)
+    assert id_ not in world.plane.live.agents
+
+
+def test_agent_whose_processes_are_not_proven_gone_is_never_removed(
+    group_world: GroupWorld,
+) -> None:
+    world = group_world({"a": 4}, lambda start: Run(1e9, ignores_stop=True))
+    world.submit(WORK)
+    world.run(1.0)
+    drain(world, "a", 0.0)
+    world.run(100.0)
+    with pytest.raises(Conflict, match="may still run 1 kernels"):
+        remove(world, world.agent("a").id)
+
+
+def test_gang_leaves_whole_and_starts_again_whole(group_world: GroupWorld) -> None:
+    world = group_world({"a": 1, "b": 1, "c": 1}, lambda start: Run(1000.0))
+    gang = world.submit(JobSpec(command=["gang"], tasks=2, coscheduled=True))
+    world.run(1.0)
+    drain(world, next(iter(where(world, gang))), 0.0)
+    world.run(10.0)
+    assert gang.counts[TaskState.RUNNING] == 2
+    assert len(where(world, gang)) == 2
+
+
+def test_session_of_its_own_ends_with_the_agent_as_reason(group_world: GroupWorld) -> None:
+    world = group_world({"a": 1}, lambda start: Run(1000.0))
+    spec = SessionSpec.model_validate({"kernels": [{"command": ["notebook"]}]})
+    session = world.submit_session(spec)
+    world.run(1.0)
+    drain(world, "a", 5.0)
+    world.run(10.0)
+    assert session.status is SessionStatus.TERMINATED
+    assert session.reason is not None
+    assert session.reason.code is ReasonCode.DRAINED
+    assert "agent a was drained (new disk)" in session.reason.sentence()
+
+
+def test_deadline_holds_over_a_restart_of_the_controller(group_world: GroupWorld) -> None:
+    def behaviour(start: Start) -> Run:
+        return Run(1000.0)
+
+    world = group_world({"a": 1}, behaviour)
+    world.submit(WORK)
+    world.run(1.0)
+    drain(world, "a", 30.0)
+    world.restart_controller()
+    world.run(10.0)
+    assert world.agent("a").running
+    world.run(30.0)
+    assert not world.agent("a").running
+
+
+def test_cordoned_agent_keeps_its_work(group_world: GroupWorld) -> None:
+    world = group_world({"a": 1}, lambda start: Run(1000.0))
+    world.submit(WORK)
+    world.run(1.0)
+    id_ = world.agent("a").id
+    world.ask(
+        lambda work, requests: requests.bar_agent(work, ADA, id_, AgentBar.CORDONED, "looks odd")
+    )
+    waiting = world.submit(WORK)
+    world.run(500.0)
+    assert len(world.agent("a").running) == 1
+    assert waiting.status is JobState.PENDING
+    status = world.plane.board.groups["default"].snapshot.facts(0).status
+    assert status == "cordoned: looks odd"
