@@ -2,7 +2,7 @@
 
 import pytest
 from tests.control.conftest import GroupWorld, cpus
-from tests.control.world import Run, World
+from tests.control.world import ADA, Run, World
 
 from muster.core.errors import InvalidSpec
 from muster.core.reasons import ReasonCode
@@ -67,18 +67,11 @@ def test_condition_on_live_work_is_met_at_its_moment(
 
 
 @pytest.mark.parametrize(
-    ("condition", "exit_code", "outcome"),
-    [
-        ("succeeded", 0, JobState.SUCCEEDED),
-        ("running", 0, JobState.SUCCEEDED),
-        ("ended", 0, JobState.SUCCEEDED),
-        ("ended", 1, JobState.SUCCEEDED),
-        ("succeeded", 1, JobState.UNSCHEDULABLE),
-        ("running", 1, JobState.UNSCHEDULABLE),
-    ],
+    ("condition", "exit_code"),
+    [("succeeded", 0), ("running", 0), ("ended", 0), ("ended", 1)],
 )
-def test_condition_on_work_that_has_ended_is_judged_at_once(
-    group_world: GroupWorld, condition: str, exit_code: int, outcome: JobState
+def test_condition_that_work_which_has_ended_meets_holds_up_nothing(
+    group_world: GroupWorld, condition: str, exit_code: int
 ) -> None:
     script = Script(first=Run(1, exit_code=exit_code))
     world = group_world({"a": 2}, script)
@@ -86,8 +79,80 @@ def test_condition_on_work_that_has_ended_is_judged_at_once(
     finish(world, first)
     second = world.submit(named("second", f"{first.id}:{condition}"))
     finish(world, second)
-    assert second.status is outcome
-    assert ("second" in script.started) == (outcome is JobState.SUCCEEDED)
+    assert second.status is JobState.SUCCEEDED
+
+
+@pytest.mark.parametrize("condition", ["succeeded", "running"])
+def test_condition_that_work_which_has_failed_cannot_meet_is_refused_at_submission(
+    group_world: GroupWorld, condition: str
+) -> None:
+    world = group_world({"a": 2}, Script(first=Run(1, exit_code=1)))
+    finish(world, world.submit(named("first")))
+    with pytest.raises(InvalidSpec, match=r"after\.0 .*ended without success"):
+        world.submit(named("second", f"first:{condition}"))
+    assert not world.plane.live.jobs
+
+
+@pytest.mark.parametrize("by", ["cancel", "timeout"])
+@pytest.mark.parametrize("restart", [False, True])
+def test_session_that_was_stopped_has_not_succeeded_though_it_exits_with_0(
+    group_world: GroupWorld, by: str, restart: bool
+) -> None:
+    world = group_world({"a": 8}, Script(serve=Run(1e9, stopped_exit_code=0)))
+    spec = {"name": "server", "kernels": [{"command": ["serve"]}]}
+    limit = {"timeout": 3.0} if by == "timeout" else {}
+    first = world.submit_session(SessionSpec.model_validate(spec | limit))
+    second = world.submit(named("second", "server:succeeded"))
+    if restart:
+        world.restart_controller()
+        second = world.plane.live.jobs[second.id]
+    if by == "cancel":
+        world.ask(lambda work, requests: requests.cancel_session(work, ADA, first.id))
+    finish(world, second)
+    assert second.status is JobState.UNSCHEDULABLE
+    with pytest.raises(InvalidSpec, match="ended without success"):
+        world.submit(named("third", f"{first.id}:succeeded"))
+
+
+def test_job_whose_only_task_is_being_started_does_not_run_yet(group_world: GroupWorld) -> None:
+    script = Script(first=Run(5, starts_after=4.0))
+    world = group_world({"a": 8}, script)
+    first = world.submit(named("first"))
+    world.submit(named("second", "first:running"))
+    world.run(3.0)
+    assert first.status is JobState.RUNNING, "as the reference derives it"
+    assert script.started == ["first"]
+    world.run(1.5)
+    assert script.started == ["first", "second"]
+    assert first.started_at == world.clock.now() - 0.5
+
+
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("alone", [False, True])
+def test_work_after_the_end_waits_until_no_process_is_left(
+    group_world: GroupWorld, alone: bool, restart: bool
+) -> None:
+    script = Script(first=Run(1e9, ignores_stop=True))
+    world = group_world({"a": 8}, script, terminate_timeout=5.0)
+    if alone:
+        session = {"name": "first", "kernels": [{"command": ["first"], "grace": 1}]}
+        id_ = world.submit_session(SessionSpec.model_validate(session)).id
+        world.ask(lambda work, requests: requests.cancel_session(work, ADA, id_))
+    else:
+        job_id = world.submit(named("first", grace=1)).id
+        world.ask(lambda work, requests: requests.cancel_job(work, ADA, job_id))
+    world.submit(named("second", "first:ended"))
+    world.run(20.0)  # longer than termination may take: it counts as ended, and still runs
+    assert world.plane.live.ledger
+    if restart:
+        world.restart_controller()
+    late = world.submit(named("third", "second:ended", "first:ended"))
+    world.run(5.0)
+    assert script.started == ["first"]
+    world.agent("a").reboot()
+    world.connect(world.agent("a"))
+    finish(world, late)
+    assert script.started == ["first", "second", "third"]
 
 
 def test_missing_work_is_refused_with_the_field_and_nothing_is_written(
@@ -150,6 +215,6 @@ def test_nothing_is_followed_that_nobody_waits_for_any_more(group_world: GroupWo
     world = group_world({"a": 8})
     first = world.submit(named("first"))
     second = world.submit(named("second", "first", first.id))
-    assert list(world.plane.board.targets._states) == [first.id]
+    assert list(world.plane.board.targets._progress) == [first.id]
     finish(world, first, second)
-    assert not world.plane.board.targets._states
+    assert not world.plane.board.targets._progress

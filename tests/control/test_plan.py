@@ -19,7 +19,7 @@ from muster.core.resources import Resources
 from muster.core.specs import JobSpec, Level, QuotaSpec, ScalingGroup, SessionSpec, load_spec
 from muster.core.states import JobState, SessionStatus
 from muster.core.views import PlanOutcome, PlanView
-from muster.scheduling.workload import TargetState
+from muster.scheduling.workload import Progress, TargetState
 from muster.store import schema
 
 BOX = Resources(cpu_milli=4000, memory_bytes=2**33)
@@ -230,18 +230,20 @@ def test_work_after_other_work_waits_for_it_without_being_followed(world: World)
 
 
 @pytest.mark.parametrize(
-    ("state", "after", "outcome"),
-    [
-        (TargetState.SUCCEEDED, "old", PlanOutcome.STARTS),
-        (TargetState.ENDED_OTHERWISE, "old", PlanOutcome.CANCELLED),
-        (TargetState.ENDED_OTHERWISE, "old:ended", PlanOutcome.STARTS),
-    ],
+    ("state", "after"),
+    [(TargetState.SUCCEEDED, "old"), (TargetState.ENDED_OTHERWISE, "old:ended")],
 )
-def test_work_after_what_has_ended_is_judged_by_how(
-    world: World, state: TargetState, after: str, outcome: PlanOutcome
+def test_work_after_what_has_ended_as_it_should_starts(
+    world: World, state: TargetState, after: str
 ) -> None:
-    found = plan(world, job(after=[after]), ended={"old": ("job-old", state)})
-    assert found.outcome is outcome
+    ended = {"old": ("job-old", Progress(state, 1.0))}
+    assert plan(world, job(after=[after]), ended=ended).outcome is PlanOutcome.STARTS
+
+
+def test_work_after_what_has_failed_is_refused_as_at_submission(world: World) -> None:
+    ended = {"old": ("job-old", Progress(TargetState.ENDED_OTHERWISE, 1.0))}
+    with pytest.raises(InvalidSpec, match="ended without success"):
+        plan(world, job(after=["old"]), ended=ended)
 
 
 @pytest.mark.usefixtures("installed")

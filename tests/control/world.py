@@ -59,6 +59,7 @@ class Run:
     exit_code: int = 0
     create_failure: ReasonCode | None = None
     ignores_stop: bool = False
+    stopped_exit_code: int | None = None  # of one that ends politely when it is stopped
     supervisor_dies: bool = False  # before it has told that the kernel began
 
 
@@ -181,7 +182,9 @@ class HollowAgent:
         if key in self.running:
             _, run, _ = self.running[key]
             if not run.ignores_stop:
-                self._end(key, ReasonCode.STOPPED, None, signal=15)
+                code = run.stopped_exit_code
+                signal = 15 if code is None else None
+                self._end(key, ReasonCode.STOPPED, code, signal=signal)
         elif self.queued.pop(key, None) is not None:
             self._report(key, ReportKind.ENDED, reason=ReasonCode.NEVER_STARTED)
         else:

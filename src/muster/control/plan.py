@@ -177,7 +177,7 @@ class _Planner:
 
         def target(owner: Owner, dependency: Dependency) -> TargetState:
             if owner == self._principal.owner and dependency.on in self._targets:
-                return self._targets[dependency.on]
+                return self._targets[dependency.on].state
             return context.target(owner, dependency)
 
         return replace(context, target=target)

@@ -164,6 +164,7 @@ class ControlPlane:
             # Nobody could be heard while nobody listened.
             agent.seen_at = now
             agent.connected = agent.id in self._connected
+            agent.left_at = None if agent.connected else self._store.last_commit_at
         self.board = Board(live, self._past, self._store.asked)
         sessions = SessionLifecycle(self.board)
         self._facts = Facts(sessions, self.board)
@@ -186,7 +187,7 @@ class ControlPlane:
                 EnforceTimeout(),
                 TerminateSessions(),
                 PromoteToTerminated(),
-                SettleTasks(),
+                SettleTasks(self.board),
                 DeriveJobs(sessions, self.board),
             ],
         )
@@ -423,6 +424,7 @@ class ControlPlane:
             case None:
                 self._connected.discard(agent.id)
                 agent.connected = False
+                agent.left_at = work.now
                 self.board.agent_changed(agent)
             case Hello():
                 group = work.live.groups[agent.group]

@@ -128,6 +128,17 @@ _CONDITION: Mapping[DependencyCondition, str] = {
 }
 
 
+def is_met(dependency: Dependency, state: TargetState) -> bool:
+    """Whether work that has come so far is what the dependency waits for."""
+    return state in _MET[dependency.condition]
+
+
+def failed(dependency: Dependency, state: TargetState) -> Reason | None:
+    """Why the dependency can never be met, if it cannot."""
+    why = None if is_met(dependency, state) else _unmet(dependency, state)
+    return why if why is not None and why.code in NEVER else None
+
+
 class Dependencies:
     """What must have come so far before.
 
@@ -145,7 +156,7 @@ class Dependencies:
         reasons = []
         for dependency in what.after:
             state = context.target(what.owner, dependency)
-            if state not in _MET[dependency.condition]:
+            if not is_met(dependency, state):
                 reasons.append(_unmet(dependency, state))
         return reasons
 

@@ -141,6 +141,14 @@ class TargetState(Enum):
     ENDED_OTHERWISE = "ended otherwise"
 
 
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far such work has come, and since when, in seconds since the epoch."""
+
+    state: TargetState
+    since: float
+
+
 def _demand(request: Resources) -> tuple[int, int, int, int, tuple[tuple[str, int], ...]]:
     return (
         request.gpu_milli,

@@ -10,6 +10,7 @@ from muster.core.errors import NotFound
 from muster.core.ids import AgentId, JobId, KernelId, SessionId
 from muster.core.owner import Owner
 from muster.core.specs import Level, QuotaSpec, ScalingGroup, SessionSpec
+from muster.scheduling.workload import Progress
 from muster.store.records import Agent, Allocation, Job, Kernel, Session, Tally
 
 LedgerKey = tuple[KernelId, int]
@@ -25,7 +26,7 @@ class Live:
         self.jobs: dict[JobId, Job] = {}
         self.sessions: dict[SessionId, Session] = {}
         self.kernels: dict[KernelId, Kernel] = {}
-        self.ended_targets: dict[str, str] = {}  # how work ended that live work waits for
+        self.ended_targets: dict[str, Progress] = {}  # how work ended that live work waits for
         self.job_names: dict[tuple[Owner, str], Job] = {}
         self.session_names: dict[tuple[Owner, str], Session] = {}  # the newest of each
         # The ledger; an agent's rows in order of their making.
@@ -33,6 +34,7 @@ class Live:
         self.held_by: dict[AgentId, dict[LedgerKey, Allocation]] = {}
         self.specs: WeakValueDictionary[str, SessionSpec] = WeakValueDictionary()
         self.rows_of: dict[KernelId, tuple[Allocation, ...]] = {}  # not proven gone, by age
+        self.left_by: dict[KernelId, str] = {}  # whose those of them were that have ended
 
     def group(self, name: str) -> ScalingGroup:
         """A group by name.
@@ -68,6 +70,16 @@ class Live:
                 del self.session_names[name]
         for kernel in session.kernels:
             del self.kernels[kernel.id]
+            if kernel.id in self.rows_of:
+                self.left_by[kernel.id] = session.job.id if session.job else session.id
+
+    def work_of(self, kernel: KernelId) -> str | None:
+        """The job, or the session of its own, that a kernel with a row of the ledger belongs to."""
+        record = self.kernels.get(kernel)
+        if record is None:
+            return self.left_by.get(kernel)
+        session = record.session
+        return session.job.id if session.job is not None else session.id
 
     def add_job(self, job: Job) -> None:
         self.jobs[job.id] = job
@@ -92,4 +104,5 @@ class Live:
                 self.rows_of[row.kernel_id] = left
             else:
                 del self.rows_of[row.kernel_id]
+                self.left_by.pop(row.kernel_id, None)
         return row

@@ -33,6 +33,7 @@ from muster.core.states import (
 from muster.store import schema
 from muster.store.live import Live
 from muster.store.queries.refs import one_of
+from muster.store.queries.targets import read_ended_by_id
 from muster.store.records import Agent, Allocation, Job, Kernel, Session, Task
 from muster.store.rows import (
     load_devices,
@@ -62,6 +63,7 @@ def load_live(connection: Connection) -> Live:
     _load_ended_targets(connection, live)
     for row in connection.execute(select(schema.allocations).order_by(schema.allocations.c.since)):
         live.hold(_allocation(row))
+    _load_orphans(connection, live)
     return live
 
 
@@ -72,18 +74,15 @@ def _load_ended_targets(connection: Connection, live: Live) -> None:
         if session.spec is not None:
             wanted.update(each.on for each in session.spec.after)
     missing = sorted(wanted - live.jobs.keys() - live.sessions.keys())
-    jobs, sessions, kernels = schema.jobs, schema.sessions, schema.kernels
     for first in range(0, len(missing), CHUNK):
-        some = missing[first : first + CHUNK]
-        for row in connection.execute(select(jobs.c.id, jobs.c.state).where(jobs.c.id.in_(some))):
-            live.ended_targets[row.id] = row.state
-        for row in connection.execute(
-            select(sessions.c.id, kernels.c.exit_code)
-            .join(kernels, kernels.c.session_id == sessions.c.id)
-            .where(sessions.c.id.in_(some))
-        ):
-            well = row.exit_code == 0 and live.ended_targets.get(row.id) != JobState.FAILED
-            live.ended_targets[row.id] = JobState.SUCCEEDED if well else JobState.FAILED
+        live.ended_targets |= read_ended_by_id(connection, missing[first : first + CHUNK])
+
+
+def _load_orphans(connection: Connection, live: Live) -> None:
+    """Whose those kernels were that still hold something though their session has ended."""
+    orphans = [kernel for kernel in live.rows_of if kernel not in live.kernels]
+    for row in _in_chunks(connection, schema.kernels, schema.kernels.c.id, orphans):
+        live.left_by[KernelId(row.id)] = row.job_id or row.session_id
 
 
 def _load_jobs(connection: Connection, live: Live) -> None:

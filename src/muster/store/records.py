@@ -4,6 +4,7 @@ A record lives here from its creation until the commit after its end; from then 
 SQL. The objects refer to each other, so that a pass needs no look-ups.
 """
 
+from collections import deque
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
@@ -23,6 +24,9 @@ from muster.core.states import (
     TaskState,
 )
 
+MAX_ABSENCES = 64
+"""Of an agent, that are remembered; in earlier ones it counts as heard."""
+
 
 @dataclass(slots=True, eq=False)
 class Agent:
@@ -30,8 +34,9 @@ class Agent:
     operator's words; ``leave_by`` is when work must have left one that is draining.
 
     ``seen_at`` moves with each message and is stored with other changes only. Not stored are
-    ``connected``, that it has a stream to this process, since ``connected_at``, and
-    ``reported_foreign``, that it told of a kernel not its own.
+    ``connected``, that it has a stream to this process, since ``connected_at``;
+    ``left_at``, since when it has none, and the latest of its ``absences``, each from when it left
+    until it was back; and ``reported_foreign``, that it told of a kernel not its own.
     """
 
     id: AgentId
@@ -54,6 +59,8 @@ class Agent:
     leave_by: float | None = None
     connected: bool = False
     connected_at: float = 0.0
+    left_at: float | None = None
+    absences: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=MAX_ABSENCES))
     reported_foreign: bool = False
 
 

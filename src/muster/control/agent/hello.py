@@ -32,6 +32,9 @@ class Greeter:
         """Take note of the machine as it is now, and settle what it holds."""
         rebooted = bool(agent.boot_id) and agent.boot_id != hello.boot_id
         agent.seen_at = work.now
+        if agent.left_at is not None:
+            agent.absences.append((agent.left_at, work.now))
+            agent.left_at = None
         agent.connected = True
         agent.connected_at = work.now
         agent.reported_foreign = False

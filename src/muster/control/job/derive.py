@@ -40,9 +40,7 @@ class JobLifecycle(Lifecycle[Job]):
         moved = [job for job in records if job not in stale]
         for job in moved:
             self._board.job_changed(job)
-            if job.status is JobState.RUNNING and job.started_at is None:
-                job.started_at = work.now
-            elif job.status in JOB_TABLE.terminal:
+            if job.status in JOB_TABLE.terminal:
                 job.finished_at = work.now
                 job.reason = reason
         return moved
@@ -78,7 +76,10 @@ class DeriveJobs(DerivationHandler[Job]):
             return
         self._board.job_ended(record)
         code = ReasonCode.JOB_FAILED if record.status is JobState.FAILED else ReasonCode.JOB_ENDED
-        kill_tasks(record, reason(code, state=record.status), work, self._sessions, phase=self.name)
+        why = reason(code, state=record.status)
+        if record.reason is not None and record.reason.code is ReasonCode.CANCELLED:
+            why = record.reason
+        kill_tasks(record, why, work, self._sessions, phase=self.name)
 
 
 def kill_tasks(

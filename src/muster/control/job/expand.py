@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from muster.control.engine.handler import FollowingHandler
 from muster.control.engine.work import Work
 from muster.control.session.board import Board
+from muster.core.reasons import Reason, ReasonCode
 from muster.core.specs import SessionType
 from muster.core.states import JOB_TABLE, KernelStatus, SessionStatus, TaskState
 from muster.store.records import Job, Kernel, Session, Task
@@ -30,6 +31,8 @@ class ExpandJobs(FollowingHandler[Job]):
         self._board = board
 
     def follow(self, record: Job, work: Work) -> None:
+        if record.reason is not None and record.reason.code is ReasonCode.CANCELLED:
+            return  # it is about to end
         if record.spec.coscheduled:
             self._bring_up_gang(record, work)
         else:
@@ -93,6 +96,7 @@ class ExpandJobs(FollowingHandler[Job]):
             status_changed_at=work.now,
             created_at=work.now,
             queued_at=work.now,
+            reason=_displaced(tasks[0].reason),
         )
         kernels = []
         for index, task in enumerate(tasks):
@@ -119,3 +123,8 @@ class ExpandJobs(FollowingHandler[Job]):
         work.unit.add_session(session)
         work.mark(session)
         self._board.session_changed(session)
+
+
+def _displaced(why: Reason | None) -> Reason | None:
+    """What the next attempt remembers of the last one: that it was displaced."""
+    return why if why is not None and why.code is ReasonCode.PREEMPTED else None

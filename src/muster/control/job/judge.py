@@ -199,6 +199,9 @@ def derive_job(
 ) -> JobState:
     """A job's state from its tasks' (reference order, then DESIGN section 9).
 
+    PENDING is the reference's "no tasks have started": a job that runs does not go back to it while
+    its only task waits to be tried again.
+
     Args:
         counts: the task rows by state; the tasks without rows are PENDING.
         keep_going: whether the job ends only once all of its tasks have.
@@ -208,7 +211,7 @@ def derive_job(
     count = counts.get
     ended = sum(count(state, 0) for state in _ENDED)
     if keep_going and ended < total:
-        return _unfinished(counts)
+        return _unfinished(current, counts)
     if count(TaskState.SUCCEEDED, 0) == total:
         return JobState.SUCCEEDED
     if count(TaskState.FAILED, 0) > max_task_failures:
@@ -219,12 +222,12 @@ def derive_job(
         return JobState.KILLED
     if ended == total:
         return JobState.FAILED if count(TaskState.WORKER_FAILED, 0) else JobState.SUCCEEDED
-    return _unfinished(counts)
+    return _unfinished(current, counts)
 
 
-def _unfinished(counts: Mapping[TaskState, int]) -> JobState:
+def _unfinished(current: JobState, counts: Mapping[TaskState, int]) -> JobState:
     active = any(counts.get(state, 0) for state in ACTIVE)
-    return JobState.RUNNING if active else JobState.PENDING
+    return JobState.RUNNING if active else current
 
 
 _ENDED = (

@@ -3,6 +3,7 @@
 from muster.control.engine.handler import FollowingHandler
 from muster.control.engine.work import Work
 from muster.control.job.judge import Attempt, Budget, Verdict, judge, judge_gang
+from muster.control.session.board import Board
 from muster.core.reasons import ReasonCode, reason
 from muster.core.results import SchedulingResult
 from muster.core.states import (
@@ -34,6 +35,9 @@ class SettleTasks(FollowingHandler[Session]):
     entity = Session
     targets = frozenset(SessionStatus)
 
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
     def follow(self, record: Session, work: Work) -> None:
         if record.job is None:
             return
@@ -54,9 +58,17 @@ class SettleTasks(FollowingHandler[Session]):
             return
         if state is TaskState.RUNNING:
             task.started_at = kernel.started_at or work.now
+            self._job_runs(job, session, work)
             if task.status is TaskState.PENDING:  # it was placed and started in one wake
                 work.transition([task], {task.status}, TaskState.ASSIGNED, phase=self.name)
         work.transition([task], TASK_TABLE.live, state, phase=self.name)
+
+    def _job_runs(self, job: Job, session: Session, work: Work) -> None:
+        """The job has begun with the first of its tasks that runs."""
+        if job.started_at is None:
+            job.started_at = session.started_at or work.now
+            work.unit.touch(job)
+            self._board.job_changed(job)
 
     def _settle(self, session: Session, job: Job, work: Work) -> None:
         pairs = [
@@ -66,6 +78,8 @@ class SettleTasks(FollowingHandler[Session]):
         ]
         if not pairs:
             return
+        if session.started_at is not None:
+            self._job_runs(job, session, work)
         attempts = [_attempt(kernel, session) for kernel, _ in pairs]
         budgets = [_budget(task, job) for _, task in pairs]
         verdicts = (

@@ -13,11 +13,11 @@ from muster.core.specs.placement import ANYWHERE, Operator
 from muster.core.specs.session import Process
 from muster.scheduling.guard import PluginFault
 from muster.scheduling.placement import never_fits
-from muster.scheduling.validators import group_access, refusals_at_submission
-from muster.scheduling.workload import TargetState, WorkloadClass
+from muster.scheduling.validators import failed, group_access, refusals_at_submission
+from muster.scheduling.workload import Progress, WorkloadClass
 from muster.store.live import Live
 
-Ended = Mapping[str, tuple[str, TargetState]]
+Ended = Mapping[str, tuple[str, Progress]]
 """Work that has ended, by what a person called it: its id and how it ended."""
 
 NONE_ENDED: Ended = {}
@@ -83,15 +83,17 @@ def find_targets(board: Board, owner: Owner, after: tuple[Dependency, ...], ende
     """What the dependencies name, by how they name it.
 
     Raises:
-        InvalidSpec: there is no such work of the owner's.
+        InvalidSpec: there is no such work of the owner's, or it ended otherwise than it should.
     """
     problems = []
-    targets: dict[str, tuple[str, TargetState]] = {}
+    targets: dict[str, tuple[str, Progress]] = {}
     for index, dependency in enumerate(after):
         found = board.targets.find(owner, dependency.on) or ended.get(dependency.on)
         if found is None:
             expected = "expected the name or id of a job or session of yours"
             problems.append(Problem(f"after.{index}.on", repr(dependency.on), expected))
+        elif (why := failed(dependency, found[1].state)) is not None:
+            problems.append(Problem(f"after.{index}", repr(dependency.on), _told(why)))
         else:
             targets[dependency.on] = found
     if problems:
@@ -108,8 +110,8 @@ def by_id(after: tuple[Dependency, ...], targets: Ended) -> tuple[Dependency, ..
 
 def follow(board: Board, targets: Ended) -> None:
     """New work waits for these; the board follows them from now on."""
-    for id_, state in dict(targets.values()).items():
-        board.targets.follow(id_, state)
+    for id_, progress in dict(targets.values()).items():
+        board.targets.follow(id_, progress)
 
 
 def _unknown_attributes(board: Board, what: WorkloadClass) -> list[Problem]:

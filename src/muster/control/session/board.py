@@ -340,6 +340,32 @@ class Board:
         if to_come != before:
             self.usage.waits(job.owner, to_come - before)
 
+    def eligible_at(self, session: Session) -> float:
+        """From when on the session could have started, had there been room: it was handed in, its
+        start time had come and what it waits for had come so far; never, while one is missing.
+
+        A job's later attempts count from there too, and so do its later tasks. Only what others
+        displaced begins to wait anew: it lost its place by no fault of its own.
+        """
+        if session.reason is not None and session.reason.code is ReasonCode.PREEMPTED:
+            return session.queued_at
+        what = self.what(session)
+        handed_in = session.created_at if session.job is None else session.job.submitted_at
+        met_at = self.targets.met_at(session.owner, what.after) if what.after else 0.0
+        return max(handed_in, what.not_before or 0.0, met_at)
+
+    def take_stirred(self) -> list[Session]:
+        """The waiting sessions that look anew at their time: what they wait for has come further
+        since the last call."""
+        news = self.targets.take_news()
+        return [
+            self._live.sessions[waiting.id]
+            for group in (self.groups.values() if news else ())
+            for members in group.queue.classes
+            if any(each.on in news for each in members.what.after)
+            for waiting in members
+        ]
+
     def job_ended(self, job: Job) -> None:
         self.expanded(job)
         self.targets.ended(job)
@@ -403,6 +429,8 @@ class Board:
         else:
             self._ahead_as.pop((row.kernel_id, row.generation), None)
         group.stirred = True
+        if row.kernel_id not in self._live.rows_of and self.targets.released(row.kernel_id):
+            self._stir_all()
         kernel = self._live.kernels.get(row.kernel_id)
         remains = group.cleaning.get(kernel.session.id) if kernel is not None else None
         if kernel is not None and remains is not None:

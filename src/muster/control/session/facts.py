@@ -54,10 +54,12 @@ class Facts:
             case ReportKind.STARTED:
                 self._started(work, work.live.agents[agent_id], kernel, report)
             case ReportKind.PREPARE_FAILED | ReportKind.CREATE_FAILED:
-                if kernel.started_at is not None:
-                    pass  # said again: it was tried once more since, and runs
+                if kernel.started_at is not None or _told_before(kernel, report):
+                    pass  # it was tried once more since, and may run
                 elif kernel.status in KERNEL_TABLE.live and kernel.session.status in PLACED_SESSION:
                     work.unit.fail(kernel, self._why(work, agent_id, report))
+                    kernel.failed_at = report.at
+                    work.unit.touch(kernel)
                 elif kernel.status in KERNEL_TABLE.live:
                     self._end(work, kernel, report)
             case ReportKind.ENDED:
@@ -160,9 +162,12 @@ class Facts:
         if kernel.session.status in PLACED_SESSION and kernel.status in _NOT_ON_AGENT:
             return
         asked = kernel.session.status is SessionStatus.TERMINATING
+        asked_for = kernel.session.reason
         lost = why.code in LOST_CODES or why.code is ReasonCode.STOPPED
         if asked and why.code in (ReasonCode.STOPPED, ReasonCode.KERNEL_VANISHED):
             lost = False
+        if asked and why.code is ReasonCode.STOPPED and asked_for is not None:
+            why = asked_for if asked_for.code is ReasonCode.CANCELLED else why
         to = KernelStatus.ERROR if lost else KernelStatus.TERMINATED
         kernel.ended_at = at
         kernel.exit_code = exit_code
@@ -197,6 +202,12 @@ class Facts:
                 return reason(code, lease_s=lease_s, agent=name)
             case _:
                 return reason(code, agent=name, detail=report.detail)
+
+
+def _told_before(kernel: Kernel, report: KernelReport) -> bool:
+    """Whether the failed try that the report tells of has been charged: an agent says it again
+    until it knows that it was heard."""
+    return kernel.failed_at is not None and report.at <= kernel.failed_at
 
 
 _NOT_ON_AGENT = frozenset({KernelStatus.PENDING, KernelStatus.SCHEDULED})

@@ -49,6 +49,8 @@ _FINAL = (
 )
 RECALL_AFTER_S = 1.0
 """How long a kernel may be held ahead on an agent before it is taken back to be placed anew."""
+TELLING_S = 5.0
+"""What an agent that connects is given to tell what happened meanwhile."""
 STOP_AGAIN_AFTER_S = 5.0
 """Past its grace, how long a kernel may take to be reported gone before it is told again."""
 
@@ -124,8 +126,9 @@ class SessionLifecycle(Lifecycle[Session]):
             _new_phase(session)
             displaced = why is not None and why.code in DISPLACED
             session.reason = why if blame or displaced else None
-            if blame:
+            if blame or displaced:
                 session.queued_at = work.now
+            if blame:
                 session.reschedules += 1
                 failed = {k.agent_id: None for k in session.kernels if k.agent_id and k.failure}
                 failed = failed or {k.agent_id: None for k in session.kernels if k.agent_id}
@@ -261,17 +264,24 @@ def stop_again_at(kernel: Kernel, sent_at: float) -> float:
 
 
 def heard_since(session: Session, work: Work) -> float | None:
-    """Since when all agents of the session's live kernels can be heard, its status included; None
-    while one cannot. No phase expires on what an agent could not tell (rule 9)."""
-    since = session.status_changed_at
-    for kernel in session.kernels:
-        agent = work.live.agents.get(kernel.agent_id) if kernel.agent_id else None
-        if agent is None or kernel.status in KERNEL_TABLE.terminal:
+    """From when the time of the session's phase counts: from its status on, later by all the time
+    in which one of its live kernels' agents could not be heard; None while one cannot. No phase
+    expires on what an agent could not tell (rule 9), and none begins anew when one comes back.
+    """
+    began = session.status_changed_at
+    absences: set[tuple[float, float]] = set()
+    for agent_id in {k.agent_id for k in session.kernels if k.status in KERNEL_TABLE.live}:
+        agent = work.live.agents.get(agent_id) if agent_id else None
+        if agent is None:
             continue
         if not agent.connected:
             return None
-        since = max(since, agent.connected_at)
-    return since
+        absences.update((left, back) for left, back in agent.absences if back > began)
+    heard_from, counted_to = began, began
+    for left, back in sorted(absences):
+        heard_from += max(0.0, back - max(left, counted_to))
+        counted_to = max(counted_to, back)
+    return heard_from
 
 
 class HeardPhase(LifecycleHandler[Session]):
@@ -282,7 +292,15 @@ class HeardPhase(LifecycleHandler[Session]):
         if timeout_s is None or work.now < record.status_changed_at + timeout_s:
             return record.status_changed_at  # at the earliest; nobody need ask all agents yet
         heard = heard_since(record, work)
-        return math.inf if heard is None else heard
+        if heard is None:
+            return math.inf
+        return min(max(heard, _told_by(record, work) - timeout_s), heard + timeout_s)
+
+
+def _told_by(session: Session, work: Work) -> float:
+    """When agents that have just come back have told what they have to tell."""
+    agents = (work.live.agents.get(k.agent_id) for k in session.kernels if k.agent_id)
+    return max((each.connected_at for each in agents if each), default=0.0) + TELLING_S
 
 
 def held_ahead(session: Session, work: Work) -> bool:

@@ -59,6 +59,8 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
     def gather(self, candidates: Sequence[Session], work: Work) -> Sequence[Session]:
         """Those that are new, and those whose time may be over; others wait in their classes."""
         targets = super().gather(candidates, work)
+        for session in self._board.take_stirred():
+            work.mark(session)
         for session in targets:
             if session.created_at < work.now:
                 self._board.groups[session.group].stirred = True
@@ -223,7 +225,7 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
         return record.scheduling_timeout_s or work.live.groups[record.group].pending_timeout
 
     def since(self, record: Session, work: Work) -> float:
-        return record.queued_at
+        return self._board.eligible_at(record)
 
     def expiry_reason(self, record: Session, work: Work, timeout_s: float) -> Reason:
         return reason(ReasonCode.SCHEDULING_TIMEOUT, timeout_s=timeout_s)

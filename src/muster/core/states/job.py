@@ -23,7 +23,6 @@ JOB_TABLE: StateTable[JobState] = StateTable(
     terminal=frozenset(_ENDS),
     allowed={
         (_J.PENDING, _J.RUNNING): "a task is active",
-        (_J.RUNNING, _J.PENDING): "no task is active",
         **{(start, end): "derived" for start in (_J.PENDING, _J.RUNNING) for end in _ENDS},
     },
 )

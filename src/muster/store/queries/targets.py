@@ -1,63 +1,82 @@
 """Work that has ended, for what is to start after it."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
-from sqlalchemy import Connection, func, or_, select
+from sqlalchemy import ColumnElement, Connection, func, or_, select
 
 from muster.core.owner import Owner
+from muster.core.reasons import ReasonCode
 from muster.core.states import JOB_TABLE, SESSION_TABLE, JobState
-from muster.scheduling.workload import TargetState
+from muster.scheduling.workload import Progress, TargetState
 from muster.store import schema
 from muster.store.queries.refs import one_of, owned_by
+
+_Ended = tuple[str, str | None, Progress]
+"""Id, name, and how it ended."""
 
 
 def read_ended(
     connection: Connection, owner: Owner, refs: Collection[str]
-) -> dict[str, tuple[str, TargetState]]:
+) -> dict[str, tuple[str, Progress]]:
     """The owner's jobs, and sessions of their own, that have ended: id and how, by each of
     ``refs``, a name or an id. Of several of a name it is the newest, a job before a session.
     """
     wanted = sorted(set(refs))
-    return _sessions(connection, owner, wanted) | _jobs(connection, owner, wanted)
-
-
-def _jobs(
-    connection: Connection, owner: Owner, wanted: list[str]
-) -> dict[str, tuple[str, TargetState]]:
-    jobs = schema.jobs
-    rows = connection.execute(
-        select(jobs.c.id, jobs.c.name, jobs.c.state)
-        .where(or_(jobs.c.id.in_(wanted), jobs.c.name.in_(wanted)), owned_by(jobs, owner))
-        .where(one_of(jobs.c.state, JOB_TABLE.terminal))
-        .order_by(jobs.c.id)  # the last one said is the newest
-    )
-    found: dict[str, tuple[str, TargetState]] = {}
-    for row in rows:
-        told = row.id, _state(row.state == JobState.SUCCEEDED)
-        found |= {ref: told for ref in (row.id, row.name) if ref in wanted}
+    jobs, sessions = schema.jobs, schema.sessions
+    found: dict[str, tuple[str, Progress]] = {}
+    for id_, name, progress in (
+        *_sessions(connection, _called(sessions.c.id, sessions.c.name, wanted, owner)),
+        *_jobs(connection, _called(jobs.c.id, jobs.c.name, wanted, owner)),
+    ):
+        found |= {ref: (id_, progress) for ref in (id_, name) if ref in wanted}
     return found
 
 
-def _sessions(
-    connection: Connection, owner: Owner, wanted: list[str]
-) -> dict[str, tuple[str, TargetState]]:
-    sessions, kernels = schema.sessions, schema.kernels
-    well = func.sum(kernels.c.exit_code == 0) == func.count()
-    rows = connection.execute(
-        select(sessions.c.id, sessions.c.name, well.label("well"))
-        .join(kernels, kernels.c.session_id == sessions.c.id)
-        .where(or_(sessions.c.id.in_(wanted), sessions.c.name.in_(wanted)))
-        .where(owned_by(sessions, owner), sessions.c.job_id.is_(None))
-        .where(one_of(sessions.c.status, SESSION_TABLE.terminal))
-        .group_by(sessions.c.id, sessions.c.name)
-        .order_by(sessions.c.id)
-    )
-    found: dict[str, tuple[str, TargetState]] = {}
-    for row in rows:
-        told = row.id, _state(bool(row.well))
-        found |= {ref: told for ref in (row.id, row.name) if ref in wanted}
-    return found
+def read_ended_by_id(connection: Connection, ids: Collection[str]) -> dict[str, Progress]:
+    """How these jobs, and sessions of their own, ended, as far as they have."""
+    return {
+        id_: progress
+        for id_, _, progress in (
+            *_sessions(connection, schema.sessions.c.id.in_(ids)),
+            *_jobs(connection, schema.jobs.c.id.in_(ids)),
+        )
+    }
 
 
-def _state(succeeded: bool) -> TargetState:
-    return TargetState.SUCCEEDED if succeeded else TargetState.ENDED_OTHERWISE
+def _called(
+    id_: ColumnElement[str], name: ColumnElement[str], wanted: list[str], owner: Owner
+) -> ColumnElement[bool]:
+    table = schema.jobs if id_ is schema.jobs.c.id else schema.sessions
+    return or_(id_.in_(wanted), name.in_(wanted)) & owned_by(table, owner)
+
+
+def _jobs(connection: Connection, which: ColumnElement[bool]) -> Iterator[_Ended]:
+    jobs = schema.jobs.c
+    for row in connection.execute(
+        select(jobs.id, jobs.name, jobs.state, jobs.finished_at)
+        .where(which, one_of(jobs.state, JOB_TABLE.terminal))
+        .order_by(jobs.id)  # the last one said is the newest
+    ):
+        yield row.id, row.name, _progress(row.state == JobState.SUCCEEDED, row.finished_at)
+
+
+def _sessions(connection: Connection, which: ColumnElement[bool]) -> Iterator[_Ended]:
+    """A session that was stopped has not succeeded, whatever its programs made of that."""
+    sessions, kernels = schema.sessions.c, schema.kernels.c
+    well = func.sum(kernels.exit_code == 0) == func.count()
+    for row in connection.execute(
+        select(
+            sessions.id, sessions.name, sessions.reason, sessions.finished_at, well.label("well")
+        )
+        .join(schema.kernels, kernels.session_id == sessions.id)
+        .where(which, sessions.job_id.is_(None), one_of(sessions.status, SESSION_TABLE.terminal))
+        .group_by(sessions.id, sessions.name, sessions.reason, sessions.finished_at)
+        .order_by(sessions.id)
+    ):
+        by_itself = row.reason == ReasonCode.COMPLETED
+        yield row.id, row.name, _progress(bool(row.well) and by_itself, row.finished_at)
+
+
+def _progress(succeeded: bool, finished_at: float | None) -> Progress:
+    state = TargetState.SUCCEEDED if succeeded else TargetState.ENDED_OTHERWISE
+    return Progress(state, finished_at or 0.0)
