@@ -139,7 +139,7 @@ def test_state_of_a_job_of_three_tasks(
 @pytest.mark.parametrize(
     ("counts", "state"),
     [
-        ({TaskState.FAILED: 2}, JobState.PENDING),
+        ({TaskState.FAILED: 2}, JobState.RUNNING),
         ({TaskState.FAILED: 1, TaskState.KILLED: 1, TaskState.RUNNING: 1}, JobState.RUNNING),
         ({TaskState.SUCCEEDED: 2, TaskState.FAILED: 1}, JobState.FAILED),
         ({TaskState.KILLED: 2, TaskState.FAILED: 1}, JobState.FAILED),

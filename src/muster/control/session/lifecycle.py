@@ -157,6 +157,7 @@ class SessionLifecycle(Lifecycle[Session]):
         kernel.shares = ()
         kernel.ports = ()
         work.unit.fail(kernel, None)
+        kernel.failed_at = None
         kernel.stop_sent_at = None
         kernel.started_at = None
 
