@@ -66,9 +66,9 @@ class Slot:
 
     kind: LimitsKind
     controllers: tuple[str, ...]
-    home_fds: tuple[int, ...]  # where the spawner goes back to, a hierarchy each
     directories: dict[str, str] = field(default_factory=dict)  # controller -> directory
     entry_fds: list[int] = field(default_factory=list)  # who writes a 0 there is in
+    home_fds: list[int] = field(default_factory=list)  # who writes a 0 there is out again
     population_fd: int = -1  # how many processes there are in it, zombies included
     counts_fd: int = -1  # the file with the line `oom_kill N`
     oom_kills_before: int = 0
@@ -112,6 +112,11 @@ class Slot:
             self._limit_pids(str(pids_max) if pids_max else "max")
             self.pids_max, self.may_fork = pids_max, True
         self.oom_kills_before = self._oom_kills()
+
+    @property
+    def hierarchies(self) -> tuple[str, ...]:
+        """Those that whoever spawns into it has to come home in, in the order of `entry_fds`."""
+        return ("pids",) if self.kind is LimitsKind.V2 else ("pids", *self.controllers)
 
     @property
     def empty(self) -> bool:
@@ -259,11 +264,8 @@ class Cgroups:
         self._last_name += 1
         hierarchies = ("pids", *controllers)
         entry = "tasks" if self.kind is LimitsKind.V1 else "cgroup.procs"
-        if self.kind is LimitsKind.V2:
-            homes: tuple[int, ...] = (self._home_fds["pids"],)
-        else:
-            homes = tuple(self._home_fds[name] for name in hierarchies)
-        slot = Slot(self.kind, controllers, homes)
+        slot = Slot(self.kind, controllers)
+        slot.home_fds = [self._home_fds[name] for name in slot.hierarchies]
         try:
             for name in hierarchies:
                 directory = f"{self._parents[name]}/{self._last_name}"

@@ -12,7 +12,7 @@ import sys
 import time
 from contextlib import suppress
 
-from muster.agent.supervisor import clock
+from muster.agent.supervisor import clock, spawner_process
 from muster.agent.supervisor.cgroups import Cgroups, find_cgroups
 from muster.agent.supervisor.journal import Journal, Replay
 from muster.agent.supervisor.link import AgentLink
@@ -37,8 +37,10 @@ from muster.agent.supervisor.reaper import Reaper
 from muster.agent.supervisor.recovery import kill_leftovers
 from muster.agent.supervisor.scratch import ScratchDirectories, remove_empty
 from muster.agent.supervisor.signals import SignalFd
-from muster.agent.supervisor.starter import Starter, default_environment
+from muster.agent.supervisor.spawner import Spawner
+from muster.agent.supervisor.starter import Starter, default_environment, raise_open_files
 from muster.agent.supervisor.supervisor import Supervisor
+from muster.agent.supervisor.user_spawners import UserSpawners
 
 _ALONE_S = 600.0  # without an agent, a lease and a kernel
 _TERMINATION_GRACE_S = 5.0
@@ -53,7 +55,10 @@ _FORGET_AT_ONCE = 500  # kernels a `rm`, which takes four paths for each
 
 
 def main(arguments: list[str]) -> None:
-    """`[--detach] --dir DIR`: be the supervisor on DIR until there is no more need for one."""
+    """`[--detach] --dir DIR`: be the supervisor on DIR until there is no more need for one.
+
+    `--spawner SETTINGS` is how a supervisor starts a process to spawn the kernels of a user.
+    """
     match arguments:
         case ["--dir", directory]:
             pass
@@ -62,6 +67,9 @@ def main(arguments: list[str]) -> None:
                 os._exit(0)
             os.setsid()
             os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # nor may it hold what others have open
+        case ["--spawner", settings]:
+            spawner_process.main(settings)
+            return
         case _:
             sys.exit("usage: supervisor [--detach] --dir DIR")
     directory = os.path.realpath(directory)
@@ -100,9 +108,14 @@ class Process:
         self._cgroups = _find_cgroups(directory)
         boot_id = _boot_id()
         self._journal, replay = Journal.open(f"{directory}/journal", boot_id)
-        starter = Starter(directory, self._outputs, self._scratch, self._cgroups)
+        open_files = raise_open_files()
+        homes = {} if self._cgroups is None else self._cgroups.homes
+        self._spawners = UserSpawners(self._loop, homes, open_files)
+        spawner = Spawner(self._scratch, open_files)
+        starter = Starter(directory, self._outputs, spawner, self._spawners, self._cgroups)
         self._reaper = Reaper(Orphans(directory, children) if self._cgroups is None else None)
         self._supervisor = Supervisor(self._journal, starter, self._reaper)
+        self._spawners.listener = self._supervisor
         self._take_over(directory, replay, same_boot=replay.boot_id == boot_id)
         # First, because an idle core or GPU waits for it, and a message may take long to read.
         self._loop.watch_first(self._deaths.fd, self._on_death)
@@ -128,6 +141,7 @@ class Process:
             written = self._journal.write()
             self._link.deliver(written, now_s, self._hold_s())
             self._journal.compact_if_due(live.values())
+            self._spawners.close_idle(now_s)
             if not live:
                 self._scratch.remove_spare()
         # The link goes last: whoever waits for it to close finds nothing left.

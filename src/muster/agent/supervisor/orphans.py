@@ -41,13 +41,16 @@ class Orphans:
             kernel.orphans.discard(pid)
         self._strays.pop(pid, None)
 
-    def adopt(self, own: Collection[int], kernels: Iterable[Kernel]) -> None:
-        """Find out whose the children are that are new here; `own` are known otherwise."""
+    def adopt(self, own: set[int], mains: Collection[int], kernels: Iterable[Kernel]) -> None:
+        """Find out whose the children are that are new here; `own` are known otherwise, and become
+        more by those of `mains` whose parent has died."""
         # Those known are all still there, for only we reap them: so a number tells of strangers.
         if self._children.count() == len(own) + len(self._known):
             return
         candidates = list(reversed(list(kernels)))  # the newest, if a pid was used again
         for pid in self._children.pids():
+            if pid in mains:
+                own.add(pid)
             if pid in own or pid in self._known:
                 continue
             kernel = self._known[pid] = self._owner(pid, candidates)

@@ -36,6 +36,19 @@ class ProtocolError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Account:
+    """A user of this machine that kernels run as."""
+
+    uid: int
+    gid: int
+    groups: tuple[int, ...]
+    name: str
+    home: str
+    scratch: str  # the directory in which its scratch directories are made
+    gains_privileges: bool  # whether set-user-id programs work for it
+
+
+@dataclass(frozen=True, slots=True)
 class Template:
     """What kernels of one start have in common."""
 
@@ -48,6 +61,7 @@ class Template:
     memory_bytes: int  # 0: no limit
     log_max_bytes: int
     pids_max: int = 0  # 0: no limit
+    account: Account | None = None  # None: the supervisor's own
     owner: str = ""  # what one owner's kernel has left is never given to another's
 
 
@@ -177,6 +191,14 @@ def _template(item: _Object, env_defaults: Mapping[str, str]) -> Template:
     log_max_bytes = _integer(item, "log_max_bytes", 64 << 20)
     if log_max_bytes < MIN_LOG_BYTES:
         raise ProtocolError(f"'log_max_bytes' must be at least {MIN_LOG_BYTES}")
+    account = _account(item)
+    if account is not None:
+        env_defaults = {
+            **{name: env_defaults[name] for name in env_defaults if name != "TMPDIR"},
+            "HOME": account.home,
+            "USER": account.name,
+            "LOGNAME": account.name,
+        }
     return Template(
         command=tuple(command),
         env={**env_defaults, **_environment(item)},
@@ -187,8 +209,32 @@ def _template(item: _Object, env_defaults: Mapping[str, str]) -> Template:
         memory_bytes=_integer(item, "memory_bytes", 0),
         log_max_bytes=log_max_bytes,
         pids_max=_integer(item, "pids_max", 0),
+        account=account,
         owner=_text(item, "owner"),
     )
+
+
+def _account(item: _Object) -> Account | None:
+    fields = item.get("account")
+    if fields is None:
+        return None
+    if not isinstance(fields, dict):
+        raise ProtocolError("'account' must be an object or null")
+    groups = fields.get("groups")
+    if not isinstance(groups, list) or not all(type(group) is int for group in groups):
+        raise ProtocolError("'groups' must be a list of numbers")
+    account = Account(
+        uid=_integer(fields, "uid"),
+        gid=_integer(fields, "gid"),
+        groups=tuple(groups),
+        name=_text(fields, "name"),
+        home=_text(fields, "home"),
+        scratch=_text(fields, "scratch"),
+        gains_privileges=fields.get("gains_privileges") is True,
+    )
+    if not account.uid or not account.gid or not account.scratch.startswith("/"):
+        raise ProtocolError(f"an account must not be root's, and have a place: {fields}")
+    return account
 
 
 def _kernel_order(item: _Object, templates: list[Template]) -> KernelOrder:

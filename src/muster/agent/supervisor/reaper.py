@@ -37,6 +37,25 @@ class Reaper:
         self._mains[kernel.pid] = self._kernels[kernel.key] = kernel
         self._children.add(kernel.pid)
 
+    def add_of_another(self, kernel: Kernel) -> None:
+        """A kernel's main process was spawned, as a child of another process."""
+        self._mains[kernel.pid] = self._kernels[kernel.key] = kernel
+
+    def main_ended(self, pid: int, wait_status: int) -> None:
+        """A main process was reaped, here or by its parent."""
+        kernel = self._mains.pop(pid, None)
+        if kernel is not None:
+            kernel.wait_status = wait_status
+            self._leaving.append(kernel)
+
+    def lose(self, kernel: Kernel) -> None:
+        """Of this kernel nobody will tell how it ended: whatever there is of it is to be killed."""
+        if kernel.wait_status is None:
+            self._mains.pop(kernel.pid, None)
+            self._kernels[kernel.key] = kernel
+            kernel.wait_status = int(signal.SIGKILL)
+            self._leaving.append(kernel)
+
     def add_helper(self, pid: int) -> None:
         """A process of the supervisor's own was spawned, to be reaped and nothing more."""
         self._children.add(pid)
@@ -87,14 +106,12 @@ class Reaper:
             if pid == 0:
                 return
             self._children.discard(pid)
-            kernel = self._mains.pop(pid, None)
-            if kernel is not None:
-                kernel.wait_status = status
-                self._leaving.append(kernel)
+            if pid in self._mains:
+                self.main_ended(pid, status)
             elif self._orphans is not None:
                 self._orphans.forget(pid)
         self.due = True
 
     def _adopt(self) -> None:
         if self._orphans is not None:
-            self._orphans.adopt(self._children, self._kernels.values())
+            self._orphans.adopt(self._children, self._mains, self._kernels.values())

@@ -10,8 +10,8 @@ from muster.agent.supervisor.failures import create_failure
 from muster.agent.supervisor.kernel import Kernel
 from muster.agent.supervisor.output import Outputs
 from muster.agent.supervisor.protocol import KernelOrder, Template, file_name
-from muster.agent.supervisor.scratch import ScratchDirectories
 from muster.agent.supervisor.spawner import Launch, Spawned, Spawner
+from muster.agent.supervisor.user_spawners import UserSpawners
 
 _INHERITED = ("PATH", "HOME", "LANG", "USER", "TZ", "TMPDIR")
 _MAX_OPEN_FILES = 1 << 16
@@ -30,7 +30,8 @@ class Starter:
         self,
         directory: str,
         outputs: Outputs,
-        scratch: ScratchDirectories,
+        spawner: Spawner,
+        user_spawners: UserSpawners,
         cgroups: Cgroups | None,
     ) -> None:
         self.limits_kind = LimitsKind.NONE if cgroups is None else cgroups.kind
@@ -40,31 +41,48 @@ class Starter:
         os.close(null_fd)
         self._outputs = outputs
         self._cgroups = cgroups
-        self._spawner = Spawner(scratch, _raise_open_files())
+        self._spawner = spawner
+        self._user_spawners = user_spawners
 
-    def start(self, kernel: Kernel, order: KernelOrder) -> None:
-        """Spawn the kernel's main process.
+    def start(self, kernel: Kernel, order: KernelOrder) -> bool:
+        """Spawn the kernel's main process; false if a process of its user was told to, and the
+        `SpawnListener` will hear what became of it.
 
         Raises:
             CreateFailed: something of this machine is missing.
             CannotExecute: the command is at fault.
         """
-        kernel.owner, kernel.uid = order.template.owner, os.getuid()
+        account = order.template.account
+        kernel.owner = order.template.owner
+        kernel.uid = os.getuid() if account is None else account.uid
         launch = self._launch(kernel, order)
         try:
             self._open(kernel, order.template)
+            kernel.scratch = launch.scratch
+            if account is not None:
+                self._user_spawners.start(kernel, account, launch)
+                return False
             assert kernel.output is not None
             entry_fds = kernel.slot.entry_fds if kernel.slot is not None else ()
             home_fds = kernel.slot.home_fds if kernel.slot is not None else ()
             spawned = self._spawner.spawn(launch, kernel.output.write_fd, entry_fds, home_fds)
         except OSError as error:
-            self.clean_up(kernel)
+            self.abandon(kernel)
             raise create_failure(error) from None
         except Exception:
-            self.clean_up(kernel)
+            self.abandon(kernel)
             raise
-        kernel.scratch = launch.scratch
         note_spawned(kernel, spawned)
+        return True
+
+    def abandon(self, kernel: Kernel) -> None:
+        """Give back what a kernel had that was not spawned: whoever tried has no directory left."""
+        kernel.scratch = ""
+        self.clean_up(kernel)
+
+    def give_up(self, kernel: Kernel) -> None:
+        """Do without the process that should tell of a killed kernel's end, and does not."""
+        self._user_spawners.give_up(kernel)
 
     def enforce(self, kernel: Kernel, template: Template) -> None:
         """Set the limits of a kernel that was spawned.
@@ -90,7 +108,10 @@ class Starter:
             self._cgroups.release(kernel.slot)
             kernel.slot = None
         if kernel.scratch:
-            self._spawner.release(kernel.scratch, kernel.owner)
+            if kernel.uid == os.getuid():
+                self._spawner.release(kernel.scratch, kernel.owner)
+            else:
+                self._user_spawners.release(kernel)
             kernel.scratch = ""
         return dropped_bytes
 
@@ -107,14 +128,16 @@ class Starter:
         template = order.template
         scratch = ""
         if template.workdir is None or template.files:
-            scratch = f"{self._directory}/kernels/{file_name(kernel.key)}"
+            account = template.account
+            place = f"{self._directory}/kernels" if account is None else account.scratch
+            scratch = f"{place}/{file_name(kernel.key)}"
         return Launch(
             command=template.command,
             environment=self._environment(kernel, order, scratch),
             workdir=template.workdir or scratch,
             scratch=scratch,
             files=template.files,
-            owner=template.owner,
+            owner="" if template.account is not None else template.owner,
         )
 
     def _environment(self, kernel: Kernel, order: KernelOrder, scratch: str) -> dict[str, str]:
@@ -145,7 +168,7 @@ def _limits(template: Template) -> Limits:
     return Limits(template.cpu_milli, template.memory_bytes, template.pids_max)
 
 
-def _raise_open_files() -> tuple[int, int] | None:
+def raise_open_files() -> tuple[int, int] | None:
     """Allow this process more descriptors; returns what its kernels shall have, None if the same.
 
     Programs that use select() must not inherit more than the usual 1,024 by accident.

@@ -26,7 +26,8 @@ from muster.agent.supervisor.protocol import (
     StopOrder,
 )
 from muster.agent.supervisor.reaper import Reaper
-from muster.agent.supervisor.starter import Starter
+from muster.agent.supervisor.spawner import Spawned
+from muster.agent.supervisor.starter import Starter, note_spawned
 
 MAX_KERNELS = 32_768  # above what a controller has it hold, beside those that have just ended
 MAX_UNACKNOWLEDGED = 131_072
@@ -36,6 +37,7 @@ _MAX_TOMBSTONES = 10_000
 _STARTS_A_TURN = 8
 _LEFTOVER_PERIOD_S = 0.05
 _REPORT_TIMEOUT_S = 5.0
+_DEATH_TIMEOUT_S = 2.0  # from SIGKILL to being told of it by the process that spawned it
 
 
 class Supervisor:
@@ -210,7 +212,10 @@ class Supervisor:
         while self._deadlines and self._deadlines[0][0] <= now_s:
             kernel = heapq.heappop(self._deadlines)[2]
             if kernel.status is Status.STOPPING and kernel.stop_deadline_s <= now_s:
-                self._kill(kernel)
+                if kernel.killed:
+                    self._starter.give_up(kernel)
+                else:
+                    self._kill(kernel)
         if self._to_start:
             self._start_some()
 
@@ -231,6 +236,51 @@ class Supervisor:
             self._empty_since_s = now_s
         unheard = attached and self._journal.unacknowledged_count > 0
         return not unheard or now_s >= self._empty_since_s + _REPORT_TIMEOUT_S
+
+    # What spawner processes tell (`SpawnListener`).
+
+    def spawned(self, kernel: Kernel, spawned: Spawned) -> None:
+        note_spawned(kernel, spawned)
+        self._reaper.add_of_another(kernel)
+        self._record([reports.started(kernel)], kernel)
+        self._enforce(kernel)
+        if kernel.status is Status.STARTING:
+            kernel.status = Status.RUNNING
+        elif kernel.killed:
+            self._reaper.kill(kernel)
+        else:  # it was asked to stop before there was anybody to hear it
+            self._reaper.signal(kernel, signal.SIGTERM)
+
+    def not_spawned(self, kernel: Kernel, failure: CreateFailed | CannotExecute) -> None:
+        self._starter.abandon(kernel)
+        if kernel.stop_reason is not None:
+            detail = kernel.stop_detail or kernel.stop_reason
+            events = [reports.ended_without_run(kernel, EndReason.NEVER_STARTED, detail)]
+        elif isinstance(failure, CreateFailed):
+            self._record([reports.create_failed(kernel, failure)])
+            self._end(kernel, Status.CREATE_FAILED)
+            return
+        else:
+            events = [reports.cannot_execute(kernel, failure)]
+        self._end(kernel)
+        heir = self._appoint_heir(kernel, events[0])
+        self._record(events, self._begin(heir, events) if heir is not None else None)
+
+    def main_ended(self, pid: int, wait_status: int) -> None:
+        self._reaper.main_ended(pid, wait_status)
+        self._leftovers_due_s = 0.0
+
+    def spawner_ended(self, kernels: Iterable[Kernel]) -> None:
+        for kernel in kernels:
+            if kernel.stop_reason is None:
+                kernel.stop_reason = EndReason.SUPERVISOR_LOST
+                kernel.stop_detail = "the process that starts its user's kernels was killed"
+            kernel.status, kernel.killed = Status.STOPPING, True
+            self._reaper.lose(kernel)
+        self._leftovers_due_s = 0.0
+
+    def helper_spawned(self, pid: int) -> None:
+        self._reaper.add_helper(pid)
 
     # Beginnings.
 
@@ -299,7 +349,7 @@ class Supervisor:
             try:
                 if not self._journal.write_intents():
                     raise CreateFailed(CreateFailure.DISK_FULL, "the journal cannot be written")
-                self._starter.start(kernel, kernel.order)
+                runs = self._starter.start(kernel, kernel.order)
             except CreateFailed as failure:
                 # It keeps what it was given: the same order may come again.
                 events.append(reports.create_failed(kernel, failure))
@@ -309,6 +359,9 @@ class Supervisor:
                 events.append(reports.cannot_execute(kernel, failure))
                 self._end(kernel)
             else:
+                if not runs:
+                    kernel.status = Status.STARTING
+                    return None
                 events.append(reports.started(kernel))
                 kernel.status = Status.RUNNING
                 self._reaper.add(kernel)
@@ -363,6 +416,8 @@ class Supervisor:
             self._enqueue(newer, newer.order)
 
     def _record(self, events: list[Event], running: Kernel | None = None) -> None:
+        if not events:  # another process is to spawn what was begun
+            return
         self._journal.record(events, running)
         for event in events:
             if event["kind"] != "started":
@@ -386,7 +441,7 @@ class Supervisor:
         ):
             return  # it has ended by itself; what it left is being killed
         deadline_s = clock.now_s() + grace_s
-        first = kernel.status is Status.RUNNING
+        first = kernel.status in (Status.RUNNING, Status.STARTING)
         if not first and deadline_s >= kernel.stop_deadline_s:
             return
         kernel.stop_deadline_s = deadline_s
@@ -396,14 +451,19 @@ class Supervisor:
         if not grace_s:
             self._kill(kernel)
             return
-        heapq.heappush(self._deadlines, (deadline_s, next(self._tiebreak), kernel))
+        self._await_deadline(kernel)
         if first:
             self._reaper.signal(kernel, signal.SIGTERM)
             self._reaper.signal(kernel, signal.SIGCONT)  # a stopped process hears it only then
 
+    def _await_deadline(self, kernel: Kernel) -> None:
+        heapq.heappush(self._deadlines, (kernel.stop_deadline_s, next(self._tiebreak), kernel))
+
     def _kill(self, kernel: Kernel) -> None:
         kernel.killed = True
         self._reaper.kill(kernel)
+        kernel.stop_deadline_s = clock.now_s() + _DEATH_TIMEOUT_S
+        self._await_deadline(kernel)
 
     def _bury(self, key: Key, seq: int) -> None:
         """Remember that a kernel was stopped before it was heard of: its start comes too late."""

@@ -1,0 +1,305 @@
+"""The supervisor's end of its spawner processes: one for each user whose kernels it holds."""
+
+import json
+import os
+import signal
+import socket
+import sys
+from collections import deque
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from typing import Protocol
+
+from muster.agent.supervisor import clock
+from muster.agent.supervisor.failures import CannotExecute, CreateFailed, create_failure
+from muster.agent.supervisor.kernel import CreateFailure, EndReason, Kernel
+from muster.agent.supervisor.loop import READABLE, WRITABLE, Loop
+from muster.agent.supervisor.process_tree import read_stat
+from muster.agent.supervisor.protocol import Account, encode
+from muster.agent.supervisor.spawner import Launch, Spawned
+from muster.agent.supervisor.spawner_process import MAX_MESSAGE_BYTES, SOCKET_FD
+
+MAX_USERS = 128
+
+_IDLE_S = 60.0
+_REPLY_BYTES = 64 << 10
+_REPLIES_A_TURN = 64
+_SO_SNDBUFFORCE = 32
+
+
+class SpawnListener(Protocol):
+    """Who is told what became of kernels that another process was to spawn, or has spawned."""
+
+    def spawned(self, kernel: Kernel, spawned: Spawned) -> None:
+        """It runs."""
+
+    def not_spawned(self, kernel: Kernel, failure: CreateFailed | CannotExecute) -> None:
+        """Nothing of it runs."""
+
+    def main_ended(self, pid: int, wait_status: int) -> None:
+        """A main process was reaped."""
+
+    def spawner_ended(self, kernels: Collection[Kernel]) -> None:
+        """Of these nobody will tell any more how they ended, or whether they were ever spawned."""
+
+    def helper_spawned(self, pid: int) -> None:
+        """A process of the supervisor's own is to be reaped."""
+
+
+class UserSpawners:
+    """The spawner processes by user; they are started when needed, and end when idle."""
+
+    def __init__(
+        self, loop: Loop, homes: Mapping[str, str], open_files: tuple[int, int] | None
+    ) -> None:
+        """`homes`: of each hierarchy of cgroups, the file through which a process comes home."""
+        self.loop = loop
+        self.listener: SpawnListener | None = None
+        self._homes = homes
+        self._open_files = open_files
+        self._spawners: dict[int, UserSpawner] = {}
+
+    def start(self, kernel: Kernel, account: Account, launch: Launch) -> None:
+        """Have the user's process spawn a kernel; the listener is told what came of it.
+
+        Raises:
+            CreateFailed: there is no such process, and none can be started.
+        """
+        spawner = self._spawners.get(account.uid)
+        if spawner is not None and spawner.account != account:  # its groups are others now
+            self._retire(spawner)
+            spawner = None
+        if spawner is None:
+            spawner = self._begin(account)
+        spawner.start(kernel, launch)
+
+    def release(self, kernel: Kernel) -> None:
+        """A kernel is gone: its scratch directory may go."""
+        spawner = self._spawners.get(kernel.uid)
+        if spawner is not None:
+            spawner.release(kernel.scratch)
+
+    def give_up(self, kernel: Kernel) -> None:
+        """Kill the process that should tell of a kernel's end, and does not."""
+        for spawner in self._spawners.values():
+            if spawner.has(kernel):
+                spawner.kill()
+
+    def close_idle(self, now_s: float) -> None:
+        """End those that have had nothing to do for long."""
+        for spawner in list(self._spawners.values()):
+            if spawner.idle and now_s > spawner.used_s + _IDLE_S:
+                self._retire(spawner)
+
+    def on_ended(self, spawner: "UserSpawner") -> None:
+        if self._spawners.get(spawner.account.uid) is spawner:
+            del self._spawners[spawner.account.uid]
+
+    def _begin(self, account: Account) -> "UserSpawner":
+        """
+        Raises:
+            CreateFailed: there are too many, or it cannot be started.
+        """
+        assert self.listener is not None
+        if len(self._spawners) >= MAX_USERS:
+            idle = [spawner for spawner in self._spawners.values() if spawner.idle]
+            if not idle:
+                detail = f"kernels of {MAX_USERS} users run here already"
+                raise CreateFailed(CreateFailure.NO_PROCESSES, detail)
+            self._retire(min(idle, key=lambda spawner: spawner.used_s))
+        try:
+            pid, peer = _spawn(account, self._homes, self._open_files)
+            self.listener.helper_spawned(pid)
+            spawner = UserSpawner(self, account, pid, peer, self.listener)
+        except OSError as error:
+            raise create_failure(error) from None
+        self._spawners[account.uid] = spawner
+        return spawner
+
+    def _retire(self, spawner: "UserSpawner") -> None:
+        """Give it nothing more to do; it ends once its kernels have."""
+        self.on_ended(spawner)
+        spawner.retire()
+
+
+class UserSpawner:
+    """One spawner process: what it was told to spawn, and what it has spawned."""
+
+    def __init__(
+        self,
+        spawners: UserSpawners,
+        account: Account,
+        pid: int,
+        peer: socket.socket,
+        listener: SpawnListener,
+    ) -> None:
+        """
+        Raises:
+            OSError: no descriptor is left.
+        """
+        self.account = account
+        self.used_s = clock.now_s()
+        self._spawners = spawners
+        self._listener = listener
+        self._pidfd = os.pidfd_open(pid)
+        self._socket = peer
+        self._buffer = bytearray(_REPLY_BYTES)
+        self._unsent: deque[tuple[bytes, tuple[int, ...]]] = deque()
+        self._last_number = 0
+        self._asked: dict[int, Kernel] = {}  # by the number of the request
+        self._running: dict[int, Kernel] = {}  # by pid
+        self._retiring = False
+        spawners.loop.watch(peer.fileno(), self._on_ready)
+
+    @property
+    def idle(self) -> bool:
+        return not self._asked and not self._running
+
+    def has(self, kernel: Kernel) -> bool:
+        return self._running.get(kernel.pid) is kernel or kernel in self._asked.values()
+
+    def start(self, kernel: Kernel, launch: Launch) -> None:
+        assert kernel.output is not None
+        self._last_number += 1
+        self._asked[self._last_number] = kernel
+        hierarchies: tuple[str, ...] = ()
+        fds: tuple[int, ...] = (kernel.output.write_fd,)
+        if kernel.slot is not None:
+            hierarchies = kernel.slot.hierarchies
+            fds += tuple(kernel.slot.entry_fds)
+        number = self._last_number
+        self._say({"number": number, "launch": asdict(launch), "hierarchies": hierarchies}, fds)
+
+    def release(self, scratch: str) -> None:
+        self._say({"release": scratch})
+
+    def retire(self) -> None:
+        self._retiring = True
+        self._end_if_retired()
+
+    def kill(self) -> None:
+        with suppress(OSError):
+            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+
+    def _say(self, message: Mapping[str, object], fds: tuple[int, ...] = ()) -> None:
+        self.used_s = clock.now_s()
+        self._unsent.append((encode(message).encode(), fds))
+        if len(self._unsent) == 1:
+            self._send()
+
+    def _send(self) -> None:
+        while self._unsent:
+            data, fds = self._unsent[0]
+            try:
+                socket.send_fds(self._socket, [data], list(fds), socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                self._spawners.loop.wait_for(self._socket.fileno(), READABLE | WRITABLE)
+                return
+            except OSError:  # it is gone, or cannot be told; that it ends is what is read next
+                self.kill()
+            self._unsent.popleft()
+
+    def _on_ready(self) -> None:
+        if self._unsent:
+            self._send()
+            if not self._unsent:
+                self._spawners.loop.wait_for(self._socket.fileno(), READABLE)
+        for _ in range(_REPLIES_A_TURN):
+            try:
+                size = self._socket.recv_into(self._buffer, 0, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                break
+            except OSError:
+                size = 0
+            if not size:
+                self._end()
+                return
+            try:
+                self._hear(json.loads(self._buffer[:size]))
+            except (ValueError, KeyError):  # that is none of ours any more
+                self._end()
+                return
+        self._end_if_retired()
+
+    def _hear(self, words: object) -> None:
+        self.used_s = clock.now_s()
+        match words:
+            case ["spawned", int(number), int(pid), int(low), int(high), float(at)]:
+                kernel = self._asked.pop(number)
+                self._running[pid] = kernel
+                self._listener.spawned(kernel, Spawned(pid, (low, high), at))
+            case ["failed", int(number), str(reason), str(detail)]:
+                failure = CreateFailed(CreateFailure(reason), detail)
+                self._listener.not_spawned(self._asked.pop(number), failure)
+            case ["cannot_execute", int(number), str(reason), int(exit_code), str(detail)]:
+                cannot = CannotExecute(EndReason(reason), exit_code, detail)
+                self._listener.not_spawned(self._asked.pop(number), cannot)
+            case ["ended", int(pid), int(wait_status)]:
+                if self._running.pop(pid, None) is not None:
+                    self._listener.main_ended(pid, wait_status)
+
+    def _end_if_retired(self) -> None:
+        if self._retiring and self.idle and not self._unsent:
+            self._end()
+
+    def _end(self) -> None:
+        """The process has ended, or is to: without the socket it does."""
+        if self._socket.fileno() < 0:
+            return
+        self._spawners.on_ended(self)
+        self._spawners.loop.close(self._socket.detach())
+        self.kill()
+        os.close(self._pidfd)
+        # Who still runs becomes a child of the supervisor, which reaps it. Of the others it is not
+        # known whether they were spawned, or their end was seen by nobody else.
+        lost = [*self._asked.values()]
+        lost += [kernel for kernel in self._running.values() if not _is_there(kernel)]
+        self._asked.clear()
+        self._running.clear()
+        if lost:
+            self._listener.spawner_ended(lost)
+
+
+def _is_there(kernel: Kernel) -> bool:
+    """Whether its main process exists, be it as a zombie."""
+    stat = read_stat(kernel.pid)
+    low, high = kernel.born_ticks
+    return stat is not None and low <= stat.start_ticks <= high
+
+
+def _spawn(
+    account: Account, homes: Mapping[str, str], open_files: tuple[int, int] | None
+) -> tuple[int, socket.socket]:
+    """A new process that becomes the account's user, and the socket to speak to it.
+
+    Raises:
+        OSError: it cannot be spawned.
+    """
+    script = f"{__file__.rsplit('/', 1)[0]}/__main__.py"
+    settings = encode(
+        {
+            "uid": account.uid,
+            "gid": account.gid,
+            "groups": account.groups,
+            "gains_privileges": account.gains_privileges,
+            "open_files": open_files,
+            "homes": dict(homes),
+        }
+    )
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        try:
+            ours.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, MAX_MESSAGE_BYTES)
+            pid = os.posix_spawn(
+                sys.executable,
+                (sys.executable, "-I", "-S", script, "--spawner", settings),
+                {},
+                file_actions=((os.POSIX_SPAWN_DUP2, theirs.fileno(), SOCKET_FD),),
+                setsid=True,
+                setsigmask=(),
+            )
+        except OSError:
+            ours.close()
+            raise
+    return pid, ours

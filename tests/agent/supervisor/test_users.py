@@ -1,0 +1,349 @@
+"""Kernels that run as users of their own: what they may, and what they cannot reach."""
+
+import os
+import shutil
+import signal
+import stat
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.agent.supervisor.driver import Driver, alive, read_when_there, wait_gone, wait_until
+
+from muster.agent.supervisor.cgroups import LimitsKind
+from muster.agent.supervisor.launch import launch
+from muster.agent.supervisor.process_tree import descendants, user_of
+
+pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can become other users")
+
+ADA, BOB = 210_001, 210_002
+
+
+@dataclass(frozen=True)
+class Users:
+    """Accounts with a place of their own, below a directory that all of them can enter."""
+
+    place: Path
+
+    def account(self, uid: int, **fields: Any) -> dict[str, Any]:
+        home = self.place / str(uid)
+        if not home.exists():
+            home.mkdir(mode=0o700)
+            os.chown(home, uid, uid)
+        return {
+            "uid": uid,
+            "gid": uid,
+            "groups": [],
+            "name": f"u{uid}",
+            "home": str(home),
+            "scratch": str(home),
+            **fields,
+        }
+
+
+@pytest.fixture
+def users() -> Iterator[Users]:
+    place = Path(tempfile.mkdtemp(prefix="muster-users-"))
+    place.chmod(0o711)
+    try:
+        yield Users(place)
+    finally:
+        shutil.rmtree(place)
+
+
+@pytest.fixture
+def ada(users: Users) -> dict[str, Any]:
+    return users.account(ADA)
+
+
+@pytest.fixture
+def bob(users: Users) -> dict[str, Any]:
+    return users.account(BOB)
+
+
+def spawner_of(driver: Driver, uid: int) -> int:
+    (found,) = [pid for pid in descendants(driver.pid) if user_of(pid) == uid and _is_spawner(pid)]
+    return found
+
+
+def _is_spawner(pid: int) -> bool:
+    return b"--spawner" in Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+def output(driver: Driver, account: dict[str, Any], script: str, kernel: str = "k") -> str:
+    """What a shell prints that runs as the account; it must end with 0."""
+    end = driver.run(["sh", "-c", script], kernel=kernel, account=account)
+    assert end.get("exit_code") == 0, (end, driver.log(kernel))
+    return driver.log(kernel)
+
+
+def test_kernel_runs_as_its_user_in_every_way(
+    supervisor: Driver, users: Users, ada: dict[str, Any]
+) -> None:
+    script = "id -u; id -g; id -G; grep -E '^(Uid|Gid|NoNewPrivs|CapEff|CapBnd)' /proc/self/status"
+    script += "; echo $HOME $USER $LOGNAME; pwd; umask; ls -l /proc/self/fd | grep -c /"
+    lines = output(supervisor, users.account(ADA, groups=[4321]), script).splitlines()
+
+    assert lines[:3] == [str(ADA), str(ADA), f"{ADA} 4321"]
+    assert lines[3].split() == ["Uid:", *[str(ADA)] * 4]
+    assert lines[4].split() == ["Gid:", *[str(ADA)] * 4]
+    assert lines[5].split() == ["CapEff:", "0000000000000000"]
+    assert lines[7].split() == ["NoNewPrivs:", "1"]
+    assert lines[8] == f"{ada['home']} u{ADA} u{ADA}"
+    assert lines[9] == f"{ada['scratch']}/k.1"
+    assert lines[10] == "0022"
+
+
+def test_user_without_a_restriction_may_gain_privileges(supervisor: Driver, users: Users) -> None:
+    account = users.account(ADA, gains_privileges=True)
+
+    assert output(supervisor, account, "grep NoNewPrivs /proc/self/status").split()[1] == "0"
+
+
+def test_kernel_inherits_nothing_but_its_input_and_output(
+    supervisor: Driver, ada: dict[str, Any]
+) -> None:
+    code = "import os; print(sorted(os.listdir('/proc/self/fd')))"
+    supervisor.run(["python3", "-I", "-S", "-c", code], account=ada)
+
+    assert supervisor.log("k") == "['0', '1', '2', '3']\n", "3 is the listed directory itself"
+
+
+def test_scratch_directory_is_the_users_alone_and_goes_if_empty(
+    supervisor: Driver, ada: dict[str, Any]
+) -> None:
+    script = "stat -c '%a %u' $MUSTER_SCRATCH; cat note"
+    end = supervisor.run(["sh", "-c", f"{script}; rm note"], account=ada, files={"note": "hello\n"})
+
+    assert (end["exit_code"], supervisor.log("k")) == (0, f"700 {ADA}\nhello\n")
+    place = Path(ada["scratch"])
+    supervisor.run(["sh", "-c", "echo kept > file"], kernel="keeper", account=ada)
+    assert (place / "keeper.1" / "file").read_text() == "kept\n"
+    assert (place / "keeper.1").stat().st_uid == ADA
+
+
+def test_workdir_is_entered_as_the_user(
+    supervisor: Driver, ada: dict[str, Any], bob: dict[str, Any]
+) -> None:
+    supervisor.start("k", account=ada, workdir=bob["home"])
+
+    failure = supervisor.event("k", "create_failed")
+    assert failure["reason"] == "workdir_missing"
+    assert "Permission denied" in failure["detail"]
+
+
+def test_program_that_only_others_may_execute_is_not_executable(
+    supervisor: Driver, ada: dict[str, Any], users: Users
+) -> None:
+    program = users.place / "program"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o700)
+
+    end = supervisor.run([str(program)], account=ada)
+
+    assert (end["reason"], end["exit_code"]) == ("command_not_executable", 126)
+
+
+def test_exit_codes_and_signals_come_through(supervisor: Driver, ada: dict[str, Any]) -> None:
+    assert supervisor.run(["sh", "-c", "exit 7"], account=ada)["exit_code"] == 7
+    end = supervisor.run(["sh", "-c", "kill -9 $$"], kernel="killed", account=ada)
+    assert (end["reason"], end["signal"]) == ("signaled", 9)
+
+
+def test_daemons_die_with_a_kernel_of_another_user(supervisor: Driver, ada: dict[str, Any]) -> None:
+    script = "for i in 1 2 3; do (setsid env -i sleep 60 &) ; done; pgrep -u $(id -u) sleep"
+    pids = output(supervisor, ada, script).split()
+
+    assert len(pids) == 3
+    assert [pid for pid in pids if alive(int(pid))] == []
+
+
+def test_kernel_is_stopped_gracefully_and_then_killed(
+    supervisor: Driver, ada: dict[str, Any]
+) -> None:
+    trap = "trap 'echo asked; exit 5' TERM; echo up; while :; do sleep 0.05; done"
+    supervisor.start("polite", command=["sh", "-c", trap], account=ada)
+    read_when_there(supervisor.log_path("polite"))
+    supervisor.stop("polite")
+    end = supervisor.ended("polite")
+    assert (end["reason"], end["exit_code"]) == ("stopped", 5)
+
+    deaf = "trap '' TERM; echo up; while :; do sleep 0.05; done"
+    supervisor.start("deaf", command=["sh", "-c", deaf], account=ada)
+    read_when_there(supervisor.log_path("deaf"))
+    supervisor.stop("deaf", grace_s=0.1)
+    assert supervisor.ended("deaf")["signal"] == signal.SIGKILL
+
+
+def test_kernel_stopped_before_it_is_spawned_ends(supervisor: Driver, ada: dict[str, Any]) -> None:
+    for number in range(20):
+        supervisor.start(f"k{number}", command=["sleep", "60"], account=ada)
+        supervisor.stop(f"k{number}", grace_s=0 if number % 2 else 5)
+
+    for number in range(20):
+        assert supervisor.ended(f"k{number}")["reason"] in ("stopped", "never_started")
+
+
+def test_heirs_of_several_users_take_turns(
+    supervisor: Driver, ada: dict[str, Any], bob: dict[str, Any]
+) -> None:
+    supervisor.start({"id": "first", "devices": [3]}, command=["sleep", "0.2"], account=ada)
+    for number, account in enumerate((bob, ada, None, bob)):
+        supervisor.start({"id": f"heir{number}", "queued": True}, account=account)
+
+    for number in range(4):
+        assert supervisor.ended(f"heir{number}")["exit_code"] == 0
+        assert supervisor.started(f"heir{number}")["devices"] == [3]
+
+
+def test_user_that_kills_its_spawner_harms_only_itself(
+    supervisor: Driver, ada: dict[str, Any], bob: dict[str, Any]
+) -> None:
+    """What ran goes on as the supervisor's own child, and its exit code is known."""
+    for kernel, account in (("ada", ada), ("bob", bob)):
+        supervisor.start(kernel, command=["sleep", "60"], account=account)
+        supervisor.started(kernel)
+    victim = spawner_of(supervisor, ADA)
+    script = f"kill -9 {victim}; kill -9 {spawner_of(supervisor, BOB)} {supervisor.pid}; true"
+    supervisor.run(["sh", "-c", script], kernel="killer", account=ada)
+    wait_gone(victim)
+
+    assert supervisor.run(["true"], kernel="next", account=ada)["exit_code"] == 0
+    assert supervisor.run(["true"], kernel="other", account=bob)["exit_code"] == 0
+    assert alive(spawner_of(supervisor, BOB))
+
+
+def test_kernel_runs_on_when_its_spawner_is_killed(supervisor: Driver, ada: dict[str, Any]) -> None:
+    wait = "echo up; while [ ! -e go ]; do sleep 0.02; done; exit 4"
+    supervisor.start("k", command=["sh", "-c", wait], account=ada)
+    read_when_there(supervisor.log_path("k"))
+
+    victim = spawner_of(supervisor, ADA)
+    os.kill(victim, signal.SIGKILL)
+    wait_gone(victim)
+    (Path(ada["scratch"]) / "k.1" / "go").touch()
+
+    end = supervisor.ended("k")
+    assert (end["reason"], end["exit_code"]) == ("exited", 4)
+
+
+def test_spawner_that_is_stopped_by_its_user_keeps_no_kernel_from_being_killed(
+    supervisor: Driver, ada: dict[str, Any], bob: dict[str, Any]
+) -> None:
+    supervisor.start("k", command=["sleep", "60"], account=ada)
+    supervisor.started("k")
+    os.kill(spawner_of(supervisor, ADA), signal.SIGSTOP)
+    supervisor.start("late", command=["sleep", "60"], account=ada)
+
+    assert supervisor.run(["true"], kernel="other", account=bob)["exit_code"] == 0
+    supervisor.stop("k", grace_s=0)
+
+    assert supervisor.ended("k")["reason"] == "stopped"
+    assert supervisor.ended("late")["reason"] == "supervisor_lost"
+    assert supervisor.run(["true"], kernel="next", account=ada)["exit_code"] == 0
+
+
+REACHES = """
+import ctypes, os, signal, sys
+directory, supervisor, spawner, kernel, scratch = sys.argv[1], *map(int, sys.argv[2:5]), sys.argv[5]
+reached = []
+def attempt(what, act):
+    try:
+        act()
+    except OSError:
+        return
+    reached.append(what)
+for name in ("", "supervisor.sock", "supervisor.log", "journal", "logs", "kernels"):
+    path = f"{directory}/{name}"
+    attempt(f"list {path}", lambda: os.listdir(path))
+    attempt(f"read {path}", lambda: os.open(path, os.O_RDONLY))
+    attempt(f"write {path}", lambda: os.open(path, os.O_WRONLY | os.O_CREAT))
+attempt("enter", lambda: os.chdir(directory))
+attempt("scratch", lambda: os.listdir(scratch))
+libc = ctypes.CDLL(None, use_errno=True)
+def trace(pid):
+    if libc.ptrace(16, pid, 0, 0):
+        raise OSError
+for pid in (supervisor, spawner, kernel):
+    if pid != spawner:
+        attempt(f"kill {pid}", lambda: os.kill(pid, 0))
+    attempt(f"trace {pid}", lambda: trace(pid))
+    for name in ("environ", "mem", "fd", "cwd"):
+        path = f"/proc/{pid}/{name}"
+        attempt(path, lambda: os.listdir(path) if name in ("fd", "cwd") else open(path, "rb").read(1))
+for line in open("/proc/self/cgroup"):
+    _, controllers, path = line.strip().split(":", 2)
+    for controller in controllers.split(",") if controllers else [""]:
+        base = f"/sys/fs/cgroup/{controller}{path}"
+        for name in ("tasks", "cgroup.procs", "pids.max", "memory.limit_in_bytes", "cpu.cfs_quota_us"):
+            attempt(f"{base}/{name}", lambda: os.open(f"{base}/{name}", os.O_WRONLY))
+        attempt(f"mkdir {base}", lambda: os.mkdir(f"{base}/inner"))
+print(reached)
+"""
+
+
+def test_kernel_of_another_user_reaches_nothing(
+    supervisor: Driver, ada: dict[str, Any], bob: dict[str, Any]
+) -> None:
+    """From inside one, with directory, processes and kernels of others known by name and number."""
+    supervisor.start("k", command=["sleep", "60"], account=ada)
+    victim = supervisor.started("k")["pid"]
+    supervisor.run(["true"], kernel="warm", account=bob)
+    arguments = [
+        str(supervisor.directory),
+        *map(str, (supervisor.pid, spawner_of(supervisor, BOB), victim)),
+        ada["scratch"],
+    ]
+    supervisor.run(["python3", "-I", "-S", "-c", REACHES, *arguments], kernel="prober", account=bob)
+
+    assert supervisor.log("prober") == "[]\n"
+
+
+def test_limits_hold_for_users_too(supervisor: Driver, ada: dict[str, Any]) -> None:
+    if supervisor.state["limits"] == LimitsKind.NONE:
+        pytest.skip("this machine has no cgroups that this user may make")
+    eat = ["python3", "-I", "-S", "-c", "b = bytearray(256 << 20)"]
+    end = supervisor.run(eat, account=ada, memory_bytes=64 << 20)
+    assert end["reason"] == "out_of_memory"
+    fork = ["sh", "-c", "for i in $(seq 40); do sleep 5 & done; wait"]
+    assert supervisor.run(fork, kernel="forks", account=ada, pids_max=20)["exit_code"] != 0
+
+
+def test_file_of_a_spec_cannot_be_turned_elsewhere_by_its_user(
+    supervisor: Driver, ada: dict[str, Any], users: Users
+) -> None:
+    """The user made the scratch directory a link; whatever is written is written as the user."""
+    target = users.place / "roots"
+    target.mkdir(mode=0o755)
+    (Path(ada["scratch"]) / "k.1").symlink_to(target)
+
+    supervisor.start("k", account=ada, files={"planted": "x"})
+
+    assert supervisor.event("k", "create_failed")["reason"] == "internal"
+    assert list(target.iterdir()) == []
+
+
+def test_restarted_supervisor_kills_what_ran_as_users(
+    supervisor: Driver, ada: dict[str, Any]
+) -> None:
+    supervisor.start("k", command=["sleep", "60"], account=ada)
+    pid = supervisor.started("k")["pid"]
+    spawner = spawner_of(supervisor, ADA)
+    supervisor.kill()
+
+    launch(supervisor.directory)
+    supervisor.attach()
+
+    assert supervisor.ended("k")["reason"] == "supervisor_lost"
+    assert not alive(pid)
+    wait_gone(spawner)
+
+
+@pytest.mark.parametrize("field", ["uid", "gid"])
+def test_account_of_root_is_refused(supervisor: Driver, users: Users, field: str) -> None:
+    supervisor.start("k", account={**users.account(ADA), field: 0})
+
+    assert "must not be root's" in supervisor.error()
