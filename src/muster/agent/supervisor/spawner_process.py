@@ -8,8 +8,9 @@ supervisor's.
 
 Each message of the socket is a JSON object or list; those to this process:
 
-    {"number": n, "launch": {…}}     spawn; with the descriptors of its output and of its cgroups
-    {"release": scratch}             the kernel of this scratch directory is gone
+    {"release": [scratch, …]}    the kernels of these scratch directories are gone
+    {"release": […], "number": n, "launch": {…}, "hierarchies": […]}
+                                 and spawn this, with the descriptors of its output and its cgroups
 
 and those from it: `["spawned", n, pid, low, high, at]`, `["failed", n, reason, detail]`,
 `["cannot_execute", n, reason, exit_code, detail]`, `["ended", pid, wait_status]`.
@@ -24,6 +25,7 @@ import signal
 import socket
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import cast
 
 from muster.agent.supervisor.failures import CannotExecute, CreateFailed
 from muster.agent.supervisor.loop import Loop
@@ -127,12 +129,12 @@ class _Service:
                 self._say("ended", *ended)
 
     def _obey(self, message: dict[str, object], fds: list[int]) -> None:
+        for scratch in cast(list[str], message["release"]):
+            self._spawner.release(scratch, "")
         match message:
             case {"number": int(number), "launch": dict(fields), "hierarchies": list(hierarchies)}:
                 launch = Launch(**{**fields, "command": tuple(fields["command"])})
                 self._spawn(number, launch, fds, [self._home_fds[name] for name in hierarchies])
-            case {"release": str(scratch)}:
-                self._spawner.release(scratch, "")
 
     def _spawn(self, number: int, launch: Launch, fds: list[int], home_fds: list[int]) -> None:
         output_fd, *entry_fds = fds

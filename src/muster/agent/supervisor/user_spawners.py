@@ -91,6 +91,8 @@ class UserSpawners:
         for spawner in list(self._spawners.values()):
             if spawner.idle and now_s > spawner.used_s + _IDLE_S:
                 self._retire(spawner)
+            elif spawner.idle:
+                spawner.flush()
 
     def on_ended(self, spawner: "UserSpawner") -> None:
         if self._spawners.get(spawner.account.uid) is spawner:
@@ -147,6 +149,7 @@ class UserSpawner:
         self._buffer = bytearray(_REPLY_BYTES)
         self._unsent: deque[tuple[bytes, tuple[int, ...]]] = deque()
         self._last_number = 0
+        self._to_release: list[str] = []
         self._asked: dict[int, Kernel] = {}  # by the number of the request
         self._running: dict[int, Kernel] = {}  # by pid
         self._retiring = False
@@ -168,14 +171,29 @@ class UserSpawner:
         if kernel.slot is not None:
             hierarchies = kernel.slot.hierarchies
             fds += tuple(kernel.slot.entry_fds)
-        number = self._last_number
-        self._say({"number": number, "launch": asdict(launch), "hierarchies": hierarchies}, fds)
+        message = {
+            "number": self._last_number,
+            "launch": asdict(launch),
+            "hierarchies": hierarchies,
+            "release": self._to_release,
+        }
+        self._to_release = []
+        self._say(message, fds)
 
     def release(self, scratch: str) -> None:
-        self._say({"release": scratch})
+        """Told with the next launch, or when there is none for a while: a message costs as much as
+        a tenth of a kernel."""
+        self._to_release.append(scratch)
+
+    def flush(self) -> None:
+        """Tell what was left for the next launch."""
+        if self._to_release:
+            released, self._to_release = self._to_release, []
+            self._say({"release": released})
 
     def retire(self) -> None:
         self._retiring = True
+        self.flush()
         self._end_if_retired()
 
     def kill(self) -> None:
