@@ -1,7 +1,24 @@
 """What holds for all tests."""
 
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 # How fast a machine draws examples says nothing of what is tested.
 settings.register_profile("muster", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("muster")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _homes_of_users_are_temporary() -> Iterator[None]:
+    """Where agents run as root, so that none gives away uids of this machine."""
+    place = Path(tempfile.mkdtemp(prefix="muster-users-"))
+    place.chmod(0o711)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MUSTER_USERS_DIR", str(place))
+        yield
+    shutil.rmtree(place)

@@ -17,6 +17,7 @@ from muster.agent.supervisor.launch import connect
 def config(made: Controller, directory: Path, **fields: object) -> AgentConfig:
     """Settings of an agent of this controller; small, so that tests are quick."""
     defaults: dict[str, object] = {"token": TOKEN, "gpus": "2xT4", "keepalive": QUICK}
+    defaults["accounts"] = {"somebody": "root"}  # where this is root, the owner of all templates is
     return AgentConfig(directory, made.address, "a1", **(defaults | fields))  # type: ignore[arg-type]
 
 

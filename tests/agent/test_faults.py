@@ -157,7 +157,9 @@ from pathlib import Path
 from muster.agent.config import AgentConfig
 from muster.agent.daemon import run
 directory, controller, token = sys.argv[1:]
-asyncio.run(run(AgentConfig(Path(directory), controller, "a1", token=token), asyncio.Event()))
+accounts = {"somebody": "root"}
+config = AgentConfig(Path(directory), controller, "a1", token=token, accounts=accounts)
+asyncio.run(run(config, asyncio.Event()))
 """
 
 

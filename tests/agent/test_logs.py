@@ -181,3 +181,21 @@ async def test_following_answers_with_nothing_when_nothing_is_written_for_long(
     monkeypatch.setattr(logs, "LOG_WAIT_S", 0.05)
     files = LogFiles(tmp_path, lambda _key: True)
     assert await files.read(request(follow=True)) == LogChunk(0, b"", eof=False)
+
+
+@pytest.mark.parametrize("name", ["krn-1.2.log", "krn-1.2.log.1", "krn-1.2.log.start"])
+@pytest.mark.parametrize("plant", ["fifo", "link"])
+def test_what_is_planted_for_a_log_is_neither_followed_nor_waited_for(
+    tmp_path: Path, name: str, plant: str
+) -> None:
+    """A FIFO without a writer held the agent up for good."""
+    Writer(tmp_path).write(b"output")
+    (tmp_path / name).unlink(missing_ok=True)
+    if plant == "fifo":
+        os.mkfifo(tmp_path / name)
+    else:
+        (tmp_path / "secret").write_text("secret")
+        (tmp_path / name).symlink_to("secret")
+
+    with pytest.raises(OSError, match=r"no regular file|symbolic links|Too many levels"):
+        read(tmp_path)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.wire.controller import template
+from tests.wire.controller import OWNER, template
 
 from muster.agent.supervisor.kernel import Event
 from muster.agent.supervisor.protocol import SOCKET_NAME
@@ -18,10 +18,12 @@ from muster.agent.supervisor_link import (
     SupervisorLink,
     SupervisorLost,
     SupervisorState,
+    Terms,
 )
 from muster.core.ids import KernelId
 from muster.wire.messages import Start, Stop
 
+TERMS = Terms(log_max_bytes=65_536, pids_max=100, scratch_max_bytes=0)
 STATE: SupervisorState = {"kernels": [], "limits": "none"}
 
 
@@ -112,7 +114,7 @@ async def test_many_large_starts_are_told_in_lines_that_are_short_enough(tmp_pat
     starts = [Start(KernelId(f"krn-{n}"), 1, equal, {"ALSO": "y" * 20_000}) for n in range(300)]
     async with supervisor(tmp_path, line({"state": STATE})) as made:
         link = await SupervisorLink.attach(tmp_path, Ear())
-        assert link.start(starts, 65_536) == []
+        assert link.start(starts, TERMS, {OWNER: None}) == []
         link.stop([Stop(KernelId("krn-last"), 1, 0.0, "last")])
         await made.until(lambda: bool(made.lines) and made.lines[-1]["op"] == "stop")
         told = [kernel["id"] for each in made.lines[:-1] for kernel in each["kernels"]]
@@ -129,7 +131,7 @@ async def test_start_that_fits_in_no_line_is_handed_back(tmp_path: Path) -> None
     ]
     async with supervisor(tmp_path, line({"state": STATE})) as made:
         link = await SupervisorLink.attach(tmp_path, Ear())
-        assert link.start(starts, 65_536) == [starts[1]]
+        assert link.start(starts, TERMS, {OWNER: None}) == [starts[1]]
         await made.until(lambda: len(made.lines) == 1)
         assert [kernel["id"] for kernel in made.lines[0]["kernels"]] == ["krn-1"]
         link.close()

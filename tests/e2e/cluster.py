@@ -2,11 +2,13 @@
 
 import os
 import random
+import shutil
 import signal
 import socket
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -75,15 +77,21 @@ class Cluster:
         self.home = Home(path)
         self.home.create()
         self.port, self.agent_port = free_ports(2)
+        # Elsewhere, because nobody but root can enter the home; what users keep is removed.
+        self.users_directory = Path(tempfile.mkdtemp(prefix="muster-users-"))
+        self.users_directory.chmod(0o711)
         self.environment = {
             **{name: value for name, value in os.environ.items() if name[:7] != "MUSTER_"},
             "MUSTER_HOME": str(self.home.path),
+            "MUSTER_USERS_DIR": str(self.users_directory),
         }
         self._configs = {
             config.name: replace(
                 config,
                 directory=self.home.agent_directory(config.name),
                 controller=f"127.0.0.1:{self.agent_port}",
+                accounts={os.environ.get("USER") or "admin": "root", **config.accounts},
+                users_directory=self.users_directory,
             )
             for config in agents
         }
@@ -200,6 +208,7 @@ class Cluster:
             if process is not None:
                 process.wait(START_TIMEOUT_S)
         down(self.home.path)
+        shutil.rmtree(self.users_directory, ignore_errors=True)
         assert_no_survivors(self.home.path)
 
 

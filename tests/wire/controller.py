@@ -28,6 +28,7 @@ from muster.wire.server import AgentGateway
 from muster.wire.transport import KeepAlive
 
 TOKEN = "join-me"
+OWNER = "default/default/somebody"
 QUICK = KeepAlive(interval_s=1.0, timeout_s=1.0)
 
 
@@ -41,6 +42,8 @@ def template(*command: str, **fields: object) -> KernelTemplate:
         "cpu_milli": 0,
         "memory_bytes": 0,
         "shape": "1000/0/0/0/",
+        "owner": OWNER,
+        "disk_bytes": 0,
     }
     return KernelTemplate(command, **(defaults | fields))  # type: ignore[arg-type]
 

@@ -99,6 +99,8 @@ TEMPLATES = st.builds(
     cpu_milli=AMOUNTS,
     memory_bytes=AMOUNTS,
     shape=TEXT,
+    owner=TEXT,
+    disk_bytes=AMOUNTS,
 )
 
 

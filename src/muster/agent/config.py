@@ -1,13 +1,20 @@
 """What an agent is told when it starts."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from muster.wire.transport import KeepAlive
 
+USERS_DIRECTORY = Path("/var/lib/muster/users")
 GIB = 2**30
 DAY_S = 86400.0
+
+
+def default_users_directory() -> Path:
+    """Not in the agent's own directory: that is root's alone, and users must enter this one."""
+    return Path(os.environ.get("MUSTER_USERS_DIR") or USERS_DIRECTORY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +38,16 @@ class AgentConfig:
         logs_max_age_s, logs_max_bytes: older logs of ended kernels are removed, and the oldest
             when all of them together take more.
         keepalive: how soon a frozen or unreachable controller is noticed.
+        accounts: users of the cluster ("user", or "domain/user" outside of the default domain) by
+            name -> accounts of this machine. This and the next four count for an agent of root.
+        system_accounts: whether users of the default domain have the machine's account of the same
+            name, if there is one.
+        uids: of users without an account, one each.
+        users_directory: homes of those, and scratch directories of all that are not root.
+        cluster: tells the users of this cluster from those of another on the same machine.
+        pids_max: how many processes a kernel may have.
+        scratch_max_bytes: what a kernel may keep in its scratch directory if it asked for no disk;
+            None: half of the file system.
     """
 
     directory: Path
@@ -51,3 +68,10 @@ class AgentConfig:
     logs_max_age_s: float = 7 * DAY_S
     logs_max_bytes: int = 10 * GIB
     keepalive: KeepAlive = field(default_factory=KeepAlive)
+    accounts: Mapping[str, str] = field(default_factory=dict)
+    system_accounts: bool = False
+    uids: range = range(200_000, 265_536)
+    users_directory: Path = field(default_factory=default_users_directory)
+    cluster: str = ""
+    pids_max: int = 4096
+    scratch_max_bytes: int | None = None

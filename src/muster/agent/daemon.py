@@ -12,17 +12,18 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from muster.agent.accounts import Accounts
 from muster.agent.backoff import Backoff
 from muster.agent.boot import boot_id
 from muster.agent.config import AgentConfig
 from muster.agent.conversation import Conversation
-from muster.agent.discovery import Machine, discover
+from muster.agent.discovery import Machine, discover, scratch_max_bytes
 from muster.agent.identity import Identity, load_identity, locked, save_identity
 from muster.agent.kernels import Kernels
 from muster.agent.ports import PreparedPorts
 from muster.agent.retention import expired
 from muster.agent.supervisor.launch import launch
-from muster.agent.supervisor_link import SupervisorLink, SupervisorLost
+from muster.agent.supervisor_link import SupervisorLink, SupervisorLost, Terms
 from muster.core.clock import Clock, SteadyClock
 from muster.core.errors import MusterError
 from muster.version import __version__
@@ -93,7 +94,10 @@ class AgentDaemon:
         self._identity = load_identity(config.directory)
         self._rejected: Identity | None = None  # a credential that the controller refused
         self._ports = PreparedPorts(config.directory, config.ports, rng)
-        self._kernels = Kernels(self._ports, config.directory / "logs", config.log_max_bytes, clock)
+        self._accounts = Accounts(config)
+        logs = config.directory / "logs"
+        terms = Terms(config.log_max_bytes, config.pids_max, scratch_max_bytes(config))
+        self._kernels = Kernels(self._ports, logs, self._accounts, terms, clock)
         self._link: SupervisorLink | None = None
 
     def close(self) -> None:

@@ -92,6 +92,13 @@ def _disk_bytes(config: AgentConfig) -> int:
     return shutil.disk_usage(config.directory).total
 
 
+def scratch_max_bytes(config: AgentConfig) -> int:
+    """What a kernel that asked for no disk may keep in its scratch directory."""
+    if config.scratch_max_bytes is not None:
+        return config.scratch_max_bytes
+    return shutil.disk_usage(config.directory).total // 2
+
+
 def _attributes(gpus: Gpus) -> dict[str, str]:
     system = os.uname()
     found = {

@@ -8,11 +8,12 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from muster.agent.accounts import Account, Accounts, NoAccount
 from muster.agent.holdings import Holdings
 from muster.agent.logs import LogFiles
 from muster.agent.outbox import Outbox
 from muster.agent.ports import NoPorts, PreparedPorts
-from muster.agent.supervisor_link import SupervisorLink, SupervisorState
+from muster.agent.supervisor_link import SupervisorLink, SupervisorState, Terms
 from muster.core.clock import Clock
 from muster.core.reasons import ReasonCode
 from muster.wire.messages import (
@@ -47,12 +48,18 @@ class Kernels:
     Args:
         ports: of prepared kernels.
         logs_directory: where the supervisor writes output.
-        log_max_bytes: at which a log is rotated.
+        accounts: as whom kernels run.
+        terms: what is added to the controller's orders.
         clock: for the times in reports.
     """
 
     def __init__(
-        self, ports: PreparedPorts, logs_directory: Path, log_max_bytes: int, clock: Clock
+        self,
+        ports: PreparedPorts,
+        logs_directory: Path,
+        accounts: Accounts,
+        terms: Terms,
+        clock: Clock,
     ) -> None:
         self.outbox = Outbox()
         self.news = asyncio.Event()
@@ -61,7 +68,8 @@ class Kernels:
         self._holdings = Holdings()
         self._ports = ports
         self._clock = clock
-        self._log_max_bytes = log_max_bytes
+        self._accounts = accounts
+        self._terms = terms
         self._link: SupervisorLink | None = None
         self._lease_end = 0.0  # as the supervisor was told
 
@@ -138,7 +146,16 @@ class Kernels:
 
     def _start(self, starts: list[Start]) -> None:
         assert self._link is not None
-        too_large = {id(start) for start in self._link.start(starts, self._log_max_bytes)}
+        accounts: dict[str, Account | None] = {}
+        for owner in {start.template.owner for start in starts}:
+            try:
+                accounts[owner] = self._accounts.of(owner)
+            except NoAccount as lack:
+                without = [start for start in starts if start.template.owner == owner]
+                starts = [start for start in starts if start.template.owner != owner]
+                for start in without:
+                    self._failed(start, ReportKind.CREATE_FAILED, ReasonCode.NO_ACCOUNT, str(lack))
+        too_large = {id(start) for start in self._link.start(starts, self._terms, accounts)}
         for start in starts:
             if id(start) in too_large:
                 self._failed(

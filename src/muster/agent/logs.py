@@ -6,8 +6,10 @@ one takes over.
 """
 
 import asyncio
+import errno
 import os
 import re
+import stat
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -19,6 +21,7 @@ from muster.wire.transport import LOG_WAIT_S, LOG_WINDOW_BYTES
 FIRST_POLL_S = 0.02
 SLOWEST_POLL_S = 0.25
 _ROTATION_TRIES = 20
+_NOTE_BYTES = 100
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 
@@ -119,10 +122,13 @@ def _start_of_newer(note: Path, older: int | None, newer: int | None) -> int | N
 
     Just before NAME.log becomes NAME.log.1, the note says where it ends and which inode it is.
     """
-    try:
-        rotated_end, rotated_inode = map(int, note.read_text().split())
-    except (FileNotFoundError, ValueError):
-        return _size_bytes(older)
+    with ExitStack() as files:
+        try:
+            fd = _open_file(note, files)
+            text = b"" if fd is None else os.pread(fd, _NOTE_BYTES, 0)
+            rotated_end, rotated_inode = map(int, text.split())
+        except ValueError:
+            return _size_bytes(older)
     if older is not None and os.fstat(older).st_ino == rotated_inode:
         return rotated_end
     if newer is not None and os.fstat(newer).st_ino == rotated_inode:
@@ -131,11 +137,14 @@ def _start_of_newer(note: Path, older: int | None, newer: int | None) -> int | N
 
 
 def _open_file(path: Path, files: ExitStack) -> int | None:
+    """A regular file; None if there is none. No link is followed, and nothing waited for."""
     try:
-        fd = os.open(path, os.O_RDONLY)
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
     files.callback(os.close, fd)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        raise OSError(errno.EINVAL, f"{path.name} is no regular file")
     return fd
 
 

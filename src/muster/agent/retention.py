@@ -43,7 +43,7 @@ def expired(
         if key is None:
             continue
         try:
-            status = path.stat()
+            status = path.lstat()
         except FileNotFoundError:
             continue
         leftover = leftovers.setdefault(key, _Leftover())

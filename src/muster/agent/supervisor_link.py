@@ -4,10 +4,12 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict, cast
 
+from muster.agent.accounts import Account
 from muster.agent.supervisor.protocol import SOCKET_NAME
 from muster.core.resources import GPU_WHOLE
 from muster.wire.messages import KernelKey, KernelTemplate, Recall, Start, Stop
@@ -22,6 +24,19 @@ LINE_LIMIT_BYTES = 2 * 1024 * 1024
 """Longer lines are cut into several; the supervisor takes lines twice as long."""
 
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+
+
+AccountsOf = Mapping[str, Account | None]
+"""By owner; None is the agent's own user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """The limits that this agent adds to what the controller says of a kernel."""
+
+    log_max_bytes: int
+    pids_max: int
+    scratch_max_bytes: int
 
 
 class SupervisorLost(Exception):
@@ -104,7 +119,7 @@ class SupervisorLink(asyncio.Protocol):
 
     # Commands
 
-    def start(self, starts: Sequence[Start], log_max_bytes: int) -> list[Start]:
+    def start(self, starts: Sequence[Start], terms: Terms, accounts: AccountsOf) -> list[Start]:
         """Have kernels started; the answer is those that are too large to be told."""
         positions: dict[int, int] = {}
         templates: list[dict[str, Any]] = []
@@ -112,7 +127,8 @@ class SupervisorLink(asyncio.Protocol):
         for start in starts:
             position = positions.setdefault(id(start.template), len(templates))
             if position == len(templates):
-                templates.append(_template(start.template, log_max_bytes))
+                account = accounts[start.template.owner]
+                templates.append(_template(start.template, terms, account))
             kernels.append(_kernel(start, position))
         line = _encode({"op": "start", "templates": templates, "kernels": kernels})
         if len(line) < LINE_LIMIT_BYTES:
@@ -122,8 +138,8 @@ class SupervisorLink(asyncio.Protocol):
             return [*starts]
         middle = len(starts) // 2
         return [
-            *self.start(starts[:middle], log_max_bytes),
-            *self.start(starts[middle:], log_max_bytes),
+            *self.start(starts[:middle], terms, accounts),
+            *self.start(starts[middle:], terms, accounts),
         ]
 
     def stop(self, stops: Iterable[Stop]) -> None:
@@ -193,7 +209,7 @@ class SupervisorLink(asyncio.Protocol):
                     log.warning("the supervisor says what this agent does not know: %s", other)
 
 
-def _template(template: KernelTemplate, log_max_bytes: int) -> dict[str, Any]:
+def _template(template: KernelTemplate, terms: Terms, account: Account | None) -> dict[str, Any]:
     return {
         "command": template.command,
         "env": dict(template.env),
@@ -202,7 +218,11 @@ def _template(template: KernelTemplate, log_max_bytes: int) -> dict[str, Any]:
         "grace_s": template.grace_s,
         "cpu_milli": template.cpu_milli,
         "memory_bytes": template.memory_bytes,
-        "log_max_bytes": log_max_bytes,
+        "log_max_bytes": terms.log_max_bytes,
+        "pids_max": terms.pids_max,
+        "disk_bytes": template.disk_bytes or terms.scratch_max_bytes,
+        "owner": template.owner,
+        "account": None if account is None else asdict(account),
     }
 
 

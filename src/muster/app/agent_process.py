@@ -26,12 +26,17 @@ _WRITE: dict[str, Callable[[Any], Any]] = {
     "keepalive": lambda keepalive: [keepalive.interval_s, keepalive.timeout_s],
     "extra": dict,
     "attributes": dict,
+    "accounts": dict,
+    "uids": lambda uids: [uids.start, uids.stop],
+    "users_directory": str,
 }
 _READ: dict[str, Callable[[Any], Any]] = {
     "directory": Path,
     "certificate_authority": Path,
     "ports": lambda ends: range(*ends),
     "keepalive": lambda seconds: KeepAlive(*seconds),
+    "uids": lambda ends: range(*ends),
+    "users_directory": Path,
 }
 
 

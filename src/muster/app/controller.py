@@ -112,7 +112,7 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack) -> None:
     await stack.enter_async_context(_http(app, listener, config.tls))
     join_token = _introduce(home, tokens, url, clock.now())
     agent_address = _address(config.host, agent_port)
-    agents = [_local(agent, agent_address, join_token) for agent in config.agents]
+    agents = [_local(agent, agent_address, join_token, tokens, home) for agent in config.agents]
     await stack.enter_async_context(_beside(forget(plane, config.former_agents), "former agents"))
     await stack.enter_async_context(_beside(LocalAgents(agents).run(), "local agents"))
     stack.callback(stop_requests, app)  # the first to be called: nothing new while others stop
@@ -120,8 +120,16 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack) -> None:
     home.write_running(Running(os.getpid(), url, agent_address, __version__, now, len(agents)))
 
 
-def _local(config: AgentConfig, controller: str, token: str) -> AgentConfig:
-    return replace(config, controller=controller, token=token)
+def _local(
+    config: AgentConfig, controller: str, token: str, tokens: Tokens, home: Home
+) -> AgentConfig:
+    """One of the home's own agents. Where they are root, so is whoever has the home's token: who
+    may read that file is root already."""
+    whose = tokens.verify(home.client().get("token") or "")
+    accounts = {} if whose is None else {f"{whose.owner.domain}/{whose.owner.user}": "root"}
+    return replace(
+        config, controller=controller, token=token, accounts=accounts, cluster=str(home.path)
+    )
 
 
 def _introduce(home: Home, tokens: Tokens, url: str, now: float) -> str:

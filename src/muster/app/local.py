@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
@@ -21,6 +21,7 @@ from muster.agent.config import AgentConfig
 from muster.agent.discovery import parse_gpus
 from muster.agent.identity import UnusableDirectory, load_identity
 from muster.agent.supervisor.farewell import shut_down
+from muster.app.account_options import AccountOptions, with_accounts
 from muster.app.agent_process import dump_config
 from muster.app.controller_config import ControllerConfig, dump_controller
 from muster.app.detached import (
@@ -348,11 +349,12 @@ def run_agent(
     resources: Mapping[str, str] | None = None,
     attributes: Mapping[str, str] | None = None,
     ca: Path | None = None,
+    accounts: AccountOptions | None = None,
 ) -> None:
     """Be an agent of the controller at "host:port"; does not return.
 
     Raises:
-        MusterError: a wrong amount or attribute, or a token file that cannot be read.
+        MusterError: a wrong amount, attribute or account, or a token file that cannot be read.
     """
     if token is None and token_file is not None:
         try:
@@ -367,8 +369,9 @@ def run_agent(
         key: amount(f"--resource {key}", text, parse_milli) or 0
         for key, text in (resources or {}).items()
     }
+    directory = (directory or default_home() / "agents" / name).expanduser().absolute()
     config = AgentConfig(
-        directory=(directory or default_home() / "agents" / name).expanduser().absolute(),
+        directory=directory,
         controller=controller,
         name=name,
         group=group,
@@ -380,6 +383,7 @@ def run_agent(
         extra=extra,
         attributes=attributes or {},
     )
+    config = with_accounts(replace(config, cluster=str(directory)), accounts or AccountOptions())
     _become("muster.app.agent_process", dump_config(config))
 
 

@@ -313,6 +313,8 @@ def _encode_template(template: KernelTemplate) -> pb.KernelTemplate:
         cpu_milli=template.cpu_milli,
         memory_bytes=template.memory_bytes,
         shape=template.shape,
+        owner=template.owner,
+        disk_bytes=template.disk_bytes,
     )
 
 
@@ -326,6 +328,8 @@ def _decode_template(template: pb.KernelTemplate) -> KernelTemplate:
         cpu_milli=template.cpu_milli,
         memory_bytes=template.memory_bytes,
         shape=template.shape,
+        owner=template.owner,
+        disk_bytes=template.disk_bytes,
     )
 
 

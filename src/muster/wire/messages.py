@@ -24,7 +24,9 @@ class KernelTemplate:
 
     ``workdir`` None means a scratch directory on the agent, into which ``files`` are written.
     ``cpu_milli`` and ``memory_bytes`` are limits where the agent can set them; 0 sets none.
-    ``shape`` is equal for kernels that may inherit each other's allocation.
+    ``shape`` is equal for kernels that may inherit each other's allocation. ``owner`` is
+    "domain/project/user": whose account of the machine the kernel runs as. ``disk_bytes`` bounds
+    what it may keep in its scratch directory; 0 leaves that to the agent.
     """
 
     command: tuple[str, ...]
@@ -35,6 +37,8 @@ class KernelTemplate:
     cpu_milli: int
     memory_bytes: int
     shape: str
+    owner: str
+    disk_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

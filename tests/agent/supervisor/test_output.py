@@ -5,6 +5,7 @@ import resource
 import time
 from pathlib import Path
 
+import pytest
 from tests.agent.supervisor.driver import Driver, wait_until
 
 
@@ -115,3 +116,24 @@ def test_descriptor_that_a_stranger_keeps_open_does_not_delay_the_end(
         os.close(stdout)
 
     assert supervisor.log("k") == "from outside\n"
+
+
+@pytest.mark.parametrize("plant", ["fifo", "link", "directory"])
+def test_what_is_planted_for_a_log_is_neither_followed_nor_waited_for(
+    supervisor: Driver, tmp_path: Path, plant: str
+) -> None:
+    """A FIFO without a reader held the supervisor up for good."""
+    path, target = supervisor.log_path("k"), tmp_path / "target"
+    target.write_text("untouched")
+    match plant:
+        case "fifo":
+            os.mkfifo(path)
+        case "link":
+            path.symlink_to(target)
+        case "directory":
+            path.mkdir()
+
+    end = supervisor.run(["echo", "hello"])
+
+    assert (end["exit_code"], end["output_dropped_bytes"]) == (0, 6)
+    assert target.read_text() == "untouched"

@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import stat
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.agent.supervisor.driver import Driver, alive, read_when_there, wait_gone, wait_until
+from tests.agent.supervisor.driver import Driver, alive, read_when_there, wait_gone
 
 from muster.agent.supervisor.cgroups import LimitsKind
 from muster.agent.supervisor.launch import launch
@@ -219,7 +218,7 @@ def test_user_that_kills_its_spawner_harms_only_itself(
 def test_kernel_runs_on_when_its_spawner_is_killed(supervisor: Driver, ada: dict[str, Any]) -> None:
     wait = "echo up; while [ ! -e go ]; do sleep 0.02; done; exit 4"
     supervisor.start("k", command=["sh", "-c", wait], account=ada)
-    read_when_there(supervisor.log_path("k"))
+    supervisor.started("k")
 
     victim = spawner_of(supervisor, ADA)
     os.kill(victim, signal.SIGKILL)
@@ -273,12 +272,13 @@ for pid in (supervisor, spawner, kernel):
     attempt(f"trace {pid}", lambda: trace(pid))
     for name in ("environ", "mem", "fd", "cwd"):
         path = f"/proc/{pid}/{name}"
-        attempt(path, lambda: os.listdir(path) if name in ("fd", "cwd") else open(path, "rb").read(1))
+        read = os.listdir if name in ("fd", "cwd") else lambda path: open(path, "rb").read(1)
+        attempt(path, lambda: read(path))
 for line in open("/proc/self/cgroup"):
     _, controllers, path = line.strip().split(":", 2)
     for controller in controllers.split(",") if controllers else [""]:
         base = f"/sys/fs/cgroup/{controller}{path}"
-        for name in ("tasks", "cgroup.procs", "pids.max", "memory.limit_in_bytes", "cpu.cfs_quota_us"):
+        for name in ("tasks", "cgroup.procs", "pids.max", "memory.limit_in_bytes", "cpu.max"):
             attempt(f"{base}/{name}", lambda: os.open(f"{base}/{name}", os.O_WRONLY))
         attempt(f"mkdir {base}", lambda: os.mkdir(f"{base}/inner"))
 print(reached)

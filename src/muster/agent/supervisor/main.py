@@ -189,7 +189,7 @@ class Process:
         """Remove what kernels have left on disk, in a process of its own: it may take long."""
         paths = []
         for name in map(file_name, keys):
-            log = self._outputs.log_path(name)
+            log = f"{self._directory}/logs/{name}.log"
             paths += [f"{self._directory}/kernels/{name}", log, f"{log}.1", f"{log}.start"]
         try:
             pid = os.posix_spawnp("rm", ("rm", "-rf", "--", *paths), {}, setsid=True, setsigmask=())

@@ -1,10 +1,11 @@
 """What kernels print: one pipe each for stdout and stderr, drained into a rotated log file."""
 
 # os and not pathlib: see the docstring of the package.
-# ruff: noqa: PTH105
 
+import errno
 import math
 import os
+import stat
 from contextlib import suppress
 
 from muster.agent.supervisor import clock
@@ -29,8 +30,8 @@ class Output:
         "_log_bytes",
         "_log_fd",
         "_max_bytes",
+        "_name",
         "_outputs",
-        "_path",
         "_quota_bytes",
         "_read_fd",
         "_rotated_bytes",
@@ -39,9 +40,9 @@ class Output:
         "write_fd",
     )
 
-    def __init__(self, outputs: "Outputs", path: str, max_bytes: int) -> None:
+    def __init__(self, outputs: "Outputs", name: str, max_bytes: int) -> None:
         self._outputs = outputs
-        self._path = path
+        self._name = name
         self._max_bytes = max_bytes
         self._log_fd = -1
         self._log_bytes = 0
@@ -108,15 +109,15 @@ class Output:
         if self._log_fd >= 0:
             os.close(self._log_fd)
             self._log_fd = -1
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-        log_fd = os.open(self._path, flags, 0o600)
+        log_fd = self._outputs.open_file(self._name, os.O_APPEND)
         self._log_bytes = os.fstat(log_fd).st_size
         if self._log_bytes and self._log_bytes + needed_bytes > self._max_bytes:
             self._note_rotation(os.fstat(log_fd).st_ino)
             os.close(log_fd)
-            os.replace(self._path, self._path + ".1")
+            folder = self._outputs.directory_fd
+            os.replace(self._name, self._name + ".1", src_dir_fd=folder, dst_dir_fd=folder)
             self._rotated_bytes += self._log_bytes
-            log_fd = os.open(self._path, flags, 0o600)
+            log_fd = self._outputs.open_file(self._name, os.O_APPEND)
             self._log_bytes = 0
         self._log_fd = log_fd
 
@@ -124,7 +125,7 @@ class Output:
         """Write beside the log where in all output the next file will begin, and after which one:
         readers count from the kernel's start, and may come between any two steps of a rotation."""
         with suppress(OSError):  # a full disk: rotating is what makes room
-            note_fd = os.open(self._path + ".start", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            note_fd = self._outputs.open_file(self._name + ".start", os.O_TRUNC)
             try:
                 os.write(note_fd, f"{self._rotated_bytes + self._log_bytes} {inode}".encode())
             finally:
@@ -136,7 +137,9 @@ class Outputs:
 
     def __init__(self, loop: Loop, directory: str) -> None:
         self.loop = loop
-        self._directory = directory
+        self.directory_fd = os.open(
+            directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        )
         self._paused: dict[Output, tuple[int, float]] = {}
 
     def open(self, name: str, max_bytes: int) -> Output:
@@ -145,10 +148,20 @@ class Outputs:
         Raises:
             OSError: no descriptor is left.
         """
-        return Output(self, self.log_path(name), max_bytes)
+        return Output(self, f"{name}.log", max_bytes)
 
-    def log_path(self, name: str) -> str:
-        return f"{self._directory}/{name}.log"
+    def open_file(self, name: str, flags: int) -> int:
+        """Open a file of the directory to write: never through a link, never waiting for a reader.
+
+        Raises:
+            OSError: it cannot be opened, or is no regular file.
+        """
+        flags |= os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        fd = os.open(name, flags, 0o600, dir_fd=self.directory_fd)
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            os.close(fd)
+            raise OSError(errno.EINVAL, f"{name} is no regular file")
+        return fd
 
     def pause(self, output: Output, read_fd: int, until_s: float) -> None:
         self.loop.wait_for(read_fd, 0)

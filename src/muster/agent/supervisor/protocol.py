@@ -61,6 +61,7 @@ class Template:
     memory_bytes: int  # 0: no limit
     log_max_bytes: int
     pids_max: int = 0  # 0: no limit
+    disk_bytes: int = 0  # what it may keep in its scratch directory; 0: no limit
     account: Account | None = None  # None: the supervisor's own
     owner: str = ""  # what one owner's kernel has left is never given to another's
 
@@ -209,6 +210,7 @@ def _template(item: _Object, env_defaults: Mapping[str, str]) -> Template:
         memory_bytes=_integer(item, "memory_bytes", 0),
         log_max_bytes=log_max_bytes,
         pids_max=_integer(item, "pids_max", 0),
+        disk_bytes=_integer(item, "disk_bytes", 0),
         account=account,
         owner=_text(item, "owner"),
     )

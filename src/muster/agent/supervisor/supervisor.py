@@ -441,7 +441,8 @@ class Supervisor:
         ):
             return  # it has ended by itself; what it left is being killed
         deadline_s = clock.now_s() + grace_s
-        first = kernel.status in (Status.RUNNING, Status.STARTING)
+        starting = kernel.status is Status.STARTING
+        first = starting or kernel.status is Status.RUNNING
         if not first and deadline_s >= kernel.stop_deadline_s:
             return
         kernel.stop_deadline_s = deadline_s
@@ -452,7 +453,7 @@ class Supervisor:
             self._kill(kernel)
             return
         self._await_deadline(kernel)
-        if first:
+        if first and not starting:  # it is told once it is there, and not twice
             self._reaper.signal(kernel, signal.SIGTERM)
             self._reaper.signal(kernel, signal.SIGCONT)  # a stopped process hears it only then
 

@@ -1,5 +1,6 @@
 """``muster up``, ``down``, ``controller`` and ``agent``."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +9,14 @@ import click
 from muster.cli.parameters import Option
 from muster.cli.target import Home
 from muster.cli.words import count, duration
+
+
+class AccountSource(StrEnum):
+    """Where the accounts come from of users that were not mapped to one."""
+
+    RANGE = "range"
+    SYSTEM = "system"
+
 
 Cpus = Annotated[
     str | None, Option("--cpus", metavar="N", help="Processors of an agent; else as found.")
@@ -204,9 +213,44 @@ def agent(
         Path | None,
         Option("--ca", metavar="FILE", help="Certificate authority of the controller, PEM."),
     ] = None,
+    map_user: Annotated[
+        list[str] | None,
+        Option(
+            "--map-user", metavar="USER=ACCOUNT", help="Whom a user's kernels run as; as root only."
+        ),
+    ] = None,
+    accounts: Annotated[
+        AccountSource,
+        Option(
+            "--accounts",
+            show_default=False,
+            help="Users get uids of a range, or the machine's accounts. [default: range]",
+        ),
+    ] = AccountSource.RANGE,
+    uid_range: Annotated[
+        str | None,
+        Option("--uid-range", metavar="FIRST-LAST", help="Of users. [default: 200000-265535]"),
+    ] = None,
+    users_dir: Annotated[
+        Path | None,
+        Option("--users-dir", metavar="DIR", help="Homes. [default: /var/lib/muster/users]"),
+    ] = None,
+    pids_max: Annotated[
+        int | None,
+        Option("--pids-max", metavar="N", help="Processes of a kernel. [default: 4096]"),
+    ] = None,
+    scratch_max: Annotated[
+        str | None,
+        Option(
+            "--scratch-max",
+            metavar="SIZE",
+            help="What a kernel without `disk` may keep. [default: half of the disk]",
+        ),
+    ] = None,
 ) -> None:
     """Lend this machine to a controller elsewhere."""
     from muster.app import local
+    from muster.app.account_options import AccountOptions
     from muster.cli.request import ATTRIBUTE, pairs
 
     if token is not None and token_file is not None:
@@ -224,4 +268,12 @@ def agent(
         resources=pairs(resource or [], "--resource"),
         attributes=pairs(attribute or [], "--attribute", ATTRIBUTE),
         ca=ca,
+        accounts=AccountOptions(
+            mapped=pairs(map_user or [], "--map-user"),
+            source=accounts,
+            uid_range=uid_range,
+            users_directory=users_dir,
+            pids_max=pids_max,
+            scratch_max=scratch_max,
+        ),
     )

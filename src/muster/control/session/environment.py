@@ -82,6 +82,8 @@ def template(kernel: Kernel, gang: Gang | None) -> KernelTemplate:
         cpu_milli=process.resources.cpu or 0,
         memory_bytes=kernel.resources.memory_bytes,
         shape=kernel.resources.shape,
+        owner=str(kernel.session.owner),
+        disk_bytes=kernel.resources.disk_bytes,
     )
 
 

@@ -18,6 +18,7 @@ from muster.control.session.lifecycle import (
     held_ahead,
 )
 from muster.core.ids import AgentId, SessionId
+from muster.core.owner import Owner
 from muster.core.states import KernelStatus, SessionStatus
 from muster.store.records import Kernel, Session
 from muster.wire.messages import KernelTemplate, Recall, Start
@@ -100,7 +101,8 @@ class Templates:
 
     def __init__(self) -> None:
         self._gangs: dict[tuple[SessionId, int], Gang] = {}  # by session and generation
-        self._made: dict[tuple[int, int, bool], KernelTemplate] = {}  # by identities
+        # By identities, and the owner: sessions with equal specs share one object.
+        self._made: dict[tuple[int, int, bool, Owner], KernelTemplate] = {}
         self._bare: dict[int, KernelTemplate] = {}
 
     def gang(self, session: Session, work: Work) -> Gang | None:
@@ -115,7 +117,7 @@ class Templates:
 
     def of(self, kernel: Kernel, gang: Gang | None) -> KernelTemplate:
         lists_hosts = gang is not None and gang.hosts != "" and kernel.index == 0
-        key = id(kernel.process), id(gang), lists_hosts
+        key = id(kernel.process), id(gang), lists_hosts, kernel.session.owner
         made = self._made.get(key)
         if made is None:
             made = self._made[key] = template(kernel, gang)

@@ -1,0 +1,280 @@
+"""Whose account of this machine a kernel runs as: its owner's, where the agent is root.
+
+A user is given, in this order: the account that the operator mapped it to; the machine's account of
+the same name, if the operator said so; a uid of its own out of a range. The directory
+``users/UID``, with the user's name in it, is what gives a uid to a user: it appears whole or not at
+all, once for the whole machine, and while it is there the uid is nobody else's.
+"""
+
+import grp
+import os
+import pwd
+import stat
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+from muster.agent.config import AgentConfig
+from muster.core.errors import MusterError
+
+FIRST_PERSON_UID = 1000
+"""Below are accounts of services, which no user has by its name alone."""
+
+_ROOT = 0
+_NOBODY = "nobody"
+_DEFAULT_DOMAIN = "default"
+_OWNER_FILE = "owner"
+_REMEMBERED_S = 60.0
+_DEVICES = ("nvidia*", "dri/renderD*", "kfd")
+
+
+class NoAccount(MusterError):
+    """An owner's kernels cannot run here; the text says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A user of this machine, and where its kernels have their place.
+
+    ``gains_privileges``: whether set-user-id programs such as sudo work, as they do for a person
+    who logs in; never for the uids of the range, which are nobody's login.
+    """
+
+    uid: int
+    gid: int
+    groups: tuple[int, ...]
+    name: str
+    home: str
+    scratch: str
+    gains_privileges: bool
+
+
+class Accounts:
+    """The accounts of owners on this machine.
+
+    Args:
+        config: the agent's; its directory is there.
+    """
+
+    def __init__(self, config: AgentConfig) -> None:
+        self._config = config
+        status = config.directory.stat()
+        # Of this agent alone: another on this machine must not take its directories for old ones.
+        self._scratch_name = f"scratch-{status.st_dev:x}-{status.st_ino:x}"
+        self._known: dict[tuple[str, str], tuple[float, Account | None]] = {}
+
+    def of(self, owner: str) -> Account | None:
+        """The account of "domain/project/user"; None: the agent's own user.
+
+        Raises:
+            NoAccount: there is none for it.
+        """
+        if os.getuid() != _ROOT:
+            return None
+        domain, _, rest = owner.partition("/")
+        user = rest.partition("/")[2]
+        if not domain or not user:
+            raise NoAccount(f"{owner!r} is no owner")
+        known = self._known.get((domain, user))
+        if known is not None and known[0] > time.monotonic():
+            return known[1]
+        try:
+            account = self._find(domain, user)
+        except OSError as error:
+            raise NoAccount(
+                f"no place for {user} in {self._config.users_directory}: {error.strerror}"
+            ) from None
+        self._known[domain, user] = time.monotonic() + _REMEMBERED_S, account
+        return account
+
+    def scratch_directories(self) -> list[Path]:
+        """Those of this agent's kernels that run as other users."""
+        return list(self._config.users_directory.glob(f"*/{self._scratch_name}"))
+
+    def _find(self, domain: str, user: str) -> Account | None:
+        """
+        Raises:
+            NoAccount, OSError: as they say.
+        """
+        mapped = self._config.accounts.get(f"{domain}/{user}")
+        if mapped is None and domain == _DEFAULT_DOMAIN:
+            mapped = self._config.accounts.get(user)
+        if mapped is not None:
+            entry = _entry(mapped)
+            if entry is None:
+                raise NoAccount(f"{user} is mapped to {mapped}, an account that is not there")
+            return None if entry.pw_uid == _ROOT else self._of_machine(entry)
+        if self._config.system_accounts and domain == _DEFAULT_DOMAIN:
+            entry = _entry(user)
+            if entry is not None and entry.pw_uid >= FIRST_PERSON_UID and user != _NOBODY:
+                return self._of_machine(entry)
+        return self._of_range(f"{self._config.cluster} {domain}/{user}")
+
+    def _of_machine(self, entry: pwd.struct_passwd) -> Account:
+        if entry.pw_name == _NOBODY:
+            raise NoAccount(f"no kernel runs as {_NOBODY}, which belongs to everybody")
+        users = _open_users(self._config.users_directory)
+        try:
+            with suppress(FileExistsError):
+                os.mkdir(str(entry.pw_uid), 0o711, dir_fd=users)
+            place = self._place(users, entry.pw_uid, entry.pw_gid)
+        finally:
+            os.close(users)
+        groups = os.getgrouplist(entry.pw_name, entry.pw_gid)
+        return Account(
+            uid=entry.pw_uid,
+            gid=entry.pw_gid,
+            groups=tuple(group for group in groups if group != _ROOT),
+            name=entry.pw_name,
+            home=entry.pw_dir,
+            scratch=f"{place}/{self._scratch_name}",
+            gains_privileges=True,
+        )
+
+    def _of_range(self, name: str) -> Account:
+        users = _open_users(self._config.users_directory)
+        try:
+            uid = self._uid_of(users, name)
+            place = self._place(users, uid, uid, "home")
+        finally:
+            os.close(users)
+        return Account(
+            uid=uid,
+            gid=uid,
+            groups=_device_groups(),
+            name=f"muster-{uid}",
+            home=f"{place}/home",
+            scratch=f"{place}/{self._scratch_name}",
+            gains_privileges=False,
+        )
+
+    def _uid_of(self, users: int, name: str) -> int:
+        """
+        Raises:
+            NoAccount: all of the range are given.
+        """
+        taken = set()
+        for entry in os.listdir(users):
+            if entry.isdigit() and int(entry) in self._config.uids:
+                if _read_owner(users, entry) == name:
+                    return int(entry)
+                taken.add(int(entry))
+        for uid in self._config.uids:
+            if uid not in taken and not _is_account(uid) and _take(users, uid, name):
+                return uid
+        raise NoAccount(
+            f"all {len(self._config.uids)} uids of this machine's range are given to other users: "
+            f"start the agent with a larger --uid-range"
+        )
+
+    def _place(self, users: int, uid: int, gid: int, *more: str) -> Path:
+        """The directory of a uid, with what is to be in it, each the user's alone.
+
+        Raises:
+            NoAccount: what is there is somebody else's.
+        """
+        place = os.open(str(uid), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=users)
+        try:
+            if os.fstat(place).st_uid != _ROOT:
+                raise NoAccount(f"{self._config.users_directory / str(uid)} is not root's")
+            for name in (self._scratch_name, *more):
+                with suppress(FileExistsError):
+                    os.mkdir(name, 0o700, dir_fd=place)
+                    os.chown(name, uid, gid, dir_fd=place, follow_symlinks=False)
+                status = os.stat(name, dir_fd=place, follow_symlinks=False)
+                if not stat.S_ISDIR(status.st_mode) or status.st_uid not in (uid, _ROOT):
+                    raise NoAccount(f"{self._config.users_directory / str(uid) / name} is not its")
+                if status.st_uid == _ROOT:  # a crash came between the two
+                    os.chown(name, uid, gid, dir_fd=place, follow_symlinks=False)
+        finally:
+            os.close(place)
+        return self._config.users_directory / str(uid)
+
+
+def _entry(name: str) -> pwd.struct_passwd | None:
+    try:
+        return pwd.getpwnam(name)
+    except KeyError:
+        return None
+
+
+def _is_account(uid: int) -> bool:
+    """Whether a person or service of this machine has it, as user or as group."""
+    for look_up in (pwd.getpwuid, grp.getgrgid):
+        with suppress(KeyError):
+            look_up(uid)
+            return True
+    return False
+
+
+def _device_groups() -> tuple[int, ...]:
+    """Groups that may use this machine's accelerators."""
+    groups = set()
+    for path in chain.from_iterable(map(Path("/dev").glob, _DEVICES)):
+        with suppress(OSError):
+            status = path.stat()
+            if status.st_gid != _ROOT and status.st_mode & stat.S_IWGRP:
+                groups.add(status.st_gid)
+    return tuple(sorted(groups))
+
+
+def _open_users(directory: Path) -> int:
+    """Open the directory of the users, made if it is not there.
+
+    Raises:
+        NoAccount: others could put something there, or users could not enter it.
+    """
+    for path in reversed((directory, *directory.parents)):
+        with suppress(FileExistsError):
+            path.mkdir()
+            path.chmod(0o711)  # whatever the umask is
+    for path in (directory, *directory.parents):
+        status = path.lstat()
+        if stat.S_ISLNK(status.st_mode) and path != directory:
+            continue  # what it leads to was looked at by whoever may change it: root
+        mode = stat.S_IMODE(status.st_mode)
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != _ROOT:
+            raise NoAccount(f"{path} is not a directory of root: choose another --users-dir")
+        if mode & 0o022 and not mode & stat.S_ISVTX:
+            raise NoAccount(f"{path} can be written by others ({mode:o}): chmod 711 {path}")
+        if not mode & stat.S_IXOTH:
+            raise NoAccount(
+                f"users cannot enter {path} ({mode:o}), so they can have no homes and scratch "
+                f"directories below it: chmod 711 {path}, or choose another --users-dir"
+            )
+    return os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+
+def _read_owner(users: int, uid: str) -> str:
+    try:
+        owner = os.open(f"{uid}/{_OWNER_FILE}", os.O_RDONLY | os.O_NOFOLLOW, dir_fd=users)
+    except OSError:
+        return ""
+    with os.fdopen(owner) as file:
+        return file.read()
+
+
+def _take(users: int, uid: int, name: str) -> bool:
+    """Give a uid to a user, unless somebody was faster.
+
+    Raises:
+        OSError: it cannot be written down.
+    """
+    fresh = f".{uid}.{os.getpid()}"
+    os.mkdir(fresh, 0o711, dir_fd=users)
+    os.chmod(fresh, 0o711, dir_fd=users)  # whatever the umask is
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    with os.fdopen(os.open(f"{fresh}/{_OWNER_FILE}", flags, 0o600, dir_fd=users), "w") as file:
+        file.write(name)
+        file.flush()
+        os.fsync(file.fileno())
+    try:
+        os.rename(fresh, str(uid), src_dir_fd=users, dst_dir_fd=users)
+    except OSError:  # it is there, with an owner in it
+        os.unlink(f"{fresh}/{_OWNER_FILE}", dir_fd=users)
+        os.rmdir(fresh, dir_fd=users)
+        return False
+    os.fsync(users)
+    return True

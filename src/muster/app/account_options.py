@@ -1,0 +1,82 @@
+"""What an operator says about the accounts that kernels run as, and their limits on a machine."""
+
+import pwd
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from muster.agent.config import AgentConfig
+from muster.core.errors import MusterError
+from muster.core.resources import parse_bytes
+
+LEAST_UID = 1000
+MOST_UID = 2**31 - 1
+LEAST_PIDS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class AccountOptions:
+    """As they were written; None is the default.
+
+    Args:
+        mapped: user of the cluster -> account of the machine.
+        source: "range", or "system": users have the machine's account of the same name.
+        uid_range: "FIRST-LAST", of users without an account.
+    """
+
+    mapped: Mapping[str, str] = field(default_factory=dict)
+    source: str = "range"
+    uid_range: str | None = None
+    users_directory: Path | None = None
+    pids_max: int | None = None
+    scratch_max: str | None = None
+
+
+def with_accounts(config: AgentConfig, options: AccountOptions) -> AgentConfig:
+    """The agent's settings with these options.
+
+    Raises:
+        MusterError: one of them is wrong.
+    """
+    for user, account in options.mapped.items():
+        _check_account(user, account)
+    if options.uid_range is not None:
+        config = replace(config, uids=_uids(options.uid_range))
+    if options.users_directory is not None:
+        config = replace(config, users_directory=options.users_directory.expanduser().absolute())
+    if options.pids_max is not None:
+        if options.pids_max < LEAST_PIDS:
+            raise MusterError(f"--pids-max is {options.pids_max}: expected at least {LEAST_PIDS}")
+        config = replace(config, pids_max=options.pids_max)
+    if options.scratch_max is not None:
+        try:
+            config = replace(config, scratch_max_bytes=parse_bytes(options.scratch_max))
+        except ValueError as error:
+            raise MusterError(f"--scratch-max is {options.scratch_max!r}: {error}") from None
+    return replace(
+        config, accounts=dict(options.mapped), system_accounts=options.source == "system"
+    )
+
+
+def _check_account(user: str, account: str) -> None:
+    try:
+        entry = pwd.getpwnam(account)
+    except KeyError:
+        raise MusterError(
+            f"--map-user {user}={account}: this machine has no account {account}"
+        ) from None
+    if entry.pw_uid == 0 or entry.pw_name == "nobody":
+        raise MusterError(
+            f"--map-user {user}={account}: no kernel runs as root or nobody, choose another account"
+        )
+
+
+def _uids(text: str) -> range:
+    first, dash, last = text.partition("-")
+    if dash and first.isascii() and last.isascii() and first.isdecimal() and last.isdecimal():
+        uids = range(int(first), int(last) + 1)
+        if LEAST_UID <= uids.start < uids.stop <= MOST_UID:
+            return uids
+    raise MusterError(
+        f"--uid-range is {text!r}: expected FIRST-LAST from {LEAST_UID} on, such as 200000-265535"
+    )
