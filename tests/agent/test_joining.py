@@ -60,14 +60,14 @@ async def test_first_contact_without_a_token_ends_the_agent_with_what_to_do(
             await run(config(made, directory, token=None), asyncio.Event())
 
 
-async def test_forgotten_agent_joins_again_under_its_id(directory: Path) -> None:
+async def test_forgotten_agent_joins_again_under_its_name(directory: Path) -> None:
     async with controller() as made:
         async with running(made, directory):
-            former = made.agent
+            pass
         made.credentials.clear()
         async with running(made, directory):
-            assert made.joins[-1].agent == former
-            assert made.agent == former
+            assert [each.name for each in made.joins] == ["a1", "a1"]
+            assert made.joins[0].credential != made.joins[1].credential
 
 
 async def test_forgotten_agent_without_a_token_ends_with_what_to_do(directory: Path) -> None:

@@ -23,16 +23,20 @@ from tests.control.world import Behaviour, HollowAgent, Run
 from muster.api.app import create_app
 from muster.api.app import stop as stop_requests
 from muster.client import Client
+from muster.control.engine.work import Work
 from muster.control.explain import explain_job, explain_session
+from muster.control.identity.accounts import ensure_user
+from muster.control.identity.tokens import create_open_join_token, create_token
 from muster.control.plane import ControlPlane
+from muster.control.requests import Requests
 from muster.core.clock import VirtualClock
 from muster.core.ids import AgentId, IdFactory, KernelId
-from muster.core.owner import Owner, Role
+from muster.core.owner import Owner, Principal, Role
 from muster.core.resources import Device, Resources
 from muster.core.specs import ScalingGroup
+from muster.core.specs.account import TokenSpec
 from muster.store.database import open_engine, sqlite_url
 from muster.store.store import Store
-from muster.store.tokens import TokenKind, Tokens
 from muster.wire.log_reading import AgentUnreachable
 from muster.wire.messages import (
     ControllerMessage,
@@ -46,6 +50,7 @@ from muster.wire.messages import (
 T = TypeVar("T")
 
 ADMIN = Owner("default", "default", "root")
+ROOT = Principal(ADMIN, Role.ADMIN)
 ADA = Owner("default", "default", "ada")
 BOB = Owner("default", "default", "bob")
 LARGE = Resources(cpu_milli=4000, memory_bytes=2**33)
@@ -146,10 +151,7 @@ class ServedCluster:
     async def _open(self) -> None:
         self.engine = open_database(self.path / "muster.db")
         self.store = Store(self.engine)
-        self.tokens = Tokens(self.engine)
-        self.plane = ControlPlane(
-            self.store, self.clock, self.ids, self._hint, join_token_valid=lambda token: True
-        )
+        self.plane = ControlPlane(self.store, self.clock, self.ids, self._hint)
         self.plane.attach(self)
         if not self.plane.live.groups:
             group = ScalingGroup(name="default")
@@ -157,7 +159,6 @@ class ServedCluster:
         self.app = create_app(
             plane=self.plane,
             engine=self.engine,
-            tokens=self.tokens,
             clock=self.clock,
             read_log=self.read_log,
             explain_job=explain_job,
@@ -217,7 +218,9 @@ class ServedCluster:
         pass
 
     async def _add_agent(self, name: str, capacity: Resources) -> None:
-        reply = await self.plane.join(JoinRequest("", name, "default"))
+        token = await self.plane.request(lambda work, _: create_open_join_token(work, "root"))
+        credential = f"credential of {name}".ljust(40, ".")
+        reply = await self.plane.join(JoinRequest(token, name, "default", credential))
         devices = tuple(Device(index, "H100") for index in range(self._gpus))
         self._agents[reply.agent] = HollowAgent(
             reply.agent, name, self.clock, capacity, devices, lambda start: self.behaviour(start)
@@ -316,12 +319,24 @@ class ServedCluster:
         self.call(resume)
 
     def token(self, owner: Owner = ADA, role: Role = Role.USER) -> str:
+        """The secret of a token of the owner's, which is made at the first call."""
         key = (owner, role)
         if key not in self._secrets:
-            self._secrets[key] = self.call(
-                lambda: self.tokens.create(TokenKind.USER, owner.user, owner, role, 0.0)
-            )
+            self._secrets[key] = self.new_token(owner, role)[1]
         return self._secrets[key]
+
+    def new_token(
+        self, owner: Owner = ADA, role: Role = Role.USER, **fields: Any
+    ) -> tuple[str, str]:
+        """The id and the secret of a new token."""
+        spec = TokenSpec(domain=owner.domain, user=owner.user, role=role, **fields)
+
+        def make(work: Work, _: Requests) -> tuple[str, str]:
+            ensure_user(work, owner)
+            token, secret = create_token(work, ROOT, spec)
+            return token.id, secret
+
+        return self.run(self.plane.request(make))
 
     @property
     def url(self) -> str:

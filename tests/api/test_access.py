@@ -6,6 +6,8 @@ import httpx
 import pytest
 from tests.api.served import ServedCluster
 
+from muster.control.identity.tokens import create_open_join_token
+
 TRUE = {"command": ["true"], "resources": {"cpu": "10m"}}
 JOB_PATHS = ["", "/tasks", "/tasks/0", "/wait", "/why", "/logs"]
 SESSION_PATHS = ["", "/why", "/logs"]
@@ -51,13 +53,8 @@ def test_every_route_but_health_needs_a_token(cluster: ServedCluster) -> None:
 
 
 def test_join_token_is_no_api_token(cluster: ServedCluster) -> None:
-    from tests.api.served import ADA
-
-    from muster.core.owner import Role
-    from muster.store.tokens import TokenKind
-
-    token = cluster.call(
-        lambda: cluster.tokens.create(TokenKind.JOIN, "join", ADA, Role.ADMIN, 0.0)
+    token = cluster.run(
+        cluster.plane.request(lambda work, _: create_open_join_token(work, "root"))
     )
     answer = httpx.get(cluster.url + "/v1/jobs", headers={"Authorization": f"Bearer {token}"})
     assert answer.status_code == 401

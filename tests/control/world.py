@@ -12,7 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from muster.control.agent.joining import join
 from muster.control.engine.work import Work
+from muster.control.identity.tokens import create_open_join_token
 from muster.control.plane import ControlPlane
 from muster.control.requests import Requests
 from muster.control.session.admission import Ended
@@ -27,7 +29,6 @@ from muster.store.database import open_engine, sqlite_url
 from muster.store.queries.targets import read_ended
 from muster.store.records import Agent, Job, Session
 from muster.store.store import Store
-from muster.store.tokens import token_hash
 from muster.wire.messages import (
     Acknowledge,
     Commands,
@@ -252,6 +253,7 @@ class World:
         self.outgoing: list[tuple[AgentId, ControllerMessage]] = []
         self.closed: list[tuple[AgentId, str]] = []
         self.drips = False
+        self._credentials = itertools.count(1)
         self._open()
         spec = group or ScalingGroup(name="default")
         self.ask(lambda work, requests: requests.put_group(work, spec))
@@ -285,14 +287,7 @@ class World:
         gpus: int = 0,
         attributes: Mapping[str, str] | None = None,
     ) -> HollowAgent:
-        secret = f"secret-{name}"
-
-        def join(work: Work, _: Requests) -> Agent:
-            return self.plane._join(work, JoinRequest("", name, "default"), secret)
-
-        record: Agent = self.ask(join)
-        assert self.plane.authenticate(secret) == record.id
-        assert token_hash(secret) == record.credential_hash
+        record = self.join(name)
         devices = tuple(Device(index, "H100") for index in range(gpus))
         agent = HollowAgent(
             record.id,
@@ -306,6 +301,20 @@ class World:
         self.agents[record.id] = agent
         self.connect(agent)
         return agent
+
+    def join(self, name: str, token: str | None = None, credential: str | None = None) -> Agent:
+        """What ``ControlPlane.join`` does in its wake; with a token for anybody if none is given.
+
+        Raises:
+            MusterError: refused.
+        """
+        if token is None:
+            token = self.ask(lambda work, _: create_open_join_token(work, "root"))
+        credential = credential or f"credential-{next(self._credentials)}".ljust(40, "-")
+        request = JoinRequest(token, name, "default", credential)
+        record: Agent = self.ask(lambda work, _: join(work, self.plane.board, request))
+        assert self.plane.authenticate(credential) == record.id
+        return record
 
     def agent(self, name: str) -> HollowAgent:
         return next(agent for agent in self.agents.values() if agent.name == name)

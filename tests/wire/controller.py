@@ -11,6 +11,7 @@ from muster.wire.messages import (
     AgentMessage,
     Command,
     Commands,
+    Dismissed,
     Heartbeat,
     Hello,
     JoinReply,
@@ -57,6 +58,7 @@ class Controller:
     acknowledging: bool = True
     renewing: bool = True
     credentials: dict[str, AgentId] = field(default_factory=dict)
+    dismissed: set[AgentId] = field(default_factory=set)
     joins: list[JoinRequest] = field(default_factory=list)
     hellos: list[Hello] = field(default_factory=list)
     batches: list[Reports] = field(default_factory=list)
@@ -75,13 +77,15 @@ class Controller:
         self.joins.append(request)
         if request.token != TOKEN:
             raise Refused("the join token is not valid")
-        agent = AgentId(request.agent or f"agt-{len(self.joins)}")
-        credential = f"secret-{len(self.joins)}"
-        self.credentials[credential] = agent
-        return JoinReply(agent, credential)
+        agent = AgentId(f"agt-{len(self.joins)}")
+        self.credentials[request.credential] = agent
+        return JoinReply(agent)
 
     def authenticate(self, credential: str) -> AgentId | None:
-        return self.credentials.get(credential)
+        agent = self.credentials.get(credential)
+        if agent in self.dismissed:
+            raise Dismissed("this agent is no more")
+        return agent
 
     # AgentEvents
 

@@ -70,17 +70,16 @@ async def ending(stream: ControllerStream) -> str:
     return str(ended.value)
 
 
-async def test_join_with_the_token_gives_a_credential_for_one_agent() -> None:
+async def test_join_with_the_token_makes_the_chosen_credential_that_of_one_agent() -> None:
     async with controller() as made, ControllerChannel(made.address) as channel:
-        reply = await channel.join(JoinRequest(TOKEN, "a1", "default", "agt-7"))
-        assert reply.agent == "agt-7"
-        assert made.credentials[reply.credential] == "agt-7"
+        reply = await channel.join(JoinRequest(TOKEN, "a1", "default", "chosen"))
+        assert made.credentials == {"chosen": reply.agent}
 
 
 async def test_join_with_a_wrong_token_is_refused_with_the_reason() -> None:
     async with controller() as made, ControllerChannel(made.address) as channel:
         with pytest.raises(Refused, match="the join token is not valid"):
-            await channel.join(JoinRequest("guessed", "a1", "default"))
+            await channel.join(JoinRequest("guessed", "a1", "default", "chosen"))
 
 
 async def test_join_without_a_controller_says_that_there_is_none() -> None:
@@ -88,7 +87,7 @@ async def test_join_without_a_controller_says_that_there_is_none() -> None:
         address = made.address
     async with ControllerChannel(address) as channel:
         with pytest.raises(Disconnected):
-            await channel.join(JoinRequest(TOKEN, "a1", "default"))
+            await channel.join(JoinRequest(TOKEN, "a1", "default", "chosen"))
 
 
 async def test_stream_with_an_unknown_credential_is_refused() -> None:
@@ -304,11 +303,11 @@ async def test_agent_joins_over_tls(tmp_path: Path) -> None:
     made.port = await made.gateway.start("127.0.0.1:0")
     try:
         async with ControllerChannel(made.address, tls.certificate) as channel:
-            reply = await channel.join(JoinRequest(TOKEN, "a1", "default"))
-            assert made.credentials[reply.credential] == reply.agent
+            reply = await channel.join(JoinRequest(TOKEN, "a1", "default", "chosen"))
+            assert made.credentials == {"chosen": reply.agent}
         async with ControllerChannel(made.address) as plain:
             with pytest.raises(Disconnected):
-                await plain.join(JoinRequest(TOKEN, "a1", "default"))
+                await plain.join(JoinRequest(TOKEN, "a1", "default", "chosen"))
     finally:
         await made.gateway.stop()
 

@@ -7,6 +7,7 @@ section 11). One thread, one event loop.
 import asyncio
 import logging
 import random
+import secrets
 import socket
 import time
 from contextlib import suppress
@@ -26,11 +27,12 @@ from muster.agent.supervisor.launch import launch
 from muster.agent.supervisor_link import SupervisorLink, SupervisorLost, Terms
 from muster.core.clock import Clock, SteadyClock
 from muster.core.errors import MusterError
+from muster.core.ids import AgentId
 from muster.version import __version__
 from muster.wire.client import ControllerChannel, Disconnected
 from muster.wire.codec import MalformedMessage
 from muster.wire.duplex import run_until_one_ends
-from muster.wire.messages import Hello, JoinRequest, Refused
+from muster.wire.messages import Dismissed, Hello, JoinRequest, Refused
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +94,7 @@ class AgentDaemon:
         self._rng = rng
         self._boot_id = boot_id()
         self._identity = load_identity(config.directory)
-        self._rejected: Identity | None = None  # a credential that the controller refused
+        self._rejoining = False  # the controller refused a credential a moment ago
         self._ports = PreparedPorts(config.directory, config.ports, rng)
         self._accounts = Accounts(config)
         logs = config.directory / "logs"
@@ -158,10 +160,13 @@ class AgentDaemon:
                 if backoff.tries == 0 or time.monotonic() > began_s + STABLE_S:
                     log.warning("no connection to the controller: %s; trying again", error)
             except Refused as refusal:
+                if isinstance(refusal, Dismissed):
+                    log.warning("this agent ends all that it holds: %s", refusal)
+                    await self._kernels.abandon()
                 self._rejoin_or_raise(str(refusal))
             if time.monotonic() > began_s + STABLE_S:
                 backoff.reset()
-                self._rejected = None
+                self._rejoining = False
             await asyncio.sleep(backoff.next_s())
 
     async def _converse(self) -> None:
@@ -175,7 +180,9 @@ class AgentDaemon:
         async with ControllerChannel(
             config.controller, config.certificate_authority, config.keepalive
         ) as channel:
-            identity = self._identity or await self._join(channel)
+            identity = self._identity
+            if identity is None or not identity.agent:
+                identity = await self._join(channel)
             hello = await self._hello(identity)
             stream = channel.connect(identity.credential)
             try:
@@ -192,25 +199,33 @@ class AgentDaemon:
             raise AgentRefused(
                 f"{config.directory} holds no credential: start the agent with a join token"
             )
-        former = self._rejected.agent if self._rejected is not None else ""
+        if self._identity is None:
+            self._keep(Identity(AgentId(""), secrets.token_urlsafe(32)))
+        assert self._identity is not None, "it was kept"
+        credential = self._identity.credential
         try:
-            reply = await channel.join(JoinRequest(config.token, config.name, config.group, former))
+            reply = await channel.join(
+                JoinRequest(config.token, config.name, config.group, credential)
+            )
         except Refused as refusal:
             raise AgentRefused(f"the controller refuses this agent: {refusal}") from None
-        self._identity = Identity(reply.agent, reply.credential)
-        save_identity(config.directory, self._identity)
         log.info("joined %s as agent %s", config.controller, reply.agent)
-        return self._identity
+        return self._keep(Identity(reply.agent, credential))
+
+    def _keep(self, identity: Identity) -> Identity:
+        save_identity(self._config.directory, identity)
+        self._identity = identity
+        return identity
 
     def _rejoin_or_raise(self, refusal: str) -> None:
         """The controller forgot this agent, or it was removed: a join token makes it known again,
         once."""
-        if self._config.token is None or self._rejected is not None:
+        if self._config.token is None or self._rejoining:
             raise AgentRefused(
                 f"the controller refuses this agent: {refusal}; start it with a new join token"
             )
         log.warning("the controller refuses the credential: %s; joining again", refusal)
-        self._rejected, self._identity = self._identity, None
+        self._rejoining, self._identity = True, None
 
     async def _hello(self, identity: Identity) -> Hello:
         config, machine = self._config, self._machine

@@ -21,7 +21,11 @@ class UnusableDirectory(MusterError):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """An agent's id and the secret that proves it."""
+    """An agent's id and the secret that proves it.
+
+    ``agent`` is empty until the controller has answered the first contact: the secret is kept
+    before it is told, so that whoever has no answer can ask again.
+    """
 
     agent: AgentId
     credential: str

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -37,6 +38,10 @@ log = logging.getLogger(__name__)
 LEASE_RENEWAL_S = 1.0
 """The lease is renewed for no less. What the supervisor has is a little older than the truth,
 which errs to the safe side."""
+
+
+ABANDON_AGAIN_S = 5.0
+"""How long a kernel that is to end at once may take before it is told so again."""
 
 
 class Kernels:
@@ -189,6 +194,25 @@ class Kernels:
         )
         self.outbox.add_unnumbered(report)
         self.news.set()
+
+    async def abandon(self) -> None:
+        """End all that is held, and wait until nothing is left: the controller wants none of it,
+        nor to hear of it."""
+        for key in list(self._ports.held()):
+            self._ports.release(key)
+        while True:
+            self.news.clear()
+            self.outbox.rewind()
+            while self.outbox:
+                self.acknowledge(self.outbox.take(len(self.outbox)).last_seq)
+            held = [key for key, _ in self._holdings]
+            if not held:
+                return
+            if self._link is not None:
+                self._link.stop(Stop(*key, 0.0, "this agent is no more") for key in held)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(ABANDON_AGAIN_S):
+                    await self.news.wait()
 
     # What the supervisor says
 

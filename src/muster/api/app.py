@@ -3,9 +3,21 @@
 from fastapi import FastAPI
 from sqlalchemy import Engine
 
-from muster.api import bars, cluster, events, history, jobs, logs, plan, quotas, sessions
+from muster.api import (
+    accounts,
+    bars,
+    cluster,
+    events,
+    history,
+    jobs,
+    logs,
+    plan,
+    quotas,
+    sessions,
+    tokens,
+)
 from muster.api.answers import add_error_handlers
-from muster.api.auth import BearerAuth
+from muster.api.auth import Access, BearerAuth
 from muster.api.bodies import LargeBodies
 from muster.api.changes import Changes
 from muster.api.context import Api, ExplainJob, ExplainSession, ReadLog
@@ -15,7 +27,6 @@ from muster.api.stopping import OpenRequests, Stopping
 from muster.api.submissions import Submissions
 from muster.control.plane import ControlPlane
 from muster.core.clock import Clock
-from muster.store.tokens import Tokens
 from muster.version import __version__
 
 
@@ -23,11 +34,11 @@ def create_app(
     *,
     plane: ControlPlane,
     engine: Engine,
-    tokens: Tokens,
     clock: Clock,
     read_log: ReadLog,
     explain_job: ExplainJob,
     explain_session: ExplainSession,
+    agent_port: int = 0,
 ) -> FastAPI:
     """The HTTP API of a controller, to be served on the plane's event loop.
 
@@ -35,6 +46,7 @@ def create_app(
         engine: the store's; only read.
         read_log: how the output of a kernel is had from its agent.
         explain_job, explain_session: answer ``why`` for what is alive.
+        agent_port: where agents find the controller.
 
     ``stop`` is called before the server is stopped.
     """
@@ -49,6 +61,9 @@ def create_app(
         redoc_url=None,
         redirect_slashes=False,
     )
+    requests = OpenRequests()
+    access = Access(plane, clock, requests)
+    app.state.requests = requests
     app.state.api = Api(
         plane=plane,
         reader=Reader(engine),
@@ -58,13 +73,15 @@ def create_app(
         read_log=read_log,
         explain_job=explain_job,
         explain_session=explain_session,
+        access=access,
+        agent_port=agent_port,
     )
     app.state.large_bodies = LargeBodies()
-    for module in (jobs, sessions, plan, logs, history, cluster, bars, quotas, events):
+    work = (jobs, sessions, plan, logs, history)
+    for module in (*work, cluster, bars, quotas, events, accounts, tokens):
         app.include_router(module.router)
-    app.add_middleware(BearerAuth, verify=tokens.verify)
-    app.state.requests = OpenRequests()
-    app.add_middleware(Stopping, requests=app.state.requests)  # the last one is the outermost
+    app.add_middleware(BearerAuth, access=access)
+    app.add_middleware(Stopping, requests=requests)  # the last one is the outermost
     add_error_handlers(app)
     describe(app)
     return app

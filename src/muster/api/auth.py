@@ -1,45 +1,124 @@
-"""Who asks: bearer tokens, checked before anything else looks at a request."""
+"""Who asks: bearer tokens, checked before anything else looks at a request, and for as long as its
+answer lasts."""
 
-from collections.abc import Callable
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from muster.api.answers import error_answer
+from muster.api.stopping import OpenRequests
+from muster.control.identity.tokens import principal_now, verify
+from muster.control.plane import ControlPlane, Events
+from muster.core.clock import Clock
 from muster.core.owner import Principal
 from muster.core.views import ErrorCode
 
+log = logging.getLogger(__name__)
+
 PUBLIC = frozenset({"/health"})
+TELL_REFUSED_EVERY_S = 60.0
+"""How often the log says how many requests came without a good token."""
+_LATE_S = 0.01
+"""How long after its end a token is looked at again: two clocks are never quite equal."""
+_ABOUT_TOKENS = frozenset({"token", "user"})
+_REFUSAL = (
+    "the token is missing or wrong, has expired or was revoked: send `Authorization: Bearer TOKEN` "
+    "with an API token of this cluster"
+)
+
+
+class Access:
+    """Whose tokens are; and the reads, waits and streams that end when theirs does.
+
+    What changes something is let finish: it was allowed when it came, and ends by itself.
+    ``refused`` counts the requests without a good token.
+    """
+
+    def __init__(self, plane: ControlPlane, clock: Clock, requests: OpenRequests) -> None:
+        self.refused = 0
+        self._plane = plane
+        self._clock = clock
+        self._requests = requests
+        self._reading: dict[asyncio.Task[object], Principal] = {}
+        self._untold = 0
+        self._told_at = 0.0
+        plane.watch(self._heard)
+
+    def principal(self, secret: str) -> Principal | None:
+        """Whose token this is; None, and counted, if it is none."""
+        found = verify(self._plane.live, secret, self._clock.now())
+        if found is None:
+            self._count_refusal()
+        return found
+
+    @contextmanager
+    def reading(self, principal: Principal) -> Iterator[None]:
+        """The current task's request is to end once it would no longer be let in as it was."""
+        task = asyncio.current_task()
+        assert task is not None, "a request is a task"
+        token = self._plane.live.accounts.tokens.get(principal.token)
+        alarm = None
+        if token is not None and token.expires_at is not None:
+            left_s = token.expires_at - self._clock.now() + _LATE_S
+            alarm = asyncio.get_running_loop().call_later(left_s, self._look_again)
+        self._reading[task] = principal
+        try:
+            yield
+        finally:
+            del self._reading[task]
+            if alarm is not None:
+                alarm.cancel()
+
+    def _heard(self, events: Events) -> None:
+        if any(kind in _ABOUT_TOKENS for kind, _, _ in events):
+            self._look_again()
+
+    def _look_again(self) -> None:
+        """End the reads of those who would now be let in otherwise, or not at all."""
+        now = self._clock.now()
+        for task, principal in self._reading.items():
+            if principal_now(self._plane.live, principal.token, now) != principal:
+                self._requests.end(task, error_answer(401, ErrorCode.UNAUTHENTICATED, _REFUSAL))
+
+    def _count_refusal(self) -> None:
+        self.refused += 1
+        self._untold += 1
+        now = self._clock.now()
+        if now >= self._told_at + TELL_REFUSED_EVERY_S:
+            log.info("refused without a good token: %d requests", self._untold)
+            self._told_at, self._untold = now, 0
 
 
 class BearerAuth:
-    """Refuses requests without a good token; the others carry their ``principal`` in the scope.
+    """Refuses requests without a good token; the others carry their ``principal`` in the scope."""
 
-    Args:
-        verify: whose a token is; called for every request, so it must not wait.
-    """
-
-    def __init__(self, app: ASGIApp, verify: Callable[[str], Principal | None]) -> None:
+    def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app = app
-        self._verify = verify
+        self._access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"] not in PUBLIC:
-            principal = self._principal(scope)
-            if principal is None:
-                sentence = (
-                    "the token is missing or wrong: send `Authorization: Bearer TOKEN` with an API "
-                    "token of this cluster"
-                )
-                refusal = error_answer(401, ErrorCode.UNAUTHENTICATED, sentence)
-                await refusal(scope, receive, send)
-                return
-            scope["principal"] = principal
-        await self._app(scope, receive, send)
+        if scope["type"] != "http" or scope["path"] in PUBLIC:
+            await self._app(scope, receive, send)
+            return
+        principal = self._principal(scope)
+        if principal is None:
+            refusal = error_answer(401, ErrorCode.UNAUTHENTICATED, _REFUSAL)
+            await refusal(scope, receive, send)
+            return
+        scope["principal"] = principal
+        if scope["method"] != "GET":
+            await self._app(scope, receive, send)
+            return
+        with self._access.reading(principal):
+            await self._app(scope, receive, send)
 
     def _principal(self, scope: Scope) -> Principal | None:
         for name, value in scope["headers"]:
             if name == b"authorization":
                 scheme, _, token = value.decode("latin-1").partition(" ")
                 if scheme.lower() == "bearer":
-                    return self._verify(token.strip())
-        return None
+                    return self._access.principal(token.strip())
+        return self._access.principal("")

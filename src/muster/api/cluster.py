@@ -46,6 +46,7 @@ async def get_cluster(call: Call) -> Response:
         sessions=len(live.sessions),
         waiting=sum(group.waiting for group in board.groups.values()),
         kernels=len(live.ledger),
+        unauthenticated=call.api.access.refused,
     )
     return answer(cluster)
 

@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from muster.api.answers import Forbidden
+from muster.api.auth import Access
 from muster.api.changes import Changes
 from muster.api.reader import Reader
 from muster.api.submissions import Submissions
@@ -26,7 +27,7 @@ ExplainSession = Callable[[Live, Board, SessionId, float], Why]
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """The parts behind the API, injected."""
+    """The parts behind the API, injected; ``agent_port`` is where agents find the controller."""
 
     plane: ControlPlane
     reader: Reader
@@ -36,6 +37,8 @@ class Api:
     read_log: ReadLog
     explain_job: ExplainJob
     explain_session: ExplainSession
+    access: Access
+    agent_port: int
 
 
 @dataclass(frozen=True, slots=True)

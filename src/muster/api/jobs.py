@@ -60,12 +60,13 @@ async def submit_job(
     """Hand in a job. With the key of an earlier submission: that job, with status 200."""
     call.must_change()
     spec = await read_spec(request, JobSpec)
+    principal = call.principal.within(spec.project)
 
     async def hand_in(ended: Ended) -> Job | str:
-        submit = partial(_submit, principal=call.principal, spec=spec, ended=ended)
-        return await call.api.submissions.once(call.principal.owner, idempotency_key, submit)
+        submit = partial(_submit, principal=principal, spec=spec, ended=ended)
+        return await call.api.submissions.once(principal.owner, idempotency_key, submit)
 
-    return await _accepted(call, await knowing_ended(call, spec, hand_in))
+    return await _accepted(call, await knowing_ended(call, principal.owner, spec, hand_in))
 
 
 async def _accepted(call: Caller, job: Job | str) -> Response:

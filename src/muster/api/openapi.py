@@ -7,11 +7,30 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from muster.core.specs import JobSpec, QuotaSpec, ScalingGroup, SessionSpec
+from muster.core.specs.account import (
+    DomainSpec,
+    JoinTokenSpec,
+    ProjectSpec,
+    ProjectsSpec,
+    TokenSpec,
+    UserSpec,
+)
 from muster.core.specs.amounts import Spec
 from muster.core.views import VIEW_KEY, ErrorView, View
 
 _SCHEMAS = "#/components/schemas/"
-_SPECS = (JobSpec, SessionSpec, ScalingGroup, QuotaSpec)
+_SPECS = (
+    JobSpec,
+    SessionSpec,
+    ScalingGroup,
+    QuotaSpec,
+    DomainSpec,
+    ProjectSpec,
+    ProjectsSpec,
+    UserSpec,
+    TokenSpec,
+    JoinTokenSpec,
+)
 
 
 def spec_body(*models: type[Spec]) -> dict[str, Any]:

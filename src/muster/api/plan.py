@@ -22,7 +22,7 @@ async def plan_work(request: Request, call: Call) -> Response:
     """Whether a job or a session (``kind``) would start if it were handed in now, and where, or
     why not. What would be refused is refused here in the same way."""
     spec: JobSpec | SessionSpec = await read_spec(request, JobSpec, SessionSpec)
-    api, principal = call.api, call.principal
+    api, principal = call.api, call.principal.within(spec.project)
 
     async def look(ended: Ended) -> PlanView:
         live, board, now = api.plane.live, api.plane.board, api.clock.now()
@@ -31,4 +31,4 @@ async def plan_work(request: Request, call: Call) -> Response:
             return plan_job(live, board, principal, spec, now, ended)
         return plan_session(live, board, principal, spec, now, ended)
 
-    return answer(await knowing_ended(call, spec, look))
+    return answer(await knowing_ended(call, principal.owner, spec, look))

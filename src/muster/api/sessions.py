@@ -40,12 +40,13 @@ async def submit_session(
     """Hand in a session. With the key of an earlier submission: that session, with status 200."""
     call.must_change()
     spec = await read_spec(request, SessionSpec)
+    principal = call.principal.within(spec.project)
 
     async def hand_in(ended: Ended) -> Session | str:
-        submit = partial(_submit, principal=call.principal, spec=spec, ended=ended)
-        return await call.api.submissions.once(call.principal.owner, idempotency_key, submit)
+        submit = partial(_submit, principal=principal, spec=spec, ended=ended)
+        return await call.api.submissions.once(principal.owner, idempotency_key, submit)
 
-    session = await knowing_ended(call, spec, hand_in)
+    session = await knowing_ended(call, principal.owner, spec, hand_in)
     if isinstance(session, Session):
         return answer(session_view(session), 201)
     return json_answer(await call.api.reader.json(read_session, call.principal, session))

@@ -6,6 +6,7 @@ from typing import TypeVar
 from muster.api.context import Caller
 from muster.control.session.admission import NONE_ENDED, Ended
 from muster.core.errors import InvalidSpec
+from muster.core.owner import Owner
 from muster.core.specs import JobSpec, SessionSpec
 from muster.store.queries.targets import read_ended
 
@@ -13,9 +14,12 @@ R = TypeVar("R")
 
 
 async def knowing_ended(
-    call: Caller, spec: JobSpec | SessionSpec, act: Callable[[Ended], Awaitable[R]]
+    call: Caller,
+    owner: Owner,
+    spec: JobSpec | SessionSpec,
+    act: Callable[[Ended], Awaitable[R]],
 ) -> R:
-    """``act`` with that of what ``spec`` is to start after which has ended.
+    """``act`` with that of what ``spec`` is to start after which has ended, of the owner's work.
 
     Raises:
         InvalidSpec: there is no such work, live or ended; and what else ``act`` raises.
@@ -23,7 +27,7 @@ async def knowing_ended(
     refs = [dependency.on for dependency in spec.after]
     if not refs:
         return await act(NONE_ENDED)
-    reader, owner = call.api.reader, call.principal.owner
+    reader = call.api.reader
     ended = await reader.read(read_ended, owner, refs)
     try:
         return await act(ended)

@@ -27,16 +27,17 @@ from muster.app.home import Home, Running, write_private
 from muster.app.local_agents import LocalAgents
 from muster.app.process import settle_memory
 from muster.control.explain import explain_job, explain_session
+from muster.control.identity.accounts import first_admin
+from muster.control.identity.tokens import create_open_join_token, verify
 from muster.control.plane import ControlPlane
 from muster.core.clock import SteadyClock
 from muster.core.errors import MusterError
 from muster.core.ids import IdFactory
-from muster.core.owner import Owner, Role
+from muster.core.owner import OWNER_NAME
 from muster.core.specs import ScalingGroup
 from muster.store.database import open_engine, sqlite_url
 from muster.store.queries.cluster import read_cluster_id
 from muster.store.store import Store
-from muster.store.tokens import TokenKind, Tokens
 from muster.version import __version__
 from muster.wire.server import AgentGateway
 from muster.wire.transport import ServerTls, require_secure
@@ -81,10 +82,9 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack) -> None:
     store = Store(engine)
     stack.callback(store.close)
     clock.not_before(store.last_commit_at)
-    tokens = Tokens(engine)
     ids = IdFactory(clock, random.Random(secrets.randbits(64)))
     driver = Driver(clock)
-    plane = ControlPlane(store, clock, ids, driver.hint, join_token_valid=tokens.may_join)
+    plane = ControlPlane(store, clock, ids, driver.hint)
     gateway = AgentGateway(plane, plane, tls=config.tls)
     plane.attach(gateway)
     await stack.enter_async_context(_driving(driver, plane))
@@ -101,16 +101,16 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack) -> None:
     app = create_app(
         plane=plane,
         engine=engine,
-        tokens=tokens,
         clock=clock,
         read_log=gateway.read_log,
         explain_job=explain_job,
         explain_session=explain_session,
+        agent_port=agent_port,
     )
     scheme = "https" if config.tls else "http"
     url = f"{scheme}://{_address(config.host, listener.getsockname()[1])}"
     await stack.enter_async_context(_http(app, listener, config.tls))
-    join_token = _introduce(home, tokens, url, clock.now())
+    join_token = await _introduce(home, plane, url, clock.now())
     agent_address = _address(config.host, agent_port)
     agents = [_local(agent, agent_address, join_token, tokens, home) for agent in config.agents]
     await stack.enter_async_context(_beside(forget(plane, config.former_agents), "former agents"))
@@ -132,18 +132,18 @@ def _local(
     )
 
 
-def _introduce(home: Home, tokens: Tokens, url: str, now: float) -> str:
+async def _introduce(home: Home, plane: ControlPlane, url: str, now: float) -> str:
     """Leave what clients and agents of this machine need; new tokens only where there are none."""
+    user = os.environ.get("USER", "")
+    user = user if OWNER_NAME.fullmatch(user) else "admin"
     token = home.client().get("token")
-    if not isinstance(token, str) or tokens.verify(token) is None:
-        user = os.environ.get("USER") or "admin"
-        owner = Owner("default", "default", user)
-        token = tokens.create(TokenKind.USER, "up", owner, Role.ADMIN, now)
+    if not isinstance(token, str) or verify(plane.live, token, now) is None:
+        token = await plane.request(lambda work, _: first_admin(work, user))
     write_private(home.client_file, json.dumps({"url": url, "token": token}))
     join_token = home.join_token()
-    if join_token is None or not tokens.may_join(join_token):
-        owner = Owner("default", "default", "agents")
-        join_token = tokens.create(TokenKind.JOIN, "up", owner, Role.VIEWER, now)
+    kept = plane.live.accounts.join_tokens.of_secret(join_token) if join_token else None
+    if join_token is None or kept is None or not kept.is_good(now):
+        join_token = await plane.request(lambda work, _: create_open_join_token(work, user))
         write_private(home.join_token_file, join_token + "\n")
     return join_token
 

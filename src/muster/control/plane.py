@@ -7,7 +7,6 @@ so a simulator can drive it under virtual time in one thread.
 
 import asyncio
 import logging
-import secrets
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,9 +15,11 @@ from typing import Any, TypeVar
 
 from muster.control.agent.drain import DrainAgents
 from muster.control.agent.hello import Greeter
+from muster.control.agent.joining import check, join
 from muster.control.agent.lifecycle import AgentLifecycle, DetectLoss, DetectSilence
 from muster.control.engine.coordinator import Coordinator
 from muster.control.engine.work import Work
+from muster.control.identity.tokens import keep_tokens
 from muster.control.job.derive import DeriveJobs, JobLifecycle
 from muster.control.job.expand import ExpandJobs
 from muster.control.job.settle import SettleTasks
@@ -40,13 +41,9 @@ from muster.control.session.terminate import TerminateSessions
 from muster.core.clock import Clock
 from muster.core.errors import Busy, MusterError
 from muster.core.ids import AgentId, IdFactory
-from muster.core.reasons import ReasonCode, reason
-from muster.core.resources import Resources
-from muster.core.results import SchedulingResult
 from muster.core.states import AgentStatus
 from muster.scheduling.fairness import Stay
 from muster.store.live import Live
-from muster.store.records import Agent
 from muster.store.store import CommitFailed, LostRace, Store
 from muster.store.tokens import token_hash
 from muster.wire.messages import (
@@ -55,6 +52,7 @@ from muster.wire.messages import (
     AgentMessage,
     Commands,
     ControllerMessage,
+    Dismissed,
     Heartbeat,
     Hello,
     JoinReply,
@@ -127,8 +125,6 @@ class ControlPlane:
     Args:
         store: state and its mirror; this is its only writer.
         hint: called when there is something to do; the driver then calls ``step`` soon.
-        join_token_valid: whether a join token is good.
-        new_secret: makes credentials.
     """
 
     def __init__(
@@ -137,16 +133,12 @@ class ControlPlane:
         clock: Clock,
         ids: IdFactory,
         hint: Callable[[], None],
-        join_token_valid: Callable[[str], bool] = lambda token: False,
-        new_secret: Callable[[], str] = lambda: secrets.token_urlsafe(32),
     ) -> None:
         self._store = store
         self._clock = clock
         self._ids = ids
         self._link: AgentLink = _NoLink()
         self._hint = hint
-        self._join_token_valid = join_token_valid
-        self._new_secret = new_secret
         self._inbox: deque[_Request | _Said] = deque()
         self._watchers: dict[int, Callable[[Events], None]] = {}
         self._retry_at = 0.0
@@ -170,7 +162,6 @@ class ControlPlane:
         self._facts = Facts(sessions, self.board)
         self._greeter = Greeter(self._facts, self.board)
         self.requests = Requests(self.board, sessions)
-        self._credentials = {agent.credential_hash: agent.id for agent in live.agents.values()}
         self._coordinator = Coordinator(
             [sessions, JobLifecycle(self.board), AgentLifecycle(self.board)],
             [
@@ -277,68 +268,18 @@ class ControlPlane:
             self._put(_Said(agent, None))
 
     async def join(self, request: JoinRequest) -> JoinReply:
-        if not self._join_token_valid(request.token):
-            raise Refused("the join token is wrong")
-        secret = self._new_secret()
         try:
-            agent = await self.request(lambda work, _: self._join(work, request, secret))
+            check(self.live, request, self._clock.now())  # a wrong one costs no wake
+            agent = await self.request(lambda work, _: join(work, self.board, request))
         except MusterError as error:
             raise Refused(str(error)) from error
-        return JoinReply(agent.id, secret)
-
-    def _join(self, work: Work, request: JoinRequest, secret: str) -> Agent:
-        work.live.group(request.group)
-        there = [a for a in work.live.agents.values() if a.status is not AgentStatus.REMOVED]
-        named = next((agent for agent in there if agent.name == request.name), None)
-        if named is not None and named.connected:
-            raise MusterError(
-                f"agent name {request.name!r} is taken by {named.id}, which is connected: "
-                f"choose another with --name"
-            )
-        if named is not None and named.id != request.agent:
-            if named.status is AgentStatus.ALIVE:
-                raise MusterError(
-                    f"agent name {request.name!r} is taken by {named.id}: "
-                    f"choose another with --name"
-                )
-            if work.live.held_by.get(named.id):
-                raise MusterError(
-                    f"agent name {request.name!r} is taken by {named.id}, which may still run "
-                    f"kernels: start that one again, or choose another name with --name"
-                )
-        hashed = token_hash(secret)
-        if named is not None:
-            self._credentials.pop(named.credential_hash, None)
-            named.credential_hash = hashed
-            work.unit.touch(named)
-            agent = named
-        else:
-            agent = Agent(
-                id=work.ids.agent(),
-                name=request.name,
-                group=request.group,
-                status=AgentStatus.ALIVE,
-                status_changed_at=work.now,
-                credential_hash=hashed,
-                boot_id="",
-                version="",
-                host="",
-                capacity=Resources(),
-                devices=(),
-                attributes={},
-                joined_at=work.now,
-                seen_at=work.now,
-            )
-            work.unit.add_agent(agent)
-            self.board.agent_changed(agent)
-            why = reason(ReasonCode.AGENT_JOINED, group=request.group)
-            work.unit.note(agent, "Join", SchedulingResult.SUCCESS, why)
-            work.mark(agent)
-        self._credentials[hashed] = agent.id
-        return agent
+        return JoinReply(agent.id)
 
     def authenticate(self, credential: str) -> AgentId | None:
-        return self._credentials.get(token_hash(credential))
+        agent = self.live.credentials.get(token_hash(credential))
+        if agent is not None and agent not in self.live.agents:
+            raise Dismissed("this agent was removed, or another machine has its name now")
+        return agent
 
     # -- the wake ------------------------------------------------------------------------------
 
@@ -385,6 +326,7 @@ class ControlPlane:
     def _sweep_if_due(self, work: Work) -> None:
         if work.now < self._next_sweep:
             return
+        keep_tokens(work, since=self._next_sweep - SWEEP_S)
         self._next_sweep = work.now + SWEEP_S
         for records in (self.live.agents, self.live.jobs, self.live.sessions):
             for record in records.values():

@@ -15,13 +15,14 @@ SessionId = NewType("SessionId", str)
 KernelId = NewType("KernelId", str)
 JobId = NewType("JobId", str)
 AgentId = NewType("AgentId", str)
+TokenId = NewType("TokenId", str)
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _RANDOM_BITS = 35
 _RANDOM_LIMIT = 1 << _RANDOM_BITS
 _PAIRS = [a + b for a in _ALPHABET for b in _ALPHABET]
 
-KINDS = {"job": "job", "session": "ses", "kernel": "krn", "agent": "agt"}
+KINDS = {"job": "job", "session": "ses", "kernel": "krn", "agent": "agt", "token": "tok"}
 
 
 class IdFactory:
@@ -57,6 +58,9 @@ class IdFactory:
 
     def agent(self) -> AgentId:
         return AgentId("agt-" + self._next())
+
+    def token(self) -> TokenId:
+        return TokenId("tok-" + self._next())
 
 
 def prefix_range(kind: str, typed: str) -> tuple[str, str]:

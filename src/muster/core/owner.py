@@ -1,15 +1,28 @@
 """Who work belongs to: the three levels that quotas and fairness count by (DESIGN section 1)."""
 
-from dataclasses import dataclass
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from enum import StrEnum
+
+from muster.core.errors import InvalidSpec, Problem
+from muster.core.ids import TokenId
+
+OWNER_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._@-]{0,61}[A-Za-z0-9])?")
+"""What a domain, a project or a user may be called."""
 
 
 class Role(StrEnum):
-    """What a person may do (DESIGN section 13)."""
+    """What a token may do (DESIGN section 13)."""
 
     ADMIN = "admin"  # everything, everybody's
     USER = "user"  # their own work
     VIEWER = "viewer"  # look at their own work
+
+    def includes(self, other: "Role") -> bool:
+        """Whether this role may do all that the other may."""
+        order = list(Role)
+        return order.index(self) <= order.index(other)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +39,45 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """An authenticated person or program: whose work it hands in, and what it may do."""
+    """An authenticated person or program: whose work it hands in, and what it may do.
+
+    Args:
+        owner: of the work that it hands in, unless that names another of ``projects``.
+        projects: those of the user's that the token is good for; empty means the owner's alone.
+        token: the id of the token that it came by; None for the controller itself.
+    """
 
     owner: Owner
     role: Role
+    projects: tuple[str, ...] = ()
+    token: TokenId | None = None
 
     def may_see(self, owner: Owner) -> bool:
         """Admins see all, others what is theirs; the rest is "not found"."""
-        return self.role is Role.ADMIN or self.owner == owner
+        return self.role is Role.ADMIN or self._owns(owner)
 
     def may_change(self, owner: Owner) -> bool:
-        return self.role is Role.ADMIN or (self.role is Role.USER and self.owner == owner)
+        return self.role is Role.ADMIN or (self.role is Role.USER and self._owns(owner))
+
+    def within(self, project: str | None) -> "Principal":
+        """The same principal, handing in work of this project; None leaves it as it is.
+
+        Raises:
+            InvalidSpec: the token is not good for the project.
+        """
+        if project is None or project == self.owner.project:
+            return self
+        if project not in self.projects:
+            known = ", ".join(self.projects or (self.owner.project,))
+            expected = f"expected a project of yours that your token is good for: {known}"
+            raise InvalidSpec([Problem("project", repr(project), expected)])
+        owner = Owner(self.owner.domain, project, self.owner.user)
+        return replace(self, owner=owner)
+
+    def owned_projects(self) -> Collection[str]:
+        """The projects in which the user's work is the principal's own."""
+        return {self.owner.project, *self.projects}
+
+    def _owns(self, owner: Owner) -> bool:
+        same_user = (owner.domain, owner.user) == (self.owner.domain, self.owner.user)
+        return same_user and (owner.project == self.owner.project or owner.project in self.projects)

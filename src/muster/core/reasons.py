@@ -106,6 +106,7 @@ class ReasonCode(StrEnum):
     AGENT_SILENT = "AGENT_SILENT"
     AGENT_RETURNED = "AGENT_RETURNED"
     AGENT_REMOVED = "AGENT_REMOVED"
+    AGENT_REPLACED = "AGENT_REPLACED"
     FOREIGN_REPORT = "FOREIGN_REPORT"
     AGENT_BARRED = "AGENT_BARRED"
     AGENT_UNBARRED = "AGENT_UNBARRED"
@@ -401,6 +402,7 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     ReasonCode.AGENT_SILENT: Definition(_O, "silent for {silent_s} s"),
     ReasonCode.AGENT_RETURNED: Definition(_W, "speaks again"),
     ReasonCode.AGENT_REMOVED: Definition(_W, "removed by {by}"),
+    ReasonCode.AGENT_REPLACED: Definition(_W, "another machine has its name now, as {by} allowed"),
     ReasonCode.AGENT_BARRED: Definition(_W, "{bar} by {by}{note:? ({note})}: it takes nothing new"),
     ReasonCode.AGENT_UNBARRED: Definition(_W, "takes work again, says {by}"),
     ReasonCode.DISK_LIMIT: Definition(

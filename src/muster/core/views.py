@@ -13,7 +13,7 @@ from typing import Any, dataclass_transform
 import msgspec
 
 from muster.core.errors import Problem
-from muster.core.owner import Owner
+from muster.core.owner import Owner, Role
 from muster.core.reasons import Reason
 from muster.core.resources import Resources
 from muster.core.states import (
@@ -544,6 +544,117 @@ class QuotaPage(View):
     items: tuple[QuotaView, ...]
 
 
+class DomainView(View):
+    name: str
+    created_at: float
+
+
+class DomainPage(View):
+    items: tuple[DomainView, ...]
+
+
+class ProjectView(View):
+    domain: str
+    name: str
+    created_at: float
+
+
+class ProjectPage(View):
+    items: tuple[ProjectView, ...]
+
+
+class UserView(View):
+    """Somebody who hands in work; the first of ``projects`` is that of work that names none."""
+
+    domain: str
+    name: str
+    projects: tuple[str, ...]
+    created_at: float
+
+
+class UserPage(View):
+    items: tuple[UserView, ...]
+
+
+class TokenView(View):
+    """An API token, without its secret. ``project`` is the only one that it is good for; None is
+    all of its user's."""
+
+    id: str
+    name: str
+    domain: str
+    user: str
+    project: str | None = None
+    role: Role
+    created_at: float
+    expires_at: float | None = None
+    expired: bool = False
+    last_used_at: float | None = None
+
+
+class TokenPage(View):
+    """Tokens, oldest first."""
+
+    items: tuple[TokenView, ...]
+
+
+class NewTokenView(TokenView):
+    """``secret`` is what a client sends. It is told once, and kept nowhere."""
+
+    secret: str
+
+
+class JoinTokenView(View):
+    """A token with which agents join, without its secret.
+
+    Args:
+        agent: the only name that may join with it; None is any.
+        group: the only scaling group that may be joined with it; None is any.
+        uses_left: how many agents may still join with it; None is any number.
+        good: whether one still may.
+    """
+
+    id: str
+    agent: str | None = None
+    group: str | None = None
+    uses_left: int | None = None
+    good: bool = True
+    made_by: str
+    created_at: float
+    expires_at: float | None = None
+
+
+class JoinTokenPage(View):
+    """Join tokens, oldest first."""
+
+    items: tuple[JoinTokenView, ...]
+
+
+class NewJoinTokenView(JoinTokenView):
+    """``secret`` is what an agent joins with. It is told once, and kept nowhere. ``agent_port`` is
+    where the controller listens for agents."""
+
+    secret: str
+    agent_port: int = 0
+
+
+class WhoamiView(View):
+    """Whom the controller takes the caller for.
+
+    Args:
+        project: of work that names none.
+        projects: those that the caller may hand work in for.
+        token: the one that the caller came with.
+    """
+
+    domain: str
+    user: str
+    project: str
+    projects: tuple[str, ...] = ()
+    role: Role
+    token: TokenView | None = None
+
+
 class HealthView(View):
     """Whether the controller answers; the only thing told without a token."""
 
@@ -552,7 +663,8 @@ class HealthView(View):
 
 
 class ClusterView(View):
-    """The cluster as a whole; ``agents`` are by status, the other counts are of what is alive."""
+    """The cluster as a whole; ``agents`` are by status, ``unauthenticated`` the requests without a
+    good token since the controller started, the other counts are of what is alive."""
 
     id: str
     version: str
@@ -562,11 +674,13 @@ class ClusterView(View):
     sessions: int = 0
     waiting: int = 0
     kernels: int = 0
+    unauthenticated: int = 0
 
 
 class EventView(View):
     """Something changed: ``kind`` is job, task, session or agent, ``status`` its new one. A task's
-    ``id`` is the job's, a slash and its index.
+    ``id`` is the job's, a slash and its index. Admins hear of domains, projects, users and tokens
+    too.
 
     Kind ``reset`` says that changes were missed, as at the start of a stream: read the state anew.
     """

@@ -11,6 +11,7 @@ from muster.core.ids import AgentId, JobId, KernelId, SessionId
 from muster.core.owner import Owner
 from muster.core.specs import Level, QuotaSpec, ScalingGroup, SessionSpec
 from muster.scheduling.workload import Progress
+from muster.store.accounts import Accounts
 from muster.store.records import Agent, Allocation, Job, Kernel, Session, Tally
 
 LedgerKey = tuple[KernelId, int]
@@ -22,7 +23,9 @@ class Live:
     def __init__(self) -> None:
         self.groups: dict[str, ScalingGroup] = {}
         self.quotas: dict[tuple[Level, str], QuotaSpec] = {}
+        self.accounts = Accounts()
         self.agents: dict[AgentId, Agent] = {}
+        self.credentials: dict[str, AgentId] = {}  # by hash; those of removed agents too
         self.jobs: dict[JobId, Job] = {}
         self.sessions: dict[SessionId, Session] = {}
         self.kernels: dict[KernelId, Kernel] = {}

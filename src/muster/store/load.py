@@ -31,6 +31,7 @@ from muster.core.states import (
     TaskState,
 )
 from muster.store import schema
+from muster.store.accounts import read_accounts
 from muster.store.live import Live
 from muster.store.queries.refs import one_of
 from muster.store.queries.targets import read_ended_by_id
@@ -48,11 +49,14 @@ CHUNK = 500  # bound parameters a statement
 def load_live(connection: Connection) -> Live:
     """Everything that has not ended, and what holds resources."""
     live = Live()
+    live.accounts = read_accounts(connection)
     for row in connection.execute(select(schema.groups)):
         live.groups[row.name] = ScalingGroup.model_validate_json(row.spec)
     for row in connection.execute(select(schema.quotas)):
         live.quotas[Level(row.level), row.name] = QuotaSpec.model_validate_json(row.spec)
     agents = schema.agents
+    for row in connection.execute(select(agents.c.credential_hash, agents.c.id)):
+        live.credentials[row.credential_hash] = AgentId(row.id)
     for row in connection.execute(
         select(agents).where(agents.c.status.not_in(sorted(AGENT_TABLE.terminal)))
     ):

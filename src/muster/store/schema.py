@@ -42,15 +42,56 @@ cluster = Table(
     Column("value", Text, nullable=False),
 )
 
+domains = Table(
+    "domains",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("created_at", Float, nullable=False),
+)
+
+projects = Table(
+    "projects",
+    metadata,
+    Column("domain", String, primary_key=True),
+    Column("name", String, primary_key=True),
+    Column("created_at", Float, nullable=False),
+)
+
+users = Table(
+    "users",
+    metadata,
+    Column("domain", String, primary_key=True),
+    Column("name", String, primary_key=True),
+    Column("projects", Text, nullable=False),  # JSON, a list; the first is the user's default
+    Column("created_at", Float, nullable=False),
+)
+
 tokens = Table(
     "tokens",
     metadata,
-    Column("hash", String, primary_key=True),
-    Column("kind", String, nullable=False),  # user | join
+    Column("id", String, primary_key=True),
+    Column("hash", String, nullable=False),
     Column("name", String, nullable=False),
-    *_owner(),
+    Column("domain", String, nullable=False),
+    Column("user", String, nullable=False),
+    Column("project", String, nullable=True),  # null: all of the user's
     Column("role", String, nullable=False),
     Column("created_at", Float, nullable=False),
+    Column("expires_at", Float, nullable=True),
+    Column("last_used_at", Float, nullable=True),
+)
+
+join_tokens = Table(
+    "join_tokens",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("hash", String, nullable=False),
+    Column("agent", String, nullable=True),  # the only name that it is for
+    Column("group", String, nullable=True),  # the only group that it is for
+    Column("uses_left", Integer, nullable=True),  # null: any number
+    Column("created_at", Float, nullable=False),
+    Column("expires_at", Float, nullable=True),
+    Column("made_by", String, nullable=False),
 )
 
 groups = Table(

@@ -1,105 +1,108 @@
-"""API tokens and join tokens: kept as hashes, looked up without SQL (DESIGN section 13)."""
+"""Tokens of people and of agents that are to join: kept as hashes, looked up without SQL."""
 
 import hashlib
 import secrets
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import StrEnum
+from typing import Generic, Protocol, TypeVar
 
-from sqlalchemy import Connection, Engine, Row, insert, select
-
-from muster.core.owner import Owner, Principal, Role
-from muster.store import schema
+from muster.core.ids import TokenId
+from muster.core.owner import Role
 
 
-class TokenKind(StrEnum):
-    USER = "user"  # a person or program that uses the API
-    JOIN = "join"  # an agent's first contact
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """What is kept of a token; the secret itself is known to its holder only."""
-
-    kind: TokenKind
-    name: str
-    owner: Owner
-    role: Role
-    created_at: float
+def new_secret() -> str:
+    """A secret of 256 bits, as text."""
+    return secrets.token_urlsafe(32)
 
 
 def token_hash(secret: str) -> str:
-    """How a token is stored. It is random and long, so a plain hash will do."""
-    return hashlib.sha256(secret.encode()).hexdigest()
+    """How a secret is stored and looked up. It is random and long, so a plain hash will do, and a
+    look-up by hash tells nothing of the secret by the time it takes."""
+    return hashlib.sha256(secret.encode(errors="replace")).hexdigest()
 
 
-class Tokens:
-    """All tokens of a cluster. Few and read by every request, so they are kept in memory.
+@dataclass(slots=True, eq=False)
+class Token:
+    """What is kept of an API token; the secret itself is known to its holder only.
 
     Args:
-        new_secret: makes tokens.
-
-    Whoever writes tokens with another ``Tokens`` has this one ``reload``.
+        project: the only one that it is good for; None means all of its user's.
+        expires_at: when it ends, in seconds since the epoch; None is never.
+        last_used_at: moves with each request that carries the token, and is stored now and then.
     """
 
-    def __init__(
-        self, engine: Engine, new_secret: Callable[[], str] = lambda: secrets.token_urlsafe(32)
-    ) -> None:
-        self._engine = engine
-        self._new_secret = new_secret
-        self._by_hash: dict[str, Token] = {}
-        self.reload()
+    id: TokenId
+    hash: str
+    name: str
+    domain: str
+    user: str
+    project: str | None
+    role: Role
+    created_at: float
+    expires_at: float | None = None
+    last_used_at: float | None = None
 
-    def reload(self) -> None:
-        """Read them again."""
-        with self._engine.connect().execution_options(readonly=True) as connection:
-            self._by_hash = _read(connection)
-
-    def create(self, kind: TokenKind, name: str, owner: Owner, role: Role, now: float) -> str:
-        """A new token: its secret, which cannot be had again."""
-        secret = self._new_secret()
-        token = Token(kind, name, owner, role, now)
-        row = {
-            "hash": token_hash(secret),
-            "kind": kind.value,
-            "name": name,
-            "domain": owner.domain,
-            "project": owner.project,
-            "user": owner.user,
-            "role": role.value,
-            "created_at": now,
-        }
-        with self._engine.begin() as connection:
-            connection.execute(insert(schema.tokens), row)
-        self._by_hash[token_hash(secret)] = token
-        return secret
-
-    def all(self) -> list[Token]:
-        """Every token, oldest first."""
-        return sorted(self._by_hash.values(), key=lambda token: token.created_at)
-
-    def verify(self, secret: str) -> Principal | None:
-        """Whose API token this is; None if it is none."""
-        token = self._by_hash.get(token_hash(secret))
-        if token is None or token.kind is not TokenKind.USER:
-            return None
-        return Principal(token.owner, token.role)
-
-    def may_join(self, secret: str) -> bool:
-        """Whether this is a join token."""
-        token = self._by_hash.get(token_hash(secret))
-        return token is not None and token.kind is TokenKind.JOIN
+    def has_expired(self, now: float) -> bool:
+        return self.expires_at is not None and self.expires_at <= now
 
 
-def _read(connection: Connection) -> dict[str, Token]:
-    return {row.hash: _token(row) for row in connection.execute(select(schema.tokens))}
+@dataclass(slots=True, eq=False)
+class JoinToken:
+    """What is kept of a token with which agents join.
+
+    Args:
+        agent: the only name that may join with it; None means any.
+        group: the only group that may be joined with it; None means any.
+        uses_left: how many agents may still join with it; None is any number.
+        expires_at: when it ends, in seconds since the epoch; None is never.
+        made_by: the administrator who made it.
+    """
+
+    id: TokenId
+    hash: str
+    agent: str | None
+    group: str | None
+    uses_left: int | None
+    created_at: float
+    expires_at: float | None
+    made_by: str
+
+    def is_good(self, now: float) -> bool:
+        """Whether an agent may still join with it."""
+        return self.uses_left != 0 and (self.expires_at is None or now < self.expires_at)
 
 
-def _token(row: Row[tuple[object, ...]]) -> Token:
-    return Token(
-        kind=TokenKind(row.kind),
-        name=row.name,
-        owner=Owner(row.domain, row.project, row.user),
-        role=Role(row.role),
-        created_at=row.created_at,
-    )
+class _Kept(Protocol):
+    id: TokenId
+    hash: str
+
+
+T = TypeVar("T", bound=_Kept)
+
+
+class TokensByHash(Generic[T]):
+    """Tokens of one kind, found by their hash and by their id."""
+
+    def __init__(self) -> None:
+        self._by_hash: dict[str, T] = {}
+        self._by_id: dict[TokenId, T] = {}
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._by_id.values())
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def add(self, token: T) -> None:
+        self._by_hash[token.hash] = token
+        self._by_id[token.id] = token
+
+    def remove(self, token: T) -> None:
+        del self._by_hash[token.hash]
+        del self._by_id[token.id]
+
+    def of_secret(self, secret: str) -> T | None:
+        return self._by_hash.get(token_hash(secret))
+
+    def get(self, id_: TokenId | None) -> T | None:
+        return self._by_id.get(id_) if id_ is not None else None

@@ -111,7 +111,8 @@ class Unit:
         self._granted: dict[LedgerKey, Allocation] = {}
         self._history: list[Sequence[Any]] = []
         self._merged: dict[int, Sequence[Any]] = {}
-        self._statements: list[tuple[Any, dict[str, Any]]] = []
+        self._statements: list[tuple[Any, Any]] = []
+        self._told: list[tuple[str, str, str]] = []
 
     # -- records -------------------------------------------------------------------------------
 
@@ -345,9 +346,15 @@ class Unit:
 
     # -- commit --------------------------------------------------------------------------------
 
-    def also(self, statement: Any, parameters: dict[str, Any] | None = None) -> None:
+    def also(
+        self, statement: Any, parameters: dict[str, Any] | list[dict[str, Any]] | None = None
+    ) -> None:
         """Run a statement in the same transaction: what has no record in the mirror."""
         self._statements.append((statement, parameters or {}))
+
+    def tell(self, kind: str, id_: str, status: str) -> None:
+        """Have those who watch hear of a change that no record shows."""
+        self._told.append((kind, id_, status))
 
     @property
     def empty(self) -> bool:
@@ -361,12 +368,13 @@ class Unit:
 
     def events(self) -> list[tuple[str, str, str]]:
         """What this unit changed: (kind, id, status), for those who watch."""
-        return [
+        changed = [
             (kind.__name__.lower(), entity_name(record), record.status)
             for kind, records in self.touched.items()
             if kind is not Kernel
             for record in records
         ]
+        return self._told + changed if self._told else changed
 
     def write(self, connection: Connection) -> None:
         """All of it, in the connection's transaction.

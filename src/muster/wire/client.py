@@ -22,6 +22,7 @@ from muster.wire.codec import (
 from muster.wire.messages import (
     AgentMessage,
     ControllerMessage,
+    Dismissed,
     JoinReply,
     JoinRequest,
     LogChunk,
@@ -29,6 +30,7 @@ from muster.wire.messages import (
     Refused,
 )
 from muster.wire.transport import (
+    DISMISSED,
     MAX_LOG_READS,
     KeepAlive,
     bearer,
@@ -89,7 +91,7 @@ class ControllerChannel:
         await self._channel.close()
 
     async def join(self, request: JoinRequest) -> JoinReply:
-        """Exchange a join token for a credential.
+        """Have the request's credential be an agent's.
 
         Raises:
             Refused: the controller does not want this agent.
@@ -220,6 +222,8 @@ def _meaning(error: aio.AioRpcError) -> Exception:
 
 
 def _error(code: grpc.StatusCode, details: str) -> Exception:
+    if code.name == DISMISSED:
+        return Dismissed(details)
     if code in _REFUSALS:
         return Refused(details)
     return Disconnected(f"{details} ({code.name.lower()})")

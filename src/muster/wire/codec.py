@@ -338,20 +338,23 @@ def _decode_template(template: pb.KernelTemplate) -> KernelTemplate:
 
 def encode_join_request(request: JoinRequest) -> pb.JoinRequest:
     return pb.JoinRequest(
-        token=request.token, name=request.name, group=request.group, agent=request.agent
+        token=request.token,
+        name=request.name,
+        group=request.group,
+        credential=request.credential,
     )
 
 
 def decode_join_request(request: pb.JoinRequest) -> JoinRequest:
-    return JoinRequest(request.token, request.name, request.group, request.agent)
+    return JoinRequest(request.token, request.name, request.group, request.credential)
 
 
 def encode_join_reply(reply: JoinReply) -> pb.JoinReply:
-    return pb.JoinReply(agent=reply.agent, credential=reply.credential)
+    return pb.JoinReply(agent=reply.agent)
 
 
 def decode_join_reply(reply: pb.JoinReply) -> JoinReply:
-    return JoinReply(AgentId(reply.agent), reply.credential)
+    return JoinReply(AgentId(reply.agent))
 
 
 def encode_log_request(number: int, request: LogRequest) -> pb.LogRequest:

@@ -216,32 +216,38 @@ class AgentEvents(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class JoinRequest:
-    """First contact: a join token for a credential bound to one agent id.
+    """First contact: an agent that chose ``credential`` for itself asks to be known by it.
 
-    ``agent`` is empty for a new one; an agent that lost its credential names the id it had.
+    ``token`` is a join token. The same request again has the same answer.
     """
 
     token: str
     name: str
     group: str
-    agent: str = ""
+    credential: str
 
 
 @dataclass(frozen=True, slots=True)
 class JoinReply:
+    """From now on the request's credential is that of this agent."""
+
     agent: AgentId
-    credential: str
 
 
 class Refused(Exception):
     """The controller refuses an agent; the text says why, in a sentence."""
 
 
+class Dismissed(Refused):
+    """The controller knows the credential as that of an agent that is no more: it was removed, or
+    another machine has its name. Nothing that it holds is wanted, and all of it is to end."""
+
+
 class Gatekeeper(Protocol):
     """Who may be an agent; filled by control."""
 
     async def join(self, request: JoinRequest) -> JoinReply:
-        """Exchange a join token for a credential.
+        """Take in a new agent.
 
         Raises:
             Refused: wrong token, unknown group, or a name that another agent has.
@@ -249,7 +255,11 @@ class Gatekeeper(Protocol):
         ...
 
     def authenticate(self, credential: str) -> AgentId | None:
-        """The agent that this credential is bound to, or None."""
+        """The agent that this credential is bound to, or None.
+
+        Raises:
+            Dismissed: there is no such agent any more.
+        """
         ...
 
 

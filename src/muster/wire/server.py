@@ -24,6 +24,7 @@ from muster.wire.log_reading import LogReader
 from muster.wire.messages import (
     AgentEvents,
     ControllerMessage,
+    Dismissed,
     Gatekeeper,
     Hello,
     LogChunk,
@@ -31,6 +32,7 @@ from muster.wire.messages import (
     Refused,
 )
 from muster.wire.transport import (
+    DISMISSED,
     KeepAlive,
     ServerTls,
     bearer_of,
@@ -137,7 +139,7 @@ class AgentGateway(agent_pb2_grpc.AgentGatewayServicer):
     # What agents call
 
     async def Join(self, request: pb.JoinRequest, context: Context) -> pb.JoinReply:
-        """Exchange a join token for a credential."""
+        """Take in a new agent."""
         try:
             reply = await self._gatekeeper.join(decode_join_request(request))
         except Refused as refusal:
@@ -185,7 +187,10 @@ class AgentGateway(agent_pb2_grpc.AgentGatewayServicer):
 
     async def _authenticated(self, context: Context) -> AgentId:
         credential = bearer_of(context.invocation_metadata())
-        agent = None if credential is None else self._gatekeeper.authenticate(credential)
+        try:
+            agent = None if credential is None else self._gatekeeper.authenticate(credential)
+        except Dismissed as dismissal:
+            await context.abort(grpc.StatusCode[DISMISSED], str(dismissal))
         if agent is None:
             await context.abort(
                 grpc.StatusCode.UNAUTHENTICATED, "the controller does not know this credential"

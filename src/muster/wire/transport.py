@@ -23,6 +23,10 @@ MAX_LOG_READS = 64
 """Log requests that one agent serves at a time."""
 
 
+DISMISSED = "NOT_FOUND"
+"""The gRPC status that means ``Dismissed``: there is no such agent any more."""
+
+
 class InsecureAddress(MusterError):
     """An address that others can reach, without TLS (DESIGN section 13)."""
 

@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from muster.core.errors import Problem
+from muster.core.owner import OWNER_NAME
 from muster.core.resources import EXTRA_NAME, Resources, parse_bytes, parse_gpu, parse_milli
 from muster.core.text import MAX_ARGUMENT, MAX_NAME, check_text
 
@@ -91,6 +92,10 @@ Name = Annotated[
 ]
 """1 to 63 letters, digits, dots, dashes or underscores, a letter or digit at both ends."""
 
+OwnerName = Annotated[
+    str, StringConstraints(max_length=63, pattern=f"^{OWNER_NAME.pattern}$")
+]
+"""As ``Name``, and @ may be in it: what a domain, a project or a user may be called."""
 
 def _text_of(limit: int) -> Callable[[Any], Any]:
     def read(value: Any) -> Any:

@@ -13,7 +13,7 @@ from pydantic import (
 )
 
 from muster.core.errors import Problem
-from muster.core.specs.amounts import Moment, Name, PositiveDuration
+from muster.core.specs.amounts import Moment, Name, OwnerName, PositiveDuration
 from muster.core.specs.placement import ANYWHERE, Dependencies, PlacementSpec
 from muster.core.specs.session import MAX_GANG, Process
 from muster.core.task_ranges import TaskRanges
@@ -44,6 +44,7 @@ class JobSpec(Process):
     """Batch work: ``tasks`` replicas of one process, each with two retry budgets.
 
     Args:
+        project: the project of its owner's that it counts for; the owner's first when left out.
         tasks: how many; each knows its index by MUSTER_TASK_INDEX.
         only: which of the tasks are run, as "3,17,40-45"; all of them when left out. Their indexes
             and MUSTER_TASK_COUNT stay what they are.
@@ -64,6 +65,7 @@ class JobSpec(Process):
 
     kind: Literal["job"] = "job"
     name: Name | None = None
+    project: OwnerName | None = None
     group: Name = "default"
     tasks: Annotated[int, Field(ge=1, le=MAX_TASKS)] = 1
     only: Annotated[Only | None, BeforeValidator(_task_ranges)] = None

@@ -1,6 +1,5 @@
 """Quotas as operators write them: how much one domain, project or user may hold at a time."""
 
-import re
 from collections.abc import Mapping
 from enum import StrEnum
 from functools import cached_property
@@ -8,10 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from muster.core.owner import Owner
+from muster.core.owner import OWNER_NAME, Owner
 from muster.core.specs.amounts import Extra, MaybeBytes, MaybeMilli, ShortText, Spec
-
-_PART = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._@-]{0,61}[A-Za-z0-9])?")
 
 
 class Level(StrEnum):
@@ -28,7 +25,7 @@ class Level(StrEnum):
     def is_name(self, text: str) -> bool:
         """Whether somebody at this level could be called so."""
         parts = text.split("/")
-        return len(parts) == _DEPTH[self] and all(map(_PART.fullmatch, parts))
+        return len(parts) == _DEPTH[self] and all(map(OWNER_NAME.fullmatch, parts))
 
 
 _DEPTH = {Level.DOMAIN: 1, Level.PROJECT: 2, Level.USER: 3}
@@ -84,7 +81,7 @@ class QuotaSpec(Spec):
         parts = name.split("/")
         own = [part for part in parts if part != "*"]
         stars = ["*"] * (len(parts) - len(own))
-        names = all(map(_PART.fullmatch, own))
+        names = all(map(OWNER_NAME.fullmatch, own))
         if not names or len(parts) != _DEPTH[level] or parts != own + stars:
             form = "/".join(("domain", "project", "user")[: _DEPTH[level]])
             raise ValueError(f"expected {form}, as level is {level}; the last parts may be *")

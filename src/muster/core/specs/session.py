@@ -13,6 +13,7 @@ from muster.core.specs.amounts import (
     Moment,
     Name,
     PathText,
+    OwnerName,
     PositiveDuration,
     ResourcesSpec,
     Spec,
@@ -117,10 +118,14 @@ def _kernels(value: Any) -> Any:
 
 
 class SessionSpec(Spec):
-    """A session handed in by itself, without a job over it: it is not retried when it ends."""
+    """A session handed in by itself, without a job over it: it is not retried when it ends.
+
+    ``project`` is the project of its owner's that it counts for; the owner's first when left out.
+    """
 
     kind: Literal["session"] = "session"
     name: Name | None = None
+    project: OwnerName | None = None
     type: SessionType = SessionType.BATCH
     group: Name = "default"
     kernels: Annotated[

@@ -61,7 +61,16 @@ def owned_by(table: Table, owner: Owner) -> ColumnElement[bool]:
 
 def visible(table: Table, principal: Principal) -> list[ColumnElement[bool]]:
     """The conditions under which the principal may see a row; see ``Principal.may_see``."""
-    return [] if principal.role is Role.ADMIN else [owned_by(table, principal.owner)]
+    return [] if principal.role is Role.ADMIN else [_own(table, principal)]
+
+
+def _own(table: Table, principal: Principal) -> ColumnElement[bool]:
+    """What is the principal's, in whichever of its projects."""
+    return and_(
+        table.c.domain == principal.owner.domain,
+        table.c.project.in_(sorted(principal.owned_projects())),
+        table.c.user == principal.owner.user,
+    )
 
 
 def resolve(connection: Connection, named: Named, principal: Principal, ref: str) -> str:
@@ -102,7 +111,7 @@ def _by_name(connection: Connection, named: Named, principal: Principal, ref: st
     is_live = one_of(named.status, named.live)
     scopes = [_conditions(named, principal)]
     if named.owned and principal.role is Role.ADMIN:
-        scopes.insert(0, [owned_by(table, principal.owner)])
+        scopes.insert(0, [_own(table, principal)])
     for scope in scopes:
         named_so = [table.c.name == ref, *scope]
         found = _newest(connection, table, [*named_so, is_live])

@@ -1,0 +1,123 @@
+"""Tokens over HTTP: those of people and programs, and those with which agents join."""
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from muster.api.answers import answer
+from muster.api.bodies import read_spec
+from muster.api.context import Call
+from muster.api.openapi import spec_body
+from muster.control.identity.tokens import (
+    create_join_token,
+    create_token,
+    revoke_join_token,
+    revoke_token,
+    visible_tokens,
+)
+from muster.core.specs.account import JoinTokenSpec, TokenSpec
+from muster.core.views import (
+    JoinTokenPage,
+    JoinTokenView,
+    NewJoinTokenView,
+    NewTokenView,
+    TokenPage,
+    TokenView,
+)
+from muster.store.tokens import JoinToken, Token
+
+router = APIRouter(prefix="/v1", tags=["tokens"])
+
+
+@router.get("/tokens", response_model=TokenPage)
+async def get_tokens(call: Call) -> Response:
+    """API tokens, oldest first: all for an admin, else the caller's own. Not for viewers."""
+    call.must_change()
+    now = call.api.clock.now()
+    tokens = visible_tokens(call.api.plane.live.accounts, call.principal)
+    return answer(TokenPage(items=tuple(token_view(token, now) for token in tokens)))
+
+
+@router.post(
+    "/tokens", status_code=201, response_model=NewTokenView, openapi_extra=spec_body(TokenSpec)
+)
+async def post_token(request: Request, call: Call) -> Response:
+    """Make an API token: for anybody by an admin; by others for themselves, to open no more, for
+    no longer, than their own. Its secret is told here and never again."""
+    call.must_change()
+    spec, by = await read_spec(request, TokenSpec), call.principal
+    token, secret = await call.api.plane.request(lambda work, _: create_token(work, by, spec))
+    view = token_view(token, call.api.clock.now())
+    return answer(NewTokenView(**dict(view), secret=secret), 201)
+
+
+@router.delete("/tokens/{ref}", response_model=TokenView)
+async def delete_token(call: Call, ref: str) -> Response:
+    """Revoke an API token, at once: by id, by a unique prefix of it, or by name."""
+    call.must_change()
+    by = call.principal
+    token = await call.api.plane.request(lambda work, _: revoke_token(work, by, ref))
+    return answer(token_view(token, call.api.clock.now()))
+
+
+@router.get("/join-tokens", response_model=JoinTokenPage)
+async def get_join_tokens(call: Call) -> Response:
+    """Tokens with which agents join, oldest first; for admins."""
+    call.must_be_admin("see join tokens")
+    now = call.api.clock.now()
+    tokens = call.api.plane.live.accounts.join_tokens
+    return answer(JoinTokenPage(items=tuple(_join_token_view(token, now) for token in tokens)))
+
+
+@router.post(
+    "/join-tokens",
+    status_code=201,
+    response_model=NewJoinTokenView,
+    openapi_extra=spec_body(JoinTokenSpec),
+)
+async def post_join_token(request: Request, call: Call) -> Response:
+    """Make a token with which an agent of one name, or several of any, may join; for admins. Its
+    secret is told here and never again."""
+    call.must_be_admin("invite agents")
+    spec, by = await read_spec(request, JoinTokenSpec), call.principal
+    token, secret = await call.api.plane.request(lambda work, _: create_join_token(work, by, spec))
+    view = _join_token_view(token, call.api.clock.now())
+    return answer(
+        NewJoinTokenView(**dict(view), secret=secret, agent_port=call.api.agent_port), 201
+    )
+
+
+@router.delete("/join-tokens/{ref}", response_model=JoinTokenView)
+async def delete_join_token(call: Call, ref: str) -> Response:
+    """Revoke a join token: by id, by a unique prefix of it, or by the agent's name; for admins.
+    Agents that have joined with it stay."""
+    call.must_be_admin("revoke join tokens")
+    token = await call.api.plane.request(lambda work, _: revoke_join_token(work, ref))
+    return answer(_join_token_view(token, call.api.clock.now()))
+
+
+def token_view(token: Token, now: float) -> TokenView:
+    return TokenView(
+        id=token.id,
+        name=token.name,
+        domain=token.domain,
+        user=token.user,
+        project=token.project,
+        role=token.role,
+        created_at=token.created_at,
+        expires_at=token.expires_at,
+        expired=token.has_expired(now),
+        last_used_at=token.last_used_at,
+    )
+
+
+def _join_token_view(token: JoinToken, now: float) -> JoinTokenView:
+    return JoinTokenView(
+        id=token.id,
+        agent=token.agent,
+        group=token.group,
+        uses_left=token.uses_left,
+        good=token.is_good(now),
+        made_by=token.made_by,
+        created_at=token.created_at,
+        expires_at=token.expires_at,
+    )

@@ -1,0 +1,135 @@
+"""Joining: who becomes an agent, and whose a name is.
+
+An agent chooses its credential itself and keeps it before it asks, so that a request whose answer
+was lost can be made again: it finds the agent made, and costs the token no second use. A name
+belongs to the agent that has it. Another gets it only by an administrator's word, which is a token
+for just this name that was made after that agent went away, and only once nothing that it held can
+still run. The former agent is removed then: its credential is refused as that of an agent that is
+no more, so that it ends what it holds.
+"""
+
+from muster.control.engine.work import Work
+from muster.control.identity.tokens import charge
+from muster.control.session.board import Board
+from muster.core.errors import MusterError
+from muster.core.reasons import ReasonCode, reason
+from muster.core.resources import Resources
+from muster.core.results import SchedulingResult
+from muster.core.states import AgentStatus
+from muster.store.live import Live
+from muster.store.records import Agent
+from muster.store.tokens import JoinToken, token_hash
+from muster.wire.messages import JoinRequest
+
+PHASE = "Join"
+LEAST_CREDENTIAL_CHARS = 32
+"""A credential that an agent chooses is no shorter: 32 characters of base 64 are 192 bits."""
+MOST_CREDENTIAL_CHARS = 256
+
+
+class JoinRefused(MusterError):
+    """An agent may not join; the text says why, and names no ids."""
+
+
+def check(live: Live, request: JoinRequest, now: float) -> None:
+    """Look at a request before it costs a wake.
+
+    Raises:
+        JoinRefused: its token is not good for it.
+    """
+    if _joined_before(live, request) is None:
+        _token(live, request, now)
+
+
+def join(work: Work, board: Board, request: JoinRequest) -> Agent:
+    """Make an agent of whoever asks, and charge the token for it.
+
+    Raises:
+        NotFound: there is no such group.
+        JoinRefused: the token is not good for it, or the name is another's.
+    """
+    if (agent := _joined_before(work.live, request)) is not None:
+        return agent
+    token = _token(work.live, request, work.now)
+    work.live.group(request.group)
+    hashed = token_hash(request.credential)
+    length = len(request.credential)
+    if not LEAST_CREDENTIAL_CHARS <= length <= MOST_CREDENTIAL_CHARS:
+        raise JoinRefused("the agent's credential is too short or too long to be one")
+    if hashed in work.live.credentials:
+        raise JoinRefused("the agent's credential is that of another: remove its directory")
+    _free_name(work, board, token, request.name)
+    charge(work, token)
+    agent = Agent(
+        id=work.ids.agent(),
+        name=request.name,
+        group=request.group,
+        status=AgentStatus.ALIVE,
+        status_changed_at=work.now,
+        credential_hash=hashed,
+        boot_id="",
+        version="",
+        host="",
+        capacity=Resources(),
+        devices=(),
+        attributes={},
+        joined_at=work.now,
+        seen_at=work.now,
+    )
+    work.unit.add_agent(agent)
+    work.live.credentials[hashed] = agent.id
+    board.agent_changed(agent)
+    why = reason(ReasonCode.AGENT_JOINED, group=request.group)
+    work.unit.note(agent, PHASE, SchedulingResult.SUCCESS, why)
+    work.mark(agent)
+    return agent
+
+
+def _token(live: Live, request: JoinRequest, now: float) -> JoinToken:
+    """
+    Raises:
+        JoinRefused: there is none that is good for this agent; only who has a good one learns more.
+    """
+    token = live.accounts.join_tokens.of_secret(request.token)
+    if token is None or not token.is_good(now):
+        raise JoinRefused("the join token is wrong, used up, expired or revoked")
+    if token.agent not in (None, request.name):
+        raise JoinRefused(f"this join token is for an agent named {token.agent!r}")
+    if token.group not in (None, request.group):
+        raise JoinRefused(f"this join token is for group {token.group}: give --group {token.group}")
+    return token
+
+
+def _joined_before(live: Live, request: JoinRequest) -> Agent | None:
+    """The agent that an earlier request of this kind made, whose answer was lost."""
+    known = live.credentials.get(token_hash(request.credential))
+    agent = live.agents.get(known) if known is not None else None
+    return agent if agent is not None and agent.name == request.name else None
+
+
+def _free_name(work: Work, board: Board, token: JoinToken, name: str) -> None:
+    """Have the name be nobody's.
+
+    Raises:
+        JoinRefused: it is an agent's, and stays so.
+    """
+    agents = work.live.agents.values()
+    there = (each for each in agents if each.status is not AgentStatus.REMOVED)
+    named = next((each for each in there if each.name == name), None)
+    if named is None:
+        return
+    if named.connected:
+        raise JoinRefused(f"agent {name!r} is connected: choose another name with --name")
+    if token.agent != name or token.created_at < named.seen_at:
+        raise JoinRefused(
+            f"agent name {name!r} is taken: start that agent again where its directory is, choose "
+            f"another name with --name, or have an administrator run `muster agents invite {name}`"
+        )
+    if work.live.held_by.get(named.id):
+        raise JoinRefused(
+            f"agent {name!r} may still run kernels where it was: start it again there, or wait "
+            f"until its lease has ended"
+        )
+    why = reason(ReasonCode.AGENT_REPLACED, by=token.made_by)
+    work.transition([named], {named.status}, AgentStatus.REMOVED, phase=PHASE, reason=why)
+    board.agent_changed(named)

@@ -1,0 +1,316 @@
+"""Domains, projects and users: requests of administrators, refused before they change anything.
+
+A user's live work is nobody's once the user is gone, so a user, and a project, are not removed
+while work of theirs is alive, unless it is cancelled with them.
+"""
+
+import json
+from collections.abc import Callable, Collection
+
+from sqlalchemy import delete, insert
+
+from muster.control.engine.work import Work
+from muster.control.identity.tokens import create_token, must_leave_an_admin, revoke
+from muster.control.requests import Requests
+from muster.core.errors import Conflict, InvalidSpec, NotFound, Problem
+from muster.core.owner import Owner, Principal, Role
+from muster.core.specs.account import DEFAULT, DomainSpec, ProjectSpec, TokenSpec, UserSpec
+from muster.store import schema
+from muster.store.accounts import Accounts, User
+from muster.store.records import Job, Session
+from muster.store.tokens import Token
+
+MAX_NAMED = 10_000
+"""Domains, projects, and users, each."""
+
+
+def add_domain(work: Work, spec: DomainSpec) -> str:
+    """A new domain.
+
+    Raises:
+        Conflict: there is one of this name, or there are too many.
+    """
+    domains = work.live.accounts.domains
+    _must_be_new(spec.name in domains, f"domain {spec.name}", len(domains))
+    domains[spec.name] = work.now
+    work.unit.also(insert(schema.domains), {"name": spec.name, "created_at": work.now})
+    work.unit.tell("domain", spec.name, "ADDED")
+    return spec.name
+
+
+def remove_domain(work: Work, name: str) -> None:
+    """Forget a domain.
+
+    Raises:
+        NotFound: there is none.
+        Conflict: it has users or projects.
+    """
+    accounts = work.live.accounts
+    if name not in accounts.domains:
+        raise NotFound(f"there is no domain {name!r}")
+    users = sum(domain == name for domain, _ in accounts.users)
+    projects = sum(domain == name for domain, _ in accounts.projects)
+    if users or projects:
+        raise Conflict(
+            f"domain {name} has {users} users and {projects} projects: remove those first"
+        )
+    del accounts.domains[name]
+    work.unit.also(delete(schema.domains).where(schema.domains.c.name == name))
+    work.unit.tell("domain", name, "REMOVED")
+
+
+def add_project(work: Work, spec: ProjectSpec) -> tuple[str, str]:
+    """A new project.
+
+    Raises:
+        InvalidSpec: there is no such domain.
+        Conflict: there is one of this name, or there are too many.
+    """
+    accounts = work.live.accounts
+    key = (spec.domain, spec.name)
+    _must_know_domain(accounts, spec.domain)
+    _must_be_new(key in accounts.projects, f"project {_path(key)}", len(accounts.projects))
+    accounts.projects[key] = work.now
+    row = {"domain": spec.domain, "name": spec.name, "created_at": work.now}
+    work.unit.also(insert(schema.projects), row)
+    work.unit.tell("project", _path(key), "ADDED")
+    return key
+
+
+def remove_project(
+    work: Work, requests: Requests, by: Principal, domain: str, name: str, *, cancel: bool
+) -> None:
+    """Forget a project, and the tokens that are good for it alone; its users keep their others.
+
+    Raises:
+        NotFound: there is none.
+        Conflict: it is the only one of a user; work of it is alive and not to be cancelled.
+    """
+    accounts, key = work.live.accounts, (domain, name)
+    if key not in accounts.projects:
+        raise NotFound(f"there is no project {_path(key)!r}")
+    members = [u for u in accounts.users.values() if u.domain == domain and name in u.projects]
+    only = [user.name for user in members if len(user.projects) == 1]
+    if only:
+        some = ", ".join(only[:5]) + (", …" if len(only) > 5 else "")
+        raise Conflict(f"project {_path(key)} is the only one of {some}: give them another first")
+
+    def concerned(owner: Owner) -> bool:
+        return (owner.domain, owner.project) == key
+
+    tokens = [t for t in accounts.tokens if (t.domain, t.project) == key]
+    must_leave_an_admin(work, tokens)
+    _end_work(work, requests, by, f"project {_path(key)}", concerned, cancel=cancel)
+    for user in members:
+        _write_projects(work, user, tuple(each for each in user.projects if each != name))
+    for token in tokens:
+        revoke(work, token)
+    del accounts.projects[key]
+    projects = schema.projects
+    work.unit.also(delete(projects).where(projects.c.domain == domain, projects.c.name == name))
+    work.unit.tell("project", _path(key), "REMOVED")
+
+
+def add_user(work: Work, spec: UserSpec) -> User:
+    """A new user.
+
+    Raises:
+        InvalidSpec: there is no such domain, or no such project in it.
+        Conflict: there is one of this name, or there are too many.
+    """
+    accounts = work.live.accounts
+    key = (spec.domain, spec.name)
+    _must_know_domain(accounts, spec.domain)
+    projects = _known_projects(accounts, spec.domain, spec.projects)
+    _must_be_new(key in accounts.users, f"user {_path(key)}", len(accounts.users))
+    user = User(spec.domain, spec.name, projects, work.now)
+    accounts.users[key] = user
+    row = {
+        "domain": user.domain,
+        "name": user.name,
+        "projects": json.dumps(user.projects),
+        "created_at": user.created_at,
+    }
+    work.unit.also(insert(schema.users), row)
+    work.unit.tell("user", _path(key), "ADDED")
+    return user
+
+
+def change_user(
+    work: Work,
+    requests: Requests,
+    by: Principal,
+    domain: str,
+    name: str,
+    projects: Collection[str],
+    *,
+    cancel: bool,
+) -> User:
+    """Have a user be in these projects and no others; tokens for the others are revoked.
+
+    Raises:
+        NotFound: there is no such user.
+        InvalidSpec: there is no such project.
+        Conflict: work in a project that is left is alive and not to be cancelled.
+    """
+    accounts = work.live.accounts
+    user = _user(accounts, domain, name)
+    now_in = _known_projects(accounts, domain, projects)
+    left = set(user.projects) - set(now_in)
+
+    def concerned(owner: Owner) -> bool:
+        return (owner.domain, owner.user) == (domain, name) and owner.project in left
+
+    tokens = [token for token in _tokens_of(accounts, user) if token.project in left]
+    must_leave_an_admin(work, tokens)
+    who = f"user {_path((domain, name))} in {', '.join(sorted(left))}"
+    _end_work(work, requests, by, who, concerned, cancel=cancel)
+    for token in tokens:
+        revoke(work, token)
+    _write_projects(work, user, now_in)
+    return user
+
+
+def remove_user(
+    work: Work, requests: Requests, by: Principal, domain: str, name: str, *, cancel: bool
+) -> None:
+    """Forget a user, and revoke all of the user's tokens.
+
+    Raises:
+        NotFound: there is no such user.
+        Conflict: work of the user's is alive and not to be cancelled; the user holds the last
+            administrator's token.
+    """
+    accounts = work.live.accounts
+    user = _user(accounts, domain, name)
+    tokens = _tokens_of(accounts, user)
+    must_leave_an_admin(work, tokens)
+
+    def concerned(owner: Owner) -> bool:
+        return (owner.domain, owner.user) == (domain, name)
+
+    _end_work(work, requests, by, f"user {_path((domain, name))}", concerned, cancel=cancel)
+    for token in tokens:
+        revoke(work, token)
+    del accounts.users[domain, name]
+    users = schema.users
+    work.unit.also(delete(users).where(users.c.domain == domain, users.c.name == name))
+    work.unit.tell("user", _path((domain, name)), "REMOVED")
+
+
+def _user(accounts: Accounts, domain: str, name: str) -> User:
+    user = accounts.users.get((domain, name))
+    if user is None:
+        raise NotFound(f"there is no user {_path((domain, name))!r}")
+    return user
+
+
+def _tokens_of(accounts: Accounts, user: User) -> list[Token]:
+    return [t for t in accounts.tokens if (t.domain, t.user) == (user.domain, user.name)]
+
+
+def _end_work(
+    work: Work,
+    requests: Requests,
+    by: Principal,
+    whose: str,
+    concerned: Callable[[Owner], bool],
+    *,
+    cancel: bool,
+) -> None:
+    """Cancel the live work of the owners concerned.
+
+    Raises:
+        Conflict: there is some, and it is not to be cancelled.
+    """
+    live = work.live
+    jobs: list[Job] = [job for job in live.jobs.values() if concerned(job.owner)]
+    sessions: list[Session] = [
+        session
+        for session in live.sessions.values()
+        if session.job is None and concerned(session.owner)
+    ]
+    if (jobs or sessions) and not cancel:
+        raise Conflict(
+            f"{whose} has work that is alive ({len(jobs)} jobs, {len(sessions)} sessions of their "
+            f"own): wait for it, or cancel it with --cancel"
+        )
+    for job in jobs:
+        requests.cancel_job(work, by, job.id)
+    for session in sessions:
+        requests.cancel_session(work, by, session.id)
+
+
+def _write_projects(work: Work, user: User, projects: tuple[str, ...]) -> None:
+    user.projects = projects
+    users = schema.users
+    row = users.update().where(users.c.domain == user.domain, users.c.name == user.name)
+    work.unit.also(row.values(projects=json.dumps(projects)))
+    work.unit.tell("user", _path((user.domain, user.name)), "CHANGED")
+
+
+def _known_projects(accounts: Accounts, domain: str, named: Collection[str]) -> tuple[str, ...]:
+    """
+    Raises:
+        InvalidSpec: the domain has no such project.
+    """
+    known = sorted(name for of, name in accounts.projects if of == domain)
+    problems = [
+        Problem("projects", repr(name), f"domain {domain} has these projects: {_all(known)}")
+        for name in named
+        if name not in known
+    ]
+    if problems:
+        raise InvalidSpec(problems)
+    return tuple(dict.fromkeys(named))
+
+
+def _must_know_domain(accounts: Accounts, domain: str) -> None:
+    """
+    Raises:
+        InvalidSpec: there is no such domain.
+    """
+    if domain not in accounts.domains:
+        expected = f"expected a domain that there is: {_all(accounts.domains)}"
+        raise InvalidSpec([Problem("domain", repr(domain), expected)])
+
+
+def _must_be_new(taken: bool, what: str, so_far: int) -> None:
+    """
+    Raises:
+        Conflict: it is there already, or there are too many of its kind.
+    """
+    if taken:
+        raise Conflict(f"there is a {what} already")
+    if so_far >= MAX_NAMED:
+        raise Conflict(f"{what} would be one too many: at most {MAX_NAMED:,} are kept")
+
+
+def _all(names: Collection[str]) -> str:
+    shown = ", ".join(list(names)[:20])
+    return (shown + (", …" if len(names) > 20 else "")) or "none yet"
+
+
+def _path(key: tuple[str, str]) -> str:
+    return "/".join(key)
+
+
+def ensure_user(work: Work, owner: Owner) -> None:
+    """Have there be this domain, project and user; what is there already stays as it is."""
+    accounts = work.live.accounts
+    if owner.domain not in accounts.domains:
+        add_domain(work, DomainSpec(name=owner.domain))
+    if (owner.domain, owner.project) not in accounts.projects:
+        add_project(work, ProjectSpec(domain=owner.domain, name=owner.project))
+    if (owner.domain, owner.user) not in accounts.users:
+        add_user(work, UserSpec(domain=owner.domain, name=owner.user, projects=(owner.project,)))
+
+
+def first_admin(work: Work, name: str) -> str:
+    """The secret of a new administrator's token for a user of the default domain and project, who
+    is added where there is none yet."""
+    owner = Owner(DEFAULT, DEFAULT, name)
+    ensure_user(work, owner)
+    by = Principal(owner, Role.ADMIN)
+    _, secret = create_token(work, by, TokenSpec(name="up", role=Role.ADMIN))
+    return secret

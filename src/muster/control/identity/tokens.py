@@ -1,0 +1,318 @@
+"""Tokens: whose one is, and requests that make and revoke them.
+
+What is made here is known by its hash from the commit on, and its secret is told once.
+"""
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import asdict
+from typing import Any, TypeVar
+
+from sqlalchemy import bindparam, delete, insert, update
+
+from muster.control.engine.work import Work
+from muster.core.errors import Ambiguous, Conflict, InvalidSpec, NotFound, Problem
+from muster.core.ids import TokenId, prefix_range
+from muster.core.owner import Owner, Principal, Role
+from muster.core.specs.account import JoinTokenSpec, TokenSpec
+from muster.store import schema
+from muster.store.accounts import Accounts, User
+from muster.store.live import Live
+from muster.store.tokens import JoinToken, Token, new_secret, token_hash
+
+MAX_OF_ONE = 100
+"""API tokens of one user."""
+MAX_JOIN_TOKENS = 10_000
+KEPT_EXPIRED_S = 7 * 86400.0
+"""How long a token that has expired is still listed."""
+
+K = TypeVar("K", Token, JoinToken)
+
+
+def verify(live: Live, secret: str, now: float) -> Principal | None:
+    """Whose API token this is; None if it is none, or no longer. Costs a hash and a few look-ups,
+    and notes that the token was used."""
+    token = live.accounts.tokens.of_secret(secret)
+    if token is None:
+        return None
+    principal = principal_now(live, token.id, now)
+    if principal is not None:
+        token.last_used_at = now
+    return principal
+
+
+def principal_now(live: Live, id_: TokenId | None, now: float) -> Principal | None:
+    """Whom the holder of a token is taken for at this moment; None if for nobody."""
+    token = live.accounts.tokens.get(id_)
+    if token is None or token.has_expired(now):
+        return None
+    user = live.accounts.users.get((token.domain, token.user))
+    if user is None:
+        return None
+    projects = user.projects if token.project is None else (token.project,)
+    return Principal(Owner(user.domain, projects[0], user.name), token.role, projects, token.id)
+
+
+def create_token(
+    work: Work, by: Principal, spec: TokenSpec, secret: str | None = None
+) -> tuple[Token, str]:
+    """A new API token, and its secret, which cannot be had again.
+
+    Raises:
+        InvalidSpec: there is no such user or project; or it would open more than the token of
+            ``by``, who is no administrator.
+        Conflict: the user has too many.
+    """
+    domain, name = spec.domain or by.owner.domain, spec.user or by.owner.user
+    project = spec.project
+    expires_at = None if spec.expires is None else work.now + spec.expires
+    if by.role is not Role.ADMIN:
+        mine = work.live.accounts.tokens.get(by.token)
+        project = project or (mine.project if mine else None)
+        limit = mine.expires_at if mine else None
+        expires_at = limit if expires_at is None else expires_at
+        _must_be_worth_less(by, spec, project, expires_at, limit)
+    user = _known_user(work.live.accounts, domain, name, project)
+    tokens = work.live.accounts.tokens
+    if sum((token.domain, token.user) == (domain, name) for token in tokens) >= MAX_OF_ONE:
+        raise Conflict(f"user {name} has {MAX_OF_ONE} tokens already: revoke some first")
+    secret = secret or new_secret()
+    token = Token(
+        id=work.ids.token(),
+        hash=token_hash(secret),
+        name=spec.name,
+        domain=user.domain,
+        user=user.name,
+        project=project,
+        role=spec.role,
+        created_at=work.now,
+        expires_at=expires_at,
+    )
+    tokens.add(token)
+    work.unit.also(insert(schema.tokens), asdict(token) | {"role": token.role.value})
+    work.unit.tell("token", token.id, "CREATED")
+    return token, secret
+
+
+def _must_be_worth_less(
+    by: Principal,
+    spec: TokenSpec,
+    project: str | None,
+    expires_at: float | None,
+    limit: float | None,
+) -> None:
+    """
+    Raises:
+        InvalidSpec: the token would open more, or for longer, than that of whoever asks for it.
+    """
+    problems = []
+    for field, asked, own in (
+        ("domain", spec.domain, by.owner.domain),
+        ("user", spec.user, by.owner.user),
+    ):
+        if asked not in (None, own):
+            expected = f"expected {own!r}: only an admin's token makes tokens for others"
+            problems.append(Problem(field, repr(asked), expected))
+    if not by.role.includes(spec.role):
+        problems.append(Problem("role", spec.role, f"expected at most your own, {by.role}"))
+    if project is not None and project not in by.projects:
+        expected = f"expected a project that your token is good for: {', '.join(by.projects)}"
+        problems.append(Problem("project", repr(project), expected))
+    if limit is not None and (expires_at is None or expires_at > limit):
+        problems.append(Problem("expires", "", "expected to end no later than your own token"))
+    if problems:
+        raise InvalidSpec(problems)
+
+
+def _known_user(accounts: Accounts, domain: str, name: str, project: str | None) -> User:
+    user = accounts.users.get((domain, name))
+    if user is None:
+        expected = f"there is no such user in domain {domain}: `muster users add` makes one"
+        raise InvalidSpec([Problem("user", repr(name), expected)])
+    if project is not None and project not in user.projects:
+        expected = f"expected a project of {name}: {', '.join(user.projects)}"
+        raise InvalidSpec([Problem("project", repr(project), expected)])
+    return user
+
+
+def revoke_token(work: Work, by: Principal, ref: str) -> Token:
+    """Have a token open nothing any more.
+
+    Args:
+        ref: its id, its name, or the beginning of its id.
+
+    Raises:
+        NotFound: ``by`` may see no such token.
+        Ambiguous: there are several.
+        Conflict: it is the last administrator's.
+    """
+    token = _found(visible_tokens(work.live.accounts, by), ref, lambda each: each.name)
+    must_leave_an_admin(work, [token])
+    revoke(work, token)
+    return token
+
+
+def revoke(work: Work, token: Token) -> None:
+    work.live.accounts.tokens.remove(token)
+    work.unit.also(delete(schema.tokens).where(schema.tokens.c.id == token.id))
+    work.unit.tell("token", token.id, "REVOKED")
+
+
+def must_leave_an_admin(work: Work, going: Collection[Token]) -> None:
+    """
+    Raises:
+        Conflict: without these tokens nobody could administer the cluster.
+    """
+    admins = {
+        token
+        for token in work.live.accounts.tokens
+        if token.role is Role.ADMIN and not token.has_expired(work.now)
+    }
+    if admins and admins <= set(going):
+        raise Conflict(
+            "this would take the last admin token that is good: make another one first, with "
+            "`muster tokens create --role admin`"
+        )
+
+
+def visible_tokens(accounts: Accounts, principal: Principal) -> list[Token]:
+    """The tokens that a principal may see, oldest first: an administrator all, others those of
+    their own that open no more than theirs does."""
+    if principal.role is Role.ADMIN:
+        return list(accounts.tokens)
+    mine = accounts.tokens.get(principal.token)
+    owner = principal.owner
+    return [
+        token
+        for token in accounts.tokens
+        if (token.domain, token.user) == (owner.domain, owner.user)
+        and principal.role.includes(token.role)
+        and (mine is None or mine.project in (None, token.project))
+    ]
+
+
+# -- agents that are to join -----------------------------------------------------------------------
+
+
+def create_join_token(work: Work, by: Principal, spec: JoinTokenSpec) -> tuple[JoinToken, str]:
+    """A new token with which agents join, and its secret, which cannot be had again.
+
+    Raises:
+        InvalidSpec: there is no such group; several uses for one name.
+        Conflict: there are too many.
+    """
+    if spec.group is not None and spec.group not in work.live.groups:
+        known = ", ".join(sorted(work.live.groups))
+        expected = f"expected a group that there is: {known}"
+        raise InvalidSpec([Problem("group", repr(spec.group), expected)])
+    if spec.agent is not None and spec.uses != 1:
+        expected = "expected 1 for the token of one agent's name, or no name"
+        raise InvalidSpec([Problem("uses", str(spec.uses), expected)])
+    if len(work.live.accounts.join_tokens) >= MAX_JOIN_TOKENS:
+        raise Conflict(f"there are {MAX_JOIN_TOKENS:,} join tokens already: revoke some first")
+    secret = new_secret()
+    expires_at = work.now + spec.expires
+    by_user = by.owner.user
+    token = _add_join_token(work, by_user, secret, spec.agent, spec.group, spec.uses, expires_at)
+    return token, secret
+
+
+def create_open_join_token(work: Work, made_by: str) -> str:
+    """The secret of a token with which any number of agents join, for as long as it is kept."""
+    secret = new_secret()
+    _add_join_token(work, made_by, secret, None, None, None, None)
+    return secret
+
+
+def _add_join_token(
+    work: Work,
+    made_by: str,
+    secret: str,
+    agent: str | None,
+    group: str | None,
+    uses: int | None,
+    expires_at: float | None,
+) -> JoinToken:
+    token = JoinToken(
+        id=work.ids.token(),
+        hash=token_hash(secret),
+        agent=agent,
+        group=group,
+        uses_left=uses,
+        created_at=work.now,
+        expires_at=expires_at,
+        made_by=made_by,
+    )
+    work.live.accounts.join_tokens.add(token)
+    work.unit.also(insert(schema.join_tokens), asdict(token))
+    return token
+
+
+def charge(work: Work, token: JoinToken) -> None:
+    """One agent less may join with the token."""
+    if token.uses_left is not None:
+        token.uses_left -= 1
+        kept = schema.join_tokens
+        work.unit.also(update(kept).where(kept.c.id == token.id).values(uses_left=token.uses_left))
+
+
+def revoke_join_token(work: Work, ref: str) -> JoinToken:
+    """Have no agent join with the token any more; those that have stay.
+
+    Args:
+        ref: its id, the beginning of its id, or the agent's name that it is for.
+
+    Raises:
+        NotFound: there is none.
+        Ambiguous: there are several.
+    """
+    token = _found(work.live.accounts.join_tokens, ref, lambda each: each.agent)
+    work.live.accounts.join_tokens.remove(token)
+    kept = schema.join_tokens
+    work.unit.also(delete(kept).where(kept.c.id == token.id))
+    return token
+
+
+# -- what time does to tokens ----------------------------------------------------------------------
+
+
+def keep_tokens(work: Work, since: float) -> None:
+    """Write down which tokens were used since that moment, and forget those that ended long ago.
+
+    A crash before it loses when a token was last used, nothing else.
+    """
+    accounts = work.live.accounts
+    used = [
+        {"used": token.id, "at": token.last_used_at}
+        for token in accounts.tokens
+        if token.last_used_at is not None and token.last_used_at >= since
+    ]
+    if used:
+        tokens = schema.tokens
+        noted = update(tokens).where(tokens.c.id == bindparam("used"))
+        work.unit.also(noted.values(last_used_at=bindparam("at")), used)
+    ended_before = work.now - KEPT_EXPIRED_S
+    for token in [t for t in accounts.tokens if t.has_expired(ended_before)]:
+        revoke(work, token)
+    for join in [t for t in accounts.join_tokens if not t.is_good(ended_before)]:
+        if join.expires_at is not None and join.expires_at <= ended_before:
+            revoke_join_token(work, join.id)
+
+
+def _found(tokens: Iterable[K], ref: str, name_of: Callable[[K], Any]) -> K:
+    """
+    Raises:
+        NotFound, Ambiguous: none, or several, have this id, name, or beginning of an id.
+    """
+    low, high = prefix_range("token", ref)
+    known = list(tokens)
+    for means in (
+        [each for each in known if each.id == ref],
+        [each for each in known if name_of(each) == ref],
+        [each for each in known if low <= each.id < high],
+    ):
+        if len(means) > 1:
+            several = ", ".join(each.id for each in means[:5])
+            raise Ambiguous(f"{ref!r} means several tokens: {several}; type more of the id")
+        if means:
+            return means[0]
+    raise NotFound(f"there is no token {ref!r}")

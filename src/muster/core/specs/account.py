@@ -1,0 +1,79 @@
+"""What an administrator asks for of users and tokens, and a user of tokens of their own."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from muster.core.owner import Role
+from muster.core.specs.amounts import Name, OwnerName, PositiveDuration, Spec
+
+DEFAULT = "default"
+"""The domain and the project of whoever is in no other."""
+MAX_PROJECTS = 100
+"""Projects of one user."""
+MAX_USES = 10_000
+"""Agents that may join with one token."""
+
+
+class ProjectsSpec(Spec):
+    """The projects of a user. The first is that of work for which none is named."""
+
+    projects: Annotated[tuple[OwnerName, ...], Field(min_length=1, max_length=MAX_PROJECTS)] = (
+        DEFAULT,
+    )
+
+
+class UserSpec(ProjectsSpec):
+    """A new user of a domain, which must be there, as must the projects."""
+
+    domain: OwnerName = DEFAULT
+    name: OwnerName
+
+
+class ProjectSpec(Spec):
+    """A new project of a domain, which must be there."""
+
+    domain: OwnerName = DEFAULT
+    name: OwnerName
+
+
+class DomainSpec(Spec):
+    """A new domain."""
+
+    name: OwnerName
+
+
+class TokenSpec(Spec):
+    """A new API token.
+
+    Args:
+        name: what its owner calls it.
+        domain, user: whose it is; the caller's own when left out.
+        project: the only project that it is good for; all of its user's when left out.
+        role: what may be done with it.
+        expires: how long it is good, in seconds; for ever when left out.
+    """
+
+    name: Name = "token"
+    domain: OwnerName | None = None
+    user: OwnerName | None = None
+    project: OwnerName | None = None
+    role: Role = Role.USER
+    expires: PositiveDuration | None = None
+
+
+class JoinTokenSpec(Spec):
+    """A new token with which agents join.
+
+    Args:
+        agent: the only name that may join with it; any when left out. Made by an administrator
+            after the agent of that name went away, it takes the name over.
+        group: the only scaling group that may be joined with it; any when left out.
+        uses: how many agents may join with it.
+        expires: how long it is good, in seconds.
+    """
+
+    agent: Name | None = None
+    group: Name | None = None
+    uses: Annotated[int, Field(ge=1, le=MAX_USES)] = 1
+    expires: PositiveDuration = 3600.0

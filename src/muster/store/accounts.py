@@ -1,0 +1,55 @@
+"""Domains, projects, users and tokens in memory: few, and looked at by every request."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from muster.core.owner import Role
+from muster.store import schema
+from muster.store.tokens import JoinToken, Token, TokensByHash
+
+
+@dataclass(slots=True, eq=False)
+class User:
+    """Somebody who hands in work. The first of ``projects`` is that of work that names none."""
+
+    domain: str
+    name: str
+    projects: tuple[str, ...]
+    created_at: float
+
+
+class Accounts:
+    """Who there is, and by what they are known. Part of the mirror: what SQL has, exactly."""
+
+    def __init__(self) -> None:
+        self.domains: dict[str, float] = {}  # by name: since when
+        self.projects: dict[tuple[str, str], float] = {}  # by domain and name: since when
+        self.users: dict[tuple[str, str], User] = {}  # by domain and name
+        self.tokens: TokensByHash[Token] = TokensByHash()
+        self.join_tokens: TokensByHash[JoinToken] = TokensByHash()
+
+
+def read_accounts(connection: Connection) -> Accounts:
+    """All accounts, the oldest of each kind first."""
+    accounts = Accounts()
+
+    def rows(table: Any) -> Any:
+        return connection.execute(select(table).order_by(table.c.created_at))
+
+    for row in rows(schema.domains):
+        accounts.domains[row.name] = row.created_at
+    for row in rows(schema.projects):
+        accounts.projects[row.domain, row.name] = row.created_at
+    for row in rows(schema.users):
+        projects = tuple(json.loads(row.projects))
+        user = User(row.domain, row.name, projects, row.created_at)
+        accounts.users[user.domain, user.name] = user
+    for row in rows(schema.tokens):
+        fields = dict(row._mapping)
+        accounts.tokens.add(Token(**fields | {"role": Role(row.role)}))
+    for row in rows(schema.join_tokens):
+        accounts.join_tokens.add(JoinToken(**row._mapping))
+    return accounts
