@@ -53,9 +53,7 @@ def test_every_route_but_health_needs_a_token(cluster: ServedCluster) -> None:
 
 
 def test_join_token_is_no_api_token(cluster: ServedCluster) -> None:
-    token = cluster.run(
-        cluster.plane.request(lambda work, _: create_open_join_token(work, "root"))
-    )
+    token = cluster.run(cluster.plane.request(lambda work, _: create_open_join_token(work, "root")))
     answer = httpx.get(cluster.url + "/v1/jobs", headers={"Authorization": f"Bearer {token}"})
     assert answer.status_code == 401
 

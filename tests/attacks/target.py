@@ -14,10 +14,7 @@ from tests.e2e.cluster import Cluster, agent, started, until
 
 from muster.agent.config import AgentConfig
 from muster.client import Client
-from muster.core.owner import Owner, Role
 from muster.core.states import TaskState
-from muster.store.database import open_engine, sqlite_url
-from muster.store.tokens import TokenKind, Tokens
 
 ROOT = Path(__file__).parents[2]
 LONGEST_P99_S = 0.1
@@ -43,8 +40,7 @@ class Target:
 
     def __init__(self, path: Path, agents: Sequence[AgentConfig]) -> None:
         self.cluster = Cluster(path / "home", agents)
-        self.tokens = self._make_tokens({"mallory": Role.USER, "victor": Role.VIEWER})
-        self.tokens |= self._make_tokens({"ada": Role.USER})
+        self.tokens: dict[str, str] = {}
         self._probes = path / "probes"
         self._prober: subprocess.Popen[bytes] | None = None
         self._kernels: dict[str, str] = {}
@@ -66,18 +62,10 @@ class Target:
             transport=httpx.HTTPTransport(local_address=MALLORYS_ADDRESS),
         )
 
-    def _make_tokens(self, roles: dict[str, Role]) -> dict[str, str]:
-        engine = open_engine(sqlite_url(self.cluster.home.database))
-        try:
-            tokens = Tokens(engine)
-            return {
-                user: tokens.create(
-                    TokenKind.USER, user, Owner("default", "default", user), role, 0.0
-                )
-                for user, role in roles.items()
-            }
-        finally:
-            engine.dispose()
+    def add_users(self) -> None:
+        """Have the running cluster know its users."""
+        roles = {"mallory": "user", "victor": "viewer", "ada": "user"}
+        self.tokens = {user: self.cluster.add_user(user, role) for user, role in roles.items()}
 
     # -- the bystander ---------------------------------------------------------------------------
 
@@ -143,5 +131,7 @@ def under_attack(path: Path) -> Iterator[Target]:
     """A target that runs, with its bystander."""
     agents = [agent(name, cpu_milli=16_000, gpus="none") for name in ("one", "two")]
     target = Target(path, agents)
-    with started(target.cluster), target.bystander():
-        yield target
+    with started(target.cluster):
+        target.add_users()
+        with target.bystander():
+            yield target

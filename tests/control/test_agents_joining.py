@@ -45,7 +45,7 @@ def test_name_of_a_removed_agent_may_join_again_and_again(world: World) -> None:
 
 
 def test_name_of_an_agent_that_is_there_is_refused(world: World) -> None:
-    with pytest.raises(MusterError, match="'b' is taken"):
+    with pytest.raises(MusterError, match="'b' is connected"):
         world.add_agent("b", ONE_CPU)
 
 

@@ -161,6 +161,12 @@ class Cluster:
         known = self.home.client()
         return Client(f"http://127.0.0.1:{self.port}", token or known["token"])
 
+    def add_user(self, name: str, role: str = "user") -> str:
+        """A new user of the running cluster; the secret of a token of theirs."""
+        with self.client() as admin:
+            admin.add_user(name)
+            return admin.create_token("test", role=role, user=name).secret
+
     def query(self, sql: str, *parameters: object) -> list[tuple[object, ...]]:
         """Rows of the database, read beside the controller."""
         database = f"file:{self.home.database}?mode=ro"

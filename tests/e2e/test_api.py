@@ -9,11 +9,8 @@ from tests.e2e.cluster import Cluster, agent, started
 
 from muster.client import Unauthenticated
 from muster.core.errors import NotFound
-from muster.core.owner import Owner, Role
 from muster.core.reasons import ReasonKind
 from muster.core.states import JobState
-from muster.store.database import open_engine, sqlite_url
-from muster.store.tokens import TokenKind, Tokens
 
 
 @dataclass(frozen=True)
@@ -29,14 +26,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     path = tmp_path_factory.mktemp("api") / "home"
     agents = [agent(name, cpu_milli=16_000, gpus="4xH100") for name in ("one", "two")]
     cluster = Cluster(path, agents)
-    tokens = {}
-    engine = open_engine(sqlite_url(cluster.home.database))
-    for user in ("ada", "eve"):
-        owner = Owner("default", "default", user)
-        tokens[user] = Tokens(engine).create(TokenKind.USER, user, owner, Role.USER, 0.0)
-    engine.dispose()
     with started(cluster):
-        yield World(cluster, **tokens)
+        yield World(cluster, cluster.add_user("ada"), cluster.add_user("eve"))
 
 
 @pytest.mark.parametrize("header", [None, "Bearer wrong", "Bearer", "Basic abc", "wrong"])

@@ -47,7 +47,7 @@ async def post_token(request: Request, call: Call) -> Response:
     spec, by = await read_spec(request, TokenSpec), call.principal
     token, secret = await call.api.plane.request(lambda work, _: create_token(work, by, spec))
     view = token_view(token, call.api.clock.now())
-    return answer(NewTokenView(**dict(view), secret=secret), 201)
+    return answer(NewTokenView(token=view, secret=secret), 201)
 
 
 @router.delete("/tokens/{ref}", response_model=TokenView)
@@ -81,9 +81,7 @@ async def post_join_token(request: Request, call: Call) -> Response:
     spec, by = await read_spec(request, JoinTokenSpec), call.principal
     token, secret = await call.api.plane.request(lambda work, _: create_join_token(work, by, spec))
     view = _join_token_view(token, call.api.clock.now())
-    return answer(
-        NewJoinTokenView(**dict(view), secret=secret, agent_port=call.api.agent_port), 201
-    )
+    return answer(NewJoinTokenView(token=view, secret=secret, agent_port=call.api.agent_port), 201)
 
 
 @router.delete("/join-tokens/{ref}", response_model=JoinTokenView)

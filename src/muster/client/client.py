@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from muster.client.accounts import Accounts
 from muster.client.cluster import Cluster
 from muster.client.exchange import (
     Aside,
@@ -33,7 +34,7 @@ R = TypeVar("R")
 _OPENING = threading.Lock()
 
 
-class Client(Work, Cluster):
+class Client(Work, Cluster, Accounts):
     """A connection to a cluster; several threads may use it at once.
 
     A job is named by its id, any unique prefix of it, or its name. Requests that can be repeated
@@ -165,7 +166,7 @@ class Client(Work, Cluster):
                 body.close()
 
 
-class AsyncClient(Work, Cluster):
+class AsyncClient(Work, Cluster, Accounts):
     """``Client``'s twin for asyncio: the same methods, awaited, or iterated with ``async for``.
 
     Args, Raises: as ``Client``. It belongs to the event loop in which it is used first.

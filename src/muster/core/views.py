@@ -598,9 +598,10 @@ class TokenPage(View):
     items: tuple[TokenView, ...]
 
 
-class NewTokenView(TokenView):
-    """``secret`` is what a client sends. It is told once, and kept nowhere."""
+class NewTokenView(View):
+    """A token and what a client sends of it: its ``secret``, told once and kept nowhere."""
 
+    token: TokenView
     secret: str
 
 
@@ -630,10 +631,11 @@ class JoinTokenPage(View):
     items: tuple[JoinTokenView, ...]
 
 
-class NewJoinTokenView(JoinTokenView):
-    """``secret`` is what an agent joins with. It is told once, and kept nowhere. ``agent_port`` is
-    where the controller listens for agents."""
+class NewJoinTokenView(View):
+    """A join token and what an agent joins with: its ``secret``, told once and kept nowhere.
+    ``agent_port`` is where the controller listens for agents."""
 
+    token: JoinTokenView
     secret: str
     agent_port: int = 0
 

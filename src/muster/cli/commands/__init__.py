@@ -36,6 +36,13 @@ SECTIONS: dict[str, dict[str, str]] = {
         "version": "version",
         "completion": "completion",
     },
+    "People": {
+        "users": "accounts",
+        "projects": "accounts",
+        "domains": "accounts",
+        "tokens": "tokens",
+        "whoami": "accounts",
+    },
     "Policy": {
         "quotas": "quotas",
         "quota": "quotas",

@@ -12,8 +12,9 @@ from rich.text import Text
 
 from muster.cli.arguments import AsJson
 from muster.cli.commands.bars import AgentRefs, each_agent
+from muster.cli.commands.invites import invite, invites, uninvite
 from muster.cli.completion import complete_group
-from muster.cli.parameters import Option, annotated
+from muster.cli.parameters import Option, annotated, command_of
 from muster.cli.screen import Column, plain, print_json, status, stderr, stdout, table, write
 from muster.cli.target import Home, Target, Token, Url, on_cluster
 from muster.cli.words import count, duration
@@ -57,7 +58,11 @@ def agents(
         console = stdout()
         write(console, agents_table(console, found, time.time()))
     else:
-        stderr().print(Text("no agents; `muster agent --controller HOST:PORT` starts one"))
+        stderr().print(Text("no agents; `muster agents invite NAME` says how to add one"))
+
+
+for _command in (invite, invites, uninvite):
+    agents.add_command(command_of(_command))
 
 
 @agents.command()

@@ -92,10 +92,9 @@ Name = Annotated[
 ]
 """1 to 63 letters, digits, dots, dashes or underscores, a letter or digit at both ends."""
 
-OwnerName = Annotated[
-    str, StringConstraints(max_length=63, pattern=f"^{OWNER_NAME.pattern}$")
-]
+OwnerName = Annotated[str, StringConstraints(max_length=63, pattern=f"^{OWNER_NAME.pattern}$")]
 """As ``Name``, and @ may be in it: what a domain, a project or a user may be called."""
+
 
 def _text_of(limit: int) -> Callable[[Any], Any]:
     def read(value: Any) -> Any:

@@ -1,0 +1,257 @@
+"""``muster users``, ``muster projects``, ``muster domains`` and ``muster whoami``."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import click
+from rich.text import Text
+
+from muster.cli.arguments import AsJson
+from muster.cli.parameters import Argument, Option, annotated
+from muster.cli.screen import Column, print_json, stderr, stdout, table, write
+from muster.cli.target import Target, on_cluster
+from muster.cli.words import moment
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from muster.core.views import DomainView, ProjectView, UserView
+
+Domain = Annotated[str, Option("--domain", metavar="DOMAIN", help="Of the user or project.")]
+Projects = Annotated[
+    list[str] | None,
+    Option("--project", "-p", metavar="PROJECT", help="May be repeated; the first is the default."),
+]
+Cancel = Annotated[
+    bool,
+    Option("--cancel", help="Cancel work that is alive; without it, it is a reason to refuse."),
+]
+UserName = Annotated[str, Argument(metavar="USER")]
+ProjectName = Annotated[str, Argument(metavar="PROJECT")]
+DomainName = Annotated[str, Argument(metavar="DOMAIN")]
+
+DEFAULT = "default"
+
+
+# -- users -----------------------------------------------------------------------------------------
+
+
+@click.group()
+def users() -> None:
+    """Who may hand in work: list, add, change and remove users."""
+
+
+@users.command(name="list")
+@annotated
+@on_cluster
+def list_users(target: Target, as_json: AsJson = False) -> None:
+    """List the users, and their projects."""
+    with target.client() as client:
+        found = client.users()
+    if as_json:
+        print_json(found)
+    else:
+        console = stdout()
+        write(console, users_table(console, found))
+
+
+@users.command(name="add")
+@annotated
+@on_cluster
+def add_user(
+    target: Target,
+    name: UserName,
+    project: Projects = None,
+    domain: Domain = DEFAULT,
+    as_json: AsJson = False,
+) -> None:
+    """Add a user to a domain and to projects of it."""
+    with target.client() as client:
+        user = client.add_user(name, project or [DEFAULT], domain)
+    if as_json:
+        print_json(user)
+        return
+    click.echo(f"user {_user(user)} added, in {_in_projects(user)}")
+    stderr().print(
+        Text(
+            f"next: `muster tokens create --user {user.name}{_of_domain(domain)}` makes the token "
+            f"that {user.name} sets as MUSTER_TOKEN"
+        ),
+        soft_wrap=True,
+    )
+
+
+@users.command(name="set")
+@annotated
+@on_cluster
+def set_user(
+    target: Target,
+    name: UserName,
+    project: Projects = None,
+    domain: Domain = DEFAULT,
+    cancel: Cancel = False,
+    as_json: AsJson = False,
+) -> None:
+    """Have a user be in these projects and no others."""
+    if not project:
+        raise click.BadParameter("name the user's projects", param_hint="--project")
+    with target.client() as client:
+        user = client.set_projects(name, project, domain, cancel=cancel)
+    if as_json:
+        print_json(user)
+    else:
+        click.echo(f"user {_user(user)} is in {_in_projects(user)}")
+
+
+@users.command(name="remove")
+@annotated
+@on_cluster
+def remove_user(
+    target: Target, name: UserName, domain: Domain = DEFAULT, cancel: Cancel = False
+) -> None:
+    """Remove a user, and revoke the user's tokens."""
+    with target.client() as client:
+        client.remove_user(name, domain, cancel=cancel)
+    click.echo(f"user {domain}/{name} removed, and their tokens are revoked")
+
+
+def users_table(console: "Console", users: "Sequence[UserView]") -> "Table":
+    columns = [Column("USER"), Column("DOMAIN"), Column("PROJECTS"), Column("SINCE", drops=1)]
+    rows = (
+        [user.name, user.domain, ", ".join(user.projects), moment(user.created_at)]
+        for user in users
+    )
+    return table(console, columns, rows)
+
+
+# -- projects --------------------------------------------------------------------------------------
+
+
+@click.group()
+def projects() -> None:
+    """What work is counted for: list, add and remove projects."""
+
+
+@projects.command(name="list")
+@annotated
+@on_cluster
+def list_projects(target: Target, as_json: AsJson = False) -> None:
+    """List the projects."""
+    with target.client() as client:
+        found = client.projects()
+    if as_json:
+        print_json(found)
+    else:
+        console = stdout()
+        columns = [Column("PROJECT"), Column("DOMAIN"), Column("SINCE")]
+        rows = ([each.name, each.domain, moment(each.created_at)] for each in found)
+        write(console, table(console, columns, rows))
+
+
+@projects.command(name="add")
+@annotated
+@on_cluster
+def add_project(
+    target: Target, name: ProjectName, domain: Domain = DEFAULT, as_json: AsJson = False
+) -> None:
+    """Add a project to a domain; `muster users add` and `set` put users in it."""
+    with target.client() as client:
+        _added(client.add_project(name, domain), f"project {domain}/{name}", as_json)
+
+
+@projects.command(name="remove")
+@annotated
+@on_cluster
+def remove_project(
+    target: Target, name: ProjectName, domain: Domain = DEFAULT, cancel: Cancel = False
+) -> None:
+    """Remove a project, and revoke the tokens that are good for it alone."""
+    with target.client() as client:
+        client.remove_project(name, domain, cancel=cancel)
+    click.echo(f"project {domain}/{name} removed")
+
+
+# -- domains ---------------------------------------------------------------------------------------
+
+
+@click.group()
+def domains() -> None:
+    """What users and projects belong to: list, add and remove domains."""
+
+
+@domains.command(name="list")
+@annotated
+@on_cluster
+def list_domains(target: Target, as_json: AsJson = False) -> None:
+    """List the domains."""
+    with target.client() as client:
+        found = client.domains()
+    if as_json:
+        print_json(found)
+    else:
+        console = stdout()
+        columns = [Column("DOMAIN"), Column("SINCE")]
+        write(console, table(console, columns, ([d.name, moment(d.created_at)] for d in found)))
+
+
+@domains.command(name="add")
+@annotated
+@on_cluster
+def add_domain(target: Target, name: DomainName, as_json: AsJson = False) -> None:
+    """Add a domain."""
+    with target.client() as client:
+        _added(client.add_domain(name), f"domain {name}", as_json)
+
+
+@domains.command(name="remove")
+@annotated
+@on_cluster
+def remove_domain(target: Target, name: DomainName) -> None:
+    """Remove a domain that has neither users nor projects."""
+    with target.client() as client:
+        client.remove_domain(name)
+    click.echo(f"domain {name} removed")
+
+
+# -- the caller ------------------------------------------------------------------------------------
+
+
+@on_cluster
+def whoami(target: Target, as_json: AsJson = False) -> None:
+    """Say whom the controller takes you for, and how long."""
+    with target.client() as client:
+        me = client.whoami()
+        url = client.url
+    if as_json:
+        print_json(me)
+        return
+    click.echo(f"{me.domain}/{me.project}/{me.user}, {me.role}, at {url}")
+    others = [project for project in me.projects if project != me.project]
+    if others:
+        click.echo(f"further projects: {', '.join(others)} (`--project` names one)")
+    if me.token is not None:
+        ends = "does not expire"
+        if me.token.expires_at is not None:
+            ends = f"expires {moment(me.token.expires_at)}"
+        click.echo(f"by token {me.token.name} ({me.token.id}), which {ends}")
+
+
+def _added(view: "ProjectView | DomainView", what: str, as_json: bool) -> None:
+    if as_json:
+        print_json(view)
+    else:
+        click.echo(f"{what} added")
+
+
+def _user(user: "UserView") -> str:
+    return f"{user.domain}/{user.name}"
+
+
+def _in_projects(user: "UserView") -> str:
+    named = ", ".join(user.projects)
+    return f"project {named}" if len(user.projects) == 1 else f"projects {named}"
+
+
+def _of_domain(domain: str) -> str:
+    return "" if domain == DEFAULT else f" --domain {domain}"

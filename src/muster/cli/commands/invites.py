@@ -1,0 +1,116 @@
+"""``muster agents invite``, ``invites`` and ``uninvite``."""
+
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlsplit
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from muster.cli.arguments import AsJson
+from muster.cli.parameters import Argument, Option
+from muster.cli.screen import Column, plain, print_json, stderr, stdout, table, write
+from muster.cli.target import Target, on_cluster
+from muster.cli.words import count, moment
+
+if TYPE_CHECKING:
+    from muster.core.views import JoinTokenView, NewJoinTokenView
+
+
+@on_cluster
+def invite(
+    target: Target,
+    name: Annotated[str | None, Argument(metavar="NAME")] = None,
+    group: Annotated[str | None, Option("--group", "-g", help="Scaling group to join.")] = None,
+    uses: Annotated[
+        int, Option("--uses", min=1, help="How many agents may join; for more than one, no NAME.")
+    ] = 1,
+    expires: Annotated[
+        str, Option("--expires", metavar="TIME", help="How long it is good, as 1h.")
+    ] = "1h",
+    as_json: AsJson = False,
+) -> None:
+    """Make a join token, and print the command to run on the machine that is to be an agent."""
+    with target.client() as client:
+        made = client.create_join_token(name, group=group, uses=uses, expires=expires)
+        url = client.url
+    if as_json:
+        print_json(made)
+        return
+    joins = f"agent {name}" if name else count(uses, "agent")
+    until = moment(made.token.expires_at)
+    stderr().print(
+        Text(f"to have {plain(joins)} join, run this on its machine before {until}:"),
+        soft_wrap=True,
+    )
+    click.echo(join_command(made, url))
+
+
+def join_command(made: "NewJoinTokenView", url: str) -> str:
+    """What is typed on a machine to make it an agent. The token is a variable of the command, so
+    that no list of processes shows it."""
+    parts = urlsplit(url)
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    words = ["muster", "agent", "--controller", f"{host}:{made.agent_port}"]
+    if made.token.agent is not None:
+        words += ["--name", made.token.agent]
+    if made.token.group is not None:
+        words += ["--group", made.token.group]
+    if parts.scheme == "https":
+        words += ["--ca", "ca.pem"]
+    return f"MUSTER_JOIN_TOKEN={shlex.quote(made.secret)} {shlex.join(words)}"
+
+
+@on_cluster
+def invites(target: Target, as_json: AsJson = False) -> None:
+    """List the join tokens, without their secrets."""
+    with target.client() as client:
+        found = client.join_tokens()
+    if as_json:
+        print_json(found)
+    else:
+        console = stdout()
+        write(console, invites_table(console, found))
+
+
+@on_cluster
+def uninvite(
+    target: Target,
+    ref: Annotated[
+        str, Argument(metavar="INVITE", help="Its id, the beginning of it, or the agent's name.")
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Revoke a join token: no agent joins with it any more; those that have stay."""
+    with target.client() as client:
+        token = client.revoke_join_token(ref)
+    if as_json:
+        print_json(token)
+    else:
+        click.echo(f"join token {token.id} is revoked")
+
+
+def invites_table(console: Console, tokens: Sequence["JoinTokenView"]) -> Table:
+    columns = [
+        Column("ID"),
+        Column("AGENT"),
+        Column("GROUP"),
+        Column("USES LEFT", right=True),
+        Column("EXPIRES"),
+        Column("MADE BY", drops=1),
+    ]
+    rows = (
+        [
+            token.id,
+            token.agent or "any",
+            token.group or "any",
+            "any" if token.uses_left is None else str(token.uses_left),
+            moment(token.expires_at) if token.good else "used or expired",
+            token.made_by,
+        ]
+        for token in tokens
+    )
+    return table(console, columns, rows)

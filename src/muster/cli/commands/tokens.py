@@ -1,0 +1,124 @@
+"""``muster tokens``."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import click
+from rich.text import Text
+
+from muster.cli.arguments import AsJson
+from muster.cli.parameters import Argument, Option, annotated
+from muster.cli.screen import Column, print_json, stderr, stdout, table, write
+from muster.cli.target import Target, on_cluster
+from muster.cli.words import moment
+from muster.core.owner import Role
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from muster.core.views import TokenView
+
+
+@click.group()
+def tokens() -> None:
+    """What people and programs show the controller: list, create and revoke API tokens."""
+
+
+@tokens.command(name="list")
+@annotated
+@on_cluster
+def list_tokens(target: Target, as_json: AsJson = False) -> None:
+    """List the API tokens, without their secrets."""
+    with target.client() as client:
+        found = client.tokens()
+    if as_json:
+        print_json(found)
+    else:
+        console = stdout()
+        write(console, tokens_table(console, found))
+
+
+@tokens.command()
+@annotated
+@on_cluster
+def create(
+    target: Target,
+    name: Annotated[str, Argument(metavar="NAME")] = "token",
+    role: Annotated[Role, Option("--role", help="What may be done with it.")] = Role.USER,
+    user: Annotated[
+        str | None, Option("--user", metavar="USER", help="Whose it is. [default: yours]")
+    ] = None,
+    domain: Annotated[
+        str | None, Option("--domain", metavar="DOMAIN", help="The user's. [default: yours]")
+    ] = None,
+    project: Annotated[
+        str | None,
+        Option("--project", "-p", metavar="PROJECT", help="The only one it is good for."),
+    ] = None,
+    expires: Annotated[
+        str | None, Option("--expires", metavar="TIME", help="How long it is good, as 30d.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make an API token, and show its secret, once."""
+    with target.client() as client:
+        made = client.create_token(
+            name, role=role, user=user, domain=domain, project=project, expires=expires
+        )
+    if as_json:
+        print_json(made)
+        return
+    token = made.token
+    ends = "" if token.expires_at is None else f", until {moment(token.expires_at)}"
+    stderr().print(
+        Text(
+            f"token {token.name} ({token.id}) of {token.domain}/{token.user}, {token.role}{ends}; "
+            f"this is the only time that it is shown:"
+        ),
+        soft_wrap=True,
+    )
+    click.echo(made.secret)
+
+
+@tokens.command()
+@annotated
+@on_cluster
+def revoke(
+    target: Target,
+    ref: Annotated[str, Argument(metavar="TOKEN", help="Its id, the beginning of it, or a name.")],
+    as_json: AsJson = False,
+) -> None:
+    """Have a token open nothing any more, from this moment on."""
+    with target.client() as client:
+        token = client.revoke_token(ref)
+    if as_json:
+        print_json(token)
+    else:
+        click.echo(f"token {token.name} ({token.id}) of {token.domain}/{token.user} is revoked")
+
+
+def tokens_table(console: "Console", tokens: "Sequence[TokenView]") -> "Table":
+    columns = [
+        Column("ID"),
+        Column("NAME", shrinks=12),
+        Column("OWNER", shrinks=16),
+        Column("ROLE"),
+        Column("CREATED", drops=2),
+        Column("EXPIRES"),
+        Column("LAST USED", drops=1),
+    ]
+    return table(console, columns, (_row(token) for token in tokens))
+
+
+def _row(token: "TokenView") -> list[Text | str]:
+    expires = "expired" if token.expired else moment(token.expires_at)
+    return [
+        token.id,
+        token.name,
+        f"{token.domain}/{token.project or '*'}/{token.user}",
+        token.role.value,
+        moment(token.created_at),
+        expires,
+        moment(token.last_used_at),
+    ]

@@ -1,0 +1,260 @@
+"""Who there is, as both clients have it: domains, projects, users and tokens."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from muster.client.calls import Calls, quoted
+from muster.client.exchange import Exchange, exchange
+from muster.core.views import (
+    DomainPage,
+    DomainView,
+    JoinTokenPage,
+    JoinTokenView,
+    NewJoinTokenView,
+    NewTokenView,
+    ProjectPage,
+    ProjectView,
+    TokenPage,
+    TokenView,
+    UserPage,
+    UserView,
+    View,
+    WhoamiView,
+)
+
+if TYPE_CHECKING:
+    from muster.core.owner import Role
+
+V = TypeVar("V", bound=View)
+
+DEFAULT = "default"
+"""The domain and the project of whoever is in no other."""
+
+
+class Accounts(Calls):
+    """What changes something here is for admins, except ``create_token`` and ``revoke_token``, with
+    which users look after tokens of their own."""
+
+    @exchange
+    def whoami(self) -> Exchange[WhoamiView]:
+        """Whom the controller takes the caller for."""
+        return self._get(WhoamiView, "/v1/whoami")
+
+    # -- domains and projects --------------------------------------------------------------------
+
+    @exchange
+    def domains(self) -> Exchange[list[DomainView]]:
+        """Domains by name; for others than admins their own."""
+        return list((yield from self._get(DomainPage, "/v1/domains")).items)
+
+    @exchange
+    def add_domain(self, name: str) -> Exchange[DomainView]:
+        """
+        Raises:
+            Conflict: there is one of this name.
+        """
+        return self._post(DomainView, "/v1/domains", name=name)
+
+    @exchange
+    def remove_domain(self, name: str) -> Exchange[None]:
+        """
+        Raises:
+            NotFound: there is none.
+            Conflict: it has users or projects.
+        """
+        yield from self._send("DELETE", f"/v1/domains/{quoted(name)}", repeat=False)
+
+    @exchange
+    def projects(self) -> Exchange[list[ProjectView]]:
+        """Projects by domain and name; for others than admins their own."""
+        return list((yield from self._get(ProjectPage, "/v1/projects")).items)
+
+    @exchange
+    def add_project(self, name: str, domain: str = DEFAULT) -> Exchange[ProjectView]:
+        """
+        Raises:
+            InvalidSpec: there is no such domain.
+            Conflict: there is one of this name.
+        """
+        return self._post(ProjectView, "/v1/projects", domain=domain, name=name)
+
+    @exchange
+    def remove_project(
+        self, name: str, domain: str = DEFAULT, *, cancel: bool = False
+    ) -> Exchange[None]:
+        """Remove a project, and the tokens that are good for it alone.
+
+        Args:
+            cancel: cancel work of it that is alive, in place of refusing.
+
+        Raises:
+            NotFound: there is none.
+            Conflict: it is the only one of a user, or has live work.
+        """
+        path = f"/v1/projects/{quoted(domain)}/{quoted(name)}"
+        yield from self._send("DELETE", path, params={"cancel": cancel}, repeat=False)
+
+    # -- users -----------------------------------------------------------------------------------
+
+    @exchange
+    def users(self) -> Exchange[list[UserView]]:
+        """Users by domain and name; for others than admins themselves."""
+        return list((yield from self._get(UserPage, "/v1/users")).items)
+
+    @exchange
+    def add_user(
+        self, name: str, projects: Sequence[str] = (DEFAULT,), domain: str = DEFAULT
+    ) -> Exchange[UserView]:
+        """Add a user to a domain and to projects of it, the first of which is that of work that
+        names none.
+
+        Raises:
+            InvalidSpec: there is no such domain or project.
+            Conflict: there is one of this name.
+        """
+        return self._post(UserView, "/v1/users", domain=domain, name=name, projects=[*projects])
+
+    @exchange
+    def set_projects(
+        self, name: str, projects: Sequence[str], domain: str = DEFAULT, *, cancel: bool = False
+    ) -> Exchange[UserView]:
+        """Have a user be in these projects and no others.
+
+        Args:
+            cancel: cancel work of projects that the user leaves, in place of refusing.
+
+        Raises:
+            NotFound: there is no such user.
+            InvalidSpec: there is no such project.
+            Conflict: the user has live work in one that is left.
+        """
+        path = f"/v1/users/{quoted(domain)}/{quoted(name)}/projects"
+        body = json.dumps({"projects": [*projects]}).encode()
+        answer = yield from self._send("PUT", path, params={"cancel": cancel}, body=body)
+        return self._read(UserView, answer)
+
+    @exchange
+    def remove_user(
+        self, name: str, domain: str = DEFAULT, *, cancel: bool = False
+    ) -> Exchange[None]:
+        """Remove a user, and revoke all of the user's tokens.
+
+        Args:
+            cancel: cancel work of the user's that is alive, in place of refusing.
+
+        Raises:
+            NotFound: there is none.
+            Conflict: the user has live work, or the last admin token.
+        """
+        path = f"/v1/users/{quoted(domain)}/{quoted(name)}"
+        yield from self._send("DELETE", path, params={"cancel": cancel}, repeat=False)
+
+    # -- tokens ----------------------------------------------------------------------------------
+
+    @exchange
+    def tokens(self) -> Exchange[list[TokenView]]:
+        """API tokens, oldest first; for others than admins their own."""
+        return list((yield from self._get(TokenPage, "/v1/tokens")).items)
+
+    @exchange
+    def create_token(
+        self,
+        name: str = "token",
+        *,
+        role: Role | str = "user",
+        user: str | None = None,
+        domain: str | None = None,
+        project: str | None = None,
+        expires: str | float | None = None,
+    ) -> Exchange[NewTokenView]:
+        """Make an API token; the answer has its secret, which cannot be had again.
+
+        Args:
+            role: admin, user or viewer; at most the caller's own, as all of it.
+            user, domain: whose it is; the caller's own when left out. Others' are for admins.
+            project: the only one that it is good for; all of the user's when left out.
+            expires: how long it is good, as ``30d`` or in seconds; for ever when left out.
+
+        Raises:
+            InvalidSpec: there is no such user or project, or it would open more than the caller's.
+            Conflict: the user has too many.
+        """
+        return self._post(
+            NewTokenView,
+            "/v1/tokens",
+            name=name,
+            role=str(role),
+            user=user,
+            domain=domain,
+            project=project,
+            expires=expires,
+        )
+
+    @exchange
+    def revoke_token(self, ref: str) -> Exchange[TokenView]:
+        """Have a token (its id, a unique prefix of it, or its name) open nothing from now on.
+
+        Raises:
+            NotFound: the caller has none of these.
+            Ambiguous: there are several.
+            Conflict: it is the last admin token.
+        """
+        answer = yield from self._send("DELETE", f"/v1/tokens/{quoted(ref)}", repeat=False)
+        return self._read(TokenView, answer)
+
+    # -- agents that are to join -----------------------------------------------------------------
+
+    @exchange
+    def join_tokens(self) -> Exchange[list[JoinTokenView]]:
+        """Tokens with which agents join, oldest first; for admins."""
+        return list((yield from self._get(JoinTokenPage, "/v1/join-tokens")).items)
+
+    @exchange
+    def create_join_token(
+        self,
+        agent: str | None = None,
+        *,
+        group: str | None = None,
+        uses: int = 1,
+        expires: str | float = "1h",
+    ) -> Exchange[NewJoinTokenView]:
+        """Make a token with which agents join; its secret is in the answer, and nowhere else.
+
+        Args:
+            agent: the only name that may join with it; any when left out. It also takes the name
+                over from an agent that went away before.
+            group: the only group that may be joined with it; any when left out.
+            uses: how many agents may join with it.
+            expires: how long it is good, as ``1h`` or in seconds.
+
+        Raises:
+            InvalidSpec: there is no such group; several uses for one name.
+        """
+        return self._post(
+            NewJoinTokenView,
+            "/v1/join-tokens",
+            agent=agent,
+            group=group,
+            uses=uses,
+            expires=expires,
+        )
+
+    @exchange
+    def revoke_join_token(self, ref: str) -> Exchange[JoinTokenView]:
+        """Have no agent join with a token (its id, a unique prefix of it, or the agent's name) from
+        now on.
+
+        Raises:
+            NotFound, Ambiguous: none, or several.
+        """
+        answer = yield from self._send("DELETE", f"/v1/join-tokens/{quoted(ref)}", repeat=False)
+        return self._read(JoinTokenView, answer)
+
+    def _post(self, view: type[V], path: str, **fields: Any) -> Exchange[V]:
+        """What is made is told once, so that it is not asked for again where no answer came."""
+        known = {name: value for name, value in fields.items() if value is not None}
+        answer = yield from self._send("POST", path, body=json.dumps(known).encode(), repeat=False)
+        return self._read(view, answer)
