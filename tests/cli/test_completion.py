@@ -60,7 +60,7 @@ def offered(cluster: FakeCluster, line: str) -> list[str]:
 
 def test_commands_their_options_and_commands_below_them_are_offered() -> None:
     cluster = FakeCluster()
-    assert offered(cluster, "muster p") == ["plan", "ps"]
+    assert offered(cluster, "muster p") == ["plan", "ps", "projects"]
     assert offered(cluster, "muster ps --l") == ["--limit"]
     assert offered(cluster, "muster quota ") == ["remove", "set"]
 

@@ -39,7 +39,7 @@ DEFAULT = "default"
 
 @click.group()
 def users() -> None:
-    """Who may hand in work: list, add, change and remove users."""
+    """List, add, change and remove those who may hand in work."""
 
 
 @users.command(name="list")
@@ -130,7 +130,7 @@ def users_table(console: "Console", users: "Sequence[UserView]") -> "Table":
 
 @click.group()
 def projects() -> None:
-    """What work is counted for: list, add and remove projects."""
+    """List, add and remove what work is counted for."""
 
 
 @projects.command(name="list")
@@ -177,7 +177,7 @@ def remove_project(
 
 @click.group()
 def domains() -> None:
-    """What users and projects belong to: list, add and remove domains."""
+    """List, add and remove what users and projects belong to."""
 
 
 @domains.command(name="list")

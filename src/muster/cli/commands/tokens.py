@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def tokens() -> None:
-    """What people and programs show the controller: list, create and revoke API tokens."""
+    """List, create and revoke API tokens."""
 
 
 @tokens.command(name="list")
