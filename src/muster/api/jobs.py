@@ -164,6 +164,7 @@ async def retry_job(
     api, principal = call.api, call.principal
     asked = await read_spec(request, RetrySpec)
     found, only = await api.reader.read(read_to_retry, principal, ref, failed=asked.failed)
+    principal = principal.within(found.owner.project)
     retried = Retried(found.id, found.name, found.spec, only)
 
     async def hand_in(ended: Ended) -> Job | str:
@@ -172,7 +173,7 @@ async def retry_job(
 
         return await api.submissions.once(principal.owner, idempotency_key, retry)
 
-    return await _accepted(call, await knowing_ended(call, found.spec, hand_in))
+    return await _accepted(call, await knowing_ended(call, found.owner, found.spec, hand_in))
 
 
 @router.get("/{ref}/tasks", response_model=TaskPage)

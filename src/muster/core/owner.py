@@ -54,10 +54,10 @@ class Principal:
 
     def may_see(self, owner: Owner) -> bool:
         """Admins see all, others what is theirs; the rest is "not found"."""
-        return self.role is Role.ADMIN or self._owns(owner)
+        return self.role is Role.ADMIN or self.owns(owner)
 
     def may_change(self, owner: Owner) -> bool:
-        return self.role is Role.ADMIN or (self.role is Role.USER and self._owns(owner))
+        return self.role is Role.ADMIN or (self.role is Role.USER and self.owns(owner))
 
     def within(self, project: str | None) -> "Principal":
         """The same principal, handing in work of this project; None leaves it as it is.
@@ -78,6 +78,7 @@ class Principal:
         """The projects in which the user's work is the principal's own."""
         return {self.owner.project, *self.projects}
 
-    def _owns(self, owner: Owner) -> bool:
+    def owns(self, owner: Owner) -> bool:
+        """Whether what is the owner's is the principal's own, in whichever project."""
         same_user = (owner.domain, owner.user) == (self.owner.domain, self.owner.user)
         return same_user and (owner.project == self.owner.project or owner.project in self.projects)

@@ -83,7 +83,7 @@ def read_to_retry(
     if row is None:
         raise NotFound(f"there is no job {ref!r}")
     job = load_job(row)
-    if job.owner != principal.owner:
+    if not principal.owns(job.owner):
         raise Conflict(f"job {job.name} is {job.owner}'s: only they can hand it in again")
     if job.status not in JOB_TABLE.terminal:
         raise Conflict(f"job {job.name} is {job.status}: it can be retried once it has ended")
