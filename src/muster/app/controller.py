@@ -33,7 +33,7 @@ from muster.control.plane import ControlPlane
 from muster.core.clock import SteadyClock
 from muster.core.errors import MusterError
 from muster.core.ids import IdFactory
-from muster.core.owner import OWNER_NAME
+from muster.core.owner import OWNER_NAME, Owner
 from muster.core.specs import ScalingGroup
 from muster.store.database import open_engine, sqlite_url
 from muster.store.queries.cluster import read_cluster_id
@@ -110,9 +110,9 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack) -> None:
     scheme = "https" if config.tls else "http"
     url = f"{scheme}://{_address(config.host, listener.getsockname()[1])}"
     await stack.enter_async_context(_http(app, listener, config.tls))
-    join_token = await _introduce(home, plane, url, clock.now())
+    user, join_token = await _introduce(home, plane, url, clock.now())
     agent_address = _address(config.host, agent_port)
-    agents = [_local(agent, agent_address, join_token, tokens, home) for agent in config.agents]
+    agents = [_local(agent, agent_address, join_token, user, home) for agent in config.agents]
     await stack.enter_async_context(_beside(forget(plane, config.former_agents), "former agents"))
     await stack.enter_async_context(_beside(LocalAgents(agents).run(), "local agents"))
     stack.callback(stop_requests, app)  # the first to be called: nothing new while others stop
@@ -121,31 +121,36 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack) -> None:
 
 
 def _local(
-    config: AgentConfig, controller: str, token: str, tokens: Tokens, home: Home
+    config: AgentConfig, controller: str, token: str, user: Owner, home: Home
 ) -> AgentConfig:
-    """One of the home's own agents. Where they are root, so is whoever has the home's token: who
-    may read that file is root already."""
-    whose = tokens.verify(home.client().get("token") or "")
-    accounts = {} if whose is None else {f"{whose.owner.domain}/{whose.owner.user}": "root"}
+    """One of the home's own agents. Where they are root, so is ``user``, who has the home's token:
+    who may read that file is root already."""
+    accounts = {f"{user.domain}/{user.user}": "root"}
     return replace(
         config, controller=controller, token=token, accounts=accounts, cluster=str(home.path)
     )
 
 
-async def _introduce(home: Home, plane: ControlPlane, url: str, now: float) -> str:
-    """Leave what clients and agents of this machine need; new tokens only where there are none."""
+async def _introduce(home: Home, plane: ControlPlane, url: str, now: float) -> tuple[Owner, str]:
+    """Leave what clients and agents of this machine need; new tokens only where there are none.
+
+    The answer is whose the clients' token is, and the agents' token.
+    """
     user = os.environ.get("USER", "")
     user = user if OWNER_NAME.fullmatch(user) else "admin"
-    token = home.client().get("token")
-    if not isinstance(token, str) or verify(plane.live, token, now) is None:
+    token = str(home.client().get("token", ""))
+    principal = verify(plane.live, token, now)
+    if principal is None:
         token = await plane.request(lambda work, _: first_admin(work, user))
+        principal = verify(plane.live, token, now)
+        assert principal is not None, "it was made just now"
     write_private(home.client_file, json.dumps({"url": url, "token": token}))
     join_token = home.join_token()
     kept = plane.live.accounts.join_tokens.of_secret(join_token) if join_token else None
     if join_token is None or kept is None or not kept.is_good(now):
         join_token = await plane.request(lambda work, _: create_open_join_token(work, user))
         write_private(home.join_token_file, join_token + "\n")
-    return join_token
+    return principal.owner, join_token
 
 
 def _address(host: str, port: int) -> str:
