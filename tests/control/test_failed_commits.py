@@ -44,14 +44,6 @@ def break_a_commit(world: World) -> None:
         world.ask(nonsense)
 
 
-def connect_again(world: World) -> None:
-    """What agents do whose streams were closed."""
-    while world.closed:
-        agent_id, _ = world.closed.pop()
-        world.plane.agent_left(agent_id)
-        world.connect(world.agents[agent_id])
-
-
 def test_failed_start_that_a_failed_commit_forgot_is_tried_again_before_long(
     world: World, failures: list[ReasonCode]
 ) -> None:
@@ -63,7 +55,7 @@ def test_failed_start_that_a_failed_commit_forgot_is_tried_again_before_long(
     world.run(1.5)  # the plane waits before it goes on
 
     assert world.closed == [(world.agent("a").id, "say hello again")]
-    connect_again(world)
+    world.connect_again()
     job = world.plane.live.jobs[job_id]
     (session,) = world.plane.live.sessions.values()
     world.run_until(lambda: job.status in JOB_TABLE.terminal, RUN_S + 5.0)

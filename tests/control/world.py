@@ -324,6 +324,13 @@ class World:
         self.plane.agent_said(agent.id, agent.hello())
         self.settle()
 
+    def connect_again(self) -> None:
+        """What agents do whose streams were closed."""
+        while self.closed:
+            agent_id, _ = self.closed.pop()
+            self.plane.agent_left(agent_id)
+            self.connect(self.agents[agent_id])
+
     def ask(self, action: Callable[[Work, Requests], Any]) -> Any:
         """Run a request to its answer."""
         box: list[tuple[Any, Exception | None]] = []

@@ -7,7 +7,6 @@ so a simulator can drive it under virtual time in one thread.
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from muster.control.agent.lifecycle import AgentLifecycle, DetectLoss, DetectSil
 from muster.control.engine.coordinator import Coordinator
 from muster.control.engine.work import Work
 from muster.control.identity.tokens import keep_tokens
+from muster.control.inbox import Asked, Inbox, Input, Said
 from muster.control.job.derive import DeriveJobs, JobLifecycle
 from muster.control.job.expand import ExpandJobs
 from muster.control.job.settle import SettleTasks
@@ -44,7 +44,7 @@ from muster.core.ids import AgentId, IdFactory
 from muster.core.states import AgentStatus
 from muster.scheduling.fairness import Stay
 from muster.store.live import Live
-from muster.store.store import CommitFailed, LostRace, Store
+from muster.store.store import CommitFailed, LostRace, Store, Unstorable
 from muster.store.tokens import token_hash
 from muster.wire.messages import (
     Acknowledge,
@@ -69,9 +69,8 @@ T = TypeVar("T")
 SWEEP_S = 60.0
 """How often everything is looked at, whatever was hinted (DESIGN rule 8)."""
 RETRY_COMMIT_S = 1.0
-MAX_INPUTS = 100_000
-"""Inputs that may wait for the next wake."""
-INPUTS_A_WAKE = 2_000
+REFUSED_S = 30.0
+"""How long an agent's Hello is not heard after one that could not be taken."""
 MAX_RACES = 5
 """How often in a row a wake is taken again because somebody else wrote what it was about to."""
 SIT_OUT_S = 10.0
@@ -83,24 +82,10 @@ class Unavailable(MusterError):
 
 
 @dataclass(slots=True)
-class _Request:
-    """A request and who waits for its answer."""
-
-    action: Callable[[Work, Requests], Any]
-    answer: Callable[[Any, Exception | None], None]
-
-
-@dataclass(slots=True)
-class _Said:
-    agent: AgentId
-    message: Hello | Reports | None  # None: it left
-
-
-@dataclass(slots=True)
 class _Effects:
     """What may leave once the wake is committed, beside the commands of its work."""
 
-    answers: list[tuple[_Request, Any, Exception | None]] = field(default_factory=list)
+    answers: list[tuple[Asked, Any, Exception | None]] = field(default_factory=list)
     welcomes: dict[AgentId, Welcome] = field(default_factory=dict)
     acknowledged: dict[AgentId, int] = field(default_factory=dict)
 
@@ -139,7 +124,8 @@ class ControlPlane:
         self._ids = ids
         self._link: AgentLink = _NoLink()
         self._hint = hint
-        self._inbox: deque[_Request | _Said] = deque()
+        self._inbox = Inbox()
+        self._not_heard: dict[AgentId, float] = {}  # until then
         self._watchers: dict[int, Callable[[Events], None]] = {}
         self._retry_at = 0.0
         self._broken = False  # mirror and SQL differ: it is read again before anything else
@@ -207,7 +193,7 @@ class ControlPlane:
         Raises:
             Busy: too much waits already.
         """
-        self._put(_Request(action, answer))
+        self._put(Asked(action, answer))
 
     async def request(self, action: Callable[[Work, Requests], T], timeout_s: float = 30.0) -> T:
         """``ask``, as a coroutine.
@@ -230,10 +216,8 @@ class ControlPlane:
         self.ask(action, answer)
         return await asyncio.wait_for(future, timeout_s)
 
-    def _put(self, item: _Request | _Said) -> None:
-        if len(self._inbox) >= MAX_INPUTS:
-            raise Busy("the controller has more to do than it can take; try again later")
-        self._inbox.append(item)
+    def _put(self, item: Input) -> None:
+        self._inbox.put(item)
         self._hint()
 
     def watch(self, callback: Callable[[Events], None]) -> Callable[[], None]:
@@ -255,9 +239,11 @@ class ControlPlane:
                 self._link.send(agent, Renew())
                 if record.status is not AgentStatus.ALIVE:
                     self._link.close(agent, "say hello again")
+            case Hello() if record.seen_at < self._not_heard.get(agent, 0.0):
+                self._link.close(agent, "what it said lately could not be understood; wait a while")
             case Hello() | Reports():
                 try:
-                    self._put(_Said(agent, message))
+                    self._put(Said(agent, message))
                 except Busy as error:
                     self._link.close(agent, str(error))
 
@@ -265,7 +251,7 @@ class ControlPlane:
         """It gets nothing new until it says Hello again. Its kernels are another matter: silence is
         what counts for them (rule 9)."""
         with suppress(Busy):
-            self._put(_Said(agent, None))
+            self._put(Said(agent, None))
 
     async def join(self, request: JoinRequest) -> JoinReply:
         try:
@@ -294,7 +280,7 @@ class ControlPlane:
             self._broken = False
             for agent in list(self._connected):  # failures that it told of are nowhere else
                 self._link.close(agent, "say hello again")
-        inputs = [self._inbox.popleft() for _ in range(min(len(self._inbox), INPUTS_A_WAKE))]
+        inputs = self._inbox.take()
         work = Work(self._store.unit(now, self.board), self._ids)
         self._have_losers_sit_out(work)
         self._sweep_if_due(work)
@@ -308,10 +294,16 @@ class ControlPlane:
         except CommitFailed as error:
             if isinstance(error, LostRace) and self._races < MAX_RACES:
                 return self._take_again(inputs, error)
+            if isinstance(error, Unstorable) and inputs:
+                self._find_culprit(inputs, error)
+                return now
             self._fail(inputs, f"the change could not be stored: {error}")
             return self._retry_at
         except Exception as error:
             log.exception("a wake failed")
+            if inputs:
+                self._find_culprit(inputs, error)
+                return now
             self._fail(inputs, f"the controller failed: {error!r}")
             return self._retry_at
         self._effect(work, effects)
@@ -332,33 +324,30 @@ class ControlPlane:
             for record in records.values():
                 work.mark(record)
 
-    def _take_all(self, inputs: list[_Request | _Said], work: Work, effects: _Effects) -> bool:
+    def _take_all(self, inputs: list[Input], work: Work, effects: _Effects) -> bool:
         """Whether all inputs could be taken; if not, the wake is undone, and the next one takes
         them without the one that could not."""
         for position, item in enumerate(inputs):
             try:
-                if isinstance(item, _Request):
+                if isinstance(item, Asked):
                     self._answer(item, work, effects)
                 else:
                     self._hear(item, work, effects)
             except Exception as error:
                 log.exception("an input failed; the others are taken again without it")
                 self._broken = True
-                self._inbox.extendleft(reversed(inputs[:position] + inputs[position + 1 :]))
-                if isinstance(item, _Request):
-                    item.answer(None, error)
-                else:
-                    self._link.close(item.agent, "what it said could not be understood")
+                self._inbox.give_back(inputs[:position] + inputs[position + 1 :])
+                self._refuse(item, error)
                 return False
         return True
 
-    def _answer(self, item: _Request, work: Work, effects: _Effects) -> None:
+    def _answer(self, item: Asked, work: Work, effects: _Effects) -> None:
         try:
             effects.answers.append((item, item.action(work, self.requests), None))
         except MusterError as refusal:
             effects.answers.append((item, None, refusal))
 
-    def _hear(self, item: _Said, work: Work, effects: _Effects) -> None:
+    def _hear(self, item: Said, work: Work, effects: _Effects) -> None:
         agent = work.live.agents.get(item.agent)
         if agent is None:
             return
@@ -398,7 +387,7 @@ class ControlPlane:
             for watcher in list(self._watchers.values()):
                 watcher(events)
 
-    def _take_again(self, inputs: list[_Request | _Said], race: LostRace) -> float:
+    def _take_again(self, inputs: list[Input], race: LostRace) -> float:
         """Nothing was written, because somebody else wrote first: what lost sits out the next wake,
         which reads everything again; all other inputs are taken as if nothing had happened."""
         log.warning("the wake is taken again: %s (%s)", race, ", ".join(sorted(race.losers)))
@@ -406,7 +395,7 @@ class ControlPlane:
         self._races += 1
         self._losers |= dict.fromkeys(race.losers, now + SIT_OUT_S)
         self._broken = True
-        self._inbox.extendleft(reversed(inputs))
+        self._inbox.give_back(inputs)
         return now
 
     def _have_losers_sit_out(self, work: Work) -> None:
@@ -420,14 +409,37 @@ class ControlPlane:
         if self._races:
             work.tell_losers()
 
-    def _fail(self, inputs: list[_Request | _Said], why: str) -> None:
+    def _find_culprit(self, inputs: list[Input], error: Exception) -> None:
+        """Nothing was written, and it would fail again: one input at least cannot be taken or
+        stored. It is refused once it is alone; the others are taken as if nothing had happened."""
+        self._broken = True
+        culprit = self._inbox.give_back_apart(inputs)
+        if culprit is not None:
+            self._refuse(culprit, MusterError(f"this cannot be carried out: {error!r}"[:1000]))
+
+    def _refuse(self, item: Input, error: Exception) -> None:
+        """Tell who sent what cannot be taken; it is not taken again."""
+        match item:
+            case Asked():
+                item.answer(None, error)
+            case Said(message=Reports(last_seq=seq)):
+                log.warning("a report of agent %s is dropped: %.1000r", item.agent, item.message)
+                self._link.send(item.agent, Acknowledge(seq))
+                self._link.close(item.agent, "a report of it could not be taken, and is dropped")
+            case Said(message=Hello()):
+                self._not_heard[item.agent] = self._clock.now() + REFUSED_S
+                self._link.close(item.agent, "what it said could not be understood")
+            case Said():
+                self._connected.discard(item.agent)
+
+    def _fail(self, inputs: list[Input], why: str) -> None:
         """Nothing was written: refuse the requests; what agents said is taken again later."""
         log.error("nothing was committed, trying again in %s s: %s", RETRY_COMMIT_S, why)
-        said = [item for item in inputs if isinstance(item, _Said)]
+        inputs = [*inputs, *self._inbox.take_all_given_back()]
+        self._inbox.give_back([item for item in inputs if isinstance(item, Said)])
         self._broken = True
-        self._inbox.extendleft(reversed(said))
         self._retry_at = self._clock.now() + RETRY_COMMIT_S
         refusal = Unavailable(why)
         for item in inputs:
-            if isinstance(item, _Request):
+            if isinstance(item, Asked):
                 item.answer(None, refusal)

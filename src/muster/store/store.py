@@ -3,7 +3,13 @@
 import json
 
 from sqlalchemy import Engine, delete, insert, select
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import (
+    DataError,
+    IntegrityError,
+    InterfaceError,
+    ProgrammingError,
+    SQLAlchemyError,
+)
 
 from muster.core.resources import Resources
 from muster.scheduling.fairness import Stay
@@ -29,6 +35,15 @@ class LostRace(CommitFailed):
     def __init__(self, why: str, losers: frozenset[str]) -> None:
         super().__init__(why)
         self.losers = losers
+
+
+class Unstorable(CommitFailed):
+    """A value of the unit is such that the database never takes it, whatever becomes of the disk:
+    the same unit would fail again."""
+
+
+_OF_THE_VALUE = (DataError, IntegrityError, InterfaceError, ProgrammingError)
+"""Errors that say so, unless the connection is gone."""
 
 
 class Store:
@@ -77,8 +92,9 @@ class Store:
         """Write a unit: rows, ledger, history and the outbox, in one transaction.
 
         Raises:
-            CommitFailed: disk full or database gone; LostRace if somebody else wrote. ``reload``
-                before anything else; whatever was derived from the mirror must be derived anew.
+            CommitFailed: disk full or database gone; LostRace if somebody else wrote, Unstorable
+                if it would fail again. ``reload`` before anything else; whatever was derived from
+                the mirror must be derived anew.
         """
         if unit.empty:
             return
@@ -88,8 +104,12 @@ class Store:
                 self._write_outbox(unit)
         except StaleWrite as stale:
             raise LostRace(str(stale), self._losers(unit, stale)) from stale
+        except (UnicodeError, OverflowError) as error:
+            raise Unstorable(str(error)) from error
         except SQLAlchemyError as error:
             cause = getattr(error, "orig", None) or error
+            if isinstance(error, _OF_THE_VALUE) and not error.connection_invalidated:
+                raise Unstorable(str(cause)) from error
             raise CommitFailed(str(cause)) from error
         self._history_seq = unit.history_seq
         unit.settle()

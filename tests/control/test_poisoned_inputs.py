@@ -1,0 +1,166 @@
+"""What cannot be stored is refused in its own action, and is not taken again."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import text
+from tests.control.world import ADA, World
+
+from muster.control.engine.work import Work
+from muster.control.inbox import Asked, Inbox, Input, Said
+from muster.control.plane import REFUSED_S
+from muster.control.requests import Requests
+from muster.core.errors import MusterError
+from muster.core.ids import AgentId, KernelId
+from muster.core.resources import Resources
+from muster.core.specs import JobSpec
+from muster.core.states import JOB_TABLE, JobState
+from muster.store.records import Job
+from muster.wire.messages import KernelReport, ReportKind, Reports
+
+LARGE = Resources(cpu_milli=8000, memory_bytes=2**33)
+POISON = "\udcffpoison"
+STATEMENTS: dict[str, Callable[[Work], None]] = {
+    "half of a pair": lambda work: work.unit.also(text("SELECT :a"), {"a": POISON}),
+    "number without end": lambda work: work.unit.also(text("SELECT :a"), {"a": 2**70}),
+    "value of no type": lambda work: work.unit.also(text("SELECT :a"), {"a": object()}),
+    "row that is there": lambda work: work.unit.also(
+        text("INSERT INTO cluster VALUES ('id', 'a'), ('id', 'b')")
+    ),
+}
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path, {"a": LARGE, "b": LARGE})
+    yield world
+    world.close()
+
+
+def asked(world: World, spec: JobSpec, poison: Callable[[Work], None] | None) -> list[object]:
+    """A submission that waits for the next wake; what came of it will be in the list."""
+    answers: list[object] = []
+
+    def submit(work: Work, requests: Requests) -> Job:
+        if poison is not None:
+            poison(work)
+        return requests.submit_job(work, ADA, spec)
+
+    world.plane.ask(submit, lambda job, error: answers.append(job if error is None else error))
+    return answers
+
+
+@pytest.mark.parametrize("poison", STATEMENTS)
+@pytest.mark.parametrize("place", [0, 3, 6])
+def test_request_that_cannot_be_stored_is_refused_and_those_around_it_are_not(
+    world: World, poison: str, place: int
+) -> None:
+    now = world.clock.now()
+    answers = [
+        asked(world, JobSpec(command=["x"]), STATEMENTS[poison] if index == place else None)
+        for index in range(7)
+    ]
+    world.settle()
+    for index, (answer,) in enumerate(answers):
+        if index == place:
+            assert isinstance(answer, MusterError)
+            assert "cannot be carried out" in str(answer)
+        else:
+            assert isinstance(answer, Job)
+    assert len(world.plane.live.jobs) == 6
+    assert world.clock.now() == now, "nobody waited"
+    world.run_until(lambda: not world.plane.live.jobs, 30.0)
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=12))
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_exactly_the_poisoned_requests_are_refused(world: World, poisoned: list[bool]) -> None:
+    poison = STATEMENTS["half of a pair"]
+    answers = [asked(world, JobSpec(command=["x"]), poison if bad else None) for bad in poisoned]
+    world.settle()
+    assert [isinstance(answer, MusterError) for (answer,) in answers] == poisoned
+
+
+def test_report_that_cannot_be_stored_is_dropped_and_all_others_are_heard(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apply = world.plane._facts.__class__.apply
+
+    def poisoned(facts: object, work: Work, agent: object, report: KernelReport) -> None:
+        if report.detail == "poison":
+            work.unit.also(text("SELECT :a"), {"a": POISON})
+        apply(facts, work, agent, report)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(world.plane._facts.__class__, "apply", poisoned)
+    job_id = world.submit(JobSpec(command=["x"], tasks=4)).id
+    agent = world.agent("a")
+    agent.tick()
+    bad = KernelReport(KernelId("krn-none"), 1, ReportKind.ENDED, 0.0, detail="poison")
+    agent.reports.insert(len(agent.reports) // 2, bad)
+    world.settle()
+    assert world.closed[0] == (agent.id, "a report of it could not be taken, and is dropped")
+    assert not agent.reports, "all of them are acknowledged, that one too"
+    world.connect_again()
+    job = world.plane.live.jobs[job_id]
+    world.run_until(lambda: job.status in JOB_TABLE.terminal, 60.0)
+    assert job.status is JobState.SUCCEEDED
+
+
+def test_hello_that_cannot_be_taken_is_not_heard_again_for_a_while(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = world.agent("a")
+    greet = world.plane._greeter.__class__.greet
+    calls: list[str] = []
+
+    def broken(greeter: object, work: Work, record: object, hello: object) -> None:
+        if record.name == "a":  # type: ignore[attr-defined]
+            calls.append("a")
+            raise ValueError("poison")
+        greet(greeter, work, record, hello)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(world.plane._greeter.__class__, "greet", broken)
+    for _ in range(10):
+        world.connect(agent)
+    assert len(calls) == 1
+    assert world.closed[0] == (agent.id, "what it said could not be understood")
+    monkeypatch.undo()
+    world.run(REFUSED_S + 1.0)
+    world.closed.clear()
+    world.connect(agent)
+    assert world.closed == []
+    world.connect(world.agent("b"))
+    assert world.submit(JobSpec(command=["x"])).status is JobState.RUNNING
+
+
+def test_inputs_given_back_keep_their_order() -> None:
+    inbox = Inbox()
+    inputs: list[Input] = [Asked(lambda *_: None, lambda *_: None) for _ in range(5)]
+    for item in inputs:
+        inbox.put(item)
+    taken = inbox.take()
+    assert inbox.give_back_apart(taken) is None
+    later: Input = Asked(lambda *_: None, lambda *_: None)
+    inbox.put(later)
+    found: list[Input] = []
+    while inbox:
+        batch = inbox.take()
+        assert batch
+        found += batch
+    assert all(a is b for a, b in zip(found, [*inputs, later], strict=True))
+
+
+def test_reports_taken_apart_are_acknowledged_up_to_each_of_them() -> None:
+    reports = tuple(KernelReport(KernelId(f"k{n}"), 1, ReportKind.ENDED, 0.0) for n in range(3))
+    inbox = Inbox()
+    assert inbox.give_back_apart([Said(AgentId("a"), Reports(12, reports))]) is None
+    seqs = []
+    while inbox:
+        for item in inbox.take():
+            assert isinstance(item, Said)
+            assert isinstance(item.message, Reports)
+            seqs.append(item.message.last_seq)
+    assert seqs == [10, 11, 12]
