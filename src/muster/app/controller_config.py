@@ -14,7 +14,8 @@ from muster.wire.transport import ServerTls
 @dataclass(frozen=True, slots=True)
 class ControllerConfig:
     """``port`` and ``agent_port`` 0 mean any. ``agents`` are started on this machine; their
-    ``controller`` and ``token`` are filled in. ``former_agents`` were, and are no more."""
+    ``controller`` and ``token`` are filled in. ``former_agents`` were, and are no more.
+    ``authority`` vouches for the certificate of ``tls``, where the system's do not."""
 
     home: Home
     host: str = "127.0.0.1"
@@ -23,6 +24,7 @@ class ControllerConfig:
     agents: tuple[AgentConfig, ...] = ()
     former_agents: tuple[AgentId, ...] = ()
     tls: ServerTls | None = None
+    authority: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,7 @@ class _Text:
     former_agents: list[str]
     tls_certificate: str | None
     tls_key: str | None
+    authority: str | None
 
 
 def dump_controller(config: ControllerConfig) -> str:
@@ -49,6 +52,7 @@ def dump_controller(config: ControllerConfig) -> str:
             "former_agents": config.former_agents,
             "tls_certificate": str(config.tls.certificate) if config.tls else None,
             "tls_key": str(config.tls.key) if config.tls else None,
+            "authority": str(config.authority) if config.authority else None,
         }
     )
 
@@ -67,4 +71,5 @@ def load_controller(text: str) -> ControllerConfig:
         tuple(agents),
         tuple(map(AgentId, kept.former_agents)),
         tls,
+        Path(kept.authority) if kept.authority else None,
     )

@@ -4,6 +4,7 @@ lock             held by the controller that runs on it
 muster.db        state
 settings.json    ports and local agents, so that the next start is like the last
 client.json      URL and an administrator's token, for clients on this machine
+ca.pem, ca.key   the cluster's own authority, if it has one; server.pem, server.key: what it issued
 join-token       what agents join with
 controller.json  the running controller: pid and addresses
 controller.log
@@ -68,6 +69,7 @@ class Home:
     def __init__(self, path: Path) -> None:
         self.path = path.expanduser().absolute()
         self.database = self.path / "muster.db"
+        self.authority = self.path / "ca.pem"
         self.log = self.path / "controller.log"
         self.client_file = self.path / "client.json"
         self.join_token_file = self.path / "join-token"
@@ -174,6 +176,14 @@ class Home:
     def client(self) -> dict[str, Any]:
         """URL and token for clients on this machine; empty before the first start."""
         return _read_json(self.client_file)
+
+    def write_client(self, url: str, token: str, authority: Path | None) -> None:
+        """
+        Raises:
+            UnusableHome: it cannot be written.
+        """
+        ca = {"ca": str(authority)} if authority else {}
+        write_private(self.client_file, json.dumps({"url": url, "token": token, **ca}))
 
     def join_token(self) -> str | None:
         with suppress(OSError):

@@ -6,7 +6,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -22,6 +22,7 @@ from muster.agent.discovery import parse_gpus
 from muster.agent.identity import UnusableDirectory, load_identity
 from muster.agent.supervisor.farewell import shut_down
 from muster.app.account_options import AccountOptions, with_accounts
+from muster.app.addresses import is_everywhere
 from muster.app.agent_process import dump_config
 from muster.app.controller_config import ControllerConfig, dump_controller
 from muster.app.detached import (
@@ -319,20 +320,39 @@ def run_controller(
     agent_port: int = 0,
     tls_cert: Path | None = None,
     tls_key: Path | None = None,
+    tls_ca: Path | None = None,
+    own_authority_for: Sequence[str] | None = None,
 ) -> None:
     """Be the controller of a cluster whose agents are elsewhere; does not return.
 
+    Args:
+        tls_ca: what vouches for ``tls_cert``, for clients of this machine.
+        own_authority_for: names for which the home's own authority makes a certificate, besides
+            those of this machine; None is no such certificate.
+
     Raises:
-        MusterError: only one of certificate and key was given.
+        MusterError: only one of certificate and key was given, or both and an own authority.
     """
     if (tls_cert is None) != (tls_key is None):
         raise MusterError("--tls-cert and --tls-key go together: give both, or neither")
+    if tls_cert is not None and own_authority_for is not None:
+        raise MusterError(
+            "--tls-self-signed makes a certificate: leave --tls-cert and --tls-key out"
+        )
     tls = ServerTls(tls_cert, tls_key) if tls_cert and tls_key else None
     place = Home(home or default_home())
+    if own_authority_for is not None:
+        from muster.app.own_authority import own_certificate
+
+        place.create()
+        named = own_authority_for if is_everywhere(host) else [*own_authority_for, host]
+        tls, tls_ca = own_certificate(place, named), place.authority
     last = place.settings()
     port = port or last.port or DEFAULT_PORT
     agent_port = agent_port or last.agent_port or port + 1
-    config = ControllerConfig(place, host=host, port=port, agent_port=agent_port, tls=tls)
+    config = ControllerConfig(
+        place, host=host, port=port, agent_port=agent_port, tls=tls, authority=tls_ca
+    )
     _become("muster.app.controller_process", dump_controller(config))
 
 

@@ -7,7 +7,7 @@ import click
 from muster.cli.commands import SECTIONS, load
 from muster.cli.commands.version import print_version
 from muster.cli.parameters import Option, annotated
-from muster.cli.target import Home, Target, Token, Url
+from muster.cli.target import Ca, Home, Target, Token, Url
 
 EPILOG = (
     "REF is a job's name, its id or the beginning of its id; REF/3 is task 3 of it. "
@@ -60,11 +60,12 @@ def app(
     url: Url = None,
     token: Token = None,
     home: Home = None,
+    ca: Ca = None,
     show_version: Annotated[
         bool, Option("--version", help="Show the version.", callback=print_version, is_eager=True)
     ] = False,
 ) -> None:
-    ctx.obj = (ctx.obj or Target()).said(url, token, home)
+    ctx.obj = (ctx.obj or Target()).said(url, token, home, ca)
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 

@@ -1,4 +1,5 @@
-"""Which cluster a command speaks to: ``--url``, ``--token`` and ``--home``, before or after it."""
+"""Which cluster a command speaks to: ``--url``, ``--token``, ``--home`` and ``--ca``, before or
+after it."""
 
 import functools
 import inspect
@@ -32,6 +33,12 @@ Home = Annotated[
         "--home", metavar="DIR", help="Directory of the cluster. [env: MUSTER_HOME; or ~/.muster]"
     ),
 ]
+Ca = Annotated[
+    Path | None,
+    Option(
+        "--ca", metavar="FILE", help="Authority of the controller's certificate. [env: MUSTER_CA]"
+    ),
+]
 
 
 TIMEOUT_S = 30.0
@@ -50,7 +57,9 @@ def connect(target: "Target", timeout_s: float, on_contact: OnContact | None) ->
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     if target.home is not None:
         os.environ["MUSTER_HOME"] = str(target.home.expanduser().absolute())
-    return Client(target.url, target.token, timeout_s=timeout_s, on_contact=on_contact)
+    return Client(
+        target.url, target.token, ca=target.ca, timeout_s=timeout_s, on_contact=on_contact
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +69,7 @@ class Target:
     url: str | None = None
     token: str | None = None
     home: Path | None = None
+    ca: Path | None = None
     connector: "Callable[[Target, float, OnContact | None], Client]" = connect
 
     def client(self, timeout_s: float = TIMEOUT_S, on_contact: OnContact | None = None) -> "Client":
@@ -70,9 +80,17 @@ class Target:
         """
         return self.connector(self, timeout_s, on_contact)
 
-    def said(self, url: str | None, token: str | None, home: Path | None) -> "Target":
+    def said(
+        self, url: str | None, token: str | None, home: Path | None, ca: Path | None = None
+    ) -> "Target":
         """With what the command line adds; what is not given stays."""
-        return replace(self, url=url or self.url, token=token or self.token, home=home or self.home)
+        return replace(
+            self,
+            url=url or self.url,
+            token=token or self.token,
+            home=home or self.home,
+            ca=ca or self.ca,
+        )
 
 
 def on_cluster(command: Callable[Concatenate[Target, P], R]) -> Callable[..., R]:
@@ -85,10 +103,11 @@ def on_cluster(command: Callable[Concatenate[Target, P], R]) -> Callable[..., R]
         url: str | None,
         token: str | None,
         home: Path | None,
+        ca: Path | None,
         **arguments: Any,
     ) -> R:
         target: Target = ctx.obj
-        return command(target.said(url, token, home), **arguments)  # type: ignore[call-arg]
+        return command(target.said(url, token, home, ca), **arguments)  # type: ignore[call-arg]
 
     def parameter(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
         kind = inspect.Parameter.KEYWORD_ONLY
@@ -101,6 +120,7 @@ def on_cluster(command: Callable[Concatenate[Target, P], R]) -> Callable[..., R]
         parameter("url", Url),
         parameter("token", Token),
         parameter("home", Home),
+        parameter("ca", Ca),
     ]
     with_target.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     with_target.__annotations__ = {each.name: each.annotation for each in parameters}

@@ -47,6 +47,11 @@ class Calls:
     def url(self) -> str:
         return self._connection.url
 
+    @property
+    def ca(self) -> Path | None:
+        """The file of the authority that vouches for the controller, if one was named."""
+        return self._connection.ca
+
     def _send(
         self,
         method: str,

@@ -1,7 +1,9 @@
 """Which cluster a client talks to, and as whom.
 
-Explicit arguments come first, then MUSTER_URL and MUSTER_TOKEN, then ``client.json`` in the data
-directory (``$MUSTER_HOME``, else ``~/.muster``), which ``muster up`` writes for its owner only.
+Explicit arguments come first; then MUSTER_URL, MUSTER_TOKEN and MUSTER_CA, or the data directory
+that MUSTER_HOME names; then the current context (``muster login``); then the cluster of this
+machine. A data directory holds ``client.json``, which ``muster up`` and ``muster controller`` write
+for their owner only. SSL_CERT_FILE counts where nothing names an authority (``ssl``'s own rule).
 """
 
 from __future__ import annotations
@@ -13,7 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from muster.client.contexts import Context, read_contexts
 from muster.client.errors import NoConnection, NotAUrl, NoToken
+
+_Kept = tuple[Context, str]
+"""What is kept of a cluster, and where that is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +48,8 @@ def is_loopback(url: str) -> bool:
 def find_connection(url: str | None, token: str | None, ca: Path | str | None = None) -> Connection:
     """The cluster that is meant.
 
-    The file's token goes to the file's URL only: a token is not shown to another cluster. A URL
-    with "localhost" is taken for the file's where that names a loopback address.
+    What is stored goes to the URL with which it is stored only: a token is not shown to another
+    cluster. A URL with "localhost" is taken for the stored one where that names a loopback address.
 
     Raises:
         NotAUrl: the URL is none.
@@ -51,40 +57,69 @@ def find_connection(url: str | None, token: str | None, ca: Path | str | None = 
         NoConnection: no URL is known, or the URL would carry the token over a network
             unencrypted (DESIGN section 13).
     """
-    path = default_home() / "client.json"
-    stored = _read(path)
     named = url or os.environ.get("MUSTER_URL")
-    where = "the URL given" if url else "MUSTER_URL" if named else f"the URL in {path}"
-    url = (named or (stored.url if stored else "")).rstrip("/")
-    if not url:
+    used, known = _kept()
+    if named:
+        source = "the URL given" if url else "MUSTER_URL"
+        url = named.rstrip("/")
+    elif used:
+        source = f"the URL in {used[1]}"
+        url = used[0].url
+    else:
         raise NoConnection(
-            f"no cluster is known: start one with `muster up`, or set MUSTER_URL and MUSTER_TOKEN "
-            f"({path} does not exist)"
+            f"no cluster is known: start one with `muster up`, log in to one with `muster login`, "
+            f"or set MUSTER_URL and MUSTER_TOKEN ({default_home() / 'client.json'} does not exist)"
         )
+    _check(url, source)
+    nowhere: tuple[Context | None, str] = (None, "")
+    kept, where = next((each for each in known if _means(url, each[0].url)), nowhere)
+    url = kept.url if kept else url
+    file = f", or leave it out: {where} has one" if kept else ""
+    if token:
+        remedy = f"the token given: give another, in its place or in MUSTER_TOKEN{file}"
+    elif token := os.environ.get("MUSTER_TOKEN"):
+        remedy = f"the token in MUSTER_TOKEN: set it to one of this cluster{file}"
+    elif kept:
+        token = kept.token
+        remedy = f"the token read from {where}: log in again, or set MUSTER_TOKEN to one of its"
+    else:
+        raise NoToken(f"no token for {url}: `muster login`, set MUSTER_TOKEN, or give --token")
+    if not (token.isascii() and token.isprintable()) or " " in token:
+        raise NoConnection("the token contains characters that no token has: check MUSTER_TOKEN")
+    authority = ca or os.environ.get("MUSTER_CA") or (kept.ca if kept else None)
+    return Connection(url, token, Path(authority) if authority else None, remedy)
+
+
+def _kept() -> tuple[_Kept | None, list[_Kept]]:
+    """What is used where no URL is named; and all that is kept, the foremost first."""
+    path = default_home() / "client.json"
+    local, contexts = _read(path), read_contexts()
+    known = [(local, str(path))] if local else []
+    known += [(each, f"context {name}") for name, each in sorted(contexts.contexts.items())]
+    if contexts.chosen is not None and not os.environ.get("MUSTER_HOME"):
+        used = (contexts.chosen, f"context {contexts.current}")
+        return used, [used, *known]
+    return (known[0] if local else None), known
+
+
+def _check(url: str, source: str) -> None:
+    """
+    Raises:
+        NotAUrl, NoConnection: nobody should send a token there.
+    """
     scheme = _scheme(url)
     if scheme is None:
         raise NotAUrl(
-            f"{where} is {url!r}, which is not a URL: expected one such as http://127.0.0.1:7600"
+            f"{source} is {url!r}, which is not a URL: expected one such as http://127.0.0.1:7600"
         )
     if scheme == "http" and not is_loopback(url):
         raise NoConnection(
             f"{url} would carry your token over the network for all to read: use https"
         )
-    if stored and _is_localhost_of(url, stored.url):
-        url = stored.url
-    own = stored.token if stored and stored.url == url else None
-    file = f", or leave it out: {path} has one" if own else ""
-    if token:
-        remedy = f"the token given: give another, in its place or in MUSTER_TOKEN{file}"
-    elif token := os.environ.get("MUSTER_TOKEN"):
-        remedy = f"the token in MUSTER_TOKEN: set it to one of this cluster{file}"
-    elif token := own:
-        remedy = f"the token read from {path}: set MUSTER_TOKEN to one of this cluster"
-    else:
-        raise NoToken(f"no token for {url}: set MUSTER_TOKEN, or give --token")
-    if not (token.isascii() and token.isprintable()) or " " in token:
-        raise NoConnection("the token contains characters that no token has: check MUSTER_TOKEN")
-    return Connection(url, token, Path(ca) if ca else None, remedy)
+
+
+def _means(url: str, stored: str) -> bool:
+    return url == stored or _is_localhost_of(url, stored)
 
 
 def _is_localhost_of(url: str, stored: str) -> bool:
@@ -111,10 +146,10 @@ def default_home() -> Path:
     return Path(os.environ.get("MUSTER_HOME") or Path.home() / ".muster")
 
 
-def _read(path: Path) -> Connection | None:
+def _read(path: Path) -> Context | None:
     try:
         found = json.loads(path.read_text())
-        return Connection(str(found["url"]).rstrip("/"), str(found["token"]))
+        return Context(str(found["url"]).rstrip("/"), str(found["token"]), found.get("ca"))
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -34,6 +34,9 @@ SECTIONS: dict[str, dict[str, str]] = {
         "simulate": "simulate",
         "doctor": "doctor",
         "version": "version",
+        "login": "contexts",
+        "context": "contexts",
+        "logout": "contexts",
         "completion": "completion",
     },
     "People": {

@@ -152,6 +152,21 @@ def controller(
     tls_key: Annotated[
         Path | None, Option("--tls-key", metavar="FILE", help="Its key, PEM.")
     ] = None,
+    tls_ca: Annotated[
+        Path | None, Option("--tls-ca", metavar="FILE", help="What vouches for it, PEM.")
+    ] = None,
+    tls_self_signed: Annotated[
+        bool,
+        Option("--tls-self-signed", help="Make an authority of its own, HOME/ca.pem, and use it."),
+    ] = False,
+    tls_name: Annotated[
+        list[str] | None,
+        Option(
+            "--tls-name",
+            metavar="NAME",
+            help="With that: what others call this machine; may be repeated.",
+        ),
+    ] = None,
 ) -> None:
     """Be the controller of agents elsewhere."""
     from muster.app import local
@@ -163,6 +178,8 @@ def controller(
         agent_port=agent_port,
         tls_cert=tls_cert,
         tls_key=tls_key,
+        tls_ca=tls_ca,
+        own_authority_for=(tls_name or []) if tls_self_signed or tls_name else None,
     )
 
 

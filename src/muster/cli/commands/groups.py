@@ -12,7 +12,7 @@ from muster.cli.arguments import AsJson
 from muster.cli.parameters import annotated
 from muster.cli.screen import Column, plain, print_json, stdout, table, write
 from muster.cli.spec_file import SpecFile, read_spec
-from muster.cli.target import Home, Target, Token, Url, on_cluster
+from muster.cli.target import Ca, Home, Target, Token, Url, on_cluster
 
 if TYPE_CHECKING:
     from muster.core.views import GroupView
@@ -26,9 +26,10 @@ def groups(
     url: Url = None,
     token: Token = None,
     home: Home = None,
+    ca: Ca = None,
 ) -> None:
     """List the scaling groups; `groups apply FILE` writes one."""
-    target: Target = ctx.obj.said(url, token, home)
+    target: Target = ctx.obj.said(url, token, home, ca)
     ctx.obj = target
     if ctx.invoked_subcommand is not None:
         return

@@ -1,0 +1,40 @@
+"""By what name a controller that listens on an address is reached."""
+
+import ipaddress
+import socket
+
+from muster.wire.transport import ServerTls
+
+
+def address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def reachable_host(host: str, tls: ServerTls | None) -> str:
+    """A name or address of this controller for clients of its own machine: never one that means
+    "all of them", and with TLS one that the certificate is for, loopback where it listens there."""
+    everywhere = is_everywhere(host)
+    if tls is None:
+        return ("::1" if ":" in host else "127.0.0.1") if everywhere else host
+    from muster.app.own_authority import names_of
+
+    names = [name for name in names_of(tls.certificate) if not name.startswith("*")]
+    loopback = ["localhost", "127.0.0.1", "::1"] if everywhere or _is_loopback(host) else []
+    for wanted in (host, *loopback) if not everywhere else loopback:
+        if wanted in names:
+            return wanted
+    return names[0] if names else (socket.gethostname() if everywhere else host)
+
+
+def is_everywhere(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return not host
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

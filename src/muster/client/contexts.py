@@ -1,0 +1,150 @@
+"""The clusters that a person has logged in to: one file of theirs, 0600.
+
+``$XDG_CONFIG_HOME/muster/contexts.json`` (``~/.config`` by default) holds for each context its URL,
+its token and the file of its authority, and which of them is the current one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from muster.client.errors import NoConnection
+
+LOCAL = "local"
+"""In place of a context's name: none, but the cluster of this machine."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+MAX_CA_BYTES = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """One cluster, and who one is there."""
+
+    url: str
+    token: str = field(repr=False)
+    ca: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Contexts:
+    """All of them by name; ``current`` is None for the cluster of this machine."""
+
+    current: str | None = None
+    contexts: dict[str, Context] = field(default_factory=dict)
+
+    @property
+    def chosen(self) -> Context | None:
+        return self.contexts.get(self.current) if self.current else None
+
+    def switched(self, name: str | None) -> Contexts:
+        """
+        Raises:
+            NoConnection: there is no such context.
+        """
+        if name == LOCAL:
+            name = None
+        if name is not None and name not in self.contexts:
+            known = ", ".join((LOCAL, *sorted(self.contexts)))
+            raise NoConnection(f"there is no context {name!r}: you have {known}")
+        return replace(self, current=name)
+
+    def added(self, name: str, context: Context) -> Contexts:
+        """With this one, which is the current one then."""
+        return Contexts(name, {**self.contexts, name: context})
+
+    def removed(self, name: str) -> Contexts:
+        left = {each: found for each, found in self.contexts.items() if each != name}
+        return Contexts(None if self.current == name else self.current, left)
+
+
+def check_name(name: str) -> str:
+    """
+    Raises:
+        NoConnection: no context can be called so.
+    """
+    if name == LOCAL or not _NAME.fullmatch(name):
+        raise NoConnection(
+            f"{name!r} cannot be a context's name: expected at most 63 letters, digits, . _ -, "
+            f"and not {LOCAL!r}"
+        )
+    return name
+
+
+def directory() -> Path:
+    """Where a person's settings are."""
+    base = os.environ.get("XDG_CONFIG_HOME", "")
+    return (Path(base) if base.startswith("/") else Path.home() / ".config") / "muster"
+
+
+def read_contexts() -> Contexts:
+    """
+    Raises:
+        NoConnection: the file cannot be read, or is damaged.
+    """
+    path = directory() / "contexts.json"
+    try:
+        found = json.loads(path.read_text())
+        contexts = {name: Context(**fields) for name, fields in found["contexts"].items()}
+        return Contexts(found["current"], contexts)
+    except FileNotFoundError:
+        return Contexts()
+    except OSError as error:
+        raise NoConnection(f"cannot read {path}: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise NoConnection(f"{path} is damaged: remove it, and log in again") from None
+
+
+def write_contexts(contexts: Contexts) -> None:
+    """Keep them for this person only.
+
+    Raises:
+        NoConnection: they cannot be written.
+    """
+    text = json.dumps({"current": contexts.current, "contexts": _as_json(contexts)}, indent=2)
+    _write(directory() / "contexts.json", text.encode())
+
+
+def keep_authority(name: str, ca: Path) -> Path:
+    """Copy an authority's certificate to the settings of a context, so that it stays.
+
+    Raises:
+        NoConnection: it cannot be read or written.
+    """
+    try:
+        with ca.open("rb") as file:
+            data = file.read(MAX_CA_BYTES)
+    except OSError as error:
+        raise NoConnection(f"cannot read the certificate {ca}: {error.strerror}") from None
+    kept = directory() / f"{name}.ca.pem"
+    _write(kept, data)
+    return kept
+
+
+def forget_authority(name: str) -> None:
+    with suppress(OSError):
+        (directory() / f"{name}.ca.pem").unlink()
+
+
+def _as_json(contexts: Contexts) -> dict[str, dict[str, str | None]]:
+    return {name: asdict(each) for name, each in contexts.contexts.items()}
+
+
+def _write(path: Path, data: bytes) -> None:
+    """A whole file of its owner's, or none."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as f:
+            f.write(data)
+            f.flush()
+            os.fsync(f.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            temporary.unlink()
+        raise NoConnection(f"cannot write {path}: {error.strerror}") from None
