@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import errno
-import json
 import logging
 import os
 import random
@@ -13,6 +12,7 @@ import socket
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import uvicorn
 from fastapi import FastAPI
@@ -20,6 +20,7 @@ from fastapi import FastAPI
 from muster.agent.config import AgentConfig
 from muster.api.app import create_app
 from muster.api.app import stop as stop_requests
+from muster.app.addresses import address, reachable_host
 from muster.app.controller_config import ControllerConfig
 from muster.app.driver import Driver
 from muster.app.former_agents import forget
@@ -96,7 +97,7 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack) -> None:
     if DEFAULT_GROUP not in plane.live.groups:
         group = ScalingGroup(name=DEFAULT_GROUP)
         await plane.request(lambda work, requests: requests.put_group(work, group))
-    agent_port = await gateway.start(_address(config.host, config.agent_port))
+    agent_port = await gateway.start(address(config.host, config.agent_port))
     stack.push_async_callback(gateway.stop)
     app = create_app(
         plane=plane,
@@ -108,16 +109,18 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack) -> None:
         agent_port=agent_port,
     )
     scheme = "https" if config.tls else "http"
-    url = f"{scheme}://{_address(config.host, listener.getsockname()[1])}"
+    reachable = reachable_host(config.host, config.tls)
+    url = f"{scheme}://{address(reachable, listener.getsockname()[1])}"
     await stack.enter_async_context(_http(app, listener, config.tls))
-    user, join_token = await _introduce(home, plane, url, clock.now())
-    agent_address = _address(config.host, agent_port)
-    agents = [_local(agent, agent_address, join_token, user, home) for agent in config.agents]
+    user, join_token = await _introduce(home, plane, url, clock.now(), config.authority)
+    own_address = address(config.host, agent_port)
+    agents = [_local(agent, own_address, join_token, user, home) for agent in config.agents]
     await stack.enter_async_context(_beside(forget(plane, config.former_agents), "former agents"))
     await stack.enter_async_context(_beside(LocalAgents(agents).run(), "local agents"))
     stack.callback(stop_requests, app)  # the first to be called: nothing new while others stop
     now = clock.now()
-    home.write_running(Running(os.getpid(), url, agent_address, __version__, now, len(agents)))
+    agents_at = address(reachable, agent_port)
+    home.write_running(Running(os.getpid(), url, agents_at, __version__, now, len(agents)))
 
 
 def _local(
@@ -131,7 +134,9 @@ def _local(
     )
 
 
-async def _introduce(home: Home, plane: ControlPlane, url: str, now: float) -> tuple[Owner, str]:
+async def _introduce(
+    home: Home, plane: ControlPlane, url: str, now: float, authority: Path | None
+) -> tuple[Owner, str]:
     """Leave what clients and agents of this machine need; new tokens only where there are none.
 
     The answer is whose the clients' token is, and the agents' token.
@@ -144,17 +149,13 @@ async def _introduce(home: Home, plane: ControlPlane, url: str, now: float) -> t
         token = await plane.request(lambda work, _: first_admin(work, user))
         principal = verify(plane.live, token, now)
         assert principal is not None, "it was made just now"
-    write_private(home.client_file, json.dumps({"url": url, "token": token}))
+    home.write_client(url, token, authority)
     join_token = home.join_token()
     kept = plane.live.accounts.join_tokens.of_secret(join_token) if join_token else None
     if join_token is None or kept is None or not kept.is_good(now):
         join_token = await plane.request(lambda work, _: create_open_join_token(work, user))
         write_private(home.join_token_file, join_token + "\n")
     return principal.owner, join_token
-
-
-def _address(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _listen(host: str, port: int, *, tls: bool) -> socket.socket:
@@ -164,7 +165,7 @@ def _listen(host: str, port: int, *, tls: bool) -> socket.socket:
         AddressInUse: it is taken, or not of this machine.
         InsecureAddress: others can reach it, and there is no TLS.
     """
-    require_secure(_address(host, port), tls=tls)
+    require_secure(address(host, port), tls=tls)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # Named as TCP, or asyncio leaves Nagle's algorithm on: 40 ms an answer.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -176,7 +177,7 @@ def _listen(host: str, port: int, *, tls: bool) -> socket.socket:
         listener.close()
         why = "another program uses it" if error.errno == errno.EADDRINUSE else error.strerror
         raise AddressInUse(
-            f"cannot listen on {_address(host, port)}: {why}; choose another with --port"
+            f"cannot listen on {address(host, port)}: {why}; choose another with --port"
         ) from None
     return listener
 

@@ -48,12 +48,12 @@ def login(
     token = target.token or _token(token_file, url)
     name = check_name(name or urlsplit(url).hostname or url)
     with Client(url, token, ca=authority) as client:
-        client.cluster()
+        who = client.whoami()
         url = client.url
         authority = client.ca
     kept = str(keep_authority(name, authority)) if authority else None
     write_contexts(read_contexts().added(name, Context(url, token, kept)))
-    click.echo(f"logged in to {url}; commands go there from now on (context {name})")
+    click.echo(f"logged in to {url} as {who.user}; commands go there from now on (context {name})")
 
 
 def context(
