@@ -296,3 +296,24 @@ def test_victim_that_does_not_run_yet_goes_back_to_the_queue_uncharged(
     assert running(world) == ["p80"]
     assert [*statuses, session.status] == [SessionStatus.PREPARING, SessionStatus.PENDING]
     assert charged(world, low) == [0]
+
+
+def test_displaced_before_it_runs_waits_anew(group_world: GroupWorld) -> None:
+    lengths = {"first": 8, "high": 5, "low": 1}
+
+    def behaviour(start: Start) -> Run:
+        name = start.template.command[0]
+        return Run(lengths[name], starts_after=30 if name == "low" else 0)
+
+    world = group_world({"a": 1}, behaviour, preemption={"minimum_lease": 0})
+    world.submit(JobSpec(command=["first"], priority=90))
+    low = world.submit(JobSpec(command=["low"], priority=10, scheduling_timeout=10))
+    world.run(9)
+    (session,) = world.plane.live.sessions.values()
+    assert session.status is SessionStatus.CREATING
+    world.submit(JobSpec(command=["high"], priority=90))
+    world.run(4)
+    assert session.status is SessionStatus.PENDING, "it has waited for 12 s in all, and for 4 now"
+    world.run(3)
+    assert session.status is SessionStatus.CREATING
+    assert low.status in JOB_TABLE.live
