@@ -137,3 +137,57 @@ def test_quota_that_is_set_calls_back_what_is_held_ahead(make_world: MakeWorld) 
     assert not world.agent("a").queued
     world.ask(lambda work, requests: requests.remove_quota(work, Level.DOMAIN, "default"))
     world.run_until(lambda: job.status is JobState.SUCCEEDED)
+
+
+@pytest.mark.parametrize("memory", ["0", "1MiB"])
+def test_heir_of_lower_priority_gives_way_at_once(make_world: MakeWorld, memory: str) -> None:
+    order: list[str] = []
+
+    def behaviour(start: Start) -> Run:
+        order.append(start.template.command[0])
+        return Run(SHORT_S)
+
+    world = make_world(behaviour)
+    stream(world)
+    order.clear()
+    resources = {"memory": memory}
+    urgent = {"command": ["urgent"], "tasks": 3, "priority": 90, "resources": resources}
+    world.submit(JobSpec.model_validate(urgent))
+    world.run(2.0, 0.05)
+    assert order[:3] == ["urgent"] * 3, "the room of whatever ends next is for them"
+    assert "short" in order[3:]
+
+
+def test_work_held_ahead_stays_where_higher_priority_could_not_use_the_room(
+    make_world: MakeWorld,
+) -> None:
+    world = make_world(short_or_long)
+    stream(world)
+    held = set(world.agent("a").queued)
+    gpus = {"command": ["long"], "priority": 90, "resources": {"gpu": 1}}
+    world.submit(JobSpec.model_validate(gpus))
+    assert set(world.agent("a").queued) == held
+
+
+def test_room_that_comes_free_is_not_granted_ahead_of_higher_priority(
+    make_world: MakeWorld,
+) -> None:
+    order: list[str] = []
+
+    def behaviour(start: Start) -> Run:
+        order.append(start.template.command[0])
+        return Run(SHORT_S)
+
+    world = make_world(behaviour)
+    stream(world)
+    agent = world.agent("a")
+    order.clear()
+    agent.online = False
+    world.plane.agent_left(agent.id)
+    world.run(SHORT_S, 0.05)
+    world.submit(JobSpec(command=["urgent"], priority=90))
+    world.run(0.2, 0.05)
+    heirs = len(order)
+    world.connect(agent)
+    world.run(1.0, 0.05)
+    assert order[heirs] == "urgent"

@@ -1,6 +1,16 @@
 """How many kernels an agent may hold ahead (DESIGN section 11, "Backlog")."""
 
 import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from muster.scheduling.columns import Ints
+from muster.scheduling.constraints import eligible
+from muster.scheduling.snapshot import Snapshot
+from muster.scheduling.workload import WorkloadClass
+
+_MOST_ASKED = 8  # classes, of the highest priority, of which is asked where they could go
 
 
 def backlog_depth(
@@ -17,3 +27,20 @@ def backlog_depth(
     if mean_duration_s * limit <= running * window_s:  # also where the mean is 0
         return limit if window_s > 0 else 0
     return math.ceil(running * window_s / mean_duration_s)
+
+
+def highest_in_need(lacking: Sequence[WorkloadClass], snapshot: Snapshot) -> Ints:
+    """By slot the highest priority among the classes that could use room there, which is 0 where
+    none could: the agent is large enough for a kernel of it and meets its rules."""
+    highest = np.zeros(snapshot.columns.slots, np.int64)
+    columns = snapshot.emptied(all_accept=True).columns
+    by_priority = sorted(lacking, key=lambda what: -what.priority)
+    for what in by_priority[:_MOST_ASKED]:
+        mask = eligible(snapshot, what)
+        for request, _ in what.requests[:_MOST_ASKED]:
+            slots = columns.fitting(request)
+            slots = slots if mask is None else slots[mask[slots]]
+            highest[slots] = np.maximum(highest[slots], what.priority)
+    if len(by_priority) > _MOST_ASKED:  # so many need room that some can use any
+        np.maximum(highest, by_priority[_MOST_ASKED].priority, out=highest)
+    return highest

@@ -1,6 +1,7 @@
 """What agents run and hold ahead, by shape, and how much more they may (DESIGN section 11,
 "Backlog"). Nothing here is stored: it is rebuilt from the mirror."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -42,23 +43,29 @@ class Backlogs:
         self._live = live
         self._groups: dict[str, _Shapes] = {}
         self._mean_run_s: dict[JobId, float] = {}
+        self._priorities: dict[str, Counter[int]] = {}  # of what is held ahead, by group
+        self._priority_of: dict[LedgerKey, int] = {}
 
     def of_group(self, name: str) -> Mapping[str, Mapping[AgentId, Shape]]:
         """By shape and agent; what holds nothing is not there."""
         return self._groups.get(name, {})
 
-    def held(self, row: Allocation) -> None:
+    def held(self, row: Allocation, priority: int) -> None:
+        """A new row, of a session of that priority."""
         agents = self._shapes_of(row).setdefault(row.resources.shape, {})
         shape = agents.setdefault(row.agent_id, Shape())
         if row.charged:
             shape.running[row.kernel_id, row.generation] = row.since
         else:
             shape.ahead[row.kernel_id, row.generation] = row
+            self._priority_of[row.kernel_id, row.generation] = priority
+            self._priorities.setdefault(self._group_of(row), Counter())[priority] += 1
 
     def charged(self, row: Allocation, now: float) -> None:
         """What was held ahead has got its room."""
         shape = self._shapes_of(row)[row.resources.shape][row.agent_id]
         del shape.ahead[row.kernel_id, row.generation]
+        self._left_ahead(row)
         shape.running[row.kernel_id, row.generation] = now
 
     def released(self, row: Allocation) -> None:
@@ -67,13 +74,33 @@ class Backlogs:
         shape = agents[row.agent_id]
         of_kind = shape.running if row.charged else shape.ahead
         del of_kind[row.kernel_id, row.generation]
+        if not row.charged:
+            self._left_ahead(row)
         if not shape.running and not shape.ahead:
             del agents[row.agent_id]
             if not agents:
                 del shapes[row.resources.shape]
 
+    def lowest_ahead(self, group: str) -> int | None:
+        """The lowest priority of what the group's agents hold ahead; None if that is nothing."""
+        return min(self._priorities.get(group, ()), default=None)
+
+    def priority_of(self, row: Allocation) -> int:
+        """Of what is held ahead."""
+        return self._priority_of[row.kernel_id, row.generation]
+
+    def _left_ahead(self, row: Allocation) -> None:
+        priority = self._priority_of.pop((row.kernel_id, row.generation))
+        counts = self._priorities[self._group_of(row)]
+        counts[priority] -= 1
+        if not counts[priority]:
+            del counts[priority]
+
     def _shapes_of(self, row: Allocation) -> _Shapes:
-        return self._groups.setdefault(self._live.agents[row.agent_id].group, {})
+        return self._groups.setdefault(self._group_of(row), {})
+
+    def _group_of(self, row: Allocation) -> str:
+        return self._live.agents[row.agent_id].group
 
     def room_ahead(
         self, job: Job, resources: Resources, now: float

@@ -398,14 +398,16 @@ class Board:
     # -- the ledger (store.unit.LedgerWatch) ---------------------------------------------------
 
     def held(self, row: Allocation) -> None:
-        self.backlogs.held(row)
         kernel = self._live.kernels.get(row.kernel_id)
-        if row.charged:
-            self._take_place(row, row.since)
-        elif kernel is not None:
+        priority = 0
+        if not row.charged and kernel is not None:
             session = kernel.session
             what = self._known(session) or self._arriving(session)
             self._ahead_as[row.kernel_id, row.generation] = what
+            priority = what.priority
+        self.backlogs.held(row, priority)
+        if row.charged:
+            self._take_place(row, row.since)
 
     def charged(self, row: Allocation, before: tuple[DeviceShare, ...] | None, now: float) -> None:
         group = self._group_of(row)

@@ -10,22 +10,22 @@ from muster.control.engine.handler import (
     TransitionStatus,
 )
 from muster.control.engine.work import Work
+from muster.control.session.ahead import Ahead, grant_held_ahead, lacks_room, overtaken
 from muster.control.session.board import Board, GroupBoard
 from muster.control.session.lifecycle import SessionLifecycle, reschedule_limit
 from muster.control.session.running import placed_since
-from muster.control.session.start import send_starts
-from muster.core.ids import AgentId, JobId, KernelId
+from muster.control.session.start import recall
+from muster.core.ids import KernelId
 from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.results import SchedulingResult
 from muster.core.specs.group import PreemptionMode
 from muster.core.states import KernelStatus, SessionStatus
-from muster.scheduling.fit import devices_at
 from muster.scheduling.guard import PluginFault
-from muster.scheduling.outcome import WAITS_FOR_ROOM
 from muster.scheduling.placement import place
 from muster.scheduling.preemption import Preemption
 from muster.scheduling.validators import NEVER
 from muster.store.live import Live
-from muster.store.records import Job, Kernel, Session
+from muster.store.records import Kernel, Session
 
 log = logging.getLogger(__name__)
 
@@ -127,7 +127,7 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
 
     def _serve(self, group: GroupBoard, result: HandlerResult[Session], work: Work) -> None:
         try:
-            self._grant_held_ahead(group, work)
+            grant_held_ahead(group, work, self._board)
             self._place(group, result, work)
         except PluginFault as fault:
             self._board.plugin_failed(group.snapshot.group, fault)
@@ -159,7 +159,9 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
             result.successes.append(session)
         for preemption in outcome.displaced:
             self._displace(preemption, group, work)
-        ahead = _Ahead(self._board)
+        lacking = [each.what for each, why in outcome.refused.items() if lacks_room(why)]
+        self._give_way(overtaken(group, lacking, work, self._board), work)
+        ahead = Ahead(self._board)
         for members, reasons in outcome.refused.items():
             if any(each.code in NEVER for each in reasons):
                 why = next(each for each in reasons if each.code in NEVER)
@@ -197,29 +199,15 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
             else:
                 self._sessions.terminate(work, [victim], self.name, why)
 
-    def _grant_held_ahead(self, group: GroupBoard, work: Work) -> None:
-        """Charge what an agent holds ahead and now has room for.
-
-        A kernel may end before those meant to follow it have reached its agent; then nobody but
-        the controller can give them its room.
-        """
-        snapshot, selector = group.snapshot, group.policy.selector
-        for agents in list(self._board.backlogs.of_group(snapshot.group).values()):
-            for agent_id, shape in list(agents.items()):
-                if work.live.agents[agent_id].barred is not None:
-                    continue  # it takes nothing new
-                for row in list(shape.ahead.values()):
-                    shares = devices_at(snapshot, selector, row.resources, agent_id)
-                    kernel = work.live.kernels.get(row.kernel_id)
-                    if shares is None or kernel is None or kernel.generation != row.generation:
-                        break
-                    if kernel.stop_sent_at is not None:
-                        continue
-                    work.unit.grant(row, shares)
-                    kernel.shares = shares
-                    work.unit.touch(kernel)
-                    work.mark(kernel.session)
-                    send_starts(kernel.session, [kernel], work, self._board)
+    def _give_way(self, kernels: Sequence[Kernel], work: Work) -> None:
+        """Take back what is held ahead of others: agents are asked for what they were sent."""
+        for kernel in kernels:
+            if kernel.status is KernelStatus.CREATING:
+                recall(kernel, work)
+            else:
+                self._sessions.reschedule(
+                    work, [kernel.session], self.name, SchedulingResult.SKIPPED, None, blame=False
+                )
 
     def timeout_s(self, record: Session, work: Work) -> float | None:
         return record.scheduling_timeout_s or work.live.groups[record.group].pending_timeout
@@ -229,53 +217,6 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
 
     def expiry_reason(self, record: Session, work: Work, timeout_s: float) -> Reason:
         return reason(ReasonCode.SCHEDULING_TIMEOUT, timeout_s=timeout_s)
-
-
-class _Ahead:
-    """Where a group's agents may hold more kernels ahead, in one pass: it only gets less.
-
-    An ended kernel hands its room to what is held behind it, and no pass sees that room. So the
-    first session that lacks room and cannot be held itself ends it: what comes free from then on
-    is for that one.
-    """
-
-    def __init__(self, board: Board) -> None:
-        self._board = board
-        self._ended = False
-        self._room: dict[JobId, list[AgentId]] = {}
-
-    def take(self, session: Session, reasons: Sequence[Reason], work: Work) -> bool:
-        """Hold the session ahead on some agent, if it is short work and one has a place.
-
-        To be asked of all that were refused, in the order of the queue.
-        """
-        if self._ended or WAITS_FOR_ROOM.isdisjoint(_codes(reasons)):
-            return False
-        kernel, job = session.kernels[0], session.job
-        may = len(reasons) == 1 and self._board.may_wait_ahead(session)
-        room = self._room_of(job, kernel, work.now) if may and job is not None else None
-        if not room:
-            self._ended = True
-            return False
-        kernel.agent_id = room.pop()
-        work.unit.hold(kernel, work.live.agents[kernel.agent_id], (), charged=False)
-        return True
-
-    def _room_of(self, job: Job, kernel: Kernel, now: float) -> list[AgentId]:
-        """An agent's id for each kernel that it may yet hold, the agents in turn.
-
-        Jobs of one shape share that room; whoever comes later may find it too large by what the
-        earlier took, never by more than a window's work.
-        """
-        room = self._room.get(job.id)
-        if room is None:
-            room = [
-                agent
-                for agent, count in self._board.backlogs.room_ahead(job, kernel.resources, now)
-                for _ in range(count)
-            ]
-            room = self._room[job.id] = room[::-1]
-        return room
 
 
 def _codes(reasons: Sequence[Reason]) -> list[ReasonCode]:

@@ -70,7 +70,7 @@ class StartSessions(HeardPhase):
     def _recall_late(self, session: Session, work: Work) -> None:
         kernel = session.kernels[0]
         if work.now >= session.status_changed_at + RECALL_AFTER_S:
-            _recall(kernel, work)
+            recall(kernel, work)
 
     def timeout_s(self, record: Session, work: Work) -> float | None:
         if record.status is SessionStatus.CREATING and held_ahead(record, work):
@@ -87,10 +87,11 @@ def recall_held_ahead(
         if row.charged or kernel is None or kernel.generation != row.generation:
             continue
         if not unless(kernel.session):
-            _recall(kernel, work)
+            recall(kernel, work)
 
 
-def _recall(kernel: Kernel, work: Work) -> None:
+def recall(kernel: Kernel, work: Work) -> None:
+    """Have its agent give the kernel back if it has not begun; once is enough."""
     if kernel.stop_sent_at is None and kernel.agent_id is not None:
         kernel.stop_sent_at = work.now
         work.send(kernel.agent_id, Recall(kernel.id, kernel.generation))

@@ -1,0 +1,129 @@
+"""Work that agents hold ahead (DESIGN section 11, "Backlog"): who may be held, who gets room that
+nobody has handed on, and who gives way.
+
+An ended kernel hands its room to what is held behind it, and no pass sees that room. So nothing is
+held ahead behind a session that lacks room and cannot be held itself, and what is held gives way to
+whoever comes later with a higher priority and could use the room: it is recalled in the wake that
+finds the other without room. What has begun before the agent hears of that is a window's work at
+most.
+"""
+
+from collections.abc import Sequence
+
+from muster.control.engine.work import Work
+from muster.control.session.board import Board, GroupBoard
+from muster.control.session.start import send_starts
+from muster.core.ids import AgentId, JobId
+from muster.core.reasons import Reason
+from muster.scheduling.backlog import highest_in_need
+from muster.scheduling.fit import devices_at
+from muster.scheduling.outcome import WAITS_FOR_ROOM
+from muster.scheduling.workload import WorkloadClass
+from muster.store.records import Allocation, Job, Kernel, Session
+
+
+class Ahead:
+    """Where a group's agents may hold more kernels ahead, in one pass: it only gets less."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self._ended = False
+        self._room: dict[JobId, list[AgentId]] = {}
+
+    def take(self, session: Session, reasons: Sequence[Reason], work: Work) -> bool:
+        """Hold the session ahead on some agent, if it is short work and one has a place.
+
+        To be asked of all that were refused, in the order of the queue.
+        """
+        if self._ended or not lacks_room(reasons):
+            return False
+        kernel, job = session.kernels[0], session.job
+        may = len(reasons) == 1 and self._board.may_wait_ahead(session)
+        room = self._room_of(job, kernel, work.now) if may and job is not None else None
+        if not room:
+            self._ended = True
+            return False
+        kernel.agent_id = room.pop()
+        work.unit.hold(kernel, work.live.agents[kernel.agent_id], (), charged=False)
+        return True
+
+    def _room_of(self, job: Job, kernel: Kernel, now: float) -> list[AgentId]:
+        """An agent's id for each kernel that it may yet hold, the agents in turn.
+
+        Jobs of one shape share that room; whoever comes later may find it too large by what the
+        earlier took, never by more than a window's work.
+        """
+        room = self._room.get(job.id)
+        if room is None:
+            room = [
+                agent
+                for agent, count in self._board.backlogs.room_ahead(job, kernel.resources, now)
+                for _ in range(count)
+            ]
+            room = self._room[job.id] = room[::-1]
+        return room
+
+
+def grant_held_ahead(group: GroupBoard, work: Work, board: Board) -> None:
+    """Charge what an agent holds ahead and now has room for, unless one of higher priority waits.
+
+    A kernel may end before those meant to follow it have reached its agent; then nobody but the
+    controller can give them its room.
+    """
+    backlogs, snapshot = board.backlogs, group.snapshot
+    if backlogs.lowest_ahead(snapshot.group) is None:
+        return
+    waiting = [
+        members.what.priority
+        for members in group.queue.classes
+        if not members.reasons or lacks_room(members.reasons)  # new, or nothing else forbids it
+    ]
+    highest = max(waiting, default=0)
+    for agents in list(backlogs.of_group(snapshot.group).values()):
+        for agent_id, shape in list(agents.items()):
+            if work.live.agents[agent_id].barred is not None:
+                continue  # it takes nothing new
+            for row in list(shape.ahead.values()):
+                shares = devices_at(snapshot, group.policy.selector, row.resources, agent_id)
+                kernel = _of(row, work)
+                if shares is None or kernel is None:
+                    break
+                if kernel.stop_sent_at is not None or backlogs.priority_of(row) < highest:
+                    continue
+                work.unit.grant(row, shares)
+                kernel.shares = shares
+                work.unit.touch(kernel)
+                work.mark(kernel.session)
+                send_starts(kernel.session, [kernel], work, board)
+
+
+def overtaken(
+    group: GroupBoard, lacking: Sequence[WorkloadClass], work: Work, board: Board
+) -> list[Kernel]:
+    """What is held ahead where one of ``lacking``, the classes that lack room, has a higher
+    priority and could use that agent's room."""
+    snapshot, backlogs = group.snapshot, board.backlogs
+    lowest = backlogs.lowest_ahead(snapshot.group)
+    above = [what for what in lacking if lowest is not None and what.priority > lowest]
+    if not above:
+        return []
+    highest = highest_in_need(above, snapshot)
+    found = []
+    for agents in backlogs.of_group(snapshot.group).values():
+        for agent_id, shape in agents.items():
+            priority = int(highest[snapshot.slot(agent_id)])
+            for row in shape.ahead.values():
+                kernel = _of(row, work)
+                if kernel is not None and backlogs.priority_of(row) < priority:
+                    found.append(kernel)
+    return found
+
+
+def lacks_room(reasons: Sequence[Reason]) -> bool:
+    return not WAITS_FOR_ROOM.isdisjoint(each.code for each in reasons)
+
+
+def _of(row: Allocation, work: Work) -> Kernel | None:
+    """The kernel, if the row is that of its newest generation."""
+    kernel = work.live.kernels.get(row.kernel_id)
+    return kernel if kernel is not None and kernel.generation == row.generation else None
