@@ -214,7 +214,12 @@ class FakeCluster:
         offset: int = 0,
         limit: int = 100,
     ) -> TaskPage:
-        found = [each for each in self.tasks_ if state in (None, each.state)]
+        known = self.tasks_
+        if not known and self.jobs_:
+            counts = self.job(ref).counts.items()
+            states = [of_state for of_state, many in counts for _ in range(many)]
+            known = [task(index, each, (kernel(),)) for index, each in enumerate(states)]
+        found = [each for each in known if state in (None, each.state)]
         if failed:
             found = [each for each in found if each.state is TaskState.FAILED]
         return TaskPage(items=tuple(found[offset : offset + limit]), total=len(found))
@@ -265,6 +270,7 @@ class FakeCluster:
         tail_bytes: int | None = None,
         follow: bool = False,
         retries: bool | None = None,
+        on_cut: Callable[[int], None] | None = None,
     ) -> Iterator[bytes]:
         self.asked.append(("logs", (task, attempt, tail_bytes, follow)))
         if task not in self.output:

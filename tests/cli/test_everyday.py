@@ -13,6 +13,7 @@ from tests.control.world import Run, task_index
 
 from muster.cli.main import app
 from muster.cli.target import Target
+from muster.core.ids import KernelId
 from muster.wire.messages import Start
 
 SWEEP = {"command": ["sweep"], "resources": {"cpu": "50m"}}
@@ -140,3 +141,26 @@ def test_ps_lists_sessions_beside_jobs_and_filters_on_the_server(typed: Typed) -
     typed.finish()
     ended = typed.json("ps", "--state", "ended", "--json", "-n", "1")
     assert len(ended) == 1
+
+
+def test_logs_say_what_rotation_took_away(typed: Typed) -> None:
+    job = typed.submit(name="noisy", tasks=2, command=["forever"])
+    with typed.cluster.client() as client:
+        kernels = [task.kernel_id for task in client.tasks(job).items]
+    for index, kernel in enumerate(kernels):
+        assert kernel is not None
+        typed.cluster.write(kernel, b"x" * 2**20 + b"kept %d\n" % index, ended=True)
+    lost = typed.cluster.outputs[KernelId(str(kernels[1]))]
+    lost.lost = 2**20
+    shown = typed.run("logs", "noisy", "--task", "1")
+    assert shown.stdout == "kept 1\n"
+    assert shown.stderr == "1MiB before this were rotated away\n"
+    both = typed.run("logs", "noisy")
+    assert both.stdout.splitlines()[-1] == "1 | kept 1"
+    assert both.stderr == "1: 1MiB before this were rotated away\n"
+    typed.run("cancel", "noisy")
+
+
+def test_logs_of_a_large_sweep_come_task_by_task(typed: Typed, swept: str) -> None:
+    lines = typed.said("logs", swept, "--failed")
+    assert lines == ""

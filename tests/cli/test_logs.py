@@ -1,11 +1,12 @@
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.cli.fake_cluster import FakeCluster, job
+from tests.cli.fake_cluster import FakeCluster, job, session
 
 from muster.cli.follow.feed import away_line, back_line
 from muster.cli.follow.lines import last_lines
@@ -25,20 +26,55 @@ def test_logs_of_several_tasks_tell_them_apart_and_go_on_after_one_without() -> 
         jobs_=[job(counts={TaskState.RUNNING: 3})], output={0: [b"a\n"], 2: [b"c"]}
     )
     result = cluster.run("logs", "train")
-    assert result.exit_code == 0
+    assert result.exit_code == 1
     assert result.stdout == "0 | a\n2 | c\n"
     assert "1: task 1 has not started" in result.stderr
 
 
-def test_logs_of_many_tasks_are_bounded_and_one_can_be_named() -> None:
+def test_logs_of_many_tasks_are_all_shown_in_order_and_some_can_be_named() -> None:
     cluster = FakeCluster(
-        jobs_=[job(counts={TaskState.SUCCEEDED: 10_000})],
-        output={index: [b"x\n"] for index in range(100)} | {99: [b"last\n"]},
+        jobs_=[job(counts={TaskState.SUCCEEDED: 100, TaskState.FAILED: 2})],
+        output={index: [b"%d\n" % index] for index in range(102)},
     )
-    result = cluster.run("logs", "train")
-    assert result.stdout.count("x\n") == 8
-    assert "the first 8 of 10,000 tasks" in result.stderr
-    assert cluster.run("logs", "train/99").stdout == "last\n"
+    lines = cluster.run("logs", "train").stdout.splitlines()
+    assert lines == [f"{index:3} | {index}" for index in range(102)]
+    assert cluster.run("logs", "train/99").stdout == "99\n"
+    assert cluster.run("logs", "train", "-t", "7", "--task", "5").stdout == "  7 | 7\n  5 | 5\n"
+    assert cluster.run("logs", "train", "--failed").stdout == "100 | 100\n101 | 101\n"
+    followed = cluster.run("logs", "-f", "train").stdout.splitlines()
+    assert sorted(followed) == lines
+
+
+def test_logs_are_saved_in_a_file_a_task_and_links_are_not_followed(tmp_path: Path) -> None:
+    cluster = FakeCluster(
+        jobs_=[job(counts={TaskState.SUCCEEDED: 12})],
+        output={index: [b"%d\n" % index] for index in range(12)},
+    )
+    result = cluster.run("logs", "train", "--save", str(tmp_path / "a" / "b"))
+    assert result.exit_code == 0
+    assert "saved 12 files" in result.stdout
+    names = sorted(path.name for path in (tmp_path / "a" / "b").iterdir())
+    assert names == [f"task-{index:02}.log" for index in range(12)]
+    assert (tmp_path / "a" / "b" / "task-07.log").read_bytes() == b"7\n"
+    (tmp_path / "target").write_text("kept")
+    (tmp_path / "task-03.log").symlink_to(tmp_path / "target")
+    refused = cluster.run("logs", "train", "-t", "3", "--save", str(tmp_path))
+    assert refused.exit_code == 1
+    assert (tmp_path / "target").read_text() == "kept"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("train/3", "--failed"),
+        ("train", "--failed", "--task", "3"),
+        ("train", "-f", "--save", "x"),
+        ("ses-01", "--failed"),
+    ],
+)
+def test_logs_of_what_contradicts_itself_are_refused(words: tuple[str, ...]) -> None:
+    cluster = FakeCluster(jobs_=[job()], sessions_=[session(id="ses-01")])
+    assert cluster.run("logs", *words).exit_code == 2
 
 
 def test_logs_of_a_task_that_has_not_started_are_refused() -> None:

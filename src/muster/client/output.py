@@ -41,6 +41,7 @@ def read_output(
     tail_bytes: int | None,
     follow: bool,
     retries: bool,
+    on_cut: Callable[[int], None] | None = None,
 ) -> Stream:
     """The output at ``path``, piece by piece: asked for again, from where the last answer ended,
     until the server says that it is all.
@@ -50,6 +51,7 @@ def read_output(
         attempt: None is the latest.
         tail_bytes: only so much of its end.
         retries: whether the attempts after it are read too, one after the other.
+        on_cut: is told how many bytes before the next piece are gone, if rotation took them.
 
     Raises:
         MusterError: the server's refusal, or no answer.
@@ -65,7 +67,10 @@ def read_output(
         try:
             answer = yield from ask(_opening(path, asked), patience_s)
             attempt = int(answer.headers[LOG_ATTEMPT_HEADER.lower()])
-            offset = int(answer.headers[LOG_OFFSET_HEADER.lower()])
+            begins = int(answer.headers[LOG_OFFSET_HEADER.lower()])
+            if on_cut is not None and offset is not None and begins > offset:
+                on_cut(begins - offset)
+            offset = begins
             while piece := (yield Read()):
                 got += len(piece)
                 offset += len(piece)

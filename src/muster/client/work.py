@@ -271,6 +271,7 @@ class Work(Calls):
         tail_bytes: int | None = None,
         follow: bool = False,
         retries: bool | None = None,
+        on_cut: Callable[[int], None] | None = None,
     ) -> Stream:
         """The output of a job's task, piece by piece.
 
@@ -280,6 +281,8 @@ class Work(Calls):
             follow: go on until the task has ended; wait for it if it has not started.
             retries: with ``follow``, go on through the attempts after this one, those too that
                 have come and gone already; by default when no ``attempt`` is given.
+            on_cut: is told how many bytes before the next piece are gone, because the agent keeps
+                only so much of an output.
 
         Raises:
             NotFound, Ambiguous: as ``job``; NotFound also when there is no such task or attempt.
@@ -295,11 +298,18 @@ class Work(Calls):
             tail_bytes=tail_bytes,
             follow=follow,
             retries=follow and (attempt is None if retries is None else retries),
+            on_cut=on_cut,
         )
 
     @streaming(bytes)
     def session_logs(
-        self, ref: str, *, kernel: int = 0, tail_bytes: int | None = None, follow: bool = False
+        self,
+        ref: str,
+        *,
+        kernel: int = 0,
+        tail_bytes: int | None = None,
+        follow: bool = False,
+        on_cut: Callable[[int], None] | None = None,
     ) -> Stream:
         """The output of a session's kernel; as ``logs``."""
         return read_output(
@@ -310,4 +320,5 @@ class Work(Calls):
             tail_bytes=tail_bytes,
             follow=follow,
             retries=False,
+            on_cut=on_cut,
         )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from muster.core.views import JobView, KernelView, SessionView, TaskDetail
 
 LOOKED_AT = 5
-"""Running tasks whose agents are asked for; each costs a request."""
+"""Running tasks whose agents are asked for."""
 NAMED = 3
 """Agents that are named."""
 
@@ -51,9 +51,8 @@ def fate_of(client: "Client", id_: str) -> Fate:
     if job.state is not JobState.RUNNING:
         return NO_FATE
     running = client.tasks(job.id, state=TaskState.RUNNING, limit=LOOKED_AT)
-    tasks = [client.task(job.id, each.index) for each in running.items]
-    agents = _agents(task.attempts[-1] for task in tasks if task.attempts)
-    if agents and running.total > len(tasks):
+    agents = _agents(task.attempts[-1] for task in running.items if task.attempts)
+    if agents and running.total > len(running.items):
         agents += " (its first tasks)"
     return Fate(details=(_runs(job.name, job, agents),), commands=(f"muster logs -f {job.name}",))
 

@@ -1,8 +1,15 @@
 """``muster logs``."""
 
-from collections.abc import Iterator, Sequence
+import os
+import tempfile
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Protocol
+from itertools import islice
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated, TypeVar
 
 import click
 from rich.text import Text
@@ -19,23 +26,27 @@ from muster.cli.follow.feed import (
     away_line,
     back_line,
 )
-from muster.cli.follow.lines import PrefixedLines, last_lines, prefix_width
+from muster.cli.follow.lines import PrefixedLines, prefix_width
+from muster.cli.follow.reading import Reading
 from muster.cli.follow.status_line import StatusLine
 from muster.cli.nearest import suggesting
 from muster.cli.parameters import Option
 from muster.cli.screen import plain, stderr
 from muster.cli.target import Target, on_cluster
 from muster.cli.words import count
-from muster.core.errors import Conflict, MusterError
+from muster.core.errors import MusterError
+from muster.core.resources import format_amount
 
 if TYPE_CHECKING:
     from muster.client import Client
+    from muster.core.views import JobDetail, SessionDetail
 
-MAX_SHOWN = 8
-"""Tasks or kernels whose output is shown together."""
-LINE_BYTES = 1024
-"""How long lines are taken to be when so many of them are asked for."""
-MIN_TAIL_BYTES = 64 * 1024
+T = TypeVar("T")
+
+READERS = 8
+"""Outputs that are read side by side; it costs a connection each, and agents serve so many."""
+PAGE = 1000
+PIECE_BYTES = 1024 * 1024
 WAIT_S = 1.0
 """Between two looks whether the person pressed Ctrl-C."""
 
@@ -54,134 +65,254 @@ def logs(
     attempt: Annotated[
         int | None, Option("--attempt", min=1, help="This attempt alone, not the latest.")
     ] = None,
+    task: Annotated[
+        list[int] | None, Option("--task", "-t", min=0, help="This task; may be repeated.")
+    ] = None,
+    failed: Annotated[bool, Option("--failed", help="Only of the tasks that failed.")] = False,
+    save: Annotated[
+        Path | None, Option("--save", metavar="DIR", help="Write a file a task there.")
+    ] = None,
 ) -> None:
     """Show the output of a job's tasks, or of a session's kernels."""
-    from muster.core.views import JobView
-
     subject = parse_ref(ref)
-    no_attempts = click.BadParameter("a session has no attempts", param_hint="--attempt")
-    if subject.is_session and attempt is not None:
-        raise no_attempts
+    if follow and save is not None:
+        raise click.BadParameter("give one of --follow and --save")
+    if sum((subject.index is not None, bool(task), failed)) > 1:
+        raise click.BadParameter("give one of REF/INDEX, --task and --failed")
+    if subject.is_session:
+        _refuse_for_sessions(attempt, failed)
     with target.client() as client:
         with suggesting(client, ref):
             found = job_or_session(client, subject)
-        is_job = isinstance(found, JobView)
-        if attempt is not None and not is_job:
-            raise no_attempts
-        total = found.tasks_total if isinstance(found, JobView) else len(found.kernels)
-        shown = [subject.index] if subject.index is not None else [*range(min(total, MAX_SHOWN))]
-        if subject.index is None and total > len(shown):
-            what = "task" if is_job else "kernel"
-            stderr().print(
-                Text(f"the first {len(shown)} of {count(total, what)}; {ref}/INDEX is another")
-            )
-        lines = PrefixedLines(prefix_width(total) if len(shown) > 1 else 0)
-        read = _reader(found.id, is_job, attempt, tail)
-        if not follow:
-            _print(client, read, shown, lines)
-            return
-    raise click.exceptions.Exit(_follow(target, read, shown, lines))
-
-
-class Read(Protocol):
-    """The output of the task or kernel with this index."""
-
-    def __call__(self, client: "Client", index: int, follow: bool) -> Iterator[bytes]: ...
-
-
-def _reader(id_: str, is_job: bool, attempt: int | None, tail: int | None) -> Read:
-    def pieces(
-        client: "Client", index: int, tail_bytes: int | None, follow: bool
-    ) -> Iterator[bytes]:
+        is_job = found.id.startswith("job-")
         if not is_job:
-            return client.session_logs(id_, kernel=index, tail_bytes=tail_bytes, follow=follow)
-        every = follow and attempt is None and tail is None
-        return client.logs(
-            id_,
-            task=index,
-            attempt=1 if every else attempt,
-            tail_bytes=tail_bytes,
-            follow=follow,
-            retries=every or None,
-        )
-
-    def read(client: "Client", index: int, follow: bool) -> Iterator[bytes]:
-        if tail is None:
-            yield from pieces(client, index, None, follow)
-            return
-        asked_bytes = max(MIN_TAIL_BYTES, tail * LINE_BYTES)
-        try:
-            data = b"".join(pieces(client, index, asked_bytes, False))
-        except Conflict:  # it has not started: all that comes is new
-            if not follow:
-                raise
-            data = b""
-        end = last_lines(data, tail)
-        if not follow:
-            yield end
-        elif len(end) == len(data) < asked_bytes:  # all there is
-            yield from pieces(client, index, None, True)
-        elif not end:
-            yield from pieces(client, index, 0, True)
+            _refuse_for_sessions(attempt, failed)
+        named = [subject.index] if subject.index is not None else task
+        reading = Reading(found.id, is_job, attempt, tail)
+        total = _index_end(found)
+        screen = _Screen(prefix_width(total) if named is None or len(named) > 1 else 0)
+        if follow:
+            indexes = named or (_failed(client, found.id) if failed else _all(found))
+            raise click.exceptions.Exit(_follow(target, reading, iter(indexes), screen))
+        if named is None:
+            shown = _failed(client, found.id) if failed else _written(client, found)
         else:
-            # What came meanwhile moves the window; so it begins one byte before the lines, and
-            # what it has of a line that began earlier is left out.
-            window = pieces(client, index, len(end) + 1, True)
-            yield from _after_first_newline(window, len(end) + 1)
-
-    return read
-
-
-def _after_first_newline(pieces: Iterator[bytes], within: int) -> Iterator[bytes]:
-    """Leave out all up to the first newline, if there is one in so many bytes."""
-    held = b""
-    for piece in pieces:
-        held += piece
-        if len(held) >= within:
-            break
-    yield held[held.find(b"\n", 0, within) + 1 :]
-    yield from pieces
+            shown = iter(named)
+        if save is not None:
+            code = _save(client, reading, shown, save, total, screen)
+        else:
+            code = _print(client, reading, shown, screen)
+    raise click.exceptions.Exit(code)
 
 
-def _print(client: "Client", read: Read, shown: Sequence[int], lines: PrefixedLines) -> None:
-    screen = StatusLine(stderr())
-    for index in shown:
+def _refuse_for_sessions(attempt: int | None, failed: bool) -> None:
+    """
+    Raises:
+        click.BadParameter: that is asked for which only jobs have.
+    """
+    if attempt is not None or failed:
+        hint = "--failed" if attempt is None else "--attempt"
+        raise click.BadParameter("a session has no tasks and attempts", param_hint=hint)
+
+
+# -- which -----------------------------------------------------------------------------------------
+
+
+def _index_end(found: "JobDetail | SessionDetail") -> int:
+    """The number that all indexes lie below."""
+    from muster.core.views import JobDetail
+
+    return found.task_count if isinstance(found, JobDetail) else len(found.kernels)
+
+
+def _all(found: "JobDetail | SessionDetail") -> Iterable[int]:
+    """Every task or kernel, also those that have not begun."""
+    from muster.core.task_ranges import TaskRanges
+    from muster.core.views import JobDetail
+
+    if isinstance(found, JobDetail) and (only := found.spec.get("only")):
+        ranges = TaskRanges.parse(str(only))
+        return (ranges[position] for position in range(len(ranges)))
+    return range(_index_end(found))
+
+
+def _written(client: "Client", found: "JobDetail | SessionDetail") -> Iterator[int]:
+    """Every task that has begun; a single one in any case, so that it is said if it has not."""
+    from muster.core.views import JobDetail
+
+    if not isinstance(found, JobDetail) or found.tasks_total == 1:
+        yield from _all(found)
+        return
+    for offset in range(0, found.tasks_total, PAGE):
+        tasks = client.tasks(found.id, offset=offset, limit=PAGE).items
+        yield from (task.index for task in tasks if task.attempt)
+        if not tasks or not tasks[-1].attempt:  # those behind it have no attempts either
+            return
+
+
+def _failed(client: "Client", id_: str) -> Iterator[int]:
+    offset = 0
+    while tasks := client.tasks(id_, failed=True, offset=offset, limit=PAGE).items:
+        yield from (task.index for task in tasks if task.attempt)
+        offset += len(tasks)
+
+
+# -- showing ---------------------------------------------------------------------------------------
+
+
+class _Screen:
+    """Output on stdout, each line with its task's index if there are several; notes on stderr."""
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self._lines = PrefixedLines(width)
+        self._cut: dict[int, int] = {}
+        self.line = StatusLine(stderr())
+
+    def output(self, index: int, data: bytes) -> None:
+        if gone := self._cut.pop(index, 0):
+            self.note(index, f"{format_amount('memory', gone)} before this were rotated away")
+        self.line.output(self._lines.add(index, data))
+
+    def finish(self, index: int) -> None:
+        self.line.output(self._lines.finish(index))
+
+    def note(self, index: int, said: str) -> None:
+        which = f"{index}: " if self._width else ""
+        self.line.say(Text(plain(which + said)))
+
+    def cut(self, index: int, size: int) -> None:
+        """So much is gone before what comes next; said once that is shown, by whoever shows it."""
+        self._cut[index] = self._cut.get(index, 0) + size
+
+
+def _print(client: "Client", reading: Reading, indexes: Iterator[int], screen: _Screen) -> int:
+    """Show one output after the other; several are read ahead."""
+    first, second = next(indexes, None), next(indexes, None)
+    if first is None:
+        stderr().print(Text("no task has written anything"))
+        return ExitCode.OK
+    if second is None:  # as it comes, and its failure is the command's
+        for data in reading.read(client, first, screen.cut):
+            screen.output(first, data)
+        screen.finish(first)
+        return ExitCode.OK
+
+    def fetch(index: int) -> IO[bytes]:
+        with ExitStack() as failing:
+            file = failing.enter_context(tempfile.TemporaryFile())
+            for data in reading.read(client, index, screen.cut):
+                file.write(data)
+            failing.pop_all()
+        file.seek(0)
+        return file
+
+    code = ExitCode.OK
+    for index, fetched in _side_by_side(_and(first, second, indexes), fetch):
         try:
-            for data in read(client, index, False):
-                screen.output(lines.add(index, data))
+            with closing(fetched.result()) as file:
+                while data := file.read(PIECE_BYTES):
+                    screen.output(index, data)
         except MusterError as error:
-            if len(shown) == 1:
-                raise
-            screen.say(Text(f"{index}: {plain(str(error))}"))
-        screen.output(lines.finish(index))
+            screen.note(index, str(error))
+            code = ExitCode.FAILED
+        screen.finish(index)
+    return code
 
 
-def _follow(target: Target, read: Read, shown: Sequence[int], lines: PrefixedLines) -> int:
-    screen = StatusLine(stderr())
+def _save(
+    client: "Client",
+    reading: Reading,
+    indexes: Iterator[int],
+    directory: Path,
+    total: int,
+    screen: _Screen,
+) -> int:
+    """Write a file for each output; their names are made of indexes alone."""
+    directory.mkdir(parents=True, exist_ok=True)
+    width = len(str(max(total - 1, 0)))
+    kind = "task" if reading.is_job else "kernel"
+
+    def fetch(index: int) -> int:
+        path = directory / f"{kind}-{index:0{width}}.log"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+        size = 0
+        with open(path, "wb", opener=lambda name, _: os.open(name, flags, 0o644)) as file:
+            for data in reading.read(client, index, screen.cut):
+                size += file.write(data)
+        return size
+
+    files = size = 0
+    code = ExitCode.OK
+    for index, written in _side_by_side(indexes, fetch):
+        try:
+            size += written.result()
+            files += 1
+            screen.output(index, b"")
+        except MusterError as error:
+            screen.note(index, str(error))
+            code = ExitCode.FAILED
+    click.echo(f"saved {count(files, 'file')} in {directory} ({format_amount('memory', size)})")
+    return code
+
+
+def _and(first: int, second: int, rest: Iterator[int]) -> Iterator[int]:
+    yield first
+    yield second
+    yield from rest
+
+
+def _side_by_side(
+    indexes: Iterator[int], fetch: Callable[[int], T]
+) -> Iterator[tuple[int, "Future[T]"]]:
+    """What was fetched for each index, in their order; a few are under way at a time."""
+    under_way: deque[tuple[int, Future[T]]] = deque()
+    with ThreadPoolExecutor(READERS) as pool:
+        try:
+            under_way += ((index, pool.submit(fetch, index)) for index in islice(indexes, READERS))
+            while under_way:
+                index, fetched = under_way.popleft()
+                yield index, fetched
+                under_way += ((each, pool.submit(fetch, each)) for each in islice(indexes, 1))
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _follow(target: Target, reading: Reading, indexes: Iterator[int], screen: _Screen) -> int:
+    """Show several outputs as they grow; where one ends the next is begun."""
     code, drawn = ExitCode.OK, False
+    left: set[int] = set()
+    several = False
+
+    def follow_next(feed: Feed, most: int) -> None:
+        for index in islice(indexes, most):
+            left.add(index)
+            read = partial(reading.read, index=index, on_cut=screen.cut, follow=True)
+            feed.follow_task(read, index)
+
     with Feed(target) as feed:
-        for index in shown:
-            feed.follow_task(partial(read, index=index, follow=True), index)
-        left = set(shown)
+        follow_next(feed, READERS)
+        several = len(left) > 1
         while left:
             match feed.next(WAIT_S):
                 case Output(index, data):
-                    screen.output(lines.add(index, data))
+                    screen.output(index, data)
                 case OutputEnded(index, error):
                     left.discard(index)
-                    screen.output(lines.finish(index))
+                    screen.finish(index)
+                    follow_next(feed, 1)
                     if error is not None:
-                        if len(shown) == 1 or isinstance(error, LostSight):
-                            screen.clear()
+                        if not several or isinstance(error, LostSight):
+                            screen.line.clear()
                             raise error
-                        screen.say(Text(f"{index}: {plain(str(error))}"))
+                        screen.note(index, str(error))
                         code = ExitCode.FAILED
                 case Away(url):
                     line = Text(away_line(url))
-                    if not (drawn := screen.show(line)):
-                        screen.say(line)
+                    if not (drawn := screen.line.show(line)):
+                        screen.line.say(line)
                 case Back(url):
-                    screen.clear()
+                    screen.line.clear()
                     if not drawn:
-                        screen.say(Text(back_line(url)))
+                        screen.line.say(Text(back_line(url)))
     return code

@@ -25,7 +25,7 @@ def first_failed(client: "Client", job: "JobView") -> "TaskDetail | None":
     if job.state is not JobState.FAILED:
         return None
     failed = client.tasks(job.id, state=TaskState.FAILED, limit=1).items
-    return client.task(job.id, failed[0].index) if failed else None
+    return failed[0] if failed else None
 
 
 def exit_code(client: "Client", job: "JobView", failed: "TaskDetail | None") -> int:
