@@ -208,3 +208,44 @@ def test_durations_have_units(text: Any, seconds: float | None) -> None:
         assert "expected a duration" in problems(spec)[0]
     else:
         assert parse_spec(JobSpec, spec).timeout == seconds
+
+
+@pytest.mark.parametrize(
+    ("keys", "field", "told"),
+    [
+        ({"tasks": True}, "tasks", "whole number"),
+        ({"tasks": "3"}, "tasks", "whole number"),
+        ({"tasks": 3.0}, "tasks", "whole number"),
+        ({"priority": False}, "priority", "whole number"),
+        ({"coscheduled": "yes"}, "coscheduled", "true or false"),
+        ({"keep_going": 1}, "keep_going", "true or false"),
+        ({"name": "job-01kaec7mc2qv3x9p"}, "name", "taken for an id"),
+        ({"name": "01KAEC7MC2QV3X9P"}, "name", "taken for an id"),
+        ({"name": "ses-1"}, "name", "taken for an id"),
+        ({"env": {"MUSTER_TASK_INDEX": "3"}}, "env.MUSTER_TASK_INDEX", "Muster sets MUSTER_*"),
+    ],
+)
+def test_slip_of_the_pen_is_said_at_submission(
+    keys: dict[str, object], field: str, told: str
+) -> None:
+    with pytest.raises(InvalidSpec) as refused:
+        parse_spec(JobSpec, {"command": ["x"], **keys})
+    (problem,) = refused.value.problems
+    assert problem.field == field
+    assert told in problem.expected
+
+
+@pytest.mark.parametrize("name", ["job-1", "train", "beef", "sessions", "01kaec7m"])
+def test_name_that_only_begins_like_an_id_is_accepted(name: str) -> None:
+    assert parse_spec(JobSpec, {"command": ["x"], "name": name}).name == name
+
+
+def test_client_of_a_cluster_may_be_told_where_that_is() -> None:
+    env = {"MUSTER_URL": "http://127.0.0.1:1", "MUSTER_TOKEN": "x"}
+    assert parse_spec(JobSpec, {"command": ["x"], "env": env}).env == env
+
+
+def test_session_with_a_slip_names_the_kernel() -> None:
+    kernels = [{"command": ["x"]}, {"command": ["x"], "env": {"MUSTER_JOB_ID": "1"}}]
+    with pytest.raises(InvalidSpec, match=r"kernels\.1\.env\.MUSTER_JOB_ID"):
+        parse_spec(SessionSpec, {"kernels": kernels})

@@ -271,3 +271,31 @@ def test_everything_without_a_cluster_ends_with_3(shell: Shell, tmp_path: Path) 
     assert "muster up" in unknown.stderr
     assert "muster up" in silent.stderr
     assert shell.said("down", "--home", str(tmp_path)) == "no cluster was running\n"
+
+
+def test_directory_that_exists_nowhere_is_refused_at_once(shell: Shell) -> None:
+    refused = shell.muster("run", "--workdir", "/nowhere/at/all", "--", "true")
+    assert refused.returncode == 2
+    assert "there is no such directory on this machine, where all agents run" in refused.stderr
+
+
+def test_input_that_the_command_would_not_get_is_refused(shell: Shell) -> None:
+    refused = shell.muster("run", "--", "cat", stdin="data\n")
+    assert refused.returncode == 2
+    assert "its own is empty" in refused.stderr
+
+
+def test_sweep_goes_on_and_what_failed_is_retried_with_its_output_saved(shell: Shell) -> None:
+    line = "echo output of $MUSTER_TASK_INDEX; test -e again || test $MUSTER_TASK_INDEX != 3"
+    swept = shell.muster("run", "-n", "12", "--keep-going", "--name", "sweep", line)
+    assert swept.returncode == 1
+    assert "12 of 12 tasks ended: 11 succeeded, 1 failed" in swept.stderr
+    assert "muster retry sweep --failed" in swept.stderr
+    shell.said("logs", "sweep", "--save", "saved")
+    saved = shell.directory / "saved"
+    assert len(list(saved.iterdir())) == 12
+    assert (saved / "task-03.log").read_text() == "output of 3\n"
+    (shell.directory / "again").touch()
+    assert shell.said("retry", "sweep", "--failed", "--wait").startswith("sweep-retry-1 (")
+    assert shell.said("logs", "sweep-retry-1") == "output of 3\n"
+    assert "retried by" in shell.said("show", "sweep")

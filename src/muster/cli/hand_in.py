@@ -11,6 +11,7 @@ from rich.text import Text
 from muster.cli.exits import SIGNAL_BASE, ExitCode
 from muster.cli.follow.feed import LostSight, away_line, back_line
 from muster.cli.follow.follow import Follower
+from muster.cli.local_workdir import refuse_missing_workdirs
 from muster.cli.nearest import suggesting_targets
 from muster.cli.screen import plain, print_json, stderr
 from muster.cli.target import Target
@@ -56,6 +57,7 @@ def submitted(target: Target, spec: "JobSpec | SessionSpec | Mapping[str, Any]",
     """
 
     def submit(client: "Client") -> "JobView | SessionView":
+        refuse_missing_workdirs(client, spec)
         with suggesting_targets(client):
             return client.submit(spec)
 

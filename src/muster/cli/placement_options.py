@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from muster.cli.parameters import Option
 from muster.cli.request import without_nones
+from muster.client.moments import with_absolute_moments
 
 if TYPE_CHECKING:
     from muster.core.specs import JobSpec, SessionSpec
@@ -32,7 +33,7 @@ After = Annotated[
 ]
 NotBefore = Annotated[
     str | None,
-    Option("--not-before", metavar="MOMENT", help="Earliest start, as 2027-01-31T08:00:00+01:00."),
+    Option("--not-before", metavar="MOMENT", help="Earliest start, as +2h or 'tomorrow 08:00'."),
 ]
 
 
@@ -66,5 +67,7 @@ def with_keys(spec: "JobSpec | SessionSpec", keys: Mapping[str, Any]) -> "JobSpe
 
     own = spec.model_dump(mode="json", exclude_defaults=True)
     placement = own.get("placement", {}) | keys.get("placement", {})
-    changed = {**own, **keys} | ({"placement": placement} if placement else {})
+    changed = {**own, **with_absolute_moments(keys)} | (
+        {"placement": placement} if placement else {}
+    )
     return parse_spec(type(spec), changed)

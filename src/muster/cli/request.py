@@ -1,6 +1,10 @@
 """From the options of ``muster run`` to the keys of a JobSpec."""
 
+import os
+import stat
+import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -51,6 +55,23 @@ def environment(
             value = caller[name]
         found[name] = value
     return found
+
+
+def unread_input() -> int:
+    """Bytes that wait on standard input, where that is a file or a pipe; a terminal counts none."""
+    import fcntl
+    import struct
+    import termios
+
+    with suppress(OSError, ValueError):  # closed, or in a test no file at all
+        fd = sys.stdin.fileno()
+        kind = os.fstat(fd)
+        if stat.S_ISREG(kind.st_mode):
+            return max(kind.st_size - os.lseek(fd, 0, os.SEEK_CUR), 0)
+        if stat.S_ISFIFO(kind.st_mode) or stat.S_ISSOCK(kind.st_mode):
+            waiting: int = struct.unpack("i", fcntl.ioctl(fd, termios.FIONREAD, bytes(4)))[0]
+            return waiting
+    return 0
 
 
 def command_of(words: Sequence[str]) -> list[str] | str:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from muster.cli.parameters import Argument
+from muster.client.moments import with_absolute_moments
 from muster.client.workdir import current_directory, with_absolute_workdirs
 from muster.core.errors import MusterError
 
@@ -39,7 +40,8 @@ def read_spec(file: str) -> "AnySpec":
         else:
             with Path(file).open("rb") as stream:
                 data = stream.read(MAX_SPEC_BYTES + 1)
-        return spec_of(with_absolute_workdirs(load_keys(data.decode()), directory_of(file)))
+        keys = with_absolute_workdirs(load_keys(data.decode()), directory_of(file))
+        return spec_of(with_absolute_moments(keys))
     except OSError as error:
         raise MusterError(f"cannot read {file}: {error.strerror}") from None
     except UnicodeDecodeError:

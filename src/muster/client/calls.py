@@ -12,6 +12,7 @@ import msgspec
 from muster.client.connection import find_connection
 from muster.client.errors import Unreachable
 from muster.client.exchange import Answer, Exchange, Request
+from muster.client.moments import with_absolute_moments
 from muster.client.patience import PATIENCE_S, Patience
 from muster.client.workdir import with_absolute_workdirs
 from muster.core.errors import NotFound
@@ -133,6 +134,6 @@ def quoted(ref: str) -> str:
 def body_of(spec: Any) -> tuple[str, bytes]:
     """A spec's kind and its JSON."""
     if isinstance(spec, Mapping):
-        keys = with_absolute_workdirs(spec)
+        keys = with_absolute_moments(with_absolute_workdirs(spec))
         return str(keys.get("kind", "job")), json.dumps(keys).encode()
     return spec.kind, spec.model_dump_json(exclude_defaults=True).encode()

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from itertools import groupby, pairwise
 
+from muster.core.ids import looks_like_id
+
 MAX_STEM = 40
 _LOOKED_AT = 4096
 """Characters of a line for the shell that are looked at."""
@@ -21,7 +23,6 @@ _INTERPRETERS = re.compile(r"(python|pypy)[0-9.]*|node|perl|ruby|Rscript|julia|t
 _SUFFIX = re.compile(r"\.(py|sh|bash|js|ts|pl|rb|R|jl)$")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _SEPARATOR = re.compile(r"[();<>|&\n]+")
-_LIKE_AN_ID = re.compile(r"(ses|krn|agt)-", re.IGNORECASE)
 
 
 def program_name(command: Sequence[str]) -> str:
@@ -30,7 +31,7 @@ def program_name(command: Sequence[str]) -> str:
     found = _of_words(command)
     name = "".join(each for each in found if each.isascii() and (each.isalnum() or each in "._-"))
     name = name.strip("._-")[:MAX_STEM].rstrip("._-")
-    return "job" if not name or _LIKE_AN_ID.match(name) else name
+    return "job" if not name or looks_like_id(name) else name
 
 
 def _of_words(words: Sequence[str]) -> str:

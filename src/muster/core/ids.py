@@ -7,6 +7,7 @@ the kind.
 """
 
 import random
+import re
 from typing import NewType
 
 from muster.core.clock import Clock
@@ -23,6 +24,16 @@ _RANDOM_LIMIT = 1 << _RANDOM_BITS
 _PAIRS = [a + b for a in _ALPHABET for b in _ALPHABET]
 
 KINDS = {"job": "job", "session": "ses", "kernel": "krn", "agent": "agt", "token": "tok"}
+
+
+_BODY = rf"[{_ALPHABET}]{{16}}"
+_LIKE_AN_ID = re.compile(rf"ses-.*|({'|'.join(KINDS.values())})-{_BODY}|{_BODY}")
+
+
+def looks_like_id(name: str) -> bool:
+    """Whether a person who types this name would be thought to mean an id: a whole one, with or
+    without its kind, or anything that begins as a session's."""
+    return _LIKE_AN_ID.fullmatch(name.lower()) is not None
 
 
 class IdFactory:

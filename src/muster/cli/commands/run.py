@@ -17,7 +17,13 @@ from muster.cli.placement_options import (
     SingleNode,
     placement_keys,
 )
-from muster.cli.request import command_of, environment, pairs, without_nones
+from muster.cli.request import (
+    command_of,
+    environment,
+    pairs,
+    unread_input,
+    without_nones,
+)
 from muster.cli.target import Target, on_cluster
 from muster.client.workdir import current_directory
 from muster.core.errors import InvalidSpec
@@ -116,6 +122,11 @@ def run(
 
     if scratch and workdir is not None:
         raise click.BadParameter("give one of --workdir and --scratch")
+    if not (detach or no_wait) and unread_input():
+        raise click.BadParameter(
+            "the command would not get what stands on standard input, its own is empty: let it "
+            "read a file, or give </dev/null if it needs nothing"
+        )
     resources: dict[str, Any] = without_nones(
         {
             "cpu": cpu,

@@ -12,6 +12,7 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainSerializer,
+    Strict,
     StringConstraints,
     model_validator,
 )
@@ -56,6 +57,12 @@ def _sum_of_parts(text: str) -> float | None:
         at = part.end()
     return seconds if text and at == len(text) else None
 
+
+Whole = Annotated[int, Strict()]
+"""A whole number: neither true nor "3", which are slips of the pen."""
+
+Flag = Annotated[bool, Strict()]
+"""True or false, and nothing that only looks like it."""
 
 Duration = Annotated[float, BeforeValidator(parse_duration)]
 """Seconds; written as a number or as text with units."""

@@ -7,7 +7,16 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator
 
 from muster.core.errors import Problem
-from muster.core.specs.amounts import Duration, Name, PathText, PositiveDuration, ShortText, Spec
+from muster.core.specs.amounts import (
+    Duration,
+    Flag,
+    Name,
+    PathText,
+    PositiveDuration,
+    ShortText,
+    Spec,
+    Whole,
+)
 from muster.core.specs.quota import Level
 from muster.core.specs.session import SessionType
 
@@ -64,7 +73,7 @@ class PreemptionSpec(Spec):
     scope: VictimScope = VictimScope.GROUP
     mode: PreemptionMode = PreemptionMode.RESCHEDULE
     minimum_lease: Duration = 60.0
-    least_difference: Annotated[int, Field(ge=1, le=100)] = 1
+    least_difference: Annotated[Whole, Field(ge=1, le=100)] = 1
 
 
 class ScalingGroup(Spec):
@@ -106,17 +115,17 @@ class ScalingGroup(Spec):
     queue: QueuePolicy = QueuePolicy.BACKFILL
     preemption: PreemptionSpec | None = None
     projects: Annotated[tuple[ShortText, ...], Field(max_length=1000)] = ()
-    fixed: bool = False
+    fixed: Flag = False
     workspaces: Annotated[tuple[PathText, ...], Field(max_length=100)] = ("/",)
     pending_timeout: PositiveDuration | None = None
     starvation_after: Duration = 300.0
     prepare_timeout: PositiveDuration = 600.0
     create_timeout: PositiveDuration = 120.0
     terminate_timeout: PositiveDuration = 60.0
-    max_tries: Annotated[int, Field(ge=1, le=100)] = 3
-    max_reschedules: Annotated[int, Field(ge=0, le=1000)] = 10
+    max_tries: Annotated[Whole, Field(ge=1, le=100)] = 3
+    max_reschedules: Annotated[Whole, Field(ge=0, le=1000)] = 10
     retry_backoff: PositiveDuration = 1.0
-    kernels_per_agent: Annotated[int, Field(ge=1, le=MAX_KERNELS_PER_AGENT)] = 1000
+    kernels_per_agent: Annotated[Whole, Field(ge=1, le=MAX_KERNELS_PER_AGENT)] = 1000
     agent_silence: PositiveDuration = 15.0
     kernel_lease: PositiveDuration = 300.0
     backlog_window: Annotated[Duration, Field(le=10)] = 0.25

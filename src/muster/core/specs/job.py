@@ -13,9 +13,9 @@ from pydantic import (
 )
 
 from muster.core.errors import Problem
-from muster.core.specs.amounts import Moment, Name, OwnerName, PositiveDuration
+from muster.core.specs.amounts import Flag, Moment, Name, OwnerName, PositiveDuration, Whole
 from muster.core.specs.placement import ANYWHERE, Dependencies, PlacementSpec
-from muster.core.specs.session import MAX_GANG, Process
+from muster.core.specs.session import MAX_GANG, Process, like_an_id
 from muster.core.task_ranges import TaskRanges
 
 MAX_TASKS = 10_000_000
@@ -67,19 +67,19 @@ class JobSpec(Process):
     name: Name | None = None
     project: OwnerName | None = None
     group: Name = "default"
-    tasks: Annotated[int, Field(ge=1, le=MAX_TASKS)] = 1
+    tasks: Annotated[Whole, Field(ge=1, le=MAX_TASKS)] = 1
     only: Annotated[Only | None, BeforeValidator(_task_ranges)] = None
-    coscheduled: bool = False
-    max_retries_failure: Annotated[int, Field(ge=0, le=10_000)] = 0
-    max_retries_preemption: Annotated[int, Field(ge=0, le=10_000)] = 100
-    max_task_failures: Annotated[int, Field(ge=0, le=MAX_TASKS)] = 0
-    keep_going: bool = False
+    coscheduled: Flag = False
+    max_retries_failure: Annotated[Whole, Field(ge=0, le=10_000)] = 0
+    max_retries_preemption: Annotated[Whole, Field(ge=0, le=10_000)] = 100
+    max_task_failures: Annotated[Whole, Field(ge=0, le=MAX_TASKS)] = 0
+    keep_going: Flag = False
     timeout: PositiveDuration | None = None
     scheduling_timeout: PositiveDuration | None = None
     placement: PlacementSpec = Field(default_factory=lambda: ANYWHERE)
     after: Dependencies = ()
     not_before: Moment | None = None
-    priority: Annotated[int, Field(ge=0, le=100)] = 50
+    priority: Annotated[Whole, Field(ge=0, le=100)] = 50
 
     @model_validator(mode="after")
     def _gang_size(self) -> "JobSpec":
@@ -104,6 +104,8 @@ class JobSpec(Process):
 
     def contradictions(self) -> Iterator[Problem]:
         yield from self.placement.contradictions()
+        yield from like_an_id(self.name)
+        yield from self.overridden()
         if self.tasks > 1 and not self.coscheduled:
             for key, value in self.placement.between_kernels():
                 yield Problem(f"placement.{key}", value, "this is for gangs: set coscheduled: true")

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, StringConstraints, field_validator, model_validator
 
 from muster.core.errors import Problem
-from muster.core.specs.amounts import Name, ShortText, Spec
+from muster.core.specs.amounts import Flag, Name, ShortText, Spec, Whole
 from muster.core.text import MAX_NAME, check_text
 
 ATTRIBUTE = r"[A-Za-z][A-Za-z0-9._/-]{0,62}"
@@ -90,7 +90,7 @@ class Constraint(Spec):
     values: Annotated[
         tuple[ShortText, ...], BeforeValidator(_listed), Field(max_length=_MAX_VALUES)
     ] = ()
-    soft: bool = False
+    soft: Flag = False
 
     def __str__(self) -> str:
         """As a person writes it."""
@@ -163,11 +163,11 @@ class PlacementSpec(Spec):
         tuple[Annotated[Constraint, BeforeValidator(_from_text)], ...], Field(max_length=32)
     ] = ()
     agents: Annotated[tuple[Name, ...], Field(max_length=1000)] = ()
-    agents_only: bool = True
+    agents_only: Flag = True
     mode: ClusterMode = ClusterMode.MULTI_NODE
     together: AttributeName | None = None
     rank_by: AttributeName | None = None
-    max_kernels_per_agent: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    max_kernels_per_agent: Annotated[Whole, Field(ge=1, le=10_000)] | None = None
     set: Name | None = None
     set_grouping: Grouping = Grouping.SPREAD
 

@@ -5,10 +5,10 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, Strict, ValidationInfo, field_validator
 
 from muster.core.owner import OWNER_NAME, Owner
-from muster.core.specs.amounts import Extra, MaybeBytes, MaybeMilli, ShortText, Spec
+from muster.core.specs.amounts import Extra, MaybeBytes, MaybeMilli, ShortText, Spec, Whole
 
 
 class Level(StrEnum):
@@ -47,7 +47,7 @@ class Limits(Spec):
         return {name: amount for name, amount in named.items() if amount is not None} | self.extra
 
 
-_Count = Annotated[int, Field(ge=0, le=10_000_000)]
+_Count = Annotated[Whole, Field(ge=0, le=10_000_000)]
 
 
 class QuotaSpec(Spec):
@@ -70,7 +70,7 @@ class QuotaSpec(Spec):
     largest: Limits = Field(default_factory=Limits)
     sessions: _Count | None = None
     pending_sessions: _Count | None = None
-    weight: Annotated[float, Field(gt=0, le=1e6)] = 1.0
+    weight: Annotated[float, Strict(), Field(gt=0, le=1e6)] = 1.0
 
     @field_validator("name")
     @classmethod

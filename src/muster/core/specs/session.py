@@ -1,12 +1,14 @@
 """A session as people write it: one to many kernels that start together or not at all."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from muster.core.errors import Problem
+from muster.core.ids import looks_like_id
 from muster.core.specs.amounts import (
     Duration,
     Environment,
@@ -18,6 +20,7 @@ from muster.core.specs.amounts import (
     ResourcesSpec,
     Spec,
     Text,
+    Whole,
     relative_path,
 )
 from muster.core.specs.placement import ANYWHERE, Dependencies, PlacementSpec
@@ -54,6 +57,12 @@ Command = Annotated[
 _DEFAULT_RESOURCES = ResourcesSpec()  # one for all: a default is copied deeply for each spec
 
 
+CLIENT_VARIABLES = frozenset(
+    f"MUSTER_{name}" for name in ("URL", "TOKEN", "HOME", "CA", "JOIN_TOKEN", "DEBUG")
+)
+"""What a program that talks to a cluster itself may be given."""
+
+
 class Process(Spec):
     """What a kernel runs; shared by sessions and jobs.
 
@@ -68,7 +77,7 @@ class Process(Spec):
     workdir: PathText | None = None
     files: Annotated[dict[PathText, Text], Field(max_length=1000)] = Field(default_factory=dict)
     resources: ResourcesSpec = Field(default_factory=lambda: _DEFAULT_RESOURCES)
-    ports: Annotated[int, Field(ge=0, le=64)] = 0
+    ports: Annotated[Whole, Field(ge=0, le=64)] = 0
     grace: Annotated[Duration, Field(le=3600)] = 10.0
 
     @field_validator("command")
@@ -104,11 +113,25 @@ class Process(Spec):
             )
         return self
 
+    def overridden(self) -> Iterator[Problem]:
+        """Variables that a kernel is given by Muster, whatever stands here."""
+        for name in self.env:
+            if name.startswith("MUSTER_") and name not in CLIENT_VARIABLES:
+                yield Problem(
+                    f"env.{name}", "", "Muster sets MUSTER_* itself: give it another name"
+                )
+
+
+def like_an_id(name: str | None) -> Iterator[Problem]:
+    """A name that a person could not use, because it is taken for an id."""
+    if name is not None and looks_like_id(name):
+        yield Problem("name", repr(name), "this would be taken for an id: choose another name")
+
 
 class KernelSpec(Process):
     """One kernel of a session, or ``replicas`` alike."""
 
-    replicas: Annotated[int, Field(ge=1, le=MAX_GANG)] = 1
+    replicas: Annotated[Whole, Field(ge=1, le=MAX_GANG)] = 1
 
 
 def _kernels(value: Any) -> Any:
@@ -133,7 +156,7 @@ class SessionSpec(Spec):
         BeforeValidator(_kernels),
         Field(min_length=1, max_length=MAX_GANG),
     ]
-    priority: Annotated[int, Field(ge=0, le=100)] = 50
+    priority: Annotated[Whole, Field(ge=0, le=100)] = 50
     timeout: PositiveDuration | None = None
     scheduling_timeout: PositiveDuration | None = None
     placement: PlacementSpec = Field(default_factory=lambda: ANYWHERE)
@@ -147,4 +170,8 @@ class SessionSpec(Spec):
         return self
 
     def contradictions(self) -> Iterator[Problem]:
-        return self.placement.contradictions()
+        yield from self.placement.contradictions()
+        yield from like_an_id(self.name)
+        for index, kernel in enumerate(self.kernels):
+            for problem in kernel.overridden():
+                yield replace(problem, field=f"kernels.{index}.{problem.field}")

@@ -1,0 +1,53 @@
+"""Working directories that cannot exist: said before work is handed in that would fail there."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from muster.core.errors import InvalidSpec, Problem
+
+if TYPE_CHECKING:
+    from muster.client import Client
+    from muster.core.specs import JobSpec, SessionSpec
+
+
+def refuse_missing_workdirs(
+    client: "Client", spec: "JobSpec | SessionSpec | Mapping[str, Any]"
+) -> None:
+    """Nothing is said where an agent may be on another machine: it may have the directory.
+
+    Raises:
+        InvalidSpec: a working directory that does not exist, where all agents are on this machine.
+        MusterError: the agents cannot be listed.
+    """
+    missing = [problem for problem in _missing(spec) if problem is not None]
+    if missing and _all_here(client):
+        raise InvalidSpec(missing)
+
+
+def _missing(spec: "JobSpec | SessionSpec | Mapping[str, Any]") -> Iterator[Problem | None]:
+    keys = spec if isinstance(spec, Mapping) else spec.model_dump(include={"workdir", "kernels"})
+    yield _problem("workdir", keys.get("workdir"))
+    kernels = keys.get("kernels")
+    for index, kernel in enumerate(kernels if isinstance(kernels, list) else ()):
+        if isinstance(kernel, Mapping):
+            yield _problem(f"kernels.{index}.workdir", kernel.get("workdir"))
+
+
+def _problem(field: str, workdir: object) -> Problem | None:
+    if not isinstance(workdir, str) or not workdir.startswith("/") or Path(workdir).is_dir():
+        return None
+    expected = "there is no such directory on this machine, where all agents run"
+    return Problem(field, repr(workdir), expected)
+
+
+def _all_here(client: "Client") -> bool:
+    """Whether this machine's own cluster is meant, and has no agent elsewhere. An address of this
+    machine alone does not tell: it may be the end of a tunnel."""
+    from muster.app.home import Home
+    from muster.client.connection import default_home, is_loopback
+
+    running = Home(default_home()).running()
+    if running is None or running.url.rstrip("/") != client.url:
+        return False
+    return all(is_loopback(f"http://{agent.host}") for agent in client.agents())

@@ -1,0 +1,77 @@
+"""Moments as people write them: by their own clock, or from now on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import date, datetime, time, timedelta
+from typing import Any
+
+from muster.core.errors import InvalidSpec, Problem
+
+_KEY = "not_before"
+_DAYS = {"today": 0, "tomorrow": 1}
+_FIRST_EPOCH_S = 1e9
+"""Smaller numbers are no moments of today: YAML makes 1110 of an unquoted 18:30."""
+
+
+def with_absolute_moments(keys: Mapping[str, Any], now: datetime | None = None) -> dict[str, Any]:
+    """The keys of a spec with ``not_before`` as a moment with its time zone.
+
+    ``+5m`` counts from ``now``; ``08:00`` is the next time that it is so late, ``tomorrow 08:00``
+    and ``2027-01-31 08:00`` are by the clock of the caller. Whatever cannot be read is left for the
+    spec to refuse.
+
+    Raises:
+        InvalidSpec: a number that stands for no moment of today.
+    """
+    found = dict(keys)
+    value = found.get(_KEY)
+    if isinstance(value, int | float) and not isinstance(value, bool) and value < _FIRST_EPOCH_S:
+        expected = "expected a moment such as '18:30' (in quotes, or YAML makes a number of it)"
+        raise InvalidSpec([Problem(_KEY, str(value), expected)])
+    if isinstance(value, str | date):
+        moment = _read(value, now or datetime.now().astimezone())
+        if moment is not None:
+            found[_KEY] = moment.isoformat()
+    return found
+
+
+def _read(value: str | date, now: datetime) -> datetime | None:
+    """The moment with its time zone; None if it is none."""
+    if isinstance(value, datetime):
+        return value.astimezone()
+    if isinstance(value, date):
+        return datetime.combine(value, time()).astimezone()
+    text = " ".join(value.split())
+    if len(text) > 64:
+        return None
+    if text.startswith("+"):
+        from muster.core.specs.amounts import parse_duration
+
+        with suppress(ValueError):
+            return now + timedelta(seconds=parse_duration(text[1:]))
+        return None
+    day, blank, rest = text.partition(" ")
+    if blank and day.lower() in _DAYS:
+        at = _time(rest)
+        on = now.date() + timedelta(days=_DAYS[day.lower()])
+        return None if at is None else datetime.combine(on, at).astimezone()
+    if (at := _time(text)) is not None:
+        first = datetime.combine(now.date(), at).astimezone()
+        if first > now:
+            return first
+        return datetime.combine(now.date() + timedelta(days=1), at).astimezone()
+    with suppress(ValueError):
+        return datetime.fromisoformat(text).astimezone()
+    return None
+
+
+def _time(text: str) -> time | None:
+    """A time of day, as 8:00 or 18:30:15."""
+    hours, colon, rest = text.partition(":")
+    with suppress(ValueError):
+        if colon and hours.isdecimal() and len(hours) <= 2:
+            found = time.fromisoformat(f"{hours:0>2}:{rest}")
+            return found if found.tzinfo is None else None
+    return None

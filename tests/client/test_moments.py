@@ -1,0 +1,63 @@
+"""Moments by the clock of the caller."""
+
+import os
+import time
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from muster.client.moments import with_absolute_moments
+from muster.core.errors import InvalidSpec
+
+
+@pytest.fixture(autouse=True)
+def zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The caller is in Berlin."""
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    yield
+    del os.environ["TZ"]
+    monkeypatch.undo()
+    time.tzset()
+
+
+def moment(value: Any) -> Any:
+    now = datetime(2027, 1, 30, 12, 0, tzinfo=UTC).astimezone()  # 13:00 there
+    return with_absolute_moments({"not_before": value}, now)["not_before"]
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("18:30", "2027-01-30T18:30:00+01:00"),
+        ("8:00", "2027-01-31T08:00:00+01:00"),
+        ("13:00", "2027-01-31T13:00:00+01:00"),
+        ("today 08:00", "2027-01-30T08:00:00+01:00"),
+        ("Tomorrow  08:00", "2027-01-31T08:00:00+01:00"),
+        ("2027-07-31 08:00", "2027-07-31T08:00:00+02:00"),
+        ("2027-01-31", "2027-01-31T00:00:00+01:00"),
+        ("2027-01-31T08:00:00Z", "2027-01-31T09:00:00+01:00"),
+        ("+5m", "2027-01-30T13:05:00+01:00"),
+        (date(2027, 1, 31), "2027-01-31T00:00:00+01:00"),
+        (datetime(2027, 1, 31, 7, tzinfo=UTC), "2027-01-31T08:00:00+01:00"),
+    ],
+)
+def test_moment_is_by_the_clock_of_the_caller(written: Any, meant: str) -> None:
+    assert moment(written) == meant
+
+
+@pytest.mark.parametrize("written", ["soon", "25:00", "+", "+x", "tomorrow", "8", "1" * 1000, 2e9])
+def test_what_is_no_moment_is_left_for_the_spec_to_refuse(written: Any) -> None:
+    assert moment(written) == written
+
+
+def test_number_that_yaml_makes_of_a_time_of_day_is_refused() -> None:
+    with pytest.raises(InvalidSpec, match="in quotes"):
+        moment(18 * 60 + 30)
+
+
+def test_moment_with_its_zone_stays_the_same_moment() -> None:
+    once = moment("+5m")
+    assert datetime.fromisoformat(moment(once)) - datetime.fromisoformat(once) == timedelta()
