@@ -90,7 +90,8 @@ def logs(
         named = [subject.index] if subject.index is not None else task
         reading = Reading(found.id, is_job, attempt, tail)
         total = _index_end(found)
-        screen = _Screen(prefix_width(total) if named is None or len(named) > 1 else 0)
+        several = _size(found) > 1 if named is None else len(named) > 1
+        screen = _Screen(prefix_width(total) if several else 0)
         if follow:
             indexes = named or (_failed(client, found.id) if failed else _all(found))
             raise click.exceptions.Exit(_follow(target, reading, iter(indexes), screen))
@@ -116,6 +117,13 @@ def _refuse_for_sessions(attempt: int | None, failed: bool) -> None:
 
 
 # -- which -----------------------------------------------------------------------------------------
+
+
+def _size(found: "JobDetail | SessionDetail") -> int:
+    """How many tasks or kernels there are."""
+    from muster.core.views import JobDetail
+
+    return found.tasks_total if isinstance(found, JobDetail) else len(found.kernels)
 
 
 def _index_end(found: "JobDetail | SessionDetail") -> int:
