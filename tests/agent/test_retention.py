@@ -31,7 +31,7 @@ def log(directory: Path, name: str, age_s: float, size_bytes: int = 1) -> None:
 
 
 def old(directory: Path, max_bytes: int = 2**40, live: set[KernelKey] = frozenset()) -> list[str]:  # type: ignore[assignment]
-    keys = expired(directory, NOW, 100.0, max_bytes, live.__contains__)
+    keys = expired(directory, (), NOW, 100.0, max_bytes, live.__contains__)
     return [kernel for kernel, _generation in keys]
 
 

@@ -249,9 +249,11 @@ class AgentDaemon:
         while True:
             await asyncio.sleep(TIDY_PERIOD_S)
             try:
+                places = await asyncio.to_thread(self._accounts.scratch_directories)
                 keys = await asyncio.to_thread(
                     expired,
                     config.directory,
+                    places,
                     time.time(),
                     config.logs_max_age_s,
                     config.logs_max_bytes,
@@ -262,7 +264,7 @@ class AgentDaemon:
                 continue
             if keys and self._link is not None:
                 log.info("removing the logs of %d kernels", len(keys))
-                self._link.forget(keys)
+                self._link.forget(keys, places)
 
 
 async def _address_towards(controller: str) -> str:

@@ -1,6 +1,6 @@
 """Which ended kernels have kept their logs and scratch directories long enough."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -21,6 +21,7 @@ class _Leftover:
 
 def expired(
     directory: Path,
+    places: Sequence[Path],
     now: float,
     max_age_s: float,
     max_bytes: int,
@@ -32,13 +33,15 @@ def expired(
 
     Args:
         directory: the agent's, with ``logs`` and ``kernels`` in it.
+        places: where scratch directories of other users are.
         now: in seconds since the epoch, as files have it.
 
     Raises:
         OSError: it cannot be read.
     """
     leftovers: dict[KernelKey, _Leftover] = {}
-    for path in chain((directory / "logs").iterdir(), (directory / "kernels").iterdir()):
+    places = (directory / "logs", directory / "kernels", *places)
+    for path in chain.from_iterable(place.iterdir() for place in places):
         key = _key(path.name)
         if key is None:
             continue

@@ -23,6 +23,8 @@ ATTACH_TIMEOUT_S = 10.0
 LINE_LIMIT_BYTES = 2 * 1024 * 1024
 """Longer lines are cut into several; the supervisor takes lines twice as long."""
 
+FORGET_AT_ONCE = 1000
+
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 
@@ -164,10 +166,14 @@ class SupervisorLink(asyncio.Protocol):
     def acknowledge(self, seq: int) -> None:
         self._say({"op": "ack", "seq": seq})
 
-    def forget(self, keys: Iterable[KernelKey]) -> None:
-        """Have the logs and scratch directories of ended kernels removed."""
-        kernels = [{"id": kernel, "generation": generation} for kernel, generation in keys]
-        self._say({"op": "forget", "kernels": kernels})
+    def forget(self, keys: Sequence[KernelKey], places: Sequence[Path]) -> None:
+        """Have the logs and scratch directories of ended kernels removed, those too that are in
+        ``places``."""
+        for first in range(0, len(keys), FORGET_AT_ONCE):
+            some = keys[first : first + FORGET_AT_ONCE]
+            kernels = [{"id": kernel, "generation": generation} for kernel, generation in some]
+            told = [str(place) for place in places]
+            self._say({"op": "forget", "kernels": kernels, "places": told})
 
     def _say(self, message: dict[str, Any]) -> None:
         self._say_line(_encode(message))

@@ -12,8 +12,9 @@ import sys
 import time
 from contextlib import suppress
 
-from muster.agent.supervisor import clock, spawner_process
+from muster.agent.supervisor import clock, disk_usage, spawner_process
 from muster.agent.supervisor.cgroups import Cgroups, find_cgroups
+from muster.agent.supervisor.disk_watch import DiskWatch
 from muster.agent.supervisor.journal import Journal, Replay
 from muster.agent.supervisor.link import AgentLink
 from muster.agent.supervisor.loop import Loop
@@ -57,7 +58,8 @@ _FORGET_AT_ONCE = 500  # kernels a `rm`, which takes four paths for each
 def main(arguments: list[str]) -> None:
     """`[--detach] --dir DIR`: be the supervisor on DIR until there is no more need for one.
 
-    `--spawner SETTINGS` is how a supervisor starts a process to spawn the kernels of a user.
+    `--spawner SETTINGS` and `--measure TREES` are how a supervisor starts a process to spawn the
+    kernels of a user, and one to measure scratch directories.
     """
     match arguments:
         case ["--dir", directory]:
@@ -67,6 +69,9 @@ def main(arguments: list[str]) -> None:
                 os._exit(0)
             os.setsid()
             os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # nor may it hold what others have open
+        case ["--measure", *trees]:
+            disk_usage.main(trees)
+            return
         case ["--spawner", settings]:
             spawner_process.main(settings)
             return
@@ -116,6 +121,12 @@ class Process:
         self._reaper = Reaper(Orphans(directory, children) if self._cgroups is None else None)
         self._supervisor = Supervisor(self._journal, starter, self._reaper)
         self._spawners.listener = self._supervisor
+        self._disk_watch = DiskWatch(
+            self._loop,
+            self._supervisor.live.values,
+            self._reaper.add_helper,
+            self._supervisor.exceed_disk,
+        )
         self._take_over(directory, replay, same_boot=replay.boot_id == boot_id)
         # First, because an idle core or GPU waits for it, and a message may take long to read.
         self._loop.watch_first(self._deaths.fd, self._on_death)
@@ -142,6 +153,8 @@ class Process:
             self._link.deliver(written, now_s, self._hold_s())
             self._journal.compact_if_due(live.values())
             self._spawners.close_idle(now_s)
+            if live:
+                self._disk_watch.look(now_s)
             if not live:
                 self._scratch.remove_spare()
         # The link goes last: whoever waits for it to close finds nothing left.
@@ -181,16 +194,17 @@ class Process:
             case Forget():
                 self._supervisor.check_ended(op.kernels)
                 for first in range(0, len(op.kernels), _FORGET_AT_ONCE):
-                    self._remove_files(op.kernels[first : first + _FORGET_AT_ONCE])
+                    self._remove_files(op.kernels[first : first + _FORGET_AT_ONCE], op.places)
             case Shutdown():
                 self._supervisor.shut_down(op.grace_s)
 
-    def _remove_files(self, keys: tuple[Key, ...]) -> None:
+    def _remove_files(self, keys: tuple[Key, ...], places: tuple[str, ...]) -> None:
         """Remove what kernels have left on disk, in a process of its own: it may take long."""
         paths = []
         for name in map(file_name, keys):
             log = f"{self._directory}/logs/{name}.log"
-            paths += [f"{self._directory}/kernels/{name}", log, f"{log}.1", f"{log}.start"]
+            paths += [f"{place}/{name}" for place in (f"{self._directory}/kernels", *places)]
+            paths += [log, f"{log}.1", f"{log}.start"]
         try:
             pid = os.posix_spawnp("rm", ("rm", "-rf", "--", *paths), {}, setsid=True, setsigmask=())
         except OSError as error:
@@ -212,6 +226,7 @@ class Process:
             self._supervisor.idle_s(now_s),
             self._link.idle_s(now_s),
             self._outputs.resume(now_s),
+            self._disk_watch.idle_s(now_s) if self._supervisor.live else _LONGEST_WAIT_S,
         )
 
     def _hold_s(self) -> float:

@@ -126,9 +126,11 @@ class Acknowledge:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Remove the logs and scratch directories of ended kernels."""
+    """Remove the logs and scratch directories of ended kernels; `places` are the directories where
+    those of other users may be."""
 
     kernels: tuple[Key, ...]
+    places: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +167,7 @@ def parse(line: bytes | bytearray, env_defaults: Mapping[str, str]) -> Op:
         case "attach":
             return Attach()
         case "forget":
-            return Forget(_keys(message))
+            return Forget(_keys(message), _places(message))
         case "shutdown":
             return Shutdown(_seconds(message, "grace_s", 5.0))
         case op:
@@ -270,6 +272,17 @@ def _stop_order(item: _Object) -> StopOrder:
 
 def _keys(message: _Object) -> tuple[Key, ...]:
     return tuple(_key(item) for item in _objects(message, "kernels"))
+
+
+def _places(message: _Object) -> tuple[str, ...]:
+    places = message.get("places", [])
+    if not isinstance(places, list) or not all(map(_is_absolute, places)):
+        raise ProtocolError("'places' must be a list of absolute paths")
+    return tuple(places)
+
+
+def _is_absolute(path: object) -> bool:
+    return isinstance(path, str) and path.startswith("/") and "\0" not in path
 
 
 def _key(item: _Object) -> Key:

@@ -175,6 +175,10 @@ class Supervisor:
         for kernel in list(self.live.values()):
             self._stop(kernel, grace_s, EndReason.STOPPED, "shutdown")
 
+    def exceed_disk(self, kernel: Kernel, detail: str) -> None:
+        """A kernel keeps more in its scratch directory than it may."""
+        self._stop(kernel, 0.0, EndReason.DISK_LIMIT, detail)
+
     @property
     def heirs_wait(self) -> bool:
         """Whether a kernel that ends has another to take its place, without a word from outside."""
