@@ -1,5 +1,6 @@
 """The agent's directory: one agent at a time, and a secret that only its owner reads."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -61,4 +62,41 @@ def test_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
         pytest.raises(UnusableDirectory, match="Not a directory"),
         locked(tmp_path / "file" / "agent"),
     ):
+        pass
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o722, 0o777])
+def test_directory_that_others_may_write_is_refused(tmp_path: Path, mode: int) -> None:
+    directory = tmp_path / "agent"
+    directory.mkdir()
+    directory.chmod(mode)
+
+    with pytest.raises(UnusableDirectory, match="others may write"), locked(directory):
+        pass
+
+
+def test_directory_that_is_a_link_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir(mode=0o700)
+    (tmp_path / "agent").symlink_to("there")
+
+    with pytest.raises(UnusableDirectory, match="symbolic link"), locked(tmp_path / "agent"):
+        pass
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can make others' directories")
+def test_directory_that_somebody_else_planted_is_refused(tmp_path: Path) -> None:
+    directory = tmp_path / "agent"
+    directory.mkdir(mode=0o700)
+    os.chown(directory, 4242, 4242)
+
+    with pytest.raises(UnusableDirectory, match="belongs to another user"), locked(directory):
+        pass
+
+
+def test_directory_that_everybody_may_replace_is_refused(tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+    place.chmod(0o777)
+
+    with pytest.raises(UnusableDirectory, match="in its place"), locked(place / "agent"):
         pass

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -37,10 +38,11 @@ def locked(directory: Path) -> Iterator[None]:
 
     Raises:
         Conflict: another agent runs on it.
-        UnusableDirectory: it cannot be made or written.
+        UnusableDirectory: it cannot be made or written, or others could have put something there.
     """
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _check_private(directory)
         directory.chmod(0o700)  # one that was there already
         lock = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
@@ -59,6 +61,31 @@ def locked(directory: Path) -> Iterator[None]:
         yield
     finally:
         os.close(lock)
+
+
+def _check_private(directory: Path) -> None:
+    """
+    Raises:
+        UnusableDirectory: others may have put something into the directory, or may put another in
+            its place.
+    """
+    status = directory.lstat()
+    if stat.S_ISLNK(status.st_mode):
+        why = "it is a symbolic link; name the directory that it leads to"
+    elif status.st_uid != os.geteuid():
+        why = f"it belongs to another user (uid {status.st_uid}); choose one of your own"
+    elif status.st_mode & 0o022:
+        mode = stat.S_IMODE(status.st_mode)
+        why = f"others may write there ({mode:o}); look at what is in it, then chmod 700 it"
+    else:
+        for parent in directory.absolute().parents:
+            mode = stat.S_IMODE(parent.stat().st_mode)
+            if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+                why = f"everybody may put another in its place ({parent} has mode {mode:o})"
+                break
+        else:
+            return
+    raise UnusableDirectory(f"cannot use {directory} for an agent: {why}")
 
 
 def load_identity(directory: Path) -> Identity | None:

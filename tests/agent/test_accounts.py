@@ -1,0 +1,183 @@
+"""Which account of the machine a user of the cluster has there."""
+
+import os
+import pwd
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from muster.agent.accounts import Account, Accounts, NoAccount
+from muster.agent.config import AgentConfig
+
+pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can become other users")
+
+UIDS = range(300_000, 300_003)
+
+
+@pytest.fixture
+def users() -> Iterator[Path]:
+    place = Path(tempfile.mkdtemp(prefix="muster-users-"))
+    place.chmod(0o711)
+    yield place
+    shutil.rmtree(place)
+
+
+def config(directory: Path, users: Path, **fields: object) -> AgentConfig:
+    defaults: dict[str, object] = {"uids": UIDS, "users_directory": users, "cluster": "here"}
+    return AgentConfig(directory, "127.0.0.1:1", "a1", **(defaults | fields))  # type: ignore[arg-type]
+
+
+def of(accounts: Accounts, owner: str) -> Account:
+    account = accounts.of(owner)
+    assert account is not None
+    return account
+
+
+def test_each_user_has_a_uid_of_its_own_in_all_its_projects(tmp_path: Path, users: Path) -> None:
+    accounts = Accounts(config(tmp_path, users))
+
+    ada = of(accounts, "default/vision/ada")
+    bob = of(accounts, "default/vision/bob")
+    assert ada.uid != bob.uid
+    assert {ada.uid, bob.uid} < set(UIDS)
+    assert of(accounts, "default/text/ada") == ada
+    assert of(accounts, "elsewhere/vision/ada").uid not in (ada.uid, bob.uid)
+    assert ada.gains_privileges is False
+
+
+def test_uid_stays_its_users_whatever_agent_asks_next(tmp_path: Path, users: Path) -> None:
+    first = of(Accounts(config(tmp_path, users)), "default/default/ada")
+    of(Accounts(config(tmp_path, users)), "default/default/bob")
+
+    again = of(Accounts(config(tmp_path, users)), "default/default/ada")
+
+    assert again == first
+
+
+def test_user_of_another_cluster_on_the_machine_is_somebody_else(
+    tmp_path: Path, users: Path
+) -> None:
+    here = of(Accounts(config(tmp_path, users)), "default/default/ada")
+    there = of(Accounts(config(tmp_path, users, cluster="there")), "default/default/ada")
+
+    assert here.uid != there.uid
+
+
+def test_uid_is_not_given_again_while_files_of_it_may_exist(tmp_path: Path, users: Path) -> None:
+    (users / str(UIDS[0])).mkdir()
+
+    assert of(Accounts(config(tmp_path, users)), "default/default/ada").uid == UIDS[1]
+
+
+def test_range_that_is_used_up_has_no_account_for_one_more(tmp_path: Path, users: Path) -> None:
+    accounts = Accounts(config(tmp_path, users))
+    for number in range(len(UIDS)):
+        accounts.of(f"default/default/user{number}")
+
+    with pytest.raises(NoAccount, match="--uid-range"):
+        accounts.of("default/default/one-more")
+
+
+def test_home_and_scratch_are_the_users_alone(tmp_path: Path, users: Path) -> None:
+    account = of(Accounts(config(tmp_path, users)), "default/default/ada")
+
+    for path in (Path(account.home), Path(account.scratch)):
+        status = path.stat()
+        assert (status.st_uid, status.st_gid, status.st_mode & 0o777) == (
+            account.uid,
+            account.gid,
+            0o700,
+        )
+    above = Path(account.home).parent.stat()
+    assert (above.st_uid, above.st_mode & 0o777) == (0, 0o711)
+
+
+def test_mapped_user_has_the_account_that_it_is_mapped_to(tmp_path: Path, users: Path) -> None:
+    entry = pwd.getpwnam("daemon")
+    accounts = Accounts(config(tmp_path, users, accounts={"ada": "daemon", "lab/bob": "daemon"}))
+
+    ada = of(accounts, "default/default/ada")
+    assert (ada.uid, ada.gid, ada.name, ada.home) == (
+        entry.pw_uid,
+        entry.pw_gid,
+        "daemon",
+        entry.pw_dir,
+    )
+    assert of(accounts, "lab/default/bob") == ada
+    assert of(accounts, "lab/default/ada").uid in UIDS, "another domain's is somebody else"
+
+
+def test_user_that_is_mapped_to_root_runs_as_the_agent(tmp_path: Path, users: Path) -> None:
+    assert Accounts(config(tmp_path, users, accounts={"ada": "root"})).of("default/x/ada") is None
+
+
+@pytest.mark.parametrize("account", ["nobody", "no-such-account"])
+def test_user_that_is_mapped_to_no_account_has_none(
+    tmp_path: Path, users: Path, account: str
+) -> None:
+    accounts = Accounts(config(tmp_path, users, accounts={"ada": account}))
+
+    with pytest.raises(NoAccount, match=account):
+        accounts.of("default/default/ada")
+
+
+@pytest.mark.parametrize("user", ["root", "daemon", "nobody"])
+def test_services_of_the_machine_are_nobodys_account_by_name(
+    tmp_path: Path, users: Path, user: str
+) -> None:
+    accounts = Accounts(config(tmp_path, users, system_accounts=True))
+
+    assert of(accounts, f"default/default/{user}").uid in UIDS
+
+
+def test_person_of_the_machine_has_its_own_account_if_the_operator_says_so(
+    tmp_path: Path, users: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = pwd.struct_passwd(("ada", "x", 4242, 4243, "", "/home/ada", "/bin/sh"))
+    known = pwd.getpwnam
+    monkeypatch.setattr(pwd, "getpwnam", lambda name: entry if name == "ada" else known(name))
+    monkeypatch.setattr(os, "getgrouplist", lambda _name, gid: [gid, 50, 0])
+
+    ada = of(Accounts(config(tmp_path, users, system_accounts=True)), "default/default/ada")
+
+    assert (ada.uid, ada.gid, ada.groups, ada.home) == (4242, 4243, (4243, 50), "/home/ada")
+    assert ada.gains_privileges is True
+    assert of(Accounts(config(tmp_path, users)), "default/default/ada").uid in UIDS
+
+
+@pytest.mark.parametrize(("mode", "word"), [(0o700, "cannot enter"), (0o733, "written by others")])
+def test_place_that_users_cannot_enter_or_others_can_write_is_refused(
+    tmp_path: Path, users: Path, mode: int, word: str
+) -> None:
+    users.chmod(mode)
+
+    with pytest.raises(NoAccount, match=word):
+        Accounts(config(tmp_path, users)).of("default/default/ada")
+
+
+def test_place_that_is_a_link_or_somebody_elses_is_refused(tmp_path: Path, users: Path) -> None:
+    (users / "link").symlink_to(users)
+    (users / "owned").mkdir(mode=0o711)
+    os.chown(users / "owned", 4242, 4242)
+
+    for name in ("link", "owned"):
+        with pytest.raises(NoAccount, match="not a directory of root"):
+            Accounts(config(tmp_path, users / name)).of("default/default/ada")
+
+
+def test_link_in_place_of_a_users_directory_is_refused(tmp_path: Path, users: Path) -> None:
+    account = of(Accounts(config(tmp_path, users)), "default/default/ada")
+    Path(account.home).rmdir()
+    Path(account.home).symlink_to("/etc")
+
+    with pytest.raises(NoAccount, match="is not its"):
+        Accounts(config(tmp_path, users)).of("default/default/ada")
+
+
+@pytest.mark.parametrize("owner", ["", "ada", "default//"])
+def test_what_is_no_owner_has_no_account(tmp_path: Path, users: Path, owner: str) -> None:
+    with pytest.raises(NoAccount):
+        Accounts(config(tmp_path, users)).of(owner)
