@@ -48,7 +48,7 @@ def test_gang_of_which_one_ended_before_another_could_start_begins_anew_as_a_who
 
     def behaviour(start: Start) -> Run:
         if kernel_index(start) == 1 and attempt(start) == 1:
-            return Run(create_failure=ReasonCode.DISK_FULL)
+            return Run(create_failure=ReasonCode.DISK_FULL, fails_at_go=True)
         ran[attempt(start), kernel_index(start)] += 1
         return Run(0.2)
 
@@ -102,7 +102,11 @@ def test_gang_that_can_never_start_as_a_whole_ends_when_its_budget_is_spent(
     make_world: MakeWorld,
 ) -> None:
     world = make_world(
-        lambda start: Run(create_failure=ReasonCode.DISK_FULL) if kernel_index(start) else Run(0.2)
+        lambda start: (
+            Run(create_failure=ReasonCode.DISK_FULL, fails_at_go=True)
+            if kernel_index(start)
+            else Run(0.2)
+        )
     )
     job = world.submit(GANG.model_copy(update={"max_retries_preemption": 2}))
     world.run_until(lambda: job.status in JOB_TABLE.terminal)

@@ -31,8 +31,10 @@ from muster.store.records import Agent, Job, Session
 from muster.store.store import Store
 from muster.wire.messages import (
     Acknowledge,
+    Command,
     Commands,
     ControllerMessage,
+    Go,
     Heartbeat,
     HeldKernel,
     HeldStatus,
@@ -59,6 +61,7 @@ class Run:
     starts_after: float = 0.0  # until then it is being created
     exit_code: int = 0
     create_failure: ReasonCode | None = None
+    fails_at_go: bool = False  # not before it is let run
     ignores_stop: bool = False
     stopped_exit_code: int | None = None  # of one that ends politely when it is stopped
     supervisor_dies: bool = False  # before it has told that the kernel began
@@ -83,6 +86,8 @@ class HollowAgent:
     queued: dict[KernelKey, Start] = field(default_factory=dict)
     creating: dict[KernelKey, tuple[Callable[[], None], float]] = field(default_factory=dict)
     prepared: dict[KernelKey, tuple[int, ...]] = field(default_factory=dict)
+    held: dict[KernelKey, Callable[[], None]] = field(default_factory=dict)  # wait for Go
+    supervisor_frozen: bool = False  # it neither creates nor lets run
     reports: list[KernelReport] = field(default_factory=list)
     acknowledged: int = 0
     starts: list[KernelKey] = field(default_factory=list)
@@ -94,6 +99,7 @@ class HollowAgent:
     def hello(self) -> Hello:
         held = [HeldKernel(*key, HeldStatus.RUNNING) for key in self.running]
         held += [HeldKernel(*key, HeldStatus.QUEUED) for key in self.queued]
+        held += [HeldKernel(*key, HeldStatus.CREATED) for key in self.held]
         held += [HeldKernel(*key, HeldStatus.PREPARED) for key in self.prepared]
         held += [
             HeldKernel(report.kernel, report.generation, HeldStatus.ENDED)
@@ -125,8 +131,10 @@ class HollowAgent:
             case _:
                 pass
 
-    def _obey(self, command: Prepare | Start | Stop | Recall) -> None:
+    def _obey(self, command: Command) -> None:
         key = (command.kernel, command.generation)
+        if self.supervisor_frozen and not isinstance(command, Prepare):
+            return
         match command:
             case Prepare() if self.prepare_failures:
                 reason = self.prepare_failures.pop()
@@ -142,6 +150,9 @@ class HollowAgent:
                 was_queued = self.queued.pop(key, None) is not None
                 if was_queued or key not in self.seen:
                     self._start(command, command.shares, None)
+            case Go():
+                if key in self.held:
+                    self.held.pop(key)()
             case Stop():
                 self._stop(key)
             case Recall():
@@ -154,8 +165,12 @@ class HollowAgent:
         key = (start.kernel, start.generation)
         run = self.behaviour(start)
         self.prepared.pop(key, None)
+        fail = partial(self._report, key, ReportKind.CREATE_FAILED, reason=run.create_failure)
         if run.create_failure is not None:
-            self._report(key, ReportKind.CREATE_FAILED, reason=run.create_failure)
+            if run.fails_at_go and start.hold:
+                self._hold(key, fail)
+            else:
+                fail()
             return
         self.seen.add(key)
         self.starts.append(key)
@@ -163,10 +178,16 @@ class HollowAgent:
             self._report(key, ReportKind.ENDED, reason=ReasonCode.SUPERVISOR_LOST)
             return
         begin = partial(self._begin, start, shares, run, predecessor)
+        if start.hold:
+            begin = partial(self._hold, key, begin)
         if run.starts_after:
             self.creating[key] = begin, self.clock.now() + run.starts_after
         else:
             begin()
+
+    def _hold(self, key: KernelKey, begin: Callable[[], None]) -> None:
+        self.held[key] = begin
+        self._report(key, ReportKind.CREATED)
 
     def _begin(
         self,
@@ -186,7 +207,7 @@ class HollowAgent:
                 code = run.stopped_exit_code
                 signal = 15 if code is None else None
                 self._end(key, ReasonCode.STOPPED, code, signal=signal)
-        elif self.queued.pop(key, None) is not None:
+        elif self.queued.pop(key, None) is not None or self.held.pop(key, None) is not None:
             self._report(key, ReportKind.ENDED, reason=ReasonCode.NEVER_STARTED)
         else:
             self.seen.add(key)
@@ -221,6 +242,7 @@ class HollowAgent:
         self.running.clear()
         self.queued.clear()
         self.creating.clear()
+        self.held.clear()
         self.prepared.clear()
         self.reports.clear()
 

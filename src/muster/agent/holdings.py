@@ -17,13 +17,17 @@ MAX_DETAIL_CHARS = 1000
 _STATUSES = {
     "queued": HeldStatus.QUEUED,
     "starting": HeldStatus.QUEUED,
+    "created": HeldStatus.CREATED,
     "running": HeldStatus.RUNNING,
     "stopping": HeldStatus.RUNNING,
     "ended": HeldStatus.ENDED,
     "create_failed": HeldStatus.CREATE_FAILED,
 }
 
+_LIVE = frozenset({HeldStatus.QUEUED, HeldStatus.CREATED, HeldStatus.RUNNING})
+
 _KINDS = {
+    "created": (ReportKind.CREATED, HeldStatus.CREATED),
     "started": (ReportKind.STARTED, HeldStatus.RUNNING),
     "ended": (ReportKind.ENDED, HeldStatus.ENDED),
     "create_failed": (ReportKind.CREATE_FAILED, HeldStatus.CREATE_FAILED),
@@ -64,7 +68,7 @@ class Holdings:
 
     def is_live(self, key: KernelKey) -> bool:
         """Whether the kernel may still write output."""
-        return self._statuses.get(key) in (HeldStatus.QUEUED, HeldStatus.RUNNING)
+        return self._statuses.get(key) in _LIVE
 
     def reset(self, kernels: Iterable["KernelState"]) -> None:
         """Begin with what a supervisor holds; its unacknowledged events follow."""
@@ -77,7 +81,7 @@ class Holdings:
         """The supervisor was told to start a kernel. It is held from now on: an inventory without
         it would have it started elsewhere."""
         key = (start.kernel, start.generation)
-        if self._statuses.get(key) is not HeldStatus.RUNNING:
+        if self._statuses.get(key) not in (HeldStatus.RUNNING, HeldStatus.CREATED):
             self._statuses[key] = HeldStatus.QUEUED
 
     def apply(self, event: "Event") -> KernelReport:

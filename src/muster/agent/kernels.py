@@ -19,6 +19,7 @@ from muster.core.clock import Clock
 from muster.core.reasons import ReasonCode
 from muster.wire.messages import (
     Command,
+    Go,
     HeldKernel,
     HeldStatus,
     KernelKey,
@@ -119,6 +120,8 @@ class Kernels:
                 self._start([command for command in run if isinstance(command, Start)])
             elif kind is Stop:
                 self._link.stop(command for command in run if isinstance(command, Stop))
+            elif kind is Go:
+                self._link.go(command for command in run if isinstance(command, Go))
             elif kind is Recall:
                 self._link.recall(command for command in run if isinstance(command, Recall))
             else:

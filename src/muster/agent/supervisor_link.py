@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict, cast
 from muster.agent.accounts import Account
 from muster.agent.supervisor.protocol import SOCKET_NAME
 from muster.core.resources import GPU_WHOLE
-from muster.wire.messages import KernelKey, KernelTemplate, Recall, Start, Stop
+from muster.wire.messages import Go, KernelKey, KernelTemplate, Recall, Start, Stop
 
 if TYPE_CHECKING:
     from muster.agent.supervisor.kernel import Event
@@ -156,6 +156,11 @@ class SupervisorLink(asyncio.Protocol):
         ]
         self._say({"op": "stop", "kernels": kernels})
 
+    def go(self, held: Iterable[Go]) -> None:
+        """Let kernels run that were started with ``hold``."""
+        kernels = [{"id": each.kernel, "generation": each.generation} for each in held]
+        self._say({"op": "go", "kernels": kernels})
+
     def recall(self, recalls: Iterable[Recall]) -> None:
         kernels = [{"id": each.kernel, "generation": each.generation} for each in recalls]
         self._say({"op": "recall", "kernels": kernels})
@@ -243,4 +248,5 @@ def _kernel(start: Start, template: int) -> dict[str, Any]:
         "device_milli": start.shares[0].milli if start.shares else GPU_WHOLE,
         "shape": start.template.shape,
         "queued": start.queued,
+        "hold": start.hold,
     }

@@ -24,6 +24,7 @@ from muster.control.job.derive import DeriveJobs, JobLifecycle
 from muster.control.job.expand import ExpandJobs
 from muster.control.job.settle import SettleTasks
 from muster.control.requests import Requests
+from muster.control.session.barrier import OpenBarriers
 from muster.control.session.board import Board
 from muster.control.session.facts import Facts
 from muster.control.session.lifecycle import SessionLifecycle
@@ -159,6 +160,7 @@ class ControlPlane:
                 PrepareSessions(),
                 PromoteToPrepared(),
                 StartSessions(self.board),
+                OpenBarriers(),
                 PromoteToRunning(),
                 DetectTermination(),
                 EnforceTimeout(),

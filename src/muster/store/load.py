@@ -241,6 +241,7 @@ def _session(row: Row[Any], job: Job | None, live: Live) -> Session:
         failed_agents=tuple(AgentId(agent) for agent in json.loads(row.failed_agents)),
         started_at=row.started_at,
         finished_at=row.finished_at,
+        barrier_opened_at=row.barrier_opened_at,
         reason=load_reason(row.reason, row.reason_numbers),
     )
 

@@ -123,6 +123,7 @@ class Tally:
         by_status: how many have each status.
         ended_well: how many ended with 0.
         failed: those that have a ``failure``.
+        held: those of a gang that agents hold, ready to run.
         unjudged: those of them that nobody has looked at yet.
         grace_s: the longest that any of them may take to end.
     """
@@ -130,6 +131,7 @@ class Tally:
     by_status: dict[KernelStatus, int] = field(default_factory=dict)
     ended_well: int = 0
     failed: "dict[Kernel, None]" = field(default_factory=dict)
+    held: "dict[Kernel, None]" = field(default_factory=dict)
     unjudged: "list[Kernel]" = field(default_factory=list)
     grace_s: float = 0.0
 
@@ -157,7 +159,8 @@ class Tally:
 @dataclass(slots=True, eq=False)
 class Session:
     """What is placed. ``queued_at`` is when it (again) became PENDING; ``tries`` belong to the
-    phase it is in; ``retry_at`` is the earliest moment of the next try, and ``stop_at`` the first
+    phase it is in; ``barrier_opened_at`` is when a gang's kernels were first told to run, so that
+    some may have; ``retry_at`` is the earliest moment of the next try, and ``stop_at`` the first
     moment at which one of its kernels has to be told to stop. ``tally`` is kept by units of work;
     it and ``stop_at`` are not stored."""
 
@@ -180,6 +183,7 @@ class Session:
     failed_agents: tuple[AgentId, ...] = ()
     started_at: float | None = None
     finished_at: float | None = None
+    barrier_opened_at: float | None = None
     reason: Reason | None = None
     repeats: "tuple[Repeat, ...]" = ()
     stop_at: float = 0.0

@@ -209,6 +209,7 @@ SESSIONS = Mapping[Session](
         "failed_agents",
         "started_at",
         "finished_at",
+        "barrier_opened_at",
         *_REASON,
     ),
     job_id=_job_id,

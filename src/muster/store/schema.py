@@ -227,6 +227,7 @@ sessions = Table(
     Column("started_at", Float, nullable=True),
     Column("finished_at", Float, nullable=True),
     *_reason(),
+    Column("barrier_opened_at", Float, nullable=True),
     sqlite_with_rowid=False,
 )
 Index(

@@ -17,6 +17,7 @@ from muster.wire.messages import (
     Command,
     Commands,
     ControllerMessage,
+    Go,
     Heartbeat,
     HeldKernel,
     HeldStatus,
@@ -251,6 +252,7 @@ def _encode_commands(commands: tuple[Command, ...]) -> pb.Commands:
                     env=command.env,
                     shares=_encode_shares(command.shares),
                     queued=command.queued,
+                    hold=command.hold,
                 )
                 encoded.append(pb.Command(start=start))
             case Stop():
@@ -266,6 +268,9 @@ def _encode_commands(commands: tuple[Command, ...]) -> pb.Commands:
                     kernel=command.kernel, generation=command.generation, ports=command.ports
                 )
                 encoded.append(pb.Command(prepare=prepare))
+            case Go():
+                go = pb.Go(kernel=command.kernel, generation=command.generation)
+                encoded.append(pb.Command(go=go))
             case Recall():
                 recall = pb.Recall(kernel=command.kernel, generation=command.generation)
                 encoded.append(pb.Command(recall=recall))
@@ -290,6 +295,7 @@ def _decode_command(command: pb.Command, templates: list[KernelTemplate]) -> Com
                 dict(start.env),
                 _decode_shares(start.shares),
                 start.queued,
+                start.hold,
             )
         case "stop":
             stop = command.stop
@@ -297,6 +303,8 @@ def _decode_command(command: pb.Command, templates: list[KernelTemplate]) -> Com
         case "prepare":
             prepare = command.prepare
             return Prepare(KernelId(prepare.kernel), prepare.generation, prepare.ports)
+        case "go":
+            return Go(KernelId(command.go.kernel), command.go.generation)
         case "recall":
             return Recall(KernelId(command.recall.kernel), command.recall.generation)
         case None:

@@ -52,7 +52,8 @@ class Prepare:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Start a kernel; or, ``queued``, hold it until one of its shape ends (the backlog)."""
+    """Start a kernel; or, ``queued``, hold it until one of its shape ends (the backlog). With
+    ``hold`` get it ready, say CREATED, and let it run once Go is said: a gang runs whole or not."""
 
     kernel: KernelId
     generation: int
@@ -60,6 +61,15 @@ class Start:
     env: Mapping[str, str]
     shares: tuple[DeviceShare, ...] = ()
     queued: bool = False
+    hold: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Go:
+    """Let a kernel run that was started with ``hold``. To one that runs already it says nothing."""
+
+    kernel: KernelId
+    generation: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +90,13 @@ class Recall:
     generation: int
 
 
-Command = Prepare | Start | Stop | Recall
+Command = Prepare | Start | Go | Stop | Recall
 
 
 class ReportKind(StrEnum):
     PREPARED = "PREPARED"
     PREPARE_FAILED = "PREPARE_FAILED"
+    CREATED = "CREATED"  # it is held, ready to run; it waits for Go
     STARTED = "STARTED"
     CREATE_FAILED = "CREATE_FAILED"  # nothing of it runs; another Start tries again
     ENDED = "ENDED"  # none of its processes is left
@@ -118,6 +129,7 @@ class HeldStatus(StrEnum):
 
     PREPARED = "PREPARED"
     QUEUED = "QUEUED"
+    CREATED = "CREATED"
     RUNNING = "RUNNING"
     ENDED = "ENDED"
     CREATE_FAILED = "CREATE_FAILED"

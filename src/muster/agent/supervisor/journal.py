@@ -267,7 +267,7 @@ def _fold(replay: Replay, line: dict[str, Any]) -> None:
     for event in line.get("events", ()):
         replay.unacknowledged.append(event)
         replay.next_seq = event["seq"] + 1
-        if event["kind"] != "started":
+        if event["kind"] not in ("created", "started"):
             replay.survivors.pop((event["kernel"], event["generation"]), None)
     if "running" in line:
         kernel_id, generation, pid, low, high = line["running"]

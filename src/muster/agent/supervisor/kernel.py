@@ -11,6 +11,7 @@ from muster.agent.supervisor.protocol import Device, KernelOrder, Key
 
 class Status(StrEnum):
     QUEUED = "queued"  # accepted; waits for its turn, a predecessor or an older generation's end
+    CREATED = "created"  # held: ready to run, it waits for `go`
     STARTING = "starting"  # a process of its user is about to spawn it
     RUNNING = "running"
     STOPPING = "stopping"
@@ -47,7 +48,7 @@ class Event(TypedDict, total=False):
     seq: int
     kernel: Required[str]
     generation: Required[int]
-    kind: Required[str]  # started, ended, create_failed
+    kind: Required[str]  # created, started, ended, create_failed
     at: Required[float]  # seconds since the epoch
     reason: str
     detail: str
@@ -78,6 +79,8 @@ class Kernel:
 
     uid: int = -1  # the user that it runs as
     owner: str = ""
+    may_run: bool = False  # `go` was said of one that is held
+
     pid: int = 0
     started_at: float = 0.0
     born_ticks: tuple[int, int] = (0, 0)  # bounds of its start time, as in /proc/<pid>/stat

@@ -25,6 +25,7 @@ from muster.agent.supervisor.protocol import (
     SOCKET_NAME,
     Acknowledge,
     Forget,
+    Go,
     Key,
     Lease,
     Op,
@@ -187,6 +188,8 @@ class Process:
                 self._supervisor.acknowledge(op.seq)
             case Stop():
                 self._supervisor.stop(op.kernels)
+            case Go():
+                self._supervisor.go(op.kernels)
             case Recall():
                 self._supervisor.recall(op.kernels)
             case Lease():

@@ -78,6 +78,7 @@ class KernelOrder:
     device_milli: int  # how much of each of them, in thousandths
     shape: str
     queued: bool
+    hold: bool = False  # get ready, say so, and wait for `go`
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,13 @@ class Start:
 @dataclass(frozen=True, slots=True)
 class Stop:
     kernels: tuple[StopOrder, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Go:
+    """Let these run that were held."""
+
+    kernels: tuple[Key, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +146,7 @@ class Shutdown:
     grace_s: float
 
 
-Op = Attach | Start | Stop | Recall | Lease | Acknowledge | Forget | Shutdown
+Op = Attach | Start | Go | Stop | Recall | Lease | Acknowledge | Forget | Shutdown
 
 
 def parse(line: bytes | bytearray, env_defaults: Mapping[str, str]) -> Op:
@@ -160,6 +168,8 @@ def parse(line: bytes | bytearray, env_defaults: Mapping[str, str]) -> Op:
             return Acknowledge(_integer(message, "seq"))
         case "stop":
             return Stop(tuple(_stop_order(item) for item in _objects(message, "kernels")))
+        case "go":
+            return Go(_keys(message))
         case "recall":
             return Recall(_keys(message))
         case "lease":
@@ -252,6 +262,9 @@ def _kernel_order(item: _Object, templates: list[Template]) -> KernelOrder:
     queued = item.get("queued", False)
     if not isinstance(queued, bool):
         raise ProtocolError(f"kernel {kernel_id}: 'queued' must be true or false")
+    hold = item.get("hold", False)
+    if not isinstance(hold, bool):
+        raise ProtocolError(f"kernel {kernel_id}: 'hold' must be true or false")
     return KernelOrder(
         kernel_id,
         generation,
@@ -261,6 +274,7 @@ def _kernel_order(item: _Object, templates: list[Template]) -> KernelOrder:
         _integer(item, "device_milli", 1000),
         _text(item, "shape"),
         queued,
+        hold,
     )
 
 

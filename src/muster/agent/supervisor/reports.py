@@ -18,6 +18,13 @@ def started(kernel: Kernel) -> Event:
     return event
 
 
+def created(kernel: Kernel) -> Event:
+    """It is held. What it was given is told again when it starts."""
+    event = _event(kernel, "created")
+    kernel.announced = False
+    return event
+
+
 def create_failed(kernel: Kernel, failure: CreateFailed) -> Event:
     event = _event(kernel, "create_failed")
     event["reason"] = failure.reason
@@ -77,7 +84,7 @@ def describe(kernel: Kernel) -> dict[str, object]:
         "shape": kernel.shape,
         "devices": kernel.devices,
     }
-    if kernel.status not in (Status.QUEUED, Status.STARTING):
+    if kernel.status not in (Status.QUEUED, Status.CREATED, Status.STARTING):
         description["pid"] = kernel.pid
         description["started_at"] = kernel.started_at
     return description

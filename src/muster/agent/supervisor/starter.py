@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from muster.agent.supervisor import process_tree
 from muster.agent.supervisor.cgroups import Cgroups, Limits, LimitsKind
-from muster.agent.supervisor.failures import create_failure
-from muster.agent.supervisor.kernel import Kernel
+from muster.agent.supervisor.failures import CreateFailed, create_failure
+from muster.agent.supervisor.kernel import CreateFailure, Kernel
 from muster.agent.supervisor.output import Outputs
 from muster.agent.supervisor.protocol import KernelOrder, Template, file_name
 from muster.agent.supervisor.spawner import Launch, Spawned, Spawner
@@ -43,6 +43,23 @@ class Starter:
         self._cgroups = cgroups
         self._spawner = spawner
         self._user_spawners = user_spawners
+
+    def make_ready(self, kernel: Kernel, order: KernelOrder) -> None:
+        """Get what can be had of the machine before the kernel is spawned.
+
+        Raises:
+            CreateFailed: something of this machine is missing.
+        """
+        template = order.template
+        try:
+            self._open(kernel, template)
+        except OSError as error:
+            self.clean_up(kernel)
+            raise create_failure(error) from None
+        workdir = template.workdir if template.account is None else None  # others may see others
+        if workdir is not None and not os.path.isdir(workdir):  # noqa: PTH112
+            self.clean_up(kernel)
+            raise CreateFailed(CreateFailure.WORKDIR_MISSING, f"there is no directory {workdir}")
 
     def start(self, kernel: Kernel, order: KernelOrder) -> bool:
         """Spawn the kernel's main process; false if a process of its user was told to, and the
@@ -116,10 +133,13 @@ class Starter:
         return dropped_bytes
 
     def _open(self, kernel: Kernel, template: Template) -> None:
-        """
+        """Pipe and cgroup, unless it was made ready before.
+
         Raises:
             OSError: there is no pipe or no cgroup for it.
         """
+        if kernel.output is not None:
+            return
         kernel.output = self._outputs.open(file_name(kernel.key), template.log_max_bytes)
         if self._cgroups is not None:
             kernel.slot = self._cgroups.acquire(_limits(template))

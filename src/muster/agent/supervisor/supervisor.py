@@ -87,7 +87,7 @@ class Supervisor:
             kernel.device_milli = event.get("device_milli", 1000)
             if event["kind"] == "started":
                 kernel.pid, kernel.started_at = event["pid"], event["at"]
-            else:
+            elif event["kind"] != "created":
                 kernel.status = Status(event["kind"])
                 self._note_final(event["seq"], kernel)
 
@@ -128,6 +128,15 @@ class Supervisor:
                 event = reports.unknown(key)
                 self._journal.record([event])
                 self._bury(key, event["seq"])
+
+    def go(self, keys: Iterable[Key]) -> None:
+        """Let those run that are held, and those that will be."""
+        for key in keys:
+            kernel = self._known.get(key)
+            if kernel is not None and not kernel.may_run:
+                kernel.may_run = True
+                if kernel.status is Status.CREATED:
+                    self._to_start.append(kernel)
 
     def recall(self, keys: Iterable[Key]) -> None:
         """Take back those that are still queued."""
@@ -297,6 +306,8 @@ class Supervisor:
                 kernel.status, kernel.predecessor = Status.QUEUED, None
                 self._enqueue(kernel, order)
                 return kernel
+            if kernel.order is not None and kernel.order.hold and not order.hold:
+                self.go([key])
             was_queued = kernel.order is not None and kernel.order.queued
             if kernel.status is Status.QUEUED and was_queued and not order.queued:
                 self._backlog.remove(kernel)
@@ -315,7 +326,7 @@ class Supervisor:
     def _supersede(self, older: Kernel, newer: Kernel) -> None:
         """Let a newer generation begin when the older one is gone."""
         first = older.waits_for if older.waits_for is not None else older
-        if older.status is Status.QUEUED:
+        if older.status in (Status.QUEUED, Status.CREATED):
             self._stop(older, 0.0, EndReason.STOPPED, "superseded")
         if first.key in self.live:
             newer.waits_for, first.successor = first, newer
@@ -341,18 +352,43 @@ class Supervisor:
     def _start_some(self) -> None:
         for _ in range(min(_STARTS_A_TURN, len(self._to_start))):
             kernel = self._to_start.popleft()
-            if kernel.status is Status.QUEUED:
-                events: list[Event] = []
+            order = kernel.order
+            if kernel.status not in (Status.QUEUED, Status.CREATED) or order is None:
+                continue
+            events: list[Event] = []
+            running = None
+            if order.hold and not kernel.may_run:
+                events.append(self._hold(kernel, order))
+            else:
                 running = self._begin(kernel, events)
-                self._record(events, running)
+            self._record(events, running)
+
+    def _hold(self, kernel: Kernel, order: KernelOrder) -> Event:
+        """Get a kernel ready; nothing of it runs before `go`."""
+        try:
+            self._write_intents()
+            self._starter.make_ready(kernel, order)
+        except CreateFailed as failure:
+            event = reports.create_failed(kernel, failure)
+            self._end(kernel, Status.CREATE_FAILED)
+            return event
+        kernel.status = Status.CREATED
+        return reports.created(kernel)
+
+    def _write_intents(self) -> None:
+        """
+        Raises:
+            CreateFailed: the journal cannot be written.
+        """
+        if not self._journal.write_intents():
+            raise CreateFailed(CreateFailure.DISK_FULL, "the journal cannot be written")
 
     def _begin(self, kernel: Kernel, events: list[Event]) -> Kernel | None:
         """Start a kernel, or if its command cannot run, the next of its shape; returns who runs."""
         while True:
             assert kernel.order is not None
             try:
-                if not self._journal.write_intents():
-                    raise CreateFailed(CreateFailure.DISK_FULL, "the journal cannot be written")
+                self._write_intents()
                 runs = self._starter.start(kernel, kernel.order)
             except CreateFailed as failure:
                 # It keeps what it was given: the same order may come again.
@@ -424,7 +460,7 @@ class Supervisor:
             return
         self._journal.record(events, running)
         for event in events:
-            if event["kind"] != "started":
+            if event["kind"] not in ("created", "started"):
                 self._note_final(event["seq"], self._known[event["kernel"], event["generation"]])
 
     def _note_final(self, seq: int, kernel: Kernel) -> None:
@@ -432,8 +468,9 @@ class Supervisor:
         self._finals.append((seq, kernel))
 
     def _stop(self, kernel: Kernel, grace_s: float, reason: EndReason, detail: str) -> None:
-        if kernel.status in (Status.QUEUED, Status.CREATE_FAILED):
+        if kernel.status in (Status.QUEUED, Status.CREATED, Status.CREATE_FAILED):
             self._backlog.remove(kernel)
+            self._starter.clean_up(kernel)
             event = reports.ended_without_run(
                 kernel, EndReason.NEVER_STARTED, detail or reason.value
             )

@@ -7,6 +7,7 @@ another boot or that the agent no longer knows are gone.
 
 from muster.control.agent.lifecycle import lose_kernels
 from muster.control.engine.work import Work
+from muster.control.session.barrier import is_held
 from muster.control.session.board import Board
 from muster.control.session.environment import ports_needed
 from muster.control.session.facts import Facts
@@ -96,7 +97,9 @@ class Greeter:
         elif kernel.status is KernelStatus.CREATING:
             # A Recall, or the Start of what is only queued there, may have been lost.
             kernel.stop_sent_at = None
-            if held in _NOT_STARTED:
+            if held is HeldStatus.CREATED:
+                is_held(kernel, work)
+            elif held in _NOT_STARTED:
                 send_starts(kernel.session, [kernel], work, self._board)
         elif kernel.status in _ON_AGENT and held is None:
             why = reason(ReasonCode.KERNEL_VANISHED, agent=agent.name)

@@ -7,6 +7,7 @@ section 4); one about a kernel that is not the agent's own is refused (section 1
 import logging
 
 from muster.control.engine.work import Work
+from muster.control.session.barrier import is_closed, is_held
 from muster.control.session.board import Board
 from muster.control.session.lifecycle import LOST_CODES, SessionLifecycle
 from muster.core.ids import AgentId
@@ -51,6 +52,8 @@ class Facts:
                 if not work.unit.transition([kernel], waiting, KernelStatus.PREPARED, phase=PHASE):
                     kernel.ports = report.ports
                     work.unit.fail(kernel, None)
+            case ReportKind.CREATED:
+                is_held(kernel, work)
             case ReportKind.STARTED:
                 self._started(work, work.live.agents[agent_id], kernel, report)
             case ReportKind.PREPARE_FAILED | ReportKind.CREATE_FAILED:
@@ -96,6 +99,7 @@ class Facts:
         if kernel.started_at is None:
             kernel.started_at = report.at
         work.unit.fail(kernel, None)
+        kernel.session.tally.held.pop(kernel, None)
         kernel.stop_sent_at = (
             kernel.stop_sent_at if kernel.session.status is SessionStatus.TERMINATING else None
         )
@@ -176,17 +180,23 @@ class Facts:
         work.unit.transition([kernel], KERNEL_TABLE.live, to, phase=PHASE)
         work.mark(kernel.session)
         self._board.backlogs.kernel_ended(kernel)
+        if kernel.session.status in PLACED_SESSION and is_closed(kernel.session):
+            # The others wait for it at the barrier, and it will not come.
+            self._lifecycle.terminate(work, [kernel.session], PHASE, why)
 
     def lose(self, work: Work, kernel: Kernel, why: Reason) -> None:
         """The kernel is proven gone with its agent: end it, or have it placed anew."""
         work.unit.release((kernel.id, kernel.generation))
         work.mark(kernel.session)
-        if kernel.session.status in PLACED_SESSION:
+        session = kernel.session
+        if session.status in PLACED_SESSION and session.barrier_opened_at is None:
             work.unit.fail(kernel, why)
         else:
             # What it did was last known when its agent was last heard.
             agent = work.live.agents.get(kernel.agent_id) if kernel.agent_id else None
             self.end(work, kernel, why, agent.seen_at if agent else work.now)
+            if session.status in PLACED_SESSION:
+                self._lifecycle.terminate(work, [session], PHASE, why)
 
     def _why(self, work: Work, agent_id: AgentId, report: KernelReport) -> Reason:
         agent: Agent | None = work.live.agents.get(agent_id)

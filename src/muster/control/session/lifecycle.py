@@ -110,12 +110,14 @@ class SessionLifecycle(Lifecycle[Session]):
     ) -> list[Session]:
         """Back to PENDING. ``blame``: remember the agents, and count the re-schedule.
 
-        A session of which a kernel has ended cannot begin anew, because what is terminal stays so:
-        it ends, and its job begins another attempt.
+        A session of which a kernel has ended, or whose barrier was opened, cannot begin anew: what
+        is terminal stays so, and an attempt that may have run is not run again. It ends, and its
+        job begins another attempt.
         """
         moved = []
         for session in sessions:
-            if session.tally.among(KERNEL_TABLE.terminal):
+            may_have_run = session.barrier_opened_at is not None
+            if may_have_run or session.tally.among(KERNEL_TABLE.terminal):
                 moved += self.terminate(work, [session], phase, why, result)
                 continue
             to = SessionStatus.PENDING
@@ -158,6 +160,7 @@ class SessionLifecycle(Lifecycle[Session]):
         kernel.ports = ()
         work.unit.fail(kernel, None)
         kernel.failed_at = None
+        kernel.session.tally.held.pop(kernel, None)
         kernel.stop_sent_at = None
         kernel.started_at = None
 

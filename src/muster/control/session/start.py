@@ -9,6 +9,7 @@ from muster.control.engine.handler import (
     TransitionStatus,
 )
 from muster.control.engine.work import Work
+from muster.control.session.barrier import is_closed
 from muster.control.session.board import Board
 from muster.control.session.environment import Gang, gang_of, own_variables, template
 from muster.control.session.lifecycle import (
@@ -71,6 +72,10 @@ class StartSessions(HeardPhase):
         kernel = session.kernels[0]
         if work.now >= session.status_changed_at + RECALL_AFTER_S:
             recall(kernel, work)
+
+    def since(self, record: Session, work: Work) -> float:
+        """Once a gang's barrier is open, its kernels have the same time again."""
+        return max(super().since(record, work), record.barrier_opened_at or 0.0)
 
     def timeout_s(self, record: Session, work: Work) -> float | None:
         if record.status is SessionStatus.CREATING and held_ahead(record, work):
@@ -142,6 +147,7 @@ def send_starts(session: Session, kernels: Iterable[Kernel], work: Work, board: 
     """Start commands for those kernels that are to start."""
     templates = work.once(Templates)
     gang = templates.gang(session, work)
+    hold = is_closed(session)
     for kernel in kernels:
         row = work.live.ledger.get((kernel.id, kernel.generation))
         if kernel.status not in _TO_START or row is None:
@@ -153,6 +159,6 @@ def send_starts(session: Session, kernels: Iterable[Kernel], work: Work, board: 
         if wanted is not whole:
             shared, own = templates.changed(shared, wanted)
         command = Start(
-            kernel.id, kernel.generation, shared, own, row.shares, queued=not row.charged
+            kernel.id, kernel.generation, shared, own, row.shares, not row.charged, hold
         )
         work.send(row.agent_id, command)

@@ -1,0 +1,53 @@
+"""The barrier of a gang: none of its kernels runs before each of them can.
+
+Agents get a gang's kernels ready and hold them. Once all are held the barrier opens, which is
+committed before any agent is told; from then on some may have run, so that what goes wrong later
+ends the attempt, and the next one has another number.
+"""
+
+from muster.control.engine.handler import FollowingHandler
+from muster.control.engine.work import Work
+from muster.core.states import KernelStatus, SessionStatus
+from muster.store.records import Kernel, Session
+from muster.wire.messages import Go
+
+
+class OpenBarriers(FollowingHandler[Session]):
+    """Lets a gang run once all of its kernels are held."""
+
+    name = "OpenBarriers"
+    entity = Session
+    targets = frozenset({SessionStatus.CREATING})
+
+    def follow(self, record: Session, work: Work) -> None:
+        held = len(record.tally.held)
+        if not held or not is_closed(record):
+            return
+        if held + record.tally.among((KernelStatus.RUNNING,)) < len(record.kernels):
+            return
+        record.barrier_opened_at = work.now
+        work.unit.touch(record)
+        for kernel in record.tally.held:
+            say_go(kernel, work)
+
+
+def is_closed(session: Session) -> bool:
+    """Whether it is a gang of which nothing may run yet."""
+    return len(session.kernels) > 1 and session.barrier_opened_at is None
+
+
+def is_held(kernel: Kernel, work: Work) -> None:
+    """The agent holds the kernel, ready to run."""
+    session = kernel.session
+    if kernel.status is not KernelStatus.CREATING:
+        return
+    work.unit.fail(kernel, None)
+    session.tally.held[kernel] = None
+    work.mark(session)
+    if not is_closed(session):
+        say_go(kernel, work)
+
+
+def say_go(kernel: Kernel, work: Work) -> None:
+    if kernel.agent_id is not None:
+        work.send(kernel.agent_id, Go(kernel.id, kernel.generation))

@@ -1,0 +1,222 @@
+"""A gang runs whole or not at all: its kernels wait at a barrier until all of them can run."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from tests.control.world import ADA, Behaviour, HollowAgent, Run, World, attempt, kernel_index
+
+from muster.core.reasons import ReasonCode
+from muster.core.resources import Resources
+from muster.core.specs import JobSpec, ScalingGroup
+from muster.core.states import JOB_TABLE, JobState, SessionStatus
+from muster.store.records import Job, Session
+from muster.wire.messages import Commands, ControllerMessage, Go, Start
+
+ONE_CPU = Resources(cpu_milli=1000, memory_bytes=2**30)
+GANG = JobSpec(command=["gang"], tasks=2, coscheduled=True)
+
+MakeWorld = Callable[..., World]
+
+
+@pytest.fixture
+def make_world(tmp_path: Path) -> Iterator[MakeWorld]:
+    worlds: list[World] = []
+
+    def make(behaviour: Behaviour, agents: str = "ab", **policy: object) -> World:
+        group = ScalingGroup.model_validate({"name": "default", **policy})
+        capacity = dict.fromkeys(agents, ONE_CPU)
+        worlds.append(World(tmp_path, capacity, group=group, behaviour=behaviour))
+        return worlds[-1]
+
+    yield make
+    for world in worlds:
+        world.close()
+
+
+def running(world: World) -> int:
+    return sum(len(agent.running) for agent in world.agents.values())
+
+
+def only_session(world: World) -> Session:
+    (session,) = world.plane.live.sessions.values()
+    return session
+
+
+def finish(world: World, job: Job, limit_s: float = 200.0) -> None:
+    world.run_until(lambda: job.status in JOB_TABLE.terminal, limit_s)
+
+
+def test_no_kernel_of_a_gang_runs_while_one_supervisor_stalls(make_world: MakeWorld) -> None:
+    ran: Counter[tuple[int, int]] = Counter()
+
+    def behaviour(start: Start) -> Run:
+        ran[attempt(start), kernel_index(start)] += 1
+        return Run(5.0)
+
+    world = make_world(behaviour, "abc", create_timeout=20.0)
+    stalled = world.agent("b")
+    stalled.supervisor_frozen = True
+    job = world.submit(GANG)
+    for _ in range(38):
+        world.run(0.5)
+        assert not running(world)
+    assert world.agent("a").held, "it is ready, and waits"
+    stalled.supervisor_frozen = False
+    finish(world, job)
+    assert job.status is JobState.SUCCEEDED
+    assert {key[0] for key in ran} == {1}, "nothing had run, so it is the same attempt"
+
+
+def test_gang_starts_when_its_last_kernel_is_ready(make_world: MakeWorld) -> None:
+    world = make_world(lambda start: Run(5.0, starts_after=3.0 * kernel_index(start)))
+    world.submit(GANG)
+    session = only_session(world)
+    world.run(2.5)
+    assert (running(world), session.status) == (0, SessionStatus.CREATING)
+    world.run(0.5)
+    assert (running(world), session.status) == (2, SessionStatus.RUNNING)
+
+
+@pytest.mark.parametrize("moment", ["held", "open"])
+def test_barrier_survives_a_restart_of_the_controller(make_world: MakeWorld, moment: str) -> None:
+    world = make_world(lambda start: Run(5.0, starts_after=2.0 * kernel_index(start)))
+    id_ = world.submit(GANG).id
+    world.run(1.0)
+    if moment == "open":  # it is committed, and nobody hears it
+        world.clock.advance(1.5)
+        for agent in world.agents.values():
+            agent.tick()
+        world._deliver()
+        while only_session(world).barrier_opened_at is None:
+            world.plane.step()
+    assert not running(world)
+    world.restart_controller()
+    assert not running(world) or moment == "open"
+    job = world.plane.live.jobs[id_]
+    finish(world, job)
+    assert job.status is JobState.SUCCEEDED
+    assert {len(agent.starts) for agent in world.agents.values()} == {1}
+
+
+def lose_go(agent: HollowAgent) -> None:
+    """The agent does not hear the first time that it may go."""
+    receive = agent.receive
+
+    def deaf(message: ControllerMessage) -> None:
+        if isinstance(message, Commands) and any(isinstance(c, Go) for c in message.commands):
+            message = Commands(tuple(c for c in message.commands if not isinstance(c, Go)))
+            agent.receive = receive  # type: ignore[method-assign]
+        receive(message)
+
+    agent.receive = deaf  # type: ignore[method-assign]
+
+
+def test_go_that_was_lost_is_said_again_at_hello(make_world: MakeWorld) -> None:
+    world = make_world(lambda start: Run(30.0), create_timeout=60.0)
+    agent = world.agent("b")
+    lose_go(agent)
+    job = world.submit(GANG)
+    world.run(5.0)
+    assert running(world) == 1
+    world.connect(agent)
+    assert running(world) == 2
+    finish(world, job)
+    assert (job.status, len(world.agent("a").starts)) == (JobState.SUCCEEDED, 1)
+
+
+def test_attempt_of_which_one_ran_while_another_never_did_is_not_run_again(
+    make_world: MakeWorld,
+) -> None:
+    ran: Counter[tuple[int, int]] = Counter()
+
+    def behaviour(start: Start) -> Run:
+        ran[attempt(start), kernel_index(start)] += 1
+        return Run(40.0)
+
+    world = make_world(behaviour, "ab", create_timeout=10.0)
+    agent = world.agent("b")
+    lose_go(agent)
+    job = world.submit(GANG)
+    world.run(5.0)
+    assert running(world) == 1
+    finish(world, job)
+    assert job.status is JobState.SUCCEEDED
+    assert max(ran.values()) == 1, "no attempt was begun twice"
+    assert {number for number, _ in ran} == {1, 2}
+    tasks = world.store.engine
+    with tasks.connect().execution_options(readonly=True) as connection:
+        charged = connection.exec_driver_sql(
+            "SELECT failure_count, preemption_count FROM tasks ORDER BY idx"
+        ).fetchall()
+    assert [tuple(row) for row in charged] in ([(0, 0), (0, 1)], [(0, 1), (0, 0)])
+
+
+@pytest.mark.parametrize("barrier", ["closed", "open"])
+def test_machine_that_is_lost_before_all_run_ends_the_wait_at_once(
+    make_world: MakeWorld, barrier: str
+) -> None:
+    slow = 1e9 if barrier == "closed" else 0.0
+    world = make_world(
+        lambda start: Run(5.0, starts_after=slow if attempt(start) == 1 else 0.0),
+        "abc",
+        create_timeout=1000.0,
+        terminate_timeout=5.0,
+    )
+    world.behaviour = lambda start: Run(
+        5.0, starts_after=slow if kernel_index(start) == 1 and not done else 0.0
+    )
+    done: list[bool] = []
+    if barrier == "open":
+        lose_go(world.agent("b"))
+    job = world.submit(GANG)
+    world.run(2.0)
+    done.append(True)
+    lost = world.agent("b")
+    lost.reboot()
+    world.connect(lost)
+    finish(world, job, 60.0)
+    assert job.status is JobState.SUCCEEDED
+
+
+def test_gang_that_is_cancelled_at_the_barrier_never_runs(make_world: MakeWorld) -> None:
+    world = make_world(lambda start: Run(5.0, starts_after=1e9 * kernel_index(start)))
+    job = world.submit(GANG)
+    world.run(1.0)
+    world.ask(lambda work, requests: requests.cancel_job(work, ADA, job.id))
+    world.run(5.0)
+    assert not world.plane.live.ledger
+    assert not any(agent.held or agent.running for agent in world.agents.values())
+
+
+def test_kernel_by_itself_waits_at_no_barrier(tmp_path: Path) -> None:
+    with closing(World(tmp_path, {"a": ONE_CPU})) as world:
+        sent: list[Start] = []
+
+        def behaviour(start: Start) -> Run:
+            sent.append(start)
+            return Run(1.0)
+
+        world.behaviour = behaviour
+        finish(world, world.submit(JobSpec(command=["x"])))
+        assert [start.hold for start in sent] == [False]
+
+
+def test_member_that_cannot_be_created_is_tried_again_while_the_others_wait(
+    make_world: MakeWorld,
+) -> None:
+    failures = [ReasonCode.DISK_FULL] * 2
+
+    def behaviour(start: Start) -> Run:
+        if kernel_index(start) == 1 and failures:
+            return Run(create_failure=failures.pop())
+        return Run(5.0)
+
+    world = make_world(behaviour, retry_backoff=1.0)
+    job = world.submit(GANG)
+    world.run(2.0)
+    assert not running(world)
+    finish(world, job)
+    assert {len(agent.starts) for agent in world.agents.values()} == {1}
