@@ -145,6 +145,10 @@ class Cluster:
 
     def kill_supervisor(self, name: str) -> int:
         """SIGKILL for the process that outlives the agent; its process id."""
+        return self.signal_supervisor(name, signal.SIGKILL)
+
+    def signal_supervisor(self, name: str, number: signal.Signals) -> int:
+        """A signal for the process that outlives the agent; its process id."""
         path = self._configs[name].directory
 
         def supervisors() -> list[int]:
@@ -153,7 +157,7 @@ class Cluster:
             return found if len(found) == 1 else []  # one that finds it taken is about to leave
 
         found = until(supervisors)  # its agent may just be starting it again
-        os.kill(found[0], signal.SIGKILL)
+        os.kill(found[0], number)
         return found[0]
 
     def client(self, token: str | None = None) -> Client:
