@@ -36,6 +36,11 @@ NotBefore = Annotated[
     Option("--not-before", metavar="MOMENT", help="Earliest start, as +2h or 'tomorrow 08:00'."),
 ]
 
+Project = Annotated[
+    str | None,
+    Option("--project", metavar="PROJECT", help="Which of yours it counts for."),
+]
+
 
 def placement_keys(
     constraints: list[str] | None,

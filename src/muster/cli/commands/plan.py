@@ -12,6 +12,7 @@ from muster.cli.arguments import AsJson
 from muster.cli.exits import ExitCode
 from muster.cli.explained import placement_shown
 from muster.cli.nearest import suggesting_targets
+from muster.cli.placement_options import Project, with_keys
 from muster.cli.screen import Column, plain, print_json, stdout, table, write
 from muster.cli.spec_file import SpecFile, read_spec
 from muster.cli.target import Target, on_cluster
@@ -33,7 +34,12 @@ _CODES = {"waits": ExitCode.NOT_PLACED, "cancelled": ExitCode.FAILED}
 
 
 @on_cluster
-def plan(target: Target, file: Annotated[str, SpecFile], as_json: AsJson = False) -> None:
+def plan(
+    target: Target,
+    file: Annotated[str, SpecFile],
+    project: Project = None,
+    as_json: AsJson = False,
+) -> None:
     """Say whether a job or a session would start now, and where.
 
     Nothing is handed in. Ends with 0 if it would start, 2 if it would wait, 1 if it is refused.
@@ -43,6 +49,8 @@ def plan(target: Target, file: Annotated[str, SpecFile], as_json: AsJson = False
     spec = read_spec(file)
     if not isinstance(spec, JobSpec | SessionSpec):
         raise click.BadParameter(f"{file} is a {spec.kind}, which is not work to hand in")
+    if project is not None:
+        spec = with_keys(spec, {"project": project})
     with target.client() as client, suggesting_targets(client):
         answer = client.plan(spec)
     if as_json:

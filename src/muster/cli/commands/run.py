@@ -14,6 +14,7 @@ from muster.cli.placement_options import (
     Agents,
     Constraints,
     NotBefore,
+    Project,
     SingleNode,
     placement_keys,
 )
@@ -87,6 +88,7 @@ def run(
     single_node: SingleNode = False,
     after: After = None,
     not_before: NotBefore = None,
+    project: Project = None,
     env: Annotated[
         list[str] | None,
         Option("--env", "-e", metavar="KEY[=VALUE]", help="Variable; may be repeated."),
@@ -143,6 +145,7 @@ def run(
             "command": command_of(command),
             "name": name,
             "group": group,
+            "project": project,
             "tasks": tasks,
             "coscheduled": gang or None,
             "resources": resources or None,

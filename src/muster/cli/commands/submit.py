@@ -15,6 +15,7 @@ from muster.cli.placement_options import (
     Agents,
     Constraints,
     NotBefore,
+    Project,
     SingleNode,
     placement_keys,
     with_keys,
@@ -39,6 +40,7 @@ def submit(
     single_node: SingleNode = False,
     after: After = None,
     not_before: NotBefore = None,
+    project: Project = None,
     wait: Annotated[
         bool, Option("--wait", help="Wait until it has ended; end with its exit code.")
     ] = False,
@@ -61,7 +63,7 @@ def submit(
     if not isinstance(spec, JobSpec | SessionSpec):
         raise click.BadParameter(f"{file} is a {spec.kind}, which is not work to hand in")
     keys = placement_keys(constraint, agent, single_node, after, not_before)
-    if keys := keys | without_nones({"name": name}):
+    if keys := keys | without_nones({"name": name, "project": project}):
         spec = with_keys(spec, keys)
     if isinstance(spec, JobSpec) and not quiet and (left := left_behind(spec)):
         here = "." if directory_of(file) == current_directory() else current_directory()
