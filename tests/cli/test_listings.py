@@ -2,6 +2,7 @@ import io
 import json
 import re
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,7 +29,10 @@ from muster.core.views import (
     GroupView,
     HistoryPage,
     HistoryView,
+    HolderView,
+    HoldingView,
     JobView,
+    OwnerView,
     ResourcesView,
     WhyView,
 )
@@ -278,6 +282,29 @@ def test_why_says_once_what_is_to_be_done_about_two_quotas() -> None:
         f"  {quotas[1].sentence}",
         "  limit: your quota",
         f"  {quotas[0].remedy}",
+    ]
+
+
+def test_why_names_who_has_what_it_waits_for_and_counts_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(time, "time", lambda: NOW)
+    owner = OwnerView(domain="default", project="default", user="ann")
+    named: dict[str, Any] = {"owner": owner, "since": NOW - 7200}
+    holders = (
+        HolderView(name="train-3", amount="6", sessions=1, yours=True, **named),
+        HolderView(name="sweep", amount="1", sessions=2, **named),
+        HolderView(amount="1", sessions=2),
+    )
+    room = HoldingView(resource="gpu", held="8", limit="8", agents=("node-1",), holders=holders)
+    quota = HoldingView(resource="cpu", held="2", limit="2", quota="user default/default/ann")
+    behind = HolderView(sessions=1)
+    answer = msgspec.structs.replace(TOO_BIG, placement=None, held=(room, quota), behind=behind)
+    assert shown(explanation(wide(), answer))[-3:] == [
+        "  8 of 8 gpu on node-1 held by train-3 (yours, 6, for 2h00m), "
+        "sweep (ann, 2 sessions, 1, for 2h00m), 2 sessions of others (1)",
+        "  2 of 2 cpu of user default/default/ann in use",
+        "  ahead of it is a session of others",
     ]
 
 

@@ -21,8 +21,8 @@ from muster.store.live import Live
 from muster.wire.messages import LogChunk, LogRequest
 
 ReadLog = Callable[[AgentId, LogRequest], AsyncIterator[LogChunk]]
-ExplainJob = Callable[[Live, Board, JobId, float], Why]
-ExplainSession = Callable[[Live, Board, SessionId, float], Why]
+ExplainJob = Callable[[Live, Board, JobId, float, Principal], Why]
+ExplainSession = Callable[[Live, Board, SessionId, float, Principal], Why]
 
 
 @dataclass(frozen=True, slots=True)

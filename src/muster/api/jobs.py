@@ -256,7 +256,8 @@ async def why_job(call: Call, ref: str) -> Response:
     job = await api.reader.read(read_job, call.principal, ref)
     live = api.plane.live
     if JobId(job.id) in live.jobs:
-        why = api.explain_job(live, api.plane.board, JobId(job.id), api.clock.now())
+        now = api.clock.now()
+        why = api.explain_job(live, api.plane.board, JobId(job.id), now, call.principal)
         return answer(msgspec.convert(why.as_dict(), WhyView))
     counts = ", ".join(f"{count} {state}" for state, count in job.counts.items())
     reasons = (job.reason,) if job.reason else ()

@@ -112,7 +112,8 @@ async def why_session(call: Call, ref: str) -> Response:
     found = await api.reader.read(read_session, call.principal, ref)
     live = api.plane.live
     if SessionId(found.id) in live.sessions:
-        why = api.explain_session(live, api.plane.board, SessionId(found.id), api.clock.now())
+        id_, now = SessionId(found.id), api.clock.now()
+        why = api.explain_session(live, api.plane.board, id_, now, call.principal)
         return answer(msgspec.convert(why.as_dict(), WhyView))
     reasons = (found.reason,) if found.reason else ()
     verdict = f"ended {found.status}"

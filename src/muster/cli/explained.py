@@ -6,13 +6,16 @@ left out.
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, RenderableType
 from rich.text import Text
 
 from muster.cli.screen import Column, plain, table
 from muster.cli.words import clock_time, count, duration
+
+if TYPE_CHECKING:
+    from muster.core.views import HolderView, HoldingView, WhyView
 
 NAMED = 5
 """Agents and sessions that are named."""
@@ -33,6 +36,39 @@ def placement_shown(console: Console, placement: Mapping[str, Any]) -> list[Rend
     for request in placement["requests"]:
         parts += _request(console, request, placement["agents"])
     return parts
+
+
+def holders_shown(why: "WhyView") -> list[RenderableType]:
+    """Who has what it waits for, a line for each thing; who is ahead of it."""
+    parts: list[RenderableType] = [Text(f"  {_held(each)}") for each in why.held]
+    if why.behind is not None:
+        parts.append(Text(f"  ahead of it is {_holder(why.behind)}"))
+    return parts
+
+
+def _held(holding: "HoldingView") -> str:
+    said = f"{holding.held} of {holding.limit} {plain(holding.resource)}"
+    if holding.agents:
+        said += f" on {_some(holding.agents)}"
+    if holding.quota is not None:
+        said += f" of {plain(holding.quota)}"
+    if not holding.holders:
+        return f"{said} in use"
+    return f"{said} held by {', '.join(map(_holder, holding.holders))}"
+
+
+def _holder(holder: "HolderView") -> str:
+    """train (yours, 4, for 2h10m); 3 sessions of others (6)."""
+    facts = [holder.amount] if holder.amount else []
+    if holder.name is None:
+        those = count(holder.sessions, "session") if holder.sessions > 1 else "a session"
+        return f"{those} of others" + (f" ({facts[0]})" if facts else "")
+    if holder.since is not None:
+        facts.append(f"for {duration(time.time() - holder.since)}")
+    if holder.sessions > 1:
+        facts.insert(0, count(holder.sessions, "session"))
+    whose = "yours" if holder.yours else str(plain(holder.owner.user if holder.owner else "?"))
+    return f"{plain(holder.name)} ({', '.join([whose, *facts])})"
 
 
 def _kept(reservation: Mapping[str, Any]) -> str:

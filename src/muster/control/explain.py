@@ -4,19 +4,20 @@ Asked of the live state, so it is never out of date; the deciding code itself an
 """
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, TypeVar
 
 import msgspec
 
+from muster.control.holders import ahead_of, holdings
 from muster.control.session.board import Board, GroupBoard
 from muster.control.session.schedule import cleaning_up
 from muster.core.errors import NotFound
-from muster.core.ids import JobId, SessionId
-from muster.core.owner import Owner
+from muster.core.ids import AgentId, JobId, SessionId
+from muster.core.owner import Owner, Principal, Role
 from muster.core.reasons import Reason, ReasonCode, reason
-from muster.core.states import PLACED_SESSION, AgentStatus, SessionStatus, TaskState
-from muster.core.views import VictimView
+from muster.core.states import PLACED_SESSION, KernelStatus, SessionStatus, TaskState
+from muster.core.views import HolderView, HoldingView, VictimView
 from muster.scheduling.explain import Explanation, explain
 from muster.scheduling.guard import PluginFault
 from muster.scheduling.policy import Policy
@@ -26,6 +27,8 @@ from muster.store.live import Live
 from muster.store.records import Job, Kernel, Session
 
 T = TypeVar("T")
+MOST_MACHINES = 5
+"""Of which something is told that holds up the tasks of one job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,25 +46,47 @@ class Why:
     """One answer. ``subject`` is the id asked about, ``status`` its own, ``verdict`` a sentence.
 
     ``reasons`` are all that hold; ``placement`` is what scheduling says of the session that waits
-    longest (``scheduling.explain.Explanation``), None where placement is not the question.
+    longest (``scheduling.explain.Explanation``), None where placement is not the question; ``held``
+    and ``behind`` are as in ``WhyView``.
     """
 
     subject: str
     status: str
     verdict: str
     reasons: tuple[Told, ...]
-    placement: dict[str, Any] | None
+    placement: dict[str, Any] | None = None
+    held: tuple[HoldingView, ...] = ()
+    behind: HolderView | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        known = {field.name: getattr(self, field.name) for field in fields(self)}
+        known |= {"reasons": [asdict(each) for each in self.reasons]}
+        views: dict[str, Any] = msgspec.to_builtins({"held": self.held, "behind": self.behind})
+        return known | views
 
 
 def told(why: Reason) -> Told:
     return Told(why.code.value, why.kind.value, why.sentence(), why.remedy())
 
 
-def explain_job(live: Live, board: Board, id_: JobId, now: float) -> Why:
-    """Why a live job is not done: the reasons of its first waiting session, and what its tasks do.
+@dataclass(slots=True)
+class _Found:
+    """What is to be told of one session."""
+
+    reasons: list[Reason] = field(default_factory=list)
+    placement: dict[str, Any] | None = None
+    held: tuple[HoldingView, ...] = ()
+    behind: HolderView | None = None
+
+
+def explain_job(
+    live: Live, board: Board, id_: JobId, now: float, asker: Principal | None = None
+) -> Why:
+    """Why a live job is not done: the reasons of its first waiting session, what its tasks do, and
+    what is to be known of the machines on which they run.
+
+    Args:
+        asker: decides what may be told of the work of others; the job's owner if left out.
 
     Raises:
         NotFound: the job is not live.
@@ -69,12 +94,11 @@ def explain_job(live: Live, board: Board, id_: JobId, now: float) -> Why:
     job = live.jobs.get(id_)
     if job is None:
         raise NotFound(f"there is no live job {id_}")
+    asker = asker or Principal(job.owner, Role.USER)
     waiting = _first_waiting(live, board, job)
-    reasons: list[Reason] = []
-    placement = None
-    if waiting is not None:
-        found, placement = _of_session(live, board, waiting, now)
-        reasons += found
+    found = _Found() if waiting is None else _of_session(live, board, waiting, now, asker)
+    reasons = found.reasons
+    reasons += [why for why in _of_machines(live, job, now) if why not in reasons]
     for task in job.waiting.values():
         if task.kernel_id is not None and task.kernel_id in live.rows_of:
             reasons.append(cleaning_up(task.kernel_id, live))
@@ -83,11 +107,16 @@ def explain_job(live: Live, board: Board, id_: JobId, now: float) -> Why:
     to_come = job.tasks_total - job.next_task
     if to_come:
         reasons.append(reason(ReasonCode.NOT_YET_CANDIDATE, waiting=to_come, candidates=queued))
-    return Why(job.id, job.status, _job_verdict(job), tuple(map(told, reasons)), placement)
+    return _why(job.id, job.status, _job_verdict(job), found)
 
 
-def explain_session(live: Live, board: Board, id_: SessionId, now: float) -> Why:
+def explain_session(
+    live: Live, board: Board, id_: SessionId, now: float, asker: Principal | None = None
+) -> Why:
     """Why a live session is where it is.
+
+    Args:
+        asker: decides what may be told of the work of others; the session's owner if left out.
 
     Raises:
         NotFound: the session is not live.
@@ -95,15 +124,36 @@ def explain_session(live: Live, board: Board, id_: SessionId, now: float) -> Why
     session = live.sessions.get(id_)
     if session is None:
         raise NotFound(f"there is no live session {id_}")
-    reasons, placement = _of_session(live, board, session, now)
+    asker = asker or Principal(session.owner, Role.USER)
+    found = _of_session(live, board, session, now, asker)
     verdict = f"{session.status.lower()} for {now - session.status_changed_at:.0f} s"
-    return Why(session.id, session.status, verdict, tuple(map(told, reasons)), placement)
+    return _why(session.id, session.status, verdict, found)
+
+
+def _why(id_: str, status: str, verdict: str, found: _Found) -> Why:
+    reasons = tuple(map(told, found.reasons))
+    return Why(id_, status, verdict, reasons, found.placement, found.held, found.behind)
+
+
+def _of_machines(live: Live, job: Job, now: float) -> list[Reason]:
+    """What is to be known of the machines on which the job's tasks run: of a few of them."""
+    found: dict[AgentId, Reason] = {}
+    for task in job.tasks.values():
+        kernel = live.kernels.get(task.kernel_id) if task.kernel_id else None
+        if kernel is None or kernel.agent_id is None or kernel.agent_id in found:
+            continue
+        why = _of_kernel(live, kernel, now) if kernel.status is KernelStatus.RUNNING else None
+        if why is not None:
+            found[kernel.agent_id] = why
+            if len(found) == MOST_MACHINES:
+                break
+    return list(found.values())
 
 
 def _first_waiting(live: Live, board: Board, job: Job) -> Session | None:
     """The job's first session that does not run yet."""
     group = board.groups[job.group]
-    for waiting in group.queue:
+    for waiting in group.queue if board.candidates.get(job.id) else ():
         session = live.sessions[waiting.id]
         if session.job is job:
             return session
@@ -114,22 +164,18 @@ def _first_waiting(live: Live, board: Board, job: Job) -> Session | None:
     return None
 
 
-def _of_session(
-    live: Live, board: Board, session: Session, now: float
-) -> tuple[list[Reason], dict[str, Any] | None]:
+def _of_session(live: Live, board: Board, session: Session, now: float, asker: Principal) -> _Found:
     if session.status is SessionStatus.PENDING:
-        return _pending(live, board, session, now)
+        return _pending(live, board, session, now, asker)
     reasons = [why for kernel in session.kernels if (why := _of_kernel(live, kernel, now))]
     if session.retry_at > now:
         reasons.append(reason(ReasonCode.RETRY_BACKOFF, seconds=round(session.retry_at - now, 1)))
     if session.reason is not None:
         reasons.append(session.reason)
-    return list(dict.fromkeys(reasons)), None
+    return _Found(list(dict.fromkeys(reasons)))
 
 
-def _pending(
-    live: Live, board: Board, session: Session, now: float
-) -> tuple[list[Reason], dict[str, Any] | None]:
+def _pending(live: Live, board: Board, session: Session, now: float, asker: Principal) -> _Found:
     group = board.groups[session.group]
     waiting = SessionWorkload(session.id, session.created_at, board.what(session))
     context = board.context(group, now)
@@ -141,8 +187,12 @@ def _pending(
     reasons = [cleaning_up(k.id, live) for k in session.kernels if k.id in live.rows_of][:1]
     if session.reason is not None:
         reasons.append(session.reason)
-    told_of = told_to(found, live, lambda owner: owner == session.owner)
-    return [*found.reasons, *reasons], told_of
+    return _Found(
+        [*found.reasons, *reasons],
+        told_to(found, live, asker.may_see),
+        holdings(found, session, live, board, asker),
+        ahead_of(found, live, asker),
+    )
 
 
 def with_policy(live: Live, group: GroupBoard, look: Callable[[Policy], T]) -> T:
@@ -225,7 +275,7 @@ def _of_kernel(live: Live, kernel: Kernel, now: float) -> Reason | None:
     agent = live.agents.get(kernel.agent_id) if kernel.agent_id else None
     if agent is None:
         return kernel.failure
-    if agent.status is AgentStatus.UNREACHABLE:
+    if not agent.connected:
         silent_s = round(now - agent.seen_at)
         return reason(ReasonCode.AGENT_UNREACHABLE, agent=agent.name, silent_s=silent_s)
     if agent.leave_by is not None and kernel.session.status is SessionStatus.RUNNING:

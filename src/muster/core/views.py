@@ -353,8 +353,49 @@ class LogEnd(StrEnum):
     ALL = "all"  # nothing
 
 
+class HolderView(View):
+    """Who has something that work waits for: sessions that the caller may see, by the ``name`` of
+    their job or their own, or those of all others together.
+
+    Args:
+        amount: what they hold of it, in the unit that a person expects.
+        sessions: how many they are.
+        owner: whose those with a name are.
+        yours: whether they are the caller's.
+        since: when the first of them was placed or began, in seconds since the epoch.
+    """
+
+    sessions: int
+    amount: str = ""
+    name: str | None = None
+    owner: OwnerView | None = None
+    yours: bool = False
+    since: float | None = None
+
+
+class HoldingView(View):
+    """Something that work waits for, and who has it: the largest holders first, the rest together.
+
+    Args:
+        resource: what it is, such as "gpu".
+        held, limit: how much of how much is held.
+        agents: on which machines, where it is room: the nearest of those that could take the work.
+        quota: whose quota it is, where it is one, such as "user default/research/ann".
+    """
+
+    resource: str
+    held: str
+    limit: str
+    agents: tuple[str, ...] = ()
+    quota: str | None = None
+    holders: tuple[HolderView, ...] = ()
+
+
 class WhyView(View):
     """Why something is where it is. ``verdict`` is a sentence, ``reasons`` are all that hold.
+
+    ``held`` is what it waits for and who has that, ``behind`` the session ahead of it in the queue
+    for which room is kept, if that is why it waits.
 
     ``placement`` is what ``scheduling.explain.Explanation`` says of the session that waits, with
     agents by name, and of the work of others counts and priorities only; None where placement is
@@ -366,6 +407,8 @@ class WhyView(View):
     verdict: str
     reasons: tuple[ReasonView, ...] = ()
     placement: dict[str, Any] | None = None
+    held: tuple[HoldingView, ...] = ()
+    behind: HolderView | None = None
 
 
 class PlanOutcome(StrEnum):

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from muster.cli.arguments import AsJson, Ref, job_or_session, parse_ref
 from muster.cli.commands.fate import NO_FATE, Fate, fate_of
-from muster.cli.explained import placement_shown
+from muster.cli.explained import holders_shown, placement_shown
 from muster.cli.nearest import suggesting
 from muster.cli.screen import plain, print_json, status, stdout, unbroken, write
 from muster.cli.target import Target, on_cluster
@@ -60,6 +60,7 @@ def explanation(console: Console, why: "WhyView", fate: Fate = NO_FATE) -> list[
     said = " ".join((verdict, *fate.details))
     for _, reasons in groupby(why.reasons, lambda reason: (reason.kind, reason.remedy)):
         parts += _alike([*reasons], said, ended)
+    parts += holders_shown(why)
     if fate.commands:
         parts.append(unbroken(f"  see {' and '.join(f'`{each}`' for each in fate.commands)}"))
     if why.placement:

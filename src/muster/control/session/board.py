@@ -5,7 +5,7 @@ hold, and whose room others get. Nothing here is stored: it is rebuilt from the 
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from muster.control.session.backlogs import Backlogs
@@ -16,7 +16,7 @@ from muster.control.session.workloads import workload_class
 from muster.core.ids import JobId, KernelId, SessionId
 from muster.core.reasons import ReasonCode
 from muster.core.resources import DeviceShare
-from muster.core.specs import SessionType
+from muster.core.specs import Level, SessionType
 from muster.core.specs.placement import ANYWHERE
 from muster.core.states import (
     JOB_TABLE,
@@ -491,6 +491,13 @@ class Board:
                 victims.discard(session.id)
                 if not victims:
                     del self.displacing[preemptor]
+
+    def placed_of(self, level: Level, name: str) -> Iterator[tuple[Session, WorkloadClass]]:
+        """The sessions that hold a place of somebody at a level, with what they count as."""
+        for group in self.groups.values():
+            for id_, session in group.placed.items():
+                if level.of(session.owner) == name:
+                    yield session, self._placed_as[id_].what
 
     def may_wait_ahead(self, session: Session) -> bool:
         """Whether an agent may hold the session in its backlog: short batch work of one kernel that

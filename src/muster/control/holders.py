@@ -1,0 +1,184 @@
+"""Who has what waiting work waits for, as far as whoever asks may see it.
+
+What is looked at is bounded, whatever the cluster holds: a few agents, and of a quota's owner so
+many sessions.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+
+from muster.control.session.board import Board
+from muster.control.session.running import placed_since
+from muster.core.owner import Principal
+from muster.core.reasons import Reason, ReasonCode
+from muster.core.resources import format_amount
+from muster.core.specs import Level
+from muster.core.views import HolderView, HoldingView, OwnerView
+from muster.scheduling.columns import Columns, Ints
+from muster.scheduling.constraints import eligible
+from muster.scheduling.explain import Explanation
+from muster.scheduling.lacks import RequestExplanation
+from muster.scheduling.outcome import LACKS_ROOM
+from muster.store.live import Live
+from muster.store.records import Session
+
+MOST_HOLDERS = 5
+"""That are named; the rest are counted together."""
+_MOST_AGENTS = 8
+_MOST_SESSIONS = 20_000
+_SHORT = frozenset({ReasonCode.LACKS_FREE, ReasonCode.NO_SINGLE_DEVICE})
+
+_Hold = tuple[Session | None, int]
+"""Who holds how much; None for what remains of a session that has ended."""
+
+
+@dataclass(slots=True)
+class _Sum:
+    """What sessions that are told of together hold."""
+
+    first: Session
+    amount: int = 0
+    sessions: int = 0
+    since: float = float("inf")
+
+
+def holdings(
+    found: Explanation, waiting: Session, live: Live, board: Board, asker: Principal
+) -> tuple[HoldingView, ...]:
+    """Who has what the session waits for: room, and quotas that others use up."""
+    told = []
+    if any(why.code in LACKS_ROOM for why in found.reasons):
+        for request in found.requests:
+            room = _room(request, waiting, live, board, asker)
+            if room is not None:
+                told.append(room)
+                break
+    quotas = (why for why in found.reasons if why.code is ReasonCode.QUOTA_IN_USE)
+    told += [_quota(why, board, asker) for why in quotas]
+    return tuple(told)
+
+
+def ahead_of(found: Explanation, live: Live, asker: Principal) -> HolderView | None:
+    """The session for which room is kept that the other one would need."""
+    for why in found.reasons:
+        session = live.sessions.get(dict(why.numbers).get("session", ""))
+        if session is not None:
+            return _holder(_Sum(session, sessions=1, since=session.created_at), "", asker)
+    return None
+
+
+def _room(
+    request: RequestExplanation, waiting: Session, live: Live, board: Board, asker: Principal
+) -> HoldingView | None:
+    """Who holds the resource that most agents lack, on the agents that lack least of it."""
+    resource = _lacking(request)
+    snapshot, what = board.groups[waiting.group].snapshot, board.what(waiting)
+    slots = snapshot.emptied(all_accept=True).columns.fitting(request.request)
+    mask = eligible(snapshot, what)
+    slots = slots if mask is None else slots[mask[slots]]
+    if resource is None or not slots.size:
+        return None
+    free, capacity = _amounts(snapshot.columns, resource, slots)
+    nearest = np.argsort(-free, kind="stable")[:_MOST_AGENTS]
+    agents = [live.agents[snapshot.ids[slot]] for slot in slots[nearest].tolist()]
+    limit, left = int(capacity[nearest].sum()), int(free[nearest].sum())
+    holds = (
+        (kernel.session if kernel is not None else None, row.resources.as_dict().get(resource, 0))
+        for agent in agents
+        for row in live.held_by.get(agent.id, {}).values()
+        if row.charged
+        for kernel in [live.kernels.get(row.kernel_id)]
+    )
+    return HoldingView(
+        resource=resource,
+        held=format_amount(resource, limit - left),
+        limit=format_amount(resource, limit),
+        agents=tuple(agent.name for agent in agents),
+        holders=_holders(holds, lambda amount: format_amount(resource, amount), asker),
+    )
+
+
+def _lacking(request: RequestExplanation) -> str | None:
+    """The resource that the largest group of agents is short of."""
+    for group in request.groups:
+        for why in group.lacks:
+            if why.code is ReasonCode.NO_SINGLE_DEVICE:
+                return "gpu"
+            if why.code in _SHORT:
+                return str(dict(why.numbers)["resource"]).split(" (")[0]
+    return None
+
+
+def _amounts(columns: Columns, resource: str, slots: Ints) -> tuple[Ints, Ints]:
+    """What is free of the resource, and what there is of it."""
+    if resource == "gpu":
+        return columns.device_free[slots].sum(axis=1), columns.device_capacity[slots].sum(axis=1)
+    dimension = columns.dimensions.index(resource)
+    return columns.free[slots, dimension], columns.capacity[slots, dimension]
+
+
+def _quota(why: Reason, board: Board, asker: Principal) -> HoldingView:
+    numbers = dict(why.numbers)
+    level, name, resource = Level(numbers["level"]), numbers["owner"], numbers["resource"]
+    counts = resource == "sessions"
+    placed = islice(board.placed_of(level, name), _MOST_SESSIONS)
+    holds = ((each, 1 if counts else what.total.get(resource, 0)) for each, what in placed)
+    return HoldingView(
+        resource=resource,
+        held=str(numbers["used"]),
+        limit=str(numbers["limit"]),
+        quota=f"{level} {name}",
+        holders=_holders(
+            holds, lambda amount: str(amount) if counts else format_amount(resource, amount), asker
+        ),
+    )
+
+
+def _holders(
+    holds: Iterable[_Hold], shown: Callable[[int], str], asker: Principal
+) -> tuple[HolderView, ...]:
+    """Those whom the asker may see by name, the largest first; the rest together."""
+    named: dict[str, _Sum] = {}
+    seen: set[str] = set()
+    others, amount_of_others, unnamed = 0, 0, set[str]()
+    for session, amount in holds:
+        if not amount:
+            continue
+        if session is None or not asker.may_see(session.owner):
+            amount_of_others += amount
+            if session is None:
+                others += 1
+            else:
+                unnamed.add(session.id)
+            continue
+        key = session.job.id if session.job is not None else session.id
+        total = named.setdefault(key, _Sum(session))
+        total.amount += amount
+        total.sessions += session.id not in seen
+        total.since = min(total.since, placed_since(session))
+        seen.add(session.id)
+    ordered = sorted(named.values(), key=lambda each: (-each.amount, each.since))
+    others += len(unnamed) + sum(each.sessions for each in ordered[MOST_HOLDERS:])
+    amount_of_others += sum(each.amount for each in ordered[MOST_HOLDERS:])
+    told = [_holder(each, shown(each.amount), asker) for each in ordered[:MOST_HOLDERS]]
+    if others:
+        told.append(HolderView(sessions=others, amount=shown(amount_of_others)))
+    return tuple(told)
+
+
+def _holder(total: _Sum, amount: str, asker: Principal) -> HolderView:
+    session = total.first
+    if not asker.may_see(session.owner):
+        return HolderView(sessions=total.sessions, amount=amount)
+    name = session.job.name if session.job is not None else session.name or session.id
+    return HolderView(
+        sessions=total.sessions,
+        amount=amount,
+        name=name,
+        owner=OwnerView.of(session.owner),
+        yours=session.owner == asker.owner,
+        since=total.since,
+    )

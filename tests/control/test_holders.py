@@ -1,0 +1,96 @@
+"""Who has what waiting work waits for, as far as whoever asks may see."""
+
+import msgspec
+from tests.control.conftest import GroupWorld
+from tests.control.world import ADA, Run, World
+
+from muster.control.explain import explain_job
+from muster.core.owner import Owner, Principal, Role
+from muster.core.reasons import ReasonCode
+from muster.core.specs import JobSpec, QuotaSpec
+from muster.core.states import JobState
+from muster.core.views import WhyView
+from muster.store.records import Job
+
+BOB = Principal(Owner("default", "default", "bob"), Role.USER)
+ROOT = Principal(Owner("default", "default", "root"), Role.ADMIN)
+
+
+def job(name: str, cpu: int = 1, **more: object) -> JobSpec:
+    spec = {"name": name, "command": [name], "resources": {"cpu": cpu}}
+    return JobSpec.model_validate(spec | more)
+
+
+def why(world: World, job: Job, asker: Principal) -> WhyView:
+    live, board, now = world.plane.live, world.plane.board, world.clock.now()
+    answer = explain_job(live, board, job.id, now, asker)
+    return msgspec.convert(answer.as_dict(), WhyView)
+
+
+def test_room_is_held_by_those_whom_the_asker_may_see_and_by_a_number_of_others(
+    group_world: GroupWorld,
+) -> None:
+    world = group_world({"a": 8}, lambda start: Run(1000))
+    began = world.clock.now()
+    world.submit(job("train", 2, tasks=2), ADA)
+    world.submit(job("eval", 1), ADA)
+    world.submit(job("theirs", 1, tasks=3), BOB)
+    waits = world.submit(job("waits", 2), ADA)
+    (room,) = why(world, waits, ADA).held
+    assert (room.held, room.limit, room.resource, room.agents) == ("8", "8", "cpu", ("a",))
+    train, mine, others = room.holders
+    assert (train.name, train.amount, train.sessions, train.yours) == ("train", "4", 2, True)
+    assert train.since is not None
+    assert train.since >= began
+    assert (mine.name, mine.amount) == ("eval", "1")
+    assert (others.name, others.owner, others.amount, others.sessions) == (None, None, "3", 3)
+    (seen,) = why(world, waits, ROOT).held
+    assert [(each.name, each.yours) for each in seen.holders] == [
+        ("train", False),
+        ("theirs", False),
+        ("eval", False),
+    ]
+
+
+def test_many_holders_are_counted_together_but_for_the_largest(group_world: GroupWorld) -> None:
+    world = group_world({"a": 8}, lambda start: Run(1000))
+    for index in range(8):
+        world.submit(job(f"j{index}"), ADA)
+    (room,) = why(world, world.submit(job("waits"), ADA), ADA).held
+    assert [each.name for each in room.holders] == ["j0", "j1", "j2", "j3", "j4", None]
+    assert (room.holders[-1].sessions, room.holders[-1].amount) == (3, "3")
+
+
+def test_session_ahead_of_it_is_named_to_those_who_may_see_it(group_world: GroupWorld) -> None:
+    world = group_world({"a": 4}, lambda start: Run(1000))
+    world.submit(job("first", 3, timeout=1000), ADA)
+    world.submit(job("head", 4, priority=90), ADA)
+    for who, name in ((ADA, "head"), (BOB, None)):
+        behind = why(world, world.submit(job(f"of-{who.owner.user}"), who), who).behind
+        assert behind is not None
+        assert behind.name == name
+
+
+def test_quota_is_held_by_the_work_that_counts_in_it(group_world: GroupWorld) -> None:
+    world = group_world({"a": 8}, lambda start: Run(1000))
+    name = str(ADA.owner)
+    spec = QuotaSpec.model_validate({"level": "user", "name": name, "limits": {"cpu": 2}})
+    world.ask(lambda work, requests: requests.put_quota(work, spec))
+    world.submit(job("holds", 2), ADA)
+    (quota,) = why(world, world.submit(job("waits"), ADA), ADA).held
+    assert (quota.quota, quota.held, quota.limit) == (f"user {name}", "2", "2")
+    assert [each.name for each in quota.holders] == ["holds"]
+
+
+def test_running_work_whose_agent_cannot_be_reached_says_so(group_world: GroupWorld) -> None:
+    world = group_world({"a": 8}, lambda start: Run(1000))
+    runs = world.submit(job("runs"), ADA)
+    assert runs.status is JobState.RUNNING
+    assert not why(world, runs, ADA).reasons
+    agent = world.agent("a")
+    agent.online = False
+    world.plane.agent_left(agent.id)
+    world.run(4)
+    (reason,) = why(world, runs, ADA).reasons
+    assert reason.code == ReasonCode.AGENT_UNREACHABLE
+    assert reason.sentence.startswith("agent a has been silent for 4 s")
