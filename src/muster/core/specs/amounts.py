@@ -237,12 +237,15 @@ GpuModels = Annotated[
 class ResourcesSpec(Spec):
     """What each kernel asks for; also its limits, where the agent can set limits.
 
-    Without ``cpu`` a kernel counts as one processor and is not limited to it: a limit that nobody
-    asked for would surprise, and its cgroup costs a short task a quarter of its time.
-
-    ``cpu`` in processors ("4", 0.5, "500m"), ``memory`` and ``disk`` in bytes ("16GiB"), ``gpu``
-    in whole devices or one fraction of one device, ``gpu_model`` what those may be ("H100",
-    "H100 SXM|B200"; any when empty), ``extra`` any resources that agents declare.
+    Args:
+        cpu: processors. Without it a kernel counts as one and is not limited to it: a limit that
+            nobody asked for would surprise, and its cgroup costs a short task a quarter of its
+            time.
+        memory: at most so much; a kernel that uses more is killed.
+        disk: of the scratch directory.
+        gpu: whole devices, or one fraction of one device.
+        gpu_model: what the devices may be; any when empty.
+        extra: any resources that agents declare, by name.
     """
 
     cpu: MaybeMilli = None

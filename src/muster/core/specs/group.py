@@ -80,6 +80,7 @@ class ScalingGroup(Spec):
     """Policy of a pool of agents; every duration is in seconds.
 
     Args:
+        name: what people call it.
         validators: what forbids a session to start, wherever there is room; names of
             ``muster.validators`` plug-ins.
         sequencer: orders the queue; the name of a ``muster.sequencers`` plug-in.
@@ -93,7 +94,7 @@ class ScalingGroup(Spec):
         workspaces: directories inside which a spec's ``workdir`` may lie.
         pending_timeout: longest wait of a session for a place; None is for ever.
         starvation_after: past this wait nothing younger overtakes.
-        prepare_timeout, create_timeout, terminate_timeout: longest stay in a phase.
+        prepare_timeout, create_timeout, terminate_timeout: longest stay in that phase.
         max_tries: tries in one phase before the session is re-scheduled.
         max_reschedules: placements that may fail before the session is given up.
         retry_backoff: wait after a first failed try; doubles with each further one.

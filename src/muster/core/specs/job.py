@@ -44,6 +44,8 @@ class JobSpec(Process):
     """Batch work: ``tasks`` replicas of one process, each with two retry budgets.
 
     Args:
+        name: what people call it; after its program when left out.
+        group: the scaling group whose agents it may use.
         project: the project of its owner's that it counts for; the owner's first when left out.
         tasks: how many; each knows its index by MUSTER_TASK_INDEX.
         only: which of the tasks are run, as "3,17,40-45"; all of them when left out. Their indexes
@@ -55,12 +57,12 @@ class JobSpec(Process):
             stops the others.
         keep_going: the other tasks run on whatever becomes of one; how the job ended is derived
             once all of its tasks have ended.
-        timeout: longest run of one attempt, in seconds; past it the task is KILLED.
+        timeout: longest run of one attempt; past it the task is KILLED.
         scheduling_timeout: longest wait for a place; past it the task is UNSCHEDULABLE.
         placement: where its tasks go.
         after: what must have come so far before any of it starts.
         not_before: the earliest start.
-        priority: 0 to 100; higher goes first.
+        priority: higher goes first.
     """
 
     kind: Literal["job"] = "job"

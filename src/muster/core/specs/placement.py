@@ -83,6 +83,12 @@ class Constraint(Spec):
 
     Written as text ("zone=a", "disk>=100", "zone in a,b", "nvlink", "!spot") or as fields. An agent
     without the attribute meets NE and NOT_EXISTS only.
+
+    Args:
+        attribute: its name.
+        op: how it is compared; GT, GE, LT and LE compare numbers.
+        values: with what; several with IN.
+        soft: it should be so, and need not.
     """
 
     attribute: AttributeName
@@ -155,8 +161,8 @@ class PlacementSpec(Spec):
             NVLink domain); the best-fitting value is taken.
         rank_by: an attribute by which the kernels' indexes follow the agents.
         max_kernels_per_agent: of this session.
-        set, set_grouping: sessions of one owner that name the same set are spread over agents, or
-            packed onto few.
+        set: sessions of one owner that name the same set go by ``set_grouping``.
+        set_grouping: whether those are spread over agents, or packed onto few.
     """
 
     constraints: Annotated[
@@ -204,8 +210,12 @@ class DependencyCondition(StrEnum):
 class Dependency(Spec):
     """Another job or session of the same owner that must have come so far before this one starts.
 
-    Written as text ("train", "train:ended") or as fields. Once it is accepted ``on`` is the id, and
-    ``name`` what was written there.
+    Written as text ("train", "train:ended") or as fields.
+
+    Args:
+        on: its name or id; the id once it is accepted.
+        condition: what it must have come to.
+        name: what was written as ``on``, once it is accepted.
     """
 
     on: Annotated[

@@ -32,7 +32,12 @@ _DEPTH = {Level.DOMAIN: 1, Level.PROJECT: 2, Level.USER: 3}
 
 
 class Limits(Spec):
-    """Most of each resource; None, or an extra resource without a name here, is no limit."""
+    """Most of each resource; None, or an extra resource without a name here, is no limit.
+
+    Args:
+        cpu, memory, disk, gpu: at most so much.
+        extra: of resources that agents declare, by name.
+    """
 
     cpu: MaybeMilli = None
     memory: MaybeBytes = None
@@ -54,7 +59,8 @@ class QuotaSpec(Spec):
     """Limits of one owner at one level.
 
     Args:
-        level, name: whose: ``domain``, ``domain/project`` or ``domain/project/user``. With ``*``
+        level: of what its owner is.
+        name: whose it is: ``domain``, ``domain/project`` or ``domain/project/user``. With ``*``
             for the last parts, the limits of each of those that has none of its own.
         limits: what its placed sessions may hold together.
         largest: what one session may ask for in all; more is refused at submission.

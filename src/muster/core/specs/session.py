@@ -66,10 +66,15 @@ CLIENT_VARIABLES = frozenset(
 class Process(Spec):
     """What a kernel runs; shared by sessions and jobs.
 
-    ``workdir`` is an absolute directory on the agents (shared by them, or one machine), inside the
-    group's ``workspaces``; without it each kernel gets a scratch directory of its own, in which
-    ``files`` (text by relative path) are written first. ``ports`` are reserved on the agent and
-    passed as MUSTER_PORTS. ``grace`` is the time between SIGTERM and SIGKILL.
+    Args:
+        command: program and arguments; text is a line for the shell.
+        env: variables of its environment, by name; MUSTER_* are Muster's.
+        workdir: an absolute directory on the agents (shared by them, or one machine), inside the
+            group's workspaces; without it each kernel gets a scratch directory of its own.
+        files: text by relative path, written to the scratch directory first.
+        resources: what each kernel asks for; also its limits.
+        ports: so many are reserved on the agent and told in MUSTER_PORTS.
+        grace: time between SIGTERM and SIGKILL.
     """
 
     command: Command
@@ -129,7 +134,11 @@ def like_an_id(name: str | None) -> Iterator[Problem]:
 
 
 class KernelSpec(Process):
-    """One kernel of a session, or ``replicas`` alike."""
+    """One kernel of a session, or several alike.
+
+    Args:
+        replicas: how many.
+    """
 
     replicas: Annotated[Whole, Field(ge=1, le=MAX_GANG)] = 1
 
@@ -143,7 +152,18 @@ def _kernels(value: Any) -> Any:
 class SessionSpec(Spec):
     """A session handed in by itself, without a job over it: it is not retried when it ends.
 
-    ``project`` is the project of its owner's that it counts for; the owner's first when left out.
+    Args:
+        name: what people call it.
+        project: the project of its owner's that it counts for; the owner's first when left out.
+        type: what it is for; policies may tell them apart.
+        group: the scaling group whose agents it may use.
+        kernels: what it runs; they start together or not at all.
+        priority: higher goes first.
+        timeout: longest run; past it the session is ended.
+        scheduling_timeout: longest wait for a place; past it the session is cancelled.
+        placement: where its kernels go.
+        after: what must have come so far before it starts.
+        not_before: the earliest start.
     """
 
     kind: Literal["session"] = "session"
