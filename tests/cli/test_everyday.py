@@ -164,3 +164,18 @@ def test_logs_say_what_rotation_took_away(typed: Typed) -> None:
 def test_logs_of_a_large_sweep_come_task_by_task(typed: Typed, swept: str) -> None:
     lines = typed.said("logs", swept, "--failed")
     assert lines == ""
+
+
+def test_history_tells_of_tasks_in_plain_words(typed: Typed) -> None:
+    id_ = typed.submit(name="told", tasks=2, command=["sweep"], max_retries_failure=1)
+    typed.finish()
+    lines = [" ".join(line.split()[2:]) for line in typed.said("history", id_).splitlines()[1:]]
+    assert "task 0 goes back to the queue exited with code 1" in lines
+    assert "task 1 succeeded" in lines
+    assert lines.count("task 0 started") == 2
+    assert any(line.startswith("job failed stopped because task 0 failed") for line in lines)
+    every = typed.said("history", id_, "--all")
+    assert "task 1, attempt 1" in every
+    assert "started on a" in every
+    words = typed.said("history", f"{id_}/1").splitlines()
+    assert all("task 1" in line for line in words[1:])

@@ -466,7 +466,11 @@ class PlanView(View):
 
 
 class HistoryView(View):
-    """One thing that happened. Equal refusals in a row are one entry: ``times`` counts them."""
+    """One thing that happened. Equal refusals in a row are one entry: ``times`` counts them.
+
+    Of what happened to a session of a job ``task_index`` and ``attempt`` say whose attempt it is,
+    and ``kernels`` is more than 1 where it is a gang's; ``agent`` is where its first kernel is.
+    """
 
     seq: int
     entity: str
@@ -478,6 +482,10 @@ class HistoryView(View):
     times: int = 1
     first_at: float
     last_at: float
+    task_index: int | None = None
+    attempt: int = 0
+    kernels: int = 0
+    agent: str | None = None
 
 
 class HistoryPage(View):

@@ -1,6 +1,7 @@
 """``muster history``."""
 
 import time
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from rich.console import Console
@@ -10,19 +11,65 @@ from rich.text import Text
 from muster.cli.arguments import AsJson, Ref
 from muster.cli.nearest import suggesting
 from muster.cli.parameters import Option
-from muster.cli.screen import Column, print_json, status, stderr, stdout, table, write
+from muster.cli.screen import Column, plain, print_json, status, stderr, stdout, table, write
 from muster.cli.target import Target, on_cluster
-from muster.cli.words import clock_time, shorten
+from muster.cli.words import clock_time
+from muster.core.results import SchedulingResult
 
 if TYPE_CHECKING:
-    from muster.core.views import HistoryPage, HistoryView
+    from muster.core.views import HistoryView
+
+
+JOB = {
+    "PENDING": "waits",
+    "RUNNING": "runs",
+    "SUCCEEDED": "succeeded",
+    "FAILED": "failed",
+    "KILLED": "was stopped",
+    "UNSCHEDULABLE": "found no place",
+}
+TASK = JOB | {
+    "PENDING": "goes back to the queue",
+    "ASSIGNED": "got a place",
+    "BUILDING": "is being prepared",
+    "RUNNING": "started",
+    "WORKER_FAILED": "lost its machine",
+}
+SESSION = {
+    "PENDING": "goes back to the queue",
+    "SCHEDULED": "got a place",
+    "PREPARING": "is being prepared",
+    "PREPARED": "is prepared",
+    "CREATING": "is being started",
+    "RUNNING": "started",
+    "TERMINATING": "is being stopped",
+    "TERMINATED": "ended",
+    "CANCELLED": "ended without a start",
+}
+AGENT = {
+    "ALIVE": "answers again",
+    "UNREACHABLE": "fell silent",
+    "LOST": "is lost",
+    "REMOVED": "was removed",
+}
+"""What happened to each kind of thing when it came to a state, in plain words."""
+_STAYED = {
+    SchedulingResult.SKIPPED: "waits",
+    SchedulingResult.NEED_RETRY: "did not succeed, is tried again",
+    SchedulingResult.EXPIRED: "took too long",
+    SchedulingResult.GIVE_UP: "is given up",
+}
+"""The same where its state stayed as it was."""
 
 
 @on_cluster
 def history(
     target: Target,
     ref: Ref,
-    limit: Annotated[int, Option("--limit", min=1, help="Newest entries shown.")] = 100,
+    limit: Annotated[int, Option("--limit", "-n", min=1, help="Newest entries shown.")] = 100,
+    every: Annotated[
+        bool, Option("--all", "-a", help="Also each step of the attempts of a job's tasks.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Tell what happened to a job, a task, a session or an agent."""
@@ -32,39 +79,59 @@ def history(
         print_json(page.items)
         return
     console = stdout()
-    write(console, history_table(console, page, time.time()))
+    shown = [entry for entry in page.items if every or not _is_step(entry)]
+    write(console, history_table(console, shown, time.time()))
     if page.left_out:
         stderr().print(Text(f"older entries are left out: --limit {limit * 10} shows more"))
 
 
-def history_table(console: Console, page: "HistoryPage", now: float) -> Table:
-    short = shorten(entry.entity.partition("/")[0] for entry in page.items)
+def _is_step(entry: "HistoryView") -> bool:
+    """Whether it went well with an attempt of a task, and the task tells that itself."""
+    return entry.task_index is not None and entry.result == SchedulingResult.SUCCESS
+
+
+def history_table(console: Console, entries: Sequence["HistoryView"], now: float) -> Table:
     columns = [
         Column("WHEN", drops=1),
         Column("WHAT"),
-        Column("STATE"),
-        Column("BY", drops=3),
-        Column("RESULT", drops=4),
+        Column("HAPPENED"),
         Column("TIMES", right=True, drops=2),
-        Column("REASON", flexible=True, wraps=True),
+        Column("WHY", flexible=True, wraps=True),
     ]
-    return table(console, columns, (_row(entry, short, now) for entry in page.items))
+    return table(console, columns, (_row(entry, now) for entry in entries))
 
 
-def _row(entry: "HistoryView", short: dict[str, str], now: float) -> list[Text | str]:
-    # A job's own identifier stands before the slash of its tasks': the kind says which is which.
-    owner, slash, index = entry.entity.partition("/")
-    kind = "task" if slash else {"ses": "session", "agt": "agent"}.get(owner[:3], owner[:3])
-    name = index if slash else short[owner]
-    state = status(entry.to_status)
-    if entry.from_status and entry.from_status != entry.to_status:
-        state = Text.assemble((entry.from_status.lower(), "dim"), " → ", state)
+def _row(entry: "HistoryView", now: float) -> list[Text | str]:
+    what, words = _subject(entry)
     return [
         clock_time(entry.first_at, now),
-        f"{kind} {name}",
-        state,
-        entry.phase,
-        entry.result.lower(),
+        what,
+        _happened(entry, words),
         f"{entry.times:,}" if entry.times > 1 else "",
         "; ".join(reason.sentence for reason in entry.reasons),
     ]
+
+
+def _subject(entry: "HistoryView") -> tuple[str, Mapping[str, str]]:
+    """Whom it happened to, and the words for what happens to such."""
+    owner, slash, index = entry.entity.partition("/")
+    if slash:
+        return f"task {index}", TASK
+    if owner.startswith("job-"):
+        return "job", JOB
+    if owner.startswith("agt-"):
+        return "agent", AGENT
+    if entry.task_index is None:
+        return "session", SESSION
+    who = "gang" if entry.kernels > 1 else f"task {entry.task_index}"
+    return f"{who}, attempt {entry.attempt}", SESSION
+
+
+def _happened(entry: "HistoryView", words: Mapping[str, str]) -> Text:
+    moved = entry.from_status is not None and entry.from_status != entry.to_status
+    shown = status(entry.to_status)
+    if moved or (entry.result == SchedulingResult.SUCCESS and not entry.reasons):
+        said = words.get(entry.to_status, shown.plain)
+        at = f" on {plain(entry.agent)}" if entry.agent and entry.to_status == "RUNNING" else ""
+        return Text(said + at, style=shown.style)
+    return Text(_STAYED.get(SchedulingResult(entry.result), ""))

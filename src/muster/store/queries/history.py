@@ -1,8 +1,9 @@
 """What happened, as the API tells it."""
 
+from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, func, select
 
 from muster.core.errors import NotFound
 from muster.core.owner import Principal
@@ -29,7 +30,38 @@ def read_history(connection: Connection, principal: Principal, ref: str, limit: 
         newest = select(history).where(entities).order_by(history.c.seq.desc()).limit(limit + 1)
         found |= {(row.seq, row.entity): row for row in connection.execute(newest)}
     kept = sorted(found)[-limit:]
-    return HistoryPage(items=tuple(_view(found[key]) for key in kept), left_out=len(found) > limit)
+    attempts = _attempts(connection, {entity for _, entity in kept if entity.startswith("ses-")})
+    items = (_view(found[key], attempts.get(key[1])) for key in kept)
+    return HistoryPage(items=tuple(items), left_out=len(found) > limit)
+
+
+def _attempts(connection: Connection, sessions: Collection[str]) -> dict[str, Row[Any]]:
+    """Of each session: the task and attempt of its first kernel, where that is, and how many
+    kernels there are."""
+    kernels, agents = schema.kernels, schema.agents
+    if not sessions:
+        return {}
+    counted = (
+        select(kernels.c.session_id, func.count().label("kernels"))
+        .where(kernels.c.session_id.in_(sorted(sessions)))
+        .group_by(kernels.c.session_id)
+        .subquery()
+    )
+    first = kernels.join(counted, counted.c.session_id == kernels.c.session_id).outerjoin(
+        agents, agents.c.id == kernels.c.agent_id
+    )
+    wanted: Select[Any] = (
+        select(
+            kernels.c.session_id,
+            kernels.c.task_index,
+            kernels.c.attempt,
+            counted.c.kernels,
+            agents.c.name.label("agent"),
+        )
+        .select_from(first)
+        .where(kernels.c.idx == 0)
+    )
+    return {row.session_id: row for row in connection.execute(wanted)}
 
 
 def _entities(connection: Connection, principal: Principal, ref: str) -> list[ColumnElement[bool]]:
@@ -61,7 +93,7 @@ def _sessions(job_id: str, index: int | None = None) -> Select[Any]:
     return sessions.order_by(kernels.c.session_id.desc()).limit(MAX_SESSIONS)
 
 
-def _view(row: Row[Any]) -> HistoryView:
+def _view(row: Row[Any], attempt: Row[Any] | None) -> HistoryView:
     return HistoryView(
         seq=row.seq,
         entity=row.entity,
@@ -73,4 +105,8 @@ def _view(row: Row[Any]) -> HistoryView:
         times=row.times,
         first_at=row.first_at,
         last_at=row.last_at,
+        task_index=None if attempt is None else attempt.task_index,
+        attempt=0 if attempt is None else attempt.attempt,
+        kernels=0 if attempt is None else attempt.kernels,
+        agent=None if attempt is None else attempt.agent,
     )
