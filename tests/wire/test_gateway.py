@@ -18,6 +18,7 @@ from muster.core.resources import Resources
 from muster.wire import agent_pb2 as pb
 from muster.wire import agent_pb2_grpc
 from muster.wire.client import ControllerChannel, ControllerStream, Disconnected
+from muster.wire.codec import encode_agent_message
 from muster.wire.messages import (
     Acknowledge,
     Commands,
@@ -263,7 +264,7 @@ async def test_message_that_cannot_be_understood_ends_the_stream() -> None:
         async with ControllerChannel(made.address) as channel:
             stub = agent_pb2_grpc.AgentGatewayStub(channel._channel)
             call = stub.Connect(metadata=bearer("secret of agt-1"))
-            await call.write(pb.AgentMessage(hello=pb.Hello(agent="agt-1")))
+            await call.write(encode_agent_message(hello("agt-1")))
             await made.until(lambda: made.connected)
             await call.write(pb.AgentMessage())
             assert "does not know" in await ending(ControllerStream(call))

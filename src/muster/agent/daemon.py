@@ -30,9 +30,8 @@ from muster.core.errors import MusterError
 from muster.core.ids import AgentId
 from muster.version import __version__
 from muster.wire.client import ControllerChannel, Disconnected
-from muster.wire.codec import MalformedMessage
 from muster.wire.duplex import run_until_one_ends
-from muster.wire.messages import Dismissed, Hello, JoinRequest, Refused
+from muster.wire.messages import Dismissed, Hello, JoinRequest, MalformedMessage, Refused
 
 log = logging.getLogger(__name__)
 

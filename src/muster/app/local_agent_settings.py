@@ -12,7 +12,7 @@ from muster.app.home import Home, LocalAgents
 from muster.app.local_agents import local_name
 from muster.core.errors import MusterError
 from muster.core.resources import format_bytes, parse_bytes, parse_milli
-from muster.core.specs.placement import ATTRIBUTE
+from muster.core.text import ATTRIBUTE
 
 MAX_ATTRIBUTES = 100
 _MAX_VALUE = 255

@@ -10,6 +10,13 @@ MAX_NAME = 255
 MAX_ARGUMENT = 131_072
 """Characters of the longest argument or variable that Linux gives a process: no text is longer."""
 
+NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
+"""The pattern of a name: 1 to 63 letters, digits, dots, dashes or underscores, a letter or digit at
+both ends."""
+
+ATTRIBUTE = r"[A-Za-z][A-Za-z0-9._/-]{0,62}"
+"""The pattern of the name of an agent's attribute."""
+
 
 def check_text(text: str, limit: int = MAX_NAME) -> str:
     """``text``, which every part of Muster can take.
@@ -27,6 +34,11 @@ def check_text(text: str, limit: int = MAX_NAME) -> str:
     if not is_unicode(text):
         raise ValueError("expected text that is valid Unicode")
     return text
+
+
+def made_text(text: str, limit: int = MAX_NAME) -> str:
+    """The nearest to ``text`` that ``check_text`` takes, for what a library or the system said."""
+    return text[:limit].replace("\0", "�").encode(errors="replace").decode()
 
 
 def is_unicode(text: str) -> bool:

@@ -9,7 +9,8 @@ from grpc import aio
 
 from muster.core.ids import AgentId
 from muster.wire import agent_pb2 as pb
-from muster.wire.codec import decode_agent_message, encode_in_pieces
+from muster.wire.checks import heard
+from muster.wire.codec import encode_in_pieces
 from muster.wire.messages import AgentMessage, ControllerMessage
 from muster.wire.transport import PIECE_BYTES
 
@@ -88,7 +89,7 @@ class AgentStream:
 
     async def _read(self, context: Context) -> None:
         while (message := await context.read()) is not aio.EOF:
-            decoded = decode_agent_message(message)
+            decoded = heard(message)
             if self._closed.done():
                 return
             self._said(decoded)

@@ -10,8 +10,10 @@ from typing import TypeVar
 from muster.core.ids import AgentId, KernelId
 from muster.core.reasons import ReasonCode
 from muster.core.resources import Device, DeviceShare, Resources
+from muster.core.text import made_text
 from muster.wire import agent_pb2 as pb
 from muster.wire.messages import (
+    MAX_DETAIL,
     Acknowledge,
     AgentMessage,
     Command,
@@ -28,6 +30,7 @@ from muster.wire.messages import (
     KernelReport,
     KernelTemplate,
     LogRequest,
+    MalformedMessage,
     Prepare,
     Recall,
     Renew,
@@ -43,10 +46,6 @@ V = TypeVar("V")
 _KINDS: Mapping[str, ReportKind] = {kind.value: kind for kind in ReportKind}
 _REASONS: Mapping[str, ReasonCode] = {code.value: code for code in ReasonCode}
 _STATUSES: Mapping[str, HeldStatus] = {status.value: status for status in HeldStatus}
-
-
-class MalformedMessage(Exception):
-    """A message that this version cannot understand; the text says which part of it."""
 
 
 # Agent to controller
@@ -71,7 +70,8 @@ def decode_agent_message(message: pb.AgentMessage) -> AgentMessage:
     match message.WhichOneof("message"):
         case "reports":
             batch = message.reports
-            return Reports(batch.last_seq, tuple([_decode_report(each) for each in batch.reports]))
+            reports = tuple([_decode_report(each) for each in batch.reports])
+            return Reports(batch.last_seq, reports)
         case "heartbeat":
             return Heartbeat()
         case "hello":
@@ -90,7 +90,7 @@ def _encode_report(report: KernelReport) -> pb.KernelReport:
         exit_code=report.exit_code,
         signal=report.signal,
         reason=report.reason or "",
-        detail=report.detail,
+        detail=made_text(report.detail, MAX_DETAIL) if report.detail else "",
         ports=report.ports or None,
         shares=_encode_shares(report.shares) if report.shares else None,
         heir=_encode_key(report.heir) if report.heir else None,
@@ -137,6 +137,7 @@ def _encode_hello(hello: Hello) -> pb.Hello:
         boot_id=hello.boot_id,
         version=hello.version,
         host=hello.host,
+        protocol=hello.protocol,
         capacity=_encode_resources(hello.capacity),
         devices=[
             pb.Device(
@@ -164,6 +165,7 @@ def _decode_hello(hello: pb.Hello) -> Hello:
         version=hello.version,
         host=hello.host,
         capacity=_decode_resources(hello.capacity),
+        protocol=hello.protocol,
         devices=tuple(
             Device(device.index, device.model, device.uuid, device.memory_bytes)
             for device in hello.devices

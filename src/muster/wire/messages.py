@@ -14,6 +14,12 @@ from muster.core.ids import AgentId, KernelId
 from muster.core.reasons import ReasonCode
 from muster.core.resources import Device, DeviceShare, Resources
 
+PROTOCOL = 1
+"""Of what is in agent.proto. Controller and agents are released together: another is refused."""
+
+MAX_DETAIL = 4096
+"""Characters of what a report says in words."""
+
 KernelKey = tuple[KernelId, int]
 """A kernel and its generation: what commands and reports are about."""
 
@@ -159,6 +165,7 @@ class Hello:
     devices: tuple[Device, ...]
     attributes: Mapping[str, str]
     kernels: tuple[HeldKernel, ...]
+    protocol: int = PROTOCOL
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +251,11 @@ class JoinReply:
     """From now on the request's credential is that of this agent."""
 
     agent: AgentId
+
+
+class MalformedMessage(Exception):
+    """A message that this version cannot understand, or that nobody may say; the text says which
+    part of it."""
 
 
 class Refused(Exception):

@@ -14,12 +14,12 @@ from muster.core.ids import AgentId
 from muster.wire import agent_pb2 as pb
 from muster.wire import agent_pb2_grpc
 from muster.wire.agent_stream import AgentStream
+from muster.wire.checks import check_join, heard
 from muster.wire.codec import (
-    MalformedMessage,
-    decode_agent_message,
     decode_join_request,
     encode_join_reply,
 )
+from muster.wire.join_gate import JoinGate
 from muster.wire.log_reading import LogReader
 from muster.wire.messages import (
     AgentEvents,
@@ -29,6 +29,7 @@ from muster.wire.messages import (
     Hello,
     LogChunk,
     LogRequest,
+    MalformedMessage,
     Refused,
 )
 from muster.wire.transport import (
@@ -96,7 +97,8 @@ class AgentGateway(agent_pb2_grpc.AgentGatewayServicer):
             AddressUnavailable: the address is in use or not of this machine.
         """
         require_secure(address, tls=self._tls is not None)
-        server = aio.server(options=server_options(self._keepalive))
+        options = server_options(self._keepalive)
+        server = aio.server(options=options, interceptors=(JoinGate(),))
         agent_pb2_grpc.add_AgentGatewayServicer_to_server(self, server)
         try:
             if self._tls is None:
@@ -141,7 +143,11 @@ class AgentGateway(agent_pb2_grpc.AgentGatewayServicer):
     async def Join(self, request: pb.JoinRequest, context: Context) -> pb.JoinReply:
         """Take in a new agent."""
         try:
-            reply = await self._gatekeeper.join(decode_join_request(request))
+            asked = decode_join_request(request)
+            check_join(asked)
+            reply = await self._gatekeeper.join(asked)
+        except MalformedMessage as malformed:
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(malformed))
         except Refused as refusal:
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(refusal))
         return encode_join_reply(reply)
@@ -205,7 +211,7 @@ class AgentGateway(agent_pb2_grpc.AgentGatewayServicer):
             await context.abort(
                 grpc.StatusCode.DEADLINE_EXCEEDED, f"no Hello within {self._hello_timeout_s:g} s"
             )
-        hello = None if message is aio.EOF else decode_agent_message(message)
+        hello = None if message is aio.EOF else heard(message)
         if not isinstance(hello, Hello):
             raise MalformedMessage("the first message of a stream must be Hello")
         if hello.agent != agent:

@@ -13,6 +13,20 @@ MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 PIECE_BYTES = 2 * 1024 * 1024
 """Batches of commands are cut into messages of about this size."""
 
+HANDSHAKE_TIMEOUT_S = 10.0
+"""For TLS and the first frames of HTTP/2."""
+
+IDLE_S = 60.0
+"""A connection without a call for so long is closed; an agent's has its streams."""
+
+MAX_STREAMS = 16
+"""Calls of one connection at a time."""
+
+MAX_METADATA_BYTES = 8 * 1024
+
+MAX_CONNECTIONS = 10_000
+"""Of agents, and of whoever else finds the port."""
+
 LOG_WINDOW_BYTES = 256 * 1024
 """How much output one log request may ask for; what a slow reader keeps in memory."""
 
@@ -71,6 +85,14 @@ def server_options(keepalive: KeepAlive) -> Options:
         *_common_options(keepalive),
         # A second controller on a port that is taken must fail, not share it.
         ("grpc.so_reuseport", 0),
+        # Strangers must not be heard at any length, nor hold what others need.
+        ("grpc.compression_enabled_algorithms_bitset", 1),  # none: a small message may unpack large
+        ("grpc.server_handshake_timeout_ms", round(HANDSHAKE_TIMEOUT_S * 1000)),
+        ("grpc.max_connection_idle_ms", round(IDLE_S * 1000)),
+        ("grpc.max_concurrent_streams", MAX_STREAMS),
+        ("grpc.max_metadata_size", MAX_METADATA_BYTES),
+        ("grpc.absolute_max_metadata_size", MAX_METADATA_BYTES),
+        ("grpc.max_allowed_incoming_connections", MAX_CONNECTIONS),
         # Agents ping as often as we do; the default would take that for an attack.
         ("grpc.http2.min_recv_ping_interval_without_data_ms", 500),
         ("grpc.http2.max_ping_strikes", 0),

@@ -20,7 +20,7 @@ from pydantic import (
 from muster.core.errors import Problem
 from muster.core.owner import OWNER_NAME
 from muster.core.resources import EXTRA_NAME, Resources, parse_bytes, parse_gpu, parse_milli
-from muster.core.text import MAX_ARGUMENT, MAX_NAME, check_text
+from muster.core.text import MAX_ARGUMENT, MAX_NAME, NAME, check_text
 
 _NUMBER = r"[0-9]{1,15}(?:\.[0-9]{1,15})?"
 _BARE_SECONDS = re.compile(_NUMBER)
@@ -95,7 +95,7 @@ Moment = Annotated[float, BeforeValidator(parse_moment), Field(ge=0, le=2**40)]
 
 Name = Annotated[
     str,
-    StringConstraints(max_length=63, pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$"),
+    StringConstraints(max_length=63, pattern=f"^{NAME}$"),
 ]
 """1 to 63 letters, digits, dots, dashes or underscores, a letter or digit at both ends."""
 

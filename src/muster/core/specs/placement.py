@@ -9,9 +9,8 @@ from pydantic import BeforeValidator, Field, StringConstraints, field_validator,
 
 from muster.core.errors import Problem
 from muster.core.specs.amounts import Flag, Name, ShortText, Spec, Whole
-from muster.core.text import MAX_NAME, check_text
+from muster.core.text import ATTRIBUTE, MAX_NAME, check_text
 
-ATTRIBUTE = r"[A-Za-z][A-Za-z0-9._/-]{0,62}"
 AttributeName = Annotated[str, StringConstraints(max_length=63, pattern=f"^{ATTRIBUTE}$")]
 
 

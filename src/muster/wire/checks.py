@@ -1,0 +1,177 @@
+"""What an agent may say of itself: looked at whole before it touches anything.
+
+Agents hold credentials, and still may be defective or somebody's. Whoever says what is not allowed
+is closed with a sentence; nobody else notices.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+
+from muster.core.resources import EXTRA_NAME, Device, Resources
+from muster.core.text import ATTRIBUTE, MAX_NAME, NAME, check_text
+from muster.wire import agent_pb2 as pb
+from muster.wire.codec import decode_agent_message
+from muster.wire.messages import (
+    MAX_DETAIL,
+    PROTOCOL,
+    AgentMessage,
+    Hello,
+    JoinRequest,
+    KernelReport,
+    MalformedMessage,
+    Reports,
+)
+
+MAX_REPORTS = 10_000
+MAX_HELD = 100_000
+"""Kernels in one Hello, those that have ended and are not acknowledged included."""
+MAX_DEVICES = 256
+MAX_ATTRIBUTES = 128
+MAX_EXTRA = 32
+MAX_PORTS = 64
+MAX_ID = 128
+_MAX_AMOUNT = 2**62
+_MAX_MOMENT_S = 2.0**40
+
+_NAME = re.compile(NAME)
+_ATTRIBUTE = re.compile(ATTRIBUTE)
+
+
+def heard(message: pb.AgentMessage) -> AgentMessage:
+    """What an agent said, checked.
+
+    Raises:
+        MalformedMessage: it cannot be understood, or no agent may say it.
+    """
+    said = decode_agent_message(message)
+    match said:
+        case Reports():
+            check_reports(said)
+        case Hello():
+            check_hello(said)
+    return said
+
+
+def check_join(request: JoinRequest) -> None:
+    """
+    Raises:
+        MalformedMessage: a text of it is too long, or no name.
+    """
+    for what, text in (("token", request.token), ("credential", request.credential)):
+        _check_text(what, text)
+    _check_name("name", request.name)
+    _check_name("group", request.group)
+
+
+def check_hello(hello: Hello) -> None:
+    """
+    Raises:
+        MalformedMessage: another version of the protocol; a name, text, number or count of it is
+            not what an agent may say.
+    """
+    if hello.protocol != PROTOCOL:
+        raise MalformedMessage(
+            f"the agent speaks version {hello.protocol} of the agent protocol, the controller "
+            f"version {PROTOCOL}: install the same release of Muster on both"
+        )
+    _check_name("name", hello.name)
+    _check_name("group", hello.group)
+    for what, text in (
+        ("agent id", hello.agent),
+        ("boot id", hello.boot_id),
+        ("version", hello.version),
+        ("host", hello.host),
+    ):
+        _check_text(what, text)
+    _check_capacity(hello.capacity)
+    _check_devices(hello.devices)
+    _check_attributes(hello.attributes)
+    _require(len(hello.kernels) <= MAX_HELD, f"more than {MAX_HELD} kernels")
+    for held in hello.kernels:
+        _require(len(held.kernel) <= MAX_ID and held.generation >= 0, "a kernel that is none")
+
+
+def check_reports(batch: Reports) -> None:
+    """
+    Raises:
+        MalformedMessage: a text, number or count of it is not what an agent may say.
+    """
+    _require(len(batch.reports) <= MAX_REPORTS, f"more than {MAX_REPORTS} reports in one message")
+    _require(batch.last_seq >= 0, "a number of a report below 0")
+    for report in batch.reports:
+        # Twice for each task, so the common case is one look.
+        if not (
+            len(report.kernel) <= MAX_ID
+            and report.generation >= 0
+            and 0.0 <= report.at < _MAX_MOMENT_S
+        ):
+            raise MalformedMessage("a report about no kernel, or of no time")
+        if report.detail or report.ports or report.shares:
+            _check_facts(report)
+
+
+def _check_facts(report: KernelReport) -> None:
+    _check_text("detail of a report", report.detail, MAX_DETAIL)
+    ports, shares = report.ports, report.shares
+    _require(len(ports) <= MAX_PORTS and all(0 < port < 2**16 for port in ports), "wrong ports")
+    _require(
+        len(shares) <= MAX_DEVICES
+        and all(0 <= each.index < MAX_DEVICES and 0 < each.milli <= 1000 for each in shares),
+        "wrong shares of devices",
+    )
+
+
+def _check_capacity(capacity: Resources) -> None:
+    named = (
+        capacity.cpu_milli,
+        capacity.memory_bytes,
+        capacity.disk_bytes,
+        capacity.gpu_milli,
+        *(amount for _, amount in capacity.extra),
+    )
+    _require(all(0 <= amount < _MAX_AMOUNT for amount in named), "a capacity that is no amount")
+    _require(
+        len(capacity.extra) <= MAX_EXTRA
+        and all(EXTRA_NAME.fullmatch(name) for name, _ in capacity.extra),
+        f"more than {MAX_EXTRA} extra resources, or a wrong name of one",
+    )
+
+
+def _check_devices(devices: Iterable[Device]) -> None:
+    seen: set[int] = set()
+    for device in devices:
+        _require(
+            0 <= device.index < MAX_DEVICES and device.index not in seen,
+            f"a device whose index is not one of its own below {MAX_DEVICES}",
+        )
+        seen.add(device.index)
+        _require(0 <= device.memory_bytes < _MAX_AMOUNT, "memory of a device that is no amount")
+        _check_text("model of a device", device.model)
+        _check_text("uuid of a device", device.uuid)
+
+
+def _check_attributes(attributes: Mapping[str, str]) -> None:
+    _require(len(attributes) <= MAX_ATTRIBUTES, f"more than {MAX_ATTRIBUTES} attributes")
+    for name, value in attributes.items():
+        _require(_ATTRIBUTE.fullmatch(name[:MAX_NAME]) is not None, "a wrong name of an attribute")
+        _check_text(f"attribute {name}", value)
+
+
+def _check_name(what: str, name: str) -> None:
+    if len(name) > MAX_NAME or not _NAME.fullmatch(name):
+        raise MalformedMessage(
+            f"the {what} {name[:80]!r}: expected 1 to 63 letters, digits, dots, dashes or "
+            f"underscores, a letter or digit at both ends"
+        )
+
+
+def _check_text(what: str, text: str, limit: int = MAX_NAME) -> None:
+    try:
+        check_text(text, limit)
+    except ValueError as wrong:
+        raise MalformedMessage(f"the {what}: {wrong}") from None
+
+
+def _require(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise MalformedMessage(f"it said {otherwise}")

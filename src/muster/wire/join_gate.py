@@ -1,0 +1,70 @@
+"""Who has no credential yet may say one small thing, and not many at a time."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+from grpc import aio
+
+from muster.wire import agent_pb2 as pb
+
+MAX_JOIN_BYTES = 4 * 1024
+MAX_JOINING = 8
+"""Strangers that are listened to at a time."""
+MAX_WAITING = 256
+"""Strangers that wait for their turn; one more is told to come back."""
+JOIN_TIMEOUT_S = 5.0
+"""How long a stranger may take to say it."""
+
+Context = aio.ServicerContext[Any, Any]
+Join = Callable[[pb.JoinRequest, Context], Awaitable[pb.JoinReply]]
+
+
+class JoinGate(aio.ServerInterceptor):
+    """Has ``Join`` read its request only when it is its caller's turn, with limits of its own.
+
+    gRPC reads the one message of a plain call by itself, however long it is; on the wire a call
+    whose messages the handler reads looks the same. Until it does, flow control holds the rest back
+    at the sender.
+    """
+
+    def __init__(self) -> None:
+        self._turns = asyncio.Semaphore(MAX_JOINING)
+        self._waiting = 0
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Any:
+        handler = await continuation(handler_call_details)
+        if not handler_call_details.method.endswith("/Join"):
+            return handler
+        join: Join = handler.unary_unary
+
+        async def guarded(_requests: object, context: Context) -> pb.JoinReply:
+            return await join(await self._read(context), context)
+
+        return grpc.stream_unary_rpc_method_handler(
+            guarded, response_serializer=pb.JoinReply.SerializeToString
+        )
+
+    async def _read(self, context: Context) -> pb.JoinRequest:
+        if self._waiting >= MAX_WAITING:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many want to join")
+        self._waiting += 1
+        try:
+            async with self._turns, asyncio.timeout(JOIN_TIMEOUT_S):
+                message: object = await context.read()
+        except TimeoutError:
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "the request did not arrive")
+        finally:
+            self._waiting -= 1
+        if not isinstance(message, bytes) or len(message) > MAX_JOIN_BYTES:
+            limit = f"expected a request of at most {MAX_JOIN_BYTES} bytes"
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, limit)
+        try:
+            return pb.JoinRequest.FromString(message)
+        except Exception:  # whatever protobuf raises
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "not a request to join")

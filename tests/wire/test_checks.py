@@ -1,0 +1,197 @@
+"""What no agent may say closes the agent that says it, and nobody else."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import grpc
+import pytest
+from grpc import aio
+from tests.wire.controller import QUICK, TOKEN, controller
+from tests.wire.test_gateway import ending, hello, stream_of
+
+from muster.core.ids import AgentId, KernelId
+from muster.core.resources import Device, DeviceShare, Resources
+from muster.wire import agent_pb2 as pb
+from muster.wire import agent_pb2_grpc, checks, join_gate
+from muster.wire.client import ControllerChannel, Disconnected
+from muster.wire.codec import encode_agent_message
+from muster.wire.messages import (
+    MAX_DETAIL,
+    PROTOCOL,
+    Heartbeat,
+    HeldKernel,
+    HeldStatus,
+    Hello,
+    JoinRequest,
+    KernelReport,
+    MalformedMessage,
+    Refused,
+    ReportKind,
+    Reports,
+)
+
+GOOD = hello("agt-1")
+LONG = "x" * 300
+REPORT = KernelReport(KernelId("krn-1"), 1, ReportKind.ENDED, 1.0)
+
+HELLOS: dict[str, dict[str, Any]] = {
+    "another version": {"protocol": PROTOCOL + 1},
+    "no version": {"protocol": 0},
+    "long name": {"name": LONG},
+    "name with a control character": {"name": "a\x1b[2J"},
+    "empty group": {"group": ""},
+    "long boot id": {"boot_id": LONG},
+    "NUL in a host": {"host": "a\0b"},
+    "negative capacity": {"capacity": Resources(cpu_milli=-1)},
+    "huge capacity": {"capacity": Resources(memory_bytes=2**63 - 1)},
+    "negative extra": {"capacity": Resources(extra=(("a", -1),))},
+    "wrong extra": {"capacity": Resources(extra=(("A b", 1),))},
+    "many extras": {"capacity": Resources(extra=tuple((f"a{n}", 1) for n in range(33)))},
+    "far device": {"devices": (Device(2**31 - 1, "H100"),)},
+    "negative device": {"devices": (Device(-1, "H100"),)},
+    "device twice": {"devices": (Device(0, "H100"), Device(0, "H100"))},
+    "long model": {"devices": (Device(0, LONG),)},
+    "negative memory": {"devices": (Device(0, "H100", memory_bytes=-1),)},
+    "many attributes": {"attributes": {f"a{n}": "x" for n in range(129)}},
+    "long attribute": {"attributes": {LONG: "x"}},
+    "long value": {"attributes": {"a": LONG}},
+    "long kernel": {"kernels": (HeldKernel(KernelId(LONG), 1, HeldStatus.RUNNING),)},
+    "negative generation": {"kernels": (HeldKernel(KernelId("k"), -1, HeldStatus.RUNNING),)},
+}
+REPORTS: dict[str, Reports] = {
+    "negative number": Reports(-1, (REPORT,)),
+    "many": Reports(1, (REPORT,) * (checks.MAX_REPORTS + 1)),
+    "long kernel": Reports(1, (replace(REPORT, kernel=KernelId(LONG)),)),
+    "negative generation": Reports(1, (replace(REPORT, generation=-1),)),
+    "no time": Reports(1, (replace(REPORT, at=float("nan")),)),
+    "time without end": Reports(1, (replace(REPORT, at=float("inf")),)),
+    "port": Reports(1, (replace(REPORT, ports=(2**20,)),)),
+    "many ports": Reports(1, (replace(REPORT, ports=(1,) * 65),)),
+    "share": Reports(1, (replace(REPORT, shares=(DeviceShare(0, -5),)),)),
+    "far share": Reports(1, (replace(REPORT, shares=(DeviceShare(2**30, 5),)),)),
+}
+
+
+@pytest.mark.parametrize("wrong", HELLOS)
+def test_wrong_hello_is_refused_with_a_sentence(wrong: str) -> None:
+    checks.check_hello(GOOD)
+    with pytest.raises(MalformedMessage) as refused:
+        checks.check_hello(replace(GOOD, **HELLOS[wrong]))
+    assert 10 < len(str(refused.value)) < 400
+
+
+@pytest.mark.parametrize("wrong", REPORTS)
+def test_wrong_report_is_refused_with_a_sentence(wrong: str) -> None:
+    checks.check_reports(Reports(1, (REPORT,)))
+    with pytest.raises(MalformedMessage) as refused:
+        checks.check_reports(REPORTS[wrong])
+    assert 10 < len(str(refused.value)) < 400
+
+
+def test_detail_of_an_honest_agent_is_cut_to_what_is_taken() -> None:
+    said = Reports(1, (replace(REPORT, detail="no such file: a\udcff\0" + "x" * 10_000),))
+    heard = checks.heard(encode_agent_message(said))
+    assert isinstance(heard, Reports)
+    assert len(heard.reports[0].detail) == MAX_DETAIL
+
+
+def test_detail_that_is_not_cut_is_refused() -> None:
+    report = pb.KernelReport(kernel="k", kind="ENDED", detail="x" * 10_000)
+    message = pb.AgentMessage(reports=pb.Reports(last_seq=1, reports=[report]))
+    with pytest.raises(MalformedMessage, match="detail"):
+        checks.heard(message)
+
+
+@pytest.mark.parametrize("wrong", ["another version", "far device", "long value"])
+async def test_agent_with_a_wrong_hello_is_closed_and_no_other(wrong: str) -> None:
+    async with (
+        controller() as made,
+        stream_of(made, "agt-1") as offender,
+        stream_of(made, "agt-2") as other,
+    ):
+        await other.send(hello("agt-2"))
+        await made.until(lambda: made.hellos)
+        await offender.send(replace(GOOD, **HELLOS[wrong]))
+        assert "invalid_argument" in await ending(offender)
+        await other.send(Heartbeat())
+        await made.until(lambda: made.heartbeats)
+        assert made.connected == {"agt-2"}
+        assert [each.agent for each in made.hellos] == ["agt-2"]
+
+
+async def test_agent_with_a_wrong_report_is_closed_and_no_other() -> None:
+    async with (
+        controller() as made,
+        stream_of(made, "agt-1") as offender,
+        stream_of(made, "agt-2") as other,
+    ):
+        for stream, name in ((offender, "agt-1"), (other, "agt-2")):
+            await stream.send(hello(name))
+        await made.until(lambda: len(made.hellos) == 2)
+        await offender.send(REPORTS["share"])
+        assert "wrong shares" in await ending(offender)
+        await other.send(Reports(1, (REPORT,)))
+        await made.until(lambda: made.reports)
+        assert made.connected == {"agt-2"}
+
+
+# What strangers may say.
+
+
+@pytest.mark.parametrize("name", ["", LONG, "a b", "a\x1b", "-a"])
+async def test_join_with_a_wrong_name_is_refused(name: str) -> None:
+    async with controller() as made, ControllerChannel(made.address) as channel:
+        with pytest.raises(Refused, match="expected"):
+            await channel.join(JoinRequest(TOKEN, name, "default", "credential"))
+        assert not made.joins
+
+
+async def test_join_that_is_too_long_is_refused_unread() -> None:
+    async with controller() as made, ControllerChannel(made.address) as channel:
+        with pytest.raises(Disconnected, match="at most 4096 bytes"):
+            await channel.join(JoinRequest("x" * 5_000, "a", "default", "credential"))
+        assert not made.joins
+
+
+async def test_compressed_join_is_refused_before_it_is_unpacked() -> None:
+    async with controller() as made, aio.insecure_channel(made.address) as channel:
+        stub = agent_pb2_grpc.AgentGatewayStub(channel)
+        with pytest.raises(aio.AioRpcError) as refused:
+            await stub.Join(
+                pb.JoinRequest(token="x" * 1_000_000), compression=grpc.Compression.Gzip
+            )
+        assert refused.value.code() in (
+            grpc.StatusCode.UNIMPLEMENTED,
+            grpc.StatusCode.INTERNAL,
+            grpc.StatusCode.UNKNOWN,
+        ), refused.value.details()
+        assert not made.joins
+
+
+async def test_stranger_who_says_nothing_is_ended_in_time_and_holds_one_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(join_gate, "JOIN_TIMEOUT_S", 0.3)
+    async with controller() as made, aio.insecure_channel(made.address) as channel:
+        silent: aio.StreamUnaryMultiCallable[Any, Any] = channel.stream_unary(
+            "/muster.wire.v1.AgentGateway/Join"
+        )
+        calls = [silent() for _ in range(join_gate.MAX_JOINING + 2)]
+        for call in calls:
+            await call.wait_for_connection()
+        async with ControllerChannel(made.address, keepalive=QUICK) as honest:
+            reply = await honest.join(JoinRequest(TOKEN, "a", "default", "credential"))
+        assert reply.agent in made.credentials.values()
+        codes = await asyncio.gather(*(call.code() for call in calls))
+        assert set(codes) == {grpc.StatusCode.DEADLINE_EXCEEDED}
+
+
+def test_agent_id_is_not_any_text() -> None:
+    with pytest.raises(MalformedMessage):
+        checks.check_hello(replace(GOOD, agent=AgentId(LONG)))
+
+
+def test_hello_says_the_version_of_the_protocol() -> None:
+    assert isinstance(GOOD, Hello)
+    assert encode_agent_message(GOOD).hello.protocol == PROTOCOL
