@@ -62,11 +62,12 @@ def failures_of(client: "Client", job: "JobView") -> list[str]:
 
 
 def _failed_alike(failure: "FailureView") -> str:
-    """As in "37 tasks: exited with code 1, such as 3, 17, 40"."""
+    """As in "37 tasks: exited with code 1, such as 3, 17, 40", or in "tasks 3, 17: …"."""
     how = failure.reason.sentence if failure.reason else ""
     if not how and failure.exit_code is not None:
         how = f"exited with code {failure.exit_code}"
     named = ", ".join(map(str, failure.such_as))
-    joint = ", such as" if failure.tasks > len(failure.such_as) else ":"
-    what = how or failure.state.lower().replace("_", " ")
-    return f"{count(failure.tasks, 'task')}: {plain(what)}{joint} {named}"
+    what = plain(how or failure.state.lower().replace("_", " "))
+    if failure.tasks > len(failure.such_as):
+        return f"{count(failure.tasks, 'task')}: {what}, such as {named}"
+    return f"task{'' if failure.tasks == 1 else 's'} {named}: {what}"

@@ -53,6 +53,7 @@ AGENT = {
     "REMOVED": "was removed",
 }
 """What happened to each kind of thing when it came to a state, in plain words."""
+_STEPS = frozenset({"SCHEDULED", "PREPARING", "PREPARED", "CREATING", "TERMINATING"})
 _STAYED = {
     SchedulingResult.SKIPPED: "waits",
     SchedulingResult.NEED_RETRY: "did not succeed, is tried again",
@@ -68,7 +69,7 @@ def history(
     ref: Ref,
     limit: Annotated[int, Option("--limit", "-n", min=1, help="Newest entries shown.")] = 100,
     every: Annotated[
-        bool, Option("--all", "-a", help="Also each step of the attempts of a job's tasks.")
+        bool, Option("--all", "-a", help="Also each step to a start and to an end.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -86,8 +87,9 @@ def history(
 
 
 def _is_step(entry: "HistoryView") -> bool:
-    """Whether it went well with an attempt of a task, and the task tells that itself."""
-    return entry.task_index is not None and entry.result == SchedulingResult.SUCCESS
+    """Whether an attempt of a task only came a step nearer to its start or its end."""
+    went_well = entry.task_index is not None and entry.result == SchedulingResult.SUCCESS
+    return went_well and entry.to_status in _STEPS
 
 
 def history_table(console: Console, entries: Sequence["HistoryView"], now: float) -> Table:
