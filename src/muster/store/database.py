@@ -81,6 +81,12 @@ def _version(connection: Connection) -> str | None:
     return connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one_or_none()
 
 
+def known_version(version: str) -> bool:
+    """Whether this version of Muster can bring a database of that migration up to its own."""
+    names = (_MIGRATIONS / "versions").glob("v[0-9]*_*.py")
+    return version in {name.stem[1:].partition("_")[0] for name in names}
+
+
 def _migrate(connection: Connection, found: str | None, shown: str) -> None:
     # Imported late: a database that is up to date does not pay for it.
     from alembic import command

@@ -32,6 +32,8 @@ SECTIONS: dict[str, dict[str, str]] = {
         "agent": "cluster",
         "controller": "cluster",
         "simulate": "simulate",
+        "backup": "backups",
+        "restore": "backups",
         "doctor": "doctor",
         "version": "version",
         "login": "contexts",
