@@ -86,7 +86,7 @@ def _keep_aside(database: Path) -> Path:
 
 @contextmanager
 def _written(file: Path) -> Iterator[Path]:
-    """A new file beside ``file``, for its owner only, that is gone afterwards unless it was renamed.
+    """A new file beside ``file``, for its owner only; gone afterwards unless it was renamed.
     The directory's change is on the disk by then.
 
     Raises:

@@ -1,6 +1,7 @@
 """The controller as a process: `python -m muster.app.controller_process`, settings on stdin.
 
-With ``--detach`` the controller is a child of nobody's: see ``_detach``.
+With ``--detach`` the process is a child of nobody's: see ``_detach``. With ``--keep`` it is not the
+controller, but what starts that again after a crash: see ``keeper``.
 """
 
 import os
@@ -8,8 +9,12 @@ import sys
 
 
 def main() -> None:
-    if sys.argv[1:] == ["--detach"]:
+    if "--detach" in sys.argv:
         _detach()
+    if "--keep" in sys.argv:
+        from muster.app.keeper import keep
+
+        raise SystemExit(keep(sys.stdin.read()))
     # Only now: what a library has begun does not survive a fork.
     from muster.app.controller import serve
     from muster.app.controller_config import load_controller

@@ -10,7 +10,8 @@ import psutil
 
 from muster.app.controller_config import ControllerConfig, dump_controller
 from muster.app.home import Home, Running, open_log
-from muster.core.errors import MusterError
+from muster.app.keeper import keeper_of
+from muster.core.errors import Conflict, MusterError
 
 READY_TIMEOUT_S = 30.0
 END_TIMEOUT_S = 30.0
@@ -25,23 +26,24 @@ class CannotStart(MusterError):
 
 
 class DetachedController:
-    """A controller's process: nobody's child, of no terminal."""
+    """A controller's process, or the one that keeps it alive: nobody's child, of no terminal."""
 
     def __init__(self, home: Home, process: psutil.Process) -> None:
         self._home = home
         self._process = process
 
     @classmethod
-    def start(cls, config: ControllerConfig) -> "DetachedController":
-        """Start one; it is not ready yet.
+    def start(cls, config: ControllerConfig, *, kept: bool) -> "DetachedController":
+        """Start one; it is not ready yet. ``kept``: it is started again whenever it crashes.
 
         Raises:
             CannotStart: it ended at once, or cannot be started at all.
         """
+        words = [sys.executable, "-m", "muster.app.controller_process"]
         try:
             with open_log(config.home.log) as log:
                 starter = subprocess.run(
-                    [sys.executable, "-m", "muster.app.controller_process", "--detach"],
+                    [*words, "--detach", *(["--keep"] if kept else [])],
                     input=dump_controller(config).encode(),
                     stdout=subprocess.PIPE,
                     stderr=log,
@@ -81,18 +83,32 @@ class DetachedController:
 
         Raises:
             CannotStart: it ended instead, or took too long.
+            Conflict: somebody else started one at the same time, and was faster.
         """
         deadline_s = time.monotonic() + READY_TIMEOUT_S
         while time.monotonic() < deadline_s:
             running = self._home.running()
-            if running is not None and running.pid == self._process.pid:
+            if running is not None and self._is_ours(running.pid):
                 return running
             if self.has_ended():
+                if self._home.is_running() or keeper_of(self._home) is not None:
+                    raise Conflict(_faster(self._home))
                 raise CannotStart(last_words(self._home))
             time.sleep(LOOK_AGAIN_S)
         raise CannotStart(
             f"the controller does not answer after {READY_TIMEOUT_S:.0f} s; see {self._home.log}"
         )
+
+    def _is_ours(self, pid: int) -> bool:
+        with suppress(psutil.NoSuchProcess):
+            return self._process.pid in (pid, psutil.Process(pid).ppid())
+        return False
+
+
+def _faster(home: Home) -> str:
+    running = home.running()
+    where = f" at {running.url} (process {running.pid})" if running is not None else ""
+    return f"another `muster up` was faster: its cluster runs on {home.path}{where}, not this one"
 
 
 def has_ended(process: psutil.Process) -> bool:

@@ -12,6 +12,7 @@ from pathlib import Path
 from muster.agent.cgroup_limits import ROOT as CGROUPS
 from muster.agent.gpus import find_gpus
 from muster.app.home import Home, default_home
+from muster.app.keeper import keeper_of, last_kept
 from muster.app.local_agents import former_directories, holder
 
 LEAST_DISK_BYTES = 2**30
@@ -98,10 +99,19 @@ def _gpus() -> Check:
 
 def _controller(home: Home) -> Check:
     running = home.running()
+    kept, keeper = last_kept(home), keeper_of(home)
+    crashed = f"; crashed {kept.restarts} times, last with {kept.last_end}" if kept else ""
+    crashed = crashed if kept is not None and kept.restarts else ""
     if home.is_running() and running is not None:
-        return Check("controller", True, f"{running.url} (process {running.pid})")
+        by = f", kept alive by process {keeper}" if keeper is not None else ""
+        said = f"{running.url} (process {running.pid}{by}){crashed}"
+        return Check("controller", not crashed, said, f"see {home.log} for why it crashed")
+    if keeper is not None:
+        said = f"is being started again by process {keeper}{crashed}"
+        return Check("controller", False, said, f"see {home.log}")
     if running is not None:
-        died = f"died (process {running.pid}, {running.url})"
+        died = f"died (process {running.pid}, {running.url}){crashed}"
+        died += "; given up" if kept is not None and kept.gave_up else ""
         return Check("controller", False, died, "run `muster up` again: nothing is lost")
     return Check("controller", None, "does not run here", "start one with `muster up`")
 

@@ -33,6 +33,7 @@ from muster.app.detached import (
     last_words,
 )
 from muster.app.home import Home, LocalAgents, Settings, default_home
+from muster.app.keeper import keeper_of
 from muster.app.local_agent_settings import (
     agent_configs,
     amount,
@@ -105,6 +106,11 @@ def up(options: UpOptions, ready: Callable[[UpReport], None] = lambda report: No
     home.create()
     if home.is_running():
         raise Conflict(_already_running(home, options))
+    if (keeper := keeper_of(home)) is not None:
+        raise Conflict(
+            f"the cluster on {home.path} is being started again after a crash (by process "
+            f"{keeper}): see {home.log}, or end it with `muster down`"
+        )
     settings, port = _settings(home, options)
     configs = agent_configs(home, settings.agents)
     config = ControllerConfig(
@@ -114,7 +120,7 @@ def up(options: UpOptions, ready: Callable[[UpReport], None] = lambda report: No
         agents=configs,
         former_agents=_identities(former_directories(home, len(configs))),
     )
-    controller = DetachedController.start(config)
+    controller = DetachedController.start(config, kept=not options.foreground)
     try:
         running = controller.wait_until_ready()
         home.write_settings(settings)
@@ -262,7 +268,7 @@ def down(
         MusterError: it does not stop in time.
     """
     place = Home(home or default_home())
-    was_running = place.is_running()
+    was_running = place.is_running() or keeper_of(place) is not None
     if was_running:
         _stop_controller(place, timeout_s)
     # A controller that was killed leaves its agents behind.
@@ -279,14 +285,21 @@ def _stop_controller(home: Home, timeout_s: float) -> None:
     Raises:
         MusterError: it does not end in time.
     """
+    if (keeper := keeper_of(home)) is not None:  # first, or it would start another
+        with suppress(ProcessLookupError):
+            os.kill(keeper, signal.SIGTERM)
     running = home.running()  # None: another `down` has told it already
     process = None
-    if running is not None:
+    if running is not None and home.is_running():
         with suppress(psutil.NoSuchProcess):
             process = psutil.Process(running.pid)
             process.terminate()
     deadline_s = time.monotonic() + timeout_s
-    while home.is_running() or (process is not None and not has_ended(process)):
+    while (
+        home.is_running()
+        or keeper_of(home) is not None
+        or (process is not None and not has_ended(process))
+    ):
         if time.monotonic() > deadline_s:
             who = f" (process {running.pid})" if running is not None else ""
             raise MusterError(f"the controller{who} does not stop within {timeout_s:.0f} s")

@@ -1,0 +1,176 @@
+"""Keeping a controller alive: a small process of its own that starts it again after a crash.
+
+A controller that ends by itself (code 0, as after SIGTERM) is not started again. One that crashes
+again and again is given up after ``MAX_CRASHES``, so that a defect or a full disk does not spin for
+ever. The keeper imports nothing large, and a controller whose keeper is killed runs on.
+"""
+
+import fcntl
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from muster.app.home import Home, write_private
+from muster.core.errors import Conflict
+
+log = logging.getLogger("muster.keeper")
+
+FIRST_PAUSE_S = 0.2
+LONGEST_PAUSE_S = 30.0
+STEADY_S = 60.0
+"""A controller that ran so long was well: the count of crashes in a row begins again."""
+MAX_CRASHES = 10
+LOOK_S = 0.05
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a keeper has done. ``restarts`` are all of them; ``gave_up`` that there are no more."""
+
+    pid: int
+    restarts: int = 0
+    last_end: str = ""
+    last_at: float = 0.0
+    gave_up: bool = False
+
+
+def keep(settings: str) -> int:
+    """Run a controller with these settings until it ends by itself, or this process is told to end;
+    the answer is the exit code.
+
+    The first start is only tried: whoever waits for it is told.
+    """
+    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
+    home = Home(Path(json.loads(settings)["home"]))
+    stop = threading.Event()
+    try:
+        with _locked(home):
+            return _Keeper(home, settings, stop).run()
+    except Conflict as error:
+        sys.stderr.write(f"muster controller: {error}\n")
+        return 1
+
+
+def keeper_of(home: Home) -> int | None:
+    """The process that keeps the home's controller alive; None if none does."""
+    try:
+        lock = os.open(_lock_file(home), os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        with suppress(ValueError):
+            return int(os.read(lock, 32))
+    finally:
+        os.close(lock)
+    return None
+
+
+def last_kept(home: Home) -> Kept | None:
+    """What the last keeper wrote of itself."""
+    try:
+        return Kept(**json.loads(_state_file(home).read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+class _Keeper:
+    def __init__(self, home: Home, settings: str, stop: threading.Event) -> None:
+        self._home = home
+        self._settings = settings
+        self._stop = stop
+        self._controller: subprocess.Popen[bytes] | None = None
+        self._kept = Kept(os.getpid())
+
+    def run(self) -> int:
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(signum, self._told_to_end)
+        self._note()
+        crashes, pause_s, started = 0, FIRST_PAUSE_S, False
+        while True:
+            began_s = time.monotonic()
+            code = self._run_once()
+            started = started or self._was_ready
+            if self._stop.is_set() or code == 0 or not started:
+                return max(code, 0) if not self._stop.is_set() else 0
+            if time.monotonic() - began_s >= STEADY_S:
+                crashes, pause_s = 0, FIRST_PAUSE_S
+            crashes += 1
+            end = f"signal {-code}" if code < 0 else f"exit code {code}"
+            kept = self._kept
+            self._kept = Kept(
+                kept.pid, kept.restarts + 1, end, time.time(), gave_up=crashes > MAX_CRASHES
+            )
+            if self._kept.gave_up:
+                log.error("the controller ended with %s %s times in a row: given up", end, crashes)
+                self._note()
+                return 1
+            log.warning("the controller ended with %s, again in %.1f s", end, pause_s)
+            self._note()
+            if self._stop.wait(pause_s):
+                return 0
+            pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+
+    def _run_once(self) -> int:
+        """The code with which a controller ended, as of ``subprocess``."""
+        self._was_ready = False
+        self._controller = controller = subprocess.Popen(
+            [sys.executable, "-m", "muster.app.controller_process"], stdin=subprocess.PIPE
+        )
+        if self._stop.is_set():  # told so before there was anybody to tell
+            controller.terminate()
+        assert controller.stdin is not None, "it is a pipe"
+        with suppress(BrokenPipeError), controller.stdin:
+            controller.stdin.write(self._settings.encode())
+        while not self._was_ready:
+            running = self._home.running()
+            self._was_ready = running is not None and running.pid == controller.pid
+            with suppress(subprocess.TimeoutExpired):
+                return controller.wait(LOOK_S)
+        return controller.wait()
+
+    def _told_to_end(self, _signum: int, _frame: object) -> None:
+        self._stop.set()
+        if self._controller is not None:
+            self._controller.terminate()
+
+    def _note(self) -> None:
+        write_private(_state_file(self._home), json.dumps(asdict(self._kept)))
+
+
+@contextmanager
+def _locked(home: Home) -> Iterator[None]:
+    """
+    Raises:
+        Conflict: another keeper is there.
+    """
+    lock = os.open(_lock_file(home), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Conflict(home.already_running()) from None
+        os.ftruncate(lock, 0)
+        os.write(lock, str(os.getpid()).encode())
+        yield
+    finally:
+        os.close(lock)
+
+
+def _lock_file(home: Home) -> Path:
+    return home.path / "keeper.lock"
+
+
+def _state_file(home: Home) -> Path:
+    return home.path / "keeper.json"

@@ -1,0 +1,134 @@
+"""`muster up` keeps its controller alive; real processes, killed with -9."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.e2e.cluster import assert_no_survivors, until
+
+from muster.app import keeper
+from muster.app.detached import has_ended
+from muster.app.doctor import checks
+from muster.app.home import Home, Running
+from muster.app.keeper import keeper_of, last_kept
+from muster.app.local import UpOptions, down, up
+from muster.client import Client
+from muster.core.errors import Conflict
+
+MUSTER = Path(sys.executable).with_name("muster")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    home = Home(tmp_path / "home")
+    yield home
+    down(home.path)
+    assert_no_survivors(home.path)
+
+
+def running(home: Home) -> Running:
+    found = home.running()
+    assert found is not None
+    return found
+
+
+def controller_check(home: Home) -> str:
+    return next(check.detail for check in checks(home.path) if check.name == "controller")
+
+
+def test_controller_that_is_killed_with_running_work_is_back_without_a_person(home: Home) -> None:
+    first = up(UpOptions(home.path, agents=1))
+    known = home.client()
+    with Client(known["url"], known["token"]) as cluster:
+        job = cluster.submit(command="sleep 4; echo survived")
+        until(lambda: cluster.job(job.id).state == "RUNNING")
+        kernel = cluster.task(job.id, 0).kernel_id
+        os.kill(first.pid, signal.SIGKILL)
+        assert cluster.wait(job.id, 60.0).state == "SUCCEEDED"
+        assert cluster.task(job.id, 0).kernel_id == kernel, "the same attempt"
+        assert b"".join(cluster.logs(job.id)) == b"survived\n"
+    assert running(home).pid != first.pid
+    assert running(home).url == first.url
+    assert "crashed 1 times, last with signal 9" in controller_check(home)
+    log = home.log.read_text()
+    assert "the controller ended with signal 9, again in 0.2 s" in log
+    kept = keeper_of(home)
+    assert kept is not None
+    down(home.path)
+    until(lambda: not psutil.pid_exists(kept) or has_ended(psutil.Process(kept)))
+    assert not home.is_running()
+
+
+def test_controller_that_is_told_to_end_is_not_started_again(home: Home) -> None:
+    report = up(UpOptions(home.path, agents=0))
+    kept = keeper_of(home)
+    assert kept is not None
+    processes = [psutil.Process(pid) for pid in (kept, report.pid)]
+    os.kill(report.pid, signal.SIGTERM)
+    until(lambda: all(map(has_ended, processes)))
+    assert last_kept(home) == keeper.Kept(kept)
+
+
+def test_controller_whose_keeper_was_killed_runs_on_until_down(home: Home) -> None:
+    report = up(UpOptions(home.path, agents=0))
+    kept = keeper_of(home)
+    assert kept is not None
+    os.kill(kept, signal.SIGKILL)
+    until(lambda: keeper_of(home) is None)
+    assert "kept alive" not in controller_check(home)
+    controller = psutil.Process(report.pid)
+    assert not has_ended(controller)
+    down(home.path)
+    assert has_ended(controller)
+
+
+def test_controller_that_crashes_again_and_again_is_given_up(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stand-in that is ready, and dies; the keeper itself is the real one."""
+    script = (
+        "import json, os, sys; home = json.load(sys.stdin)['home']; "
+        "state = dict(pid=os.getpid(), url='', agent_address='', version='', started_at=0); "
+        "open(home + '/controller.json', 'w').write(json.dumps(state)); "
+        "import time; time.sleep(0.3); os._exit(7)"
+    )
+    starts: list[list[str]] = []
+    popen = subprocess.Popen
+
+    def start(words: list[str], **options: object) -> "subprocess.Popen[bytes]":
+        starts.append(words)
+        return popen([sys.executable, "-c", script], **options)  # type: ignore[call-overload,no-any-return]
+
+    home.create()
+    monkeypatch.setattr("muster.app.keeper.subprocess.Popen", start)
+    monkeypatch.setattr(keeper, "MAX_CRASHES", 2)
+    monkeypatch.setattr("muster.app.keeper.signal.signal", lambda *_: None)
+    assert keeper.keep(f'{{"home": "{home.path}"}}') == 1
+    assert len(starts) == 3
+    kept = last_kept(home)
+    assert kept is not None
+    assert (kept.restarts, kept.last_end, kept.gave_up) == (3, "exit code 7", True)
+    assert "given up" in controller_check(home)
+
+
+def test_slower_of_two_ups_says_that_the_other_was_faster(home: Home) -> None:
+    words = [str(MUSTER), "up", "--agents", "0", "--home", str(home.path)]
+    both = [
+        subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    said = [process.communicate(timeout=60) for process in both]
+    assert sorted(process.returncode for process in both) == [0, 1]
+    loser = next(index for index, process in enumerate(both) if process.returncode)
+    out, error = said[loser]
+    assert out == ""
+    assert "another `muster up` was faster" in error or "a cluster already runs" in error
+    assert len(error.splitlines()) == 1
+    assert said[1 - loser][0].startswith("Muster runs at ")
+    with pytest.raises(Conflict, match="already runs"):
+        up(UpOptions(home.path))
