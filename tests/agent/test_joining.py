@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 from tests.agent.running import config, running
-from tests.wire.controller import TOKEN, controller
+from tests.e2e.cluster import processes_naming
+from tests.wire.controller import TOKEN, controller, template
 
 from muster.agent.daemon import AgentRefused, run
 from muster.core.errors import Conflict
+from muster.core.ids import KernelId
+from muster.wire.messages import ReportKind, Start
 from muster.wire.transport import InsecureAddress
 
 
@@ -111,3 +114,68 @@ async def test_controller_that_others_can_reach_needs_tls(directory: Path) -> No
         object.__setattr__(made_public, "controller", "10.0.0.1:7000")
         with pytest.raises(InsecureAddress, match="TLS"):
             await run(made_public, asyncio.Event())
+
+
+async def test_agent_that_was_replaced_ends_all_that_it_holds_and_joins_anew(
+    directory: Path,
+) -> None:
+    async with controller() as made, running(made, directory):
+        former = made.agent
+        for kernel in ("krn-1", "krn-2"):
+            made.start(kernel, "/bin/sh", "-c", "trap '' TERM; sleep 600 & wait; sleep 600")
+            await made.report(kernel, ReportKind.STARTED)
+        made.command(Start(KernelId("krn-3"), 1, template("/bin/true"), {}, queued=True))
+        processes = kernel_processes(directory)
+        assert len(processes) >= 2
+        made.dismissed.add(former)
+        made.gateway.close(former, "the test says so")
+        await made.until(lambda: made.agent != former)
+        assert not kernel_processes(directory), "nothing runs once it is another agent"
+        assert made.hellos[-1].kernels == ()
+        assert not made.of("krn-1", ReportKind.ENDED), "nobody is told of what nobody wants"
+
+
+async def test_agent_that_was_replaced_and_has_no_token_ends_once_nothing_of_it_runs(
+    directory: Path,
+) -> None:
+    async with controller() as made:
+        async with running(made, directory):
+            former = made.agent
+            made.start("krn-1", "/bin/sleep", "600")
+            await made.report("krn-1", ReportKind.STARTED)
+        assert kernel_processes(directory), "it outlives the agent's daemon"
+        made.dismissed.add(former)
+        with pytest.raises(AgentRefused, match="this agent is no more"):
+            await run(config(made, directory, token=None), asyncio.Event())
+        assert not kernel_processes(directory)
+
+
+async def test_forgotten_agent_keeps_what_it_holds(directory: Path) -> None:
+    async with controller() as made, running(made, directory):
+        former = made.agent
+        made.start("krn-1", "/bin/sleep", "600")
+        await made.report("krn-1", ReportKind.STARTED)
+        made.credentials.clear()
+        made.gateway.close(former, "the test says so")
+        await made.until(lambda: made.agent != former)
+        assert [held.kernel for held in made.hellos[-1].kernels] == ["krn-1"]
+        assert kernel_processes(directory)
+
+
+async def test_credential_is_kept_before_it_is_told(directory: Path) -> None:
+    """An agent whose first request had no answer asks again with the same credential."""
+    async with controller() as made:
+        with pytest.raises(AgentRefused):
+            await run(config(made, directory, token="guessed"), asyncio.Event())
+        async with running(made, directory):
+            assert made.joins[0].credential == made.joins[1].credential
+            assert len(made.joins[0].credential) >= 32
+
+
+def kernel_processes(directory: Path) -> list[int]:
+    """Processes of kernels whose supervisor is on ``directory``."""
+    return [
+        pid
+        for pid, _, environment in processes_naming(directory)
+        if any(entry.startswith(b"MUSTER_KERNEL_ID=") for entry in environment)
+    ]

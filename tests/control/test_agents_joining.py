@@ -1,16 +1,27 @@
-"""Names of agents: taken while there is such an agent, free once it was removed."""
+"""Joining: whose a name is, and what a join token is good for."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.control.world import World
+from sqlalchemy import insert, text
+from tests.control.world import HollowAgent, Run, World
 
+from muster.control.agent.joining import join
+from muster.control.engine.work import Work
+from muster.control.identity.tokens import create_join_token, revoke_join_token
+from muster.control.requests import Requests
 from muster.core.errors import MusterError
 from muster.core.owner import Owner, Principal, Role
 from muster.core.resources import Resources
-from muster.core.specs import ScalingGroup
-from muster.core.states import AgentStatus
+from muster.core.specs import JobSpec, ScalingGroup
+from muster.core.specs.account import JoinTokenSpec
+from muster.core.states import AgentStatus, TaskState
+from muster.store import schema
+from muster.store.records import Agent
+from muster.store.tokens import token_hash
+from muster.wire.messages import Dismissed, JoinRequest
 
 ONE_CPU = Resources(cpu_milli=1000, memory_bytes=2**30)
 ADMIN = Principal(Owner("default", "default", "root"), Role.ADMIN)
@@ -61,3 +72,174 @@ def test_name_may_join_again_in_the_wake_in_which_it_was_removed(world: World) -
 
     assert joined.id != former.id
     assert world.plane.live.agents[joined.id].status is AgentStatus.ALIVE
+
+
+# -- another's name --------------------------------------------------------------------------------
+
+
+def invite(world: World, agent: str | None = None, **fields: object) -> str:
+    """The secret of a new join token."""
+    spec = JoinTokenSpec.model_validate({"agent": agent, **fields})
+    _, secret = world.ask(lambda work, _: create_join_token(work, ADMIN, spec))
+    return str(secret)
+
+
+def goes_away(world: World, name: str) -> HollowAgent:
+    agent = world.agent(name)
+    agent.online = False
+    world.plane.agent_left(agent.id)
+    world.settle()
+    return agent
+
+
+def refusal(world: World, name: str, token: str | None = None) -> str:
+    """Why somebody else may not join under the name; the refusal tells nobody's id."""
+    with pytest.raises(MusterError) as refused:
+        world.join(name, token)
+    assert "agt-" not in str(refused.value)
+    return str(refused.value)
+
+
+def test_name_of_an_agent_that_went_away_is_not_for_whoever_has_a_join_token(world: World) -> None:
+    goes_away(world, "b")
+    assert "is taken" in refusal(world, "b")
+    world.run(60.0)
+    assert world.plane.live.agents[world.agent("b").id].status is AgentStatus.LOST
+    assert "muster agents invite b" in refusal(world, "b")
+    assert "is taken" in refusal(world, "b", invite(world, uses=5)), "nor for any other token"
+
+
+def test_name_is_not_taken_over_by_an_invitation_of_before_its_agent_went_away(
+    world: World,
+) -> None:
+    early = invite(world, "b")
+    world.run(1.0)
+    goes_away(world, "b")
+    assert "is taken" in refusal(world, "b", early)
+
+
+def test_name_is_taken_over_by_an_invitation_of_after_its_agent_went_away(world: World) -> None:
+    former = goes_away(world, "b")
+    old_credential = "the first credential of agent b".ljust(40, "-")
+    world.plane.live.credentials[token_hash(old_credential)] = former.id
+    world.run(60.0)
+    joined = world.join("b", invite(world, "b"))
+    assert joined.id != former.id
+    assert former.id not in world.plane.live.agents
+    with pytest.raises(Dismissed):
+        world.plane.authenticate(old_credential)
+    with world.store.engine.connect() as connection:
+        told = connection.execute(
+            text("SELECT reasons FROM history WHERE entity = :id AND to_status = 'REMOVED'"),
+            {"id": former.id},
+        ).scalar_one()
+    assert "AGENT_REPLACED" in told
+
+
+def test_former_credential_is_known_as_such_after_a_restart(world: World) -> None:
+    credential = "of agent c".ljust(40, "-")
+    first = world.join("c", credential=credential)
+    world.run(60.0)
+    world.join("c", invite(world, "c"))
+    world.restart_controller()
+    assert first.id not in world.plane.live.agents
+    with pytest.raises(Dismissed):
+        world.plane.authenticate(credential)
+    assert world.plane.authenticate("nobody's".ljust(40, "-")) is None
+
+
+def test_name_is_not_taken_over_while_work_of_its_agent_may_still_run(world: World) -> None:
+    world.behaviour = lambda start: Run(seconds=1000.0)
+    job = world.submit(JobSpec(command=["sleep"], tasks=2, max_retries_preemption=5))
+    world.run_until(lambda: bool(world.agent("b").running))
+    goes_away(world, "b")
+    assert "may still run kernels" in refusal(world, "b", invite(world, "b"))
+    assert not job.counts.get(TaskState.WORKER_FAILED)
+    world.run(60.0)
+    assert world.join("b", invite(world, "b")).name == "b"
+
+
+def test_agent_that_is_connected_is_replaced_by_nobody(world: World) -> None:
+    assert "is connected" in refusal(world, "b", invite(world, "b"))
+
+
+def test_request_whose_answer_was_lost_is_answered_again_and_charged_once(world: World) -> None:
+    token, credential = invite(world, "c"), "chosen by c".ljust(40, "-")
+    joined = world.join("c", token, credential)
+    world.restart_controller()
+    assert world.join("c", token, credential).id == joined.id
+    assert len([a for a in world.plane.live.agents.values() if a.name == "c"]) == 1
+    assert "wrong, used up, expired or revoked" in refusal(world, "d", token)
+
+
+# -- join tokens -----------------------------------------------------------------------------------
+
+
+def test_token_for_so_many_uses_lets_no_more_join_however_many_ask_at_once(world: World) -> None:
+    token = invite(world, uses=3)
+    joined: list[str] = []
+    refused: list[str] = []
+
+    def join_as(request: JoinRequest, work: Work, _: Requests) -> Agent:
+        return join(work, world.plane.board, request)
+
+    def answered(agent: Agent | None, error: Exception | None) -> None:
+        if agent is None:
+            refused.append(str(error))
+        else:
+            joined.append(agent.name)
+
+    for number in range(10):
+        request = JoinRequest(token, f"n{number}", "default", f"credential {number}".ljust(40, "-"))
+        world.plane.ask(partial(join_as, request), answered)
+    world.settle()
+    assert (len(joined), len(refused)) == (3, 7)
+    world.restart_controller()
+    assert "used up" in refusal(world, "another", token)
+
+
+def test_token_is_not_charged_for_a_join_that_could_not_be_stored(world: World) -> None:
+    token = invite(world)
+
+    def fails(work: Work, _: Requests) -> None:
+        request = JoinRequest(token, "c", "default", "chosen by c".ljust(40, "-"))
+        join(work, world.plane.board, request)
+        work.unit.also(insert(schema.groups), {"name": "default", "spec": "twice"})
+
+    with pytest.raises(MusterError, match="cannot be carried out"):
+        world.ask(fails)
+    world.clock.advance(2.0)
+    world.settle()
+    assert world.join("c", token).name == "c"
+
+
+def test_token_of_another_name_group_or_time_is_refused(world: World) -> None:
+    assert "an agent named 'c'" in refusal(world, "d", invite(world, "c"))
+    world.ask(lambda work, requests: requests.put_group(work, ScalingGroup(name="gpu")))
+    assert "is for group gpu" in refusal(world, "c", invite(world, group="gpu"))
+    late = invite(world, expires=60)
+    world.clock.advance(60.0)
+    assert "expired" in refusal(world, "c", late)
+    revoked = invite(world, "c")
+    assert "wrong" in refusal(world, "c", late), "the newest alone is good for a name"
+    world.ask(lambda work, _: revoke_join_token(work, "c"))
+    assert "revoked" in refusal(world, "c", revoked)
+    assert "wrong" in refusal(world, "c", "guessed")
+
+
+@pytest.mark.parametrize("credential", ["", "short", "x" * 257])
+def test_credential_that_could_be_guessed_is_refused(world: World, credential: str) -> None:
+    token = invite(world)
+    with pytest.raises(MusterError, match="too short or too long"):
+        world.ask(
+            lambda work, _: join(
+                work, world.plane.board, JoinRequest(token, "c", "default", credential)
+            )
+        )
+
+
+def test_credential_of_another_agent_is_not_taken_for_a_new_one(world: World) -> None:
+    credential = "chosen by c".ljust(40, "-")
+    world.join("c", credential=credential)
+    with pytest.raises(MusterError, match="is that of another"):
+        world.join("d", credential=credential)

@@ -199,7 +199,7 @@ def test_token_whose_making_could_not_be_stored_opens_nothing(world: World) -> N
         duplicate = {"name": "default", "created_at": 0.0}
         work.unit.also(insert(schema.domains), duplicate)
 
-    with pytest.raises(Exception, match="could not be stored"):
+    with pytest.raises(Exception, match="cannot be carried out"):
         world.ask(fails)
     world.clock.advance(2.0)
     world.settle()

@@ -194,7 +194,8 @@ def visible_tokens(accounts: Accounts, principal: Principal) -> list[Token]:
 
 
 def create_join_token(work: Work, by: Principal, spec: JoinTokenSpec) -> tuple[JoinToken, str]:
-    """A new token with which agents join, and its secret, which cannot be had again.
+    """A new token with which agents join, and its secret, which cannot be had again. Another for
+    the same name is no longer good then.
 
     Raises:
         InvalidSpec: there is no such group; several uses for one name.
@@ -209,6 +210,9 @@ def create_join_token(work: Work, by: Principal, spec: JoinTokenSpec) -> tuple[J
         raise InvalidSpec([Problem("uses", str(spec.uses), expected)])
     if len(work.live.accounts.join_tokens) >= MAX_JOIN_TOKENS:
         raise Conflict(f"there are {MAX_JOIN_TOKENS:,} join tokens already: revoke some first")
+    for former in [each for each in work.live.accounts.join_tokens if each.agent]:
+        if former.agent == spec.agent:
+            _drop_join_token(work, former)
     secret = new_secret()
     expires_at = work.now + spec.expires
     by_user = by.owner.user
@@ -266,10 +270,14 @@ def revoke_join_token(work: Work, ref: str) -> JoinToken:
         Ambiguous: there are several.
     """
     token = _found(work.live.accounts.join_tokens, ref, lambda each: each.agent)
+    _drop_join_token(work, token)
+    return token
+
+
+def _drop_join_token(work: Work, token: JoinToken) -> None:
     work.live.accounts.join_tokens.remove(token)
     kept = schema.join_tokens
     work.unit.also(delete(kept).where(kept.c.id == token.id))
-    return token
 
 
 # -- what time does to tokens ----------------------------------------------------------------------
@@ -293,9 +301,9 @@ def keep_tokens(work: Work, since: float) -> None:
     ended_before = work.now - KEPT_EXPIRED_S
     for token in [t for t in accounts.tokens if t.has_expired(ended_before)]:
         revoke(work, token)
-    for join in [t for t in accounts.join_tokens if not t.is_good(ended_before)]:
+    for join in list(accounts.join_tokens):
         if join.expires_at is not None and join.expires_at <= ended_before:
-            revoke_join_token(work, join.id)
+            _drop_join_token(work, join)
 
 
 def _found(tokens: Iterable[K], ref: str, name_of: Callable[[K], Any]) -> K:
