@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from muster.control.engine.handler import FollowingHandler
 from muster.control.engine.work import Work
 from muster.control.session.board import Board
-from muster.core.reasons import Reason, ReasonCode
+from muster.core.reasons import DISPLACED, Reason, ReasonCode
 from muster.core.specs import SessionType
 from muster.core.states import JOB_TABLE, KernelStatus, SessionStatus, TaskState
 from muster.store.records import Job, Kernel, Session, Task
@@ -127,4 +127,4 @@ class ExpandJobs(FollowingHandler[Job]):
 
 def _displaced(why: Reason | None) -> Reason | None:
     """What the next attempt remembers of the last one: that it was displaced."""
-    return why if why is not None and why.code is ReasonCode.PREEMPTED else None
+    return why if why is not None and why.code in DISPLACED else None

@@ -37,10 +37,16 @@ _OWN_ENDS = frozenset(
 )
 
 
+CANNOT_TELL_S = 5.0
+"""Of two ends as close as this nobody can say which was first: clocks are known to a second or so,
+and a supervisor's death to when the next one found it. The machine is charged before the task."""
+
+
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """One kernel's end, as far as its task's verdict needs it.
 
+    ``ended_at`` is by the controller's clock, so that ends on several machines can be compared.
     ``kernel_reason`` says how the kernel ended, ``session_reason`` why its session did.
     """
 
@@ -161,7 +167,10 @@ def _culprits(attempts: Sequence[Attempt], outcomes: Sequence[TaskState]) -> set
     if not lost | failed:
         return set()
     first = min(lost | failed, key=lambda i: (_ended_at(attempts[i]), i))
-    return lost if first in lost else {first}
+    told_apart_from = _ended_at(attempts[first]) + CANNOT_TELL_S
+    if any(_ended_at(attempts[i]) <= told_apart_from for i in lost):
+        return lost
+    return {first}
 
 
 def _ended_at(attempt: Attempt) -> float:

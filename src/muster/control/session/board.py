@@ -14,7 +14,7 @@ from muster.control.session.running import STAYING, Place, Running, StartTimes, 
 from muster.control.session.targets import Targets
 from muster.control.session.workloads import workload_class
 from muster.core.ids import JobId, KernelId, SessionId
-from muster.core.reasons import ReasonCode
+from muster.core.reasons import DISPLACED, ReasonCode
 from muster.core.resources import DeviceShare
 from muster.core.specs import Level, SessionType
 from muster.core.specs.placement import ANYWHERE
@@ -347,7 +347,7 @@ class Board:
         A job's later attempts count from there too, and so do its later tasks. Only what others
         displaced begins to wait anew: it lost its place by no fault of its own.
         """
-        if session.reason is not None and session.reason.code is ReasonCode.PREEMPTED:
+        if session.reason is not None and session.reason.code in DISPLACED:
             return session.queued_at
         what = self.what(session)
         handed_in = session.created_at if session.job is None else session.job.submitted_at

@@ -58,7 +58,8 @@ class JobSpec(Process):
         keep_going: the other tasks run on whatever becomes of one; how the job ended is derived
             once all of its tasks have ended.
         timeout: longest run of one attempt; past it the task is KILLED.
-        scheduling_timeout: longest wait for a place; past it the task is UNSCHEDULABLE.
+        scheduling_timeout: longest wait for a place, from when the job could first start; past it
+            what waits is UNSCHEDULABLE, and the job with it.
         placement: where its tasks go.
         after: what must have come so far before any of it starts.
         not_before: the earliest start.
