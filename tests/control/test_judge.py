@@ -158,3 +158,15 @@ def test_job_that_keeps_going_ends_with_its_last_task(
 @given(st.sampled_from([JobState.SUCCEEDED, JobState.FAILED, JobState.KILLED]))
 def test_ended_job_stays_as_it_is(state: JobState) -> None:
     assert derive_job(state, 3, {TaskState.RUNNING: 3}, 0) is state
+
+
+@pytest.mark.parametrize(
+    ("lost_at", "machine"), [(0.0, True), (11.0, True), (14.9, True), (15.1, False), (60.0, False)]
+)
+def test_machine_is_charged_before_the_task_where_nobody_can_tell_who_was_first(
+    lost_at: float, machine: bool
+) -> None:
+    budget = Budget(0, 0, 3, 3)
+    verdicts = judge_gang([ended(1, at=10.0), replace(lost(), ended_at=lost_at)], [budget] * 2)
+    charged = [(verdict.failure_count, verdict.preemption_count) for verdict in verdicts]
+    assert charged == ([(0, 0), (0, 1)] if machine else [(1, 0), (0, 0)])
