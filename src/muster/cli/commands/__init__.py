@@ -35,6 +35,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "backup": "backups",
         "restore": "backups",
         "doctor": "doctor",
+        "service": "service",
         "version": "version",
         "login": "contexts",
         "context": "contexts",

@@ -1,0 +1,173 @@
+"""systemd units that run a controller or an agent, and start them again whenever they end.
+
+An agent's unit kills the agent alone (``KillMode=process``): its supervisor and kernels survive a
+restart, and the next agent finds them again. See systemd.service(5), systemd.kill(5).
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from muster.core.errors import MusterError
+
+SYSTEMD_RUNS = Path("/run/systemd/system")
+SYSTEMCTL_TIMEOUT_S = 90.0
+MAX_WORD = 4096
+
+
+class Role(StrEnum):
+    CONTROLLER = "controller"
+    AGENT = "agent"
+
+
+_KILL_MODES = {Role.CONTROLLER: "mixed", Role.AGENT: "process"}
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A unit of the system, or with ``of_user`` of one person."""
+
+    role: Role
+    of_user: bool
+
+    @property
+    def name(self) -> str:
+        return f"muster-{self.role}.service"
+
+    @property
+    def file(self) -> Path:
+        if not self.of_user:
+            return Path("/etc/systemd/system") / self.name
+        base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+        return Path(base) / "systemd" / "user" / self.name
+
+    def commands(self, *actions: str) -> list[list[str]]:
+        """What tells systemd: reload, then ``actions`` on the unit."""
+        systemctl = ["systemctl", *(["--user"] if self.of_user else [])]
+        acting = [[*systemctl, *actions, self.name]] if actions else []
+        return [[*systemctl, "daemon-reload"], *acting]
+
+
+def unit_text(service: Service, words: Sequence[str], home: Path, directory: Path) -> str:
+    """The unit that runs ``muster ROLE WORDS`` in ``directory``.
+
+    Raises:
+        MusterError: a word cannot stand in a unit.
+    """
+    program = Path(sys.executable).with_name("muster")
+    command = " ".join(_quoted(word) for word in (str(program), service.role, *words))
+    wanted_by = "default.target" if service.of_user else "multi-user.target"
+    return f"""\
+[Unit]
+Description=Muster {service.role}
+Documentation=man:systemd.service(5)
+After=network-online.target
+Wants=network-online.target
+StartLimitIntervalSec=0
+
+[Service]
+Type=exec
+ExecStart={command}
+WorkingDirectory={_path(directory)}
+Environment={_quoted(f"MUSTER_HOME={home}")}
+Restart=always
+RestartSec=1
+KillMode={_KILL_MODES[service.role]}
+TimeoutStopSec=60
+LimitNOFILE=65536
+UMask=0077
+
+[Install]
+WantedBy={wanted_by}
+"""
+
+
+def install(service: Service, words: Sequence[str], home: Path, directory: Path) -> list[str]:
+    """Write the unit, and have systemd run it from now on; what is left to do for a person.
+
+    Raises:
+        MusterError: it cannot be written, or systemd refuses it.
+    """
+    text = unit_text(service, words, home, directory)
+    try:
+        service.file.parent.mkdir(parents=True, exist_ok=True)
+        service.file.write_text(text)
+        service.file.chmod(0o644)
+    except OSError as error:
+        raise MusterError(
+            f"cannot write {service.file}: {error.strerror}; --user makes a unit of your own"
+        ) from None
+    left = _told(service.commands("enable", "--now"))
+    if service.of_user:
+        left.append("loginctl enable-linger  # so that it runs while you are not logged in")
+    return left
+
+
+def uninstall(service: Service) -> list[str]:
+    """Stop the unit and remove it; what is left to do for a person.
+
+    Raises:
+        MusterError: there is none, or it cannot be removed.
+    """
+    if not service.file.exists():
+        raise MusterError(f"{service.file} is not there: nothing to remove")
+    left = _told(service.commands("disable", "--now")[1:])
+    try:
+        service.file.unlink()
+    except OSError as error:
+        raise MusterError(f"cannot remove {service.file}: {error.strerror}") from None
+    return left + _told(service.commands())
+
+
+def show(service: Service) -> str:
+    """The unit as it is installed.
+
+    Raises:
+        MusterError: there is none.
+    """
+    try:
+        return service.file.read_text()
+    except OSError as error:
+        raise MusterError(f"cannot read {service.file}: {error.strerror}") from None
+
+
+def _told(commands: Sequence[Sequence[str]]) -> list[str]:
+    """Run these where systemd runs; else they are what is left to do.
+
+    Raises:
+        MusterError: one of them failed.
+    """
+    if not SYSTEMD_RUNS.is_dir():
+        return [" ".join(command) for command in commands]
+    for command in commands:
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=SYSTEMCTL_TIMEOUT_S, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise MusterError(f"`{' '.join(command)}` failed: {error}") from None
+        if done.returncode:
+            raise MusterError(f"`{' '.join(command)}` failed: {done.stderr.strip()}")
+    return []
+
+
+def _quoted(word: str) -> str:
+    """One word of a command line in a unit (systemd.syntax(7), "Quoting").
+
+    Raises:
+        MusterError: it holds what no unit can.
+    """
+    if len(word) > MAX_WORD or not word.isprintable():
+        raise MusterError(f"{word[:80]!r} cannot stand in a unit: it is too long, or not printable")
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    return f'"{escaped}"'
+
+
+def _path(path: Path) -> str:
+    """Of a setting that takes a path: it is not quoted."""
+    _quoted(str(path))
+    return str(path).replace("%", "%%")

@@ -1,0 +1,91 @@
+"""``muster service``: systemd runs a controller or an agent."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import click
+
+from muster.cli.parameters import Argument, Option, annotated
+from muster.cli.target import Home
+
+if TYPE_CHECKING:
+    from muster.app.service import Service
+
+Role = Annotated[str, Argument(metavar="ROLE", help="controller or agent.")]
+OfUser = Annotated[
+    bool, Option("--user", help="A unit of your own. [default: of the system, if you are root]")
+]
+
+
+@click.group()
+def service() -> None:
+    """Have systemd run a controller or an agent."""
+
+
+@service.command(context_settings={"ignore_unknown_options": True})
+@annotated
+def install(
+    ctx: click.Context,
+    role: Role,
+    options: Annotated[
+        list[str] | None, Argument(metavar="[OPTIONS]...", help="Of `muster ROLE`.")
+    ] = None,
+    user: OfUser = False,
+    home: Home = None,
+) -> None:
+    """Write a unit that runs `muster ROLE OPTIONS`, and start it.
+
+    For example: muster service install agent --controller host:7601 --token-file join-token
+    """
+    from muster.app.home import default_home
+    from muster.app.service import install as write
+    from muster.cli.commands import load
+
+    found = _service(role, user)
+    words = options or []
+    command = load(role)
+    assert command is not None, "both roles are commands"
+    with command.make_context(role, [*words], parent=ctx.find_root()):
+        pass  # wrong options are refused now, not by a unit that never starts
+    if any(word == "--token" or word.startswith("--token=") for word in words):
+        raise click.BadParameter("others may read units: give the token with --token-file")
+    place = (home or ctx.find_root().obj.home or default_home()).expanduser().absolute()
+    left = write(found, words, place, Path.cwd())
+    click.echo(f"{found.file} written")
+    _say(left)
+
+
+@service.command()
+@annotated
+def uninstall(role: Role, user: OfUser = False) -> None:
+    """Stop a unit and remove it; an agent's kernels run on."""
+    from muster.app.service import uninstall as remove
+
+    found = _service(role, user)
+    left = remove(found)
+    click.echo(f"{found.file} removed")
+    _say(left)
+
+
+@service.command()
+@annotated
+def show(role: Role, user: OfUser = False) -> None:
+    """Print a unit that is installed."""
+    from muster.app.service import show as text_of
+
+    click.echo(text_of(_service(role, user)), nl=False)
+
+
+def _service(role: str, of_user: bool) -> "Service":
+    from muster.app.service import Role as Roles
+    from muster.app.service import Service
+
+    if role not in list(Roles):
+        raise click.BadParameter(f"{role!r}: expected controller or agent", param_hint="ROLE")
+    return Service(Roles(role), of_user or os.geteuid() != 0)
+
+
+def _say(left: list[str]) -> None:
+    for command in left:
+        click.echo(f"now run: {command}")
