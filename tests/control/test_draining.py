@@ -4,6 +4,7 @@ import pytest
 from tests.control.conftest import GroupWorld
 from tests.control.world import ADA, Run, World
 
+from muster.control.explain import explain_job
 from muster.core.errors import Conflict
 from muster.core.ids import AgentId
 from muster.core.reasons import ReasonCode
@@ -80,7 +81,7 @@ def test_drain_at_once_empties_the_agent_and_it_can_be_removed(group_world: Grou
     drain(world, "a", 0.0)
     world.run(2.0)
     assert not world.plane.live.ledger
-    assert all(job.status is JobState.PENDING for job in jobs)
+    assert all(job.tasks[0].status is TaskState.PENDING for job in jobs)
     remove(world, id_)
     assert id_ not in world.plane.live.agents
 
@@ -149,3 +150,7 @@ def test_cordoned_agent_keeps_its_work(group_world: GroupWorld) -> None:
     assert waiting.status is JobState.PENDING
     status = world.plane.board.groups["default"].snapshot.facts(0).status
     assert status == "cordoned: looks odd"
+    why = explain_job(world.plane.live, world.plane.board, waiting.id, world.clock.now())
+    assert "1 cordoned: looks odd" in why.reasons[0].sentence
+    assert "muster uncordon" in why.reasons[0].remedy
+    assert "silent" not in why.reasons[0].remedy

@@ -294,7 +294,7 @@ class Requests:
         """
         agent = work.live.agents.get(id_)
         if agent is None:
-            raise NotFound(f"there is no agent {id_}")
+            raise NotFound(f"there is no agent {id_} any more")
         leave_by = None if leave_within_s is None else work.now + leave_within_s
         before = agent.barred, agent.bar_note
         agent.barred, agent.bar_note, agent.leave_by = bar, note, leave_by
@@ -318,7 +318,7 @@ class Requests:
         """
         agent = work.live.agents.get(id_)
         if agent is None:
-            raise NotFound(f"there is no agent {id_}")
+            raise NotFound(f"there is no agent {id_} any more")
         if agent.status is AgentStatus.ALIVE and agent.barred is not AgentBar.DRAINING:
             raise Conflict(
                 f"agent {agent.name} is ALIVE: stop it, or empty it with `muster drain "

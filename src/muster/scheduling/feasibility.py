@@ -164,7 +164,7 @@ class Feasibility:
             return {}
         counts = np.bincount(indexes, minlength=len(statuses)).tolist()
         by_count = sorted(zip(counts, statuses, strict=True), key=lambda each: (-each[0], each[1]))
-        barred = sum(count for count, status in by_count if status in _BARS)
+        barred = sum(count for count, status in by_count if status.startswith(_BARS))
         numbers: dict[str, Any] = {
             "closed": indexes.size,
             "statuses": ", ".join(f"{count} {each}" for count, each in by_count if count),
@@ -207,7 +207,7 @@ class Feasibility:
         return Statement(self._snapshot.emptied(all_accept=True))
 
 
-_BARS = frozenset(map(str, AgentBar))
+_BARS = tuple(map(str, AgentBar))  # an operator's note may follow
 
 
 def together(what: WorkloadClass) -> dict[str, Any]:

@@ -48,7 +48,7 @@ def fate_of(client: "Client", id_: str) -> Fate:
     job = client.job(id_)
     if job.ended:
         return _of_ended(client, job)
-    if job.state is not JobState.RUNNING:
+    if job.state is not JobState.RUNNING or not job.counts.get(TaskState.RUNNING):
         return NO_FATE
     running = client.tasks(job.id, state=TaskState.RUNNING, limit=LOOKED_AT)
     agents = _agents(task.attempts[-1] for task in running.items if task.attempts)
