@@ -1,31 +1,27 @@
-"""The lease counts from when the controller was told what it answers, not from its answer."""
+"""A lease ends its term after the agent asked for it, however late the answer comes."""
 
 import asyncio
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from typing import cast
 
 from muster.agent.conversation import Conversation
 from muster.agent.kernels import Kernels
 from muster.agent.outbox import Outbox
-from muster.core.ids import AgentId, KernelId
+from muster.core.ids import AgentId
 from muster.core.resources import Resources
 from muster.wire.client import ControllerStream, Disconnected
 from muster.wire.messages import (
-    Acknowledge,
     AgentMessage,
     ControllerMessage,
+    Disk,
     Heartbeat,
     Hello,
-    KernelReport,
     Renew,
-    ReportKind,
-    Reports,
-    Welcome,
 )
 
-LEASE_S = 60.0
-LATE_S = 0.2
 HELLO = Hello(AgentId("agt-1"), "one", "default", "boot", "1", "host", Resources(), (), {}, ())
+SELDOM_S = 600.0
 
 
 class FakeStream:
@@ -48,13 +44,30 @@ class FakeStream:
         return message
 
 
+class FakeLink:
+    """Remembers what the supervisor is told of the lease."""
+
+    def __init__(self) -> None:
+        self.ends_s: asyncio.Queue[float] = asyncio.Queue()
+
+    def renew_lease(self, until_s: float) -> None:
+        self.ends_s.put_nowait(until_s)
+
+
 class FakeKernels:
-    """Remembers the leases that the supervisor would be told."""
+    """The real handling of renewals, without kernels."""
+
+    renew_lease = Kernels.renew_lease
 
     def __init__(self) -> None:
         self.outbox = Outbox()
         self.news = asyncio.Event()
-        self.left_s: asyncio.Queue[float] = asyncio.Queue()
+        self.renewed_s = 0.0
+        self._link = FakeLink()
+
+    @property
+    def ends_s(self) -> "asyncio.Queue[float]":
+        return self._link.ends_s
 
     def repeat_reports(self) -> None:
         pass
@@ -62,46 +75,85 @@ class FakeKernels:
     async def obeyed(self) -> None:
         pass
 
-    def acknowledge(self, seq: int) -> None:
-        self.outbox.acknowledge(seq)
 
-    def renew_lease(self, lease_s: float, left_s: float) -> None:
-        assert lease_s == LEASE_S
-        self.left_s.put_nowait(left_s)
+class Talk:
+    """A conversation whose Hello was said."""
+
+    def __init__(self) -> None:
+        self.stream, self.kernels = FakeStream(), FakeKernels()
+        self.disk_full = False
+
+    async def run(self) -> None:
+        conversation = Conversation(
+            cast(ControllerStream, self.stream), cast(Kernels, self.kernels), lambda: self.disk_full
+        )
+        with suppress(Disconnected):
+            await conversation.run(HELLO)
+
+    async def heard(self) -> AgentMessage:
+        return await self.stream.said.get()
+
+    async def heartbeat(self) -> Heartbeat:
+        said = await self.heard()
+        assert isinstance(said, Heartbeat)
+        return said
+
+    async def renew(self, sent_s: float, lease_s: float, heartbeat_s: float = SELDOM_S) -> float:
+        """When the lease ends by what the supervisor is told."""
+        await self.stream.answers.put(Renew(sent_s, lease_s, heartbeat_s))
+        return await self.kernels.ends_s.get()
 
 
-async def test_lease_is_shorter_by_what_the_answer_to_a_heartbeat_took() -> None:
-    stream, kernels = FakeStream(), FakeKernels()
+@asynccontextmanager
+async def talk() -> AsyncIterator[tuple[Talk, Hello]]:
+    made = Talk()
     async with asyncio.timeout(10.0), asyncio.TaskGroup() as group:
-        group.create_task(_talk(stream, kernels))
-        assert isinstance(await stream.said.get(), Hello)
-        await stream.answers.put(Welcome(LEASE_S, heartbeat_s=0.01))
-        assert await kernels.left_s.get() <= LEASE_S
-        assert isinstance(await stream.said.get(), Heartbeat)
-        await asyncio.sleep(LATE_S)
-        await stream.answers.put(Renew())
-        assert await kernels.left_s.get() <= LEASE_S - LATE_S
-        await stream.answers.put(None)
+        group.create_task(made.run())
+        hello = await made.heard()
+        assert isinstance(hello, Hello)
+        yield made, hello
+        await made.stream.answers.put(None)
 
 
-async def test_lease_is_shorter_by_what_the_acknowledgement_of_a_report_took() -> None:
-    stream, kernels = FakeStream(), FakeKernels()
-    async with asyncio.timeout(10.0), asyncio.TaskGroup() as group:
-        group.create_task(_talk(stream, kernels))
-        assert isinstance(await stream.said.get(), Hello)
-        await stream.answers.put(Welcome(LEASE_S, heartbeat_s=9.0))
-        await kernels.left_s.get()
-        kernels.outbox.add(7, KernelReport(KernelId("krn-1"), 0, ReportKind.STARTED, at=0.0))
-        kernels.news.set()
-        assert isinstance(await stream.said.get(), Reports)
-        await asyncio.sleep(LATE_S)
-        await stream.answers.put(Renew())  # of no heartbeat: it says nothing of when it was due
-        await stream.answers.put(Acknowledge(7))
-        assert await kernels.left_s.get() <= LEASE_S - LATE_S
-        await stream.answers.put(None)
+async def test_lease_ends_its_term_after_what_the_renewal_answers() -> None:
+    async with talk() as (made, hello):
+        assert await made.renew(hello.sent_s, 60.0) == hello.sent_s + 60.0
+        beat = await made.heartbeat()
+        assert beat.sent_s > hello.sent_s
+        assert await made.renew(beat.sent_s, 60.0) == beat.sent_s + 60.0
 
 
-async def _talk(stream: FakeStream, kernels: FakeKernels) -> None:
-    conversation = Conversation(cast(ControllerStream, stream), cast(Kernels, kernels))
-    with suppress(Disconnected):
-        await conversation.run(HELLO)
+async def test_shorter_term_takes_effect_with_the_next_renewal_which_is_asked_for_in_time() -> None:
+    async with talk() as (made, hello):
+        await made.renew(hello.sent_s, 600.0)
+        first = await made.heartbeat()
+        assert await made.renew(first.sent_s, 3.0, heartbeat_s=1.0) == first.sent_s + 3.0
+        second = await made.heartbeat()  # at once, and not when the long lease wanted it
+        assert second.renewed_s == first.sent_s
+
+
+async def test_renewal_of_what_was_said_before_the_one_in_force_is_not_believed() -> None:
+    async with talk() as (made, hello):
+        await made.renew(hello.sent_s, 600.0)
+        beat = await made.heartbeat()
+        await made.renew(beat.sent_s, 3.0)
+        await made.stream.answers.put(Renew(hello.sent_s, 6000.0, SELDOM_S))
+        later = beat.sent_s + 1.0
+        assert await made.renew(later, 3.0) == later + 3.0
+
+
+async def test_lease_without_an_end_is_passed_on() -> None:
+    async with talk() as (made, hello):
+        assert await made.renew(hello.sent_s, float("inf")) == float("inf")
+
+
+async def test_disk_that_is_full_or_no_longer_is_told_with_the_next_heartbeat() -> None:
+    async with talk() as (made, hello):
+        assert not hello.disk_full
+        made.disk_full = True
+        await made.renew(hello.sent_s, 60.0)
+        assert await made.heard() == Disk(full=True)
+        await made.heartbeat()
+        made.disk_full = False
+        await made.renew(hello.sent_s, 60.0, heartbeat_s=1.0)
+        assert await made.heard() == Disk(full=False)

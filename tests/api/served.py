@@ -23,6 +23,7 @@ from tests.control.world import Behaviour, HollowAgent, Run
 from muster.api.app import create_app
 from muster.api.app import stop as stop_requests
 from muster.client import Client
+from muster.control.agent.leases import LeaseBook
 from muster.control.engine.work import Work
 from muster.control.explain import explain_job, explain_session
 from muster.control.identity.accounts import ensure_user
@@ -40,7 +41,6 @@ from muster.store.store import Store
 from muster.wire.log_reading import AgentUnreachable
 from muster.wire.messages import (
     ControllerMessage,
-    Heartbeat,
     JoinRequest,
     LogChunk,
     LogRequest,
@@ -151,7 +151,8 @@ class ServedCluster:
     async def _open(self) -> None:
         self.engine = open_database(self.path / "muster.db")
         self.store = Store(self.engine)
-        self.plane = ControlPlane(self.store, self.clock, self.ids, self._hint)
+        self.leases = LeaseBook(self.clock)
+        self.plane = ControlPlane(self.store, self.clock, self.ids, self._hint, self.leases)
         self.plane.attach(self)
         if not self.plane.live.groups:
             group = ScalingGroup(name="default")
@@ -229,7 +230,9 @@ class ServedCluster:
 
     async def _greet(self) -> None:
         for agent in self._agents.values():
-            self.plane.agent_said(agent.id, agent.hello())
+            hello = agent.hello()
+            self.leases.admit(hello, beside=False)
+            self.plane.agent_said(agent.id, hello)
         self._settle()
 
     # -- output ----------------------------------------------------------------------------------
@@ -304,7 +307,7 @@ class ServedCluster:
             while self.clock.now() < end:
                 self.clock.advance(min(5.0, end - self.clock.now()))
                 for agent in self._agents.values():
-                    self.plane.agent_said(agent.id, Heartbeat())
+                    self.leases.renew(agent.id, agent.heartbeat())
                 self._settle()
 
         self.call(advance)

@@ -72,7 +72,7 @@ def gang_of_which_no_start_arrived(
 def hello_again(world: World) -> list[Start]:
     """All agents say Hello at once; the starts that they are sent."""
     for agent in world.agents.values():
-        world.plane.agent_said(agent.id, agent.hello())
+        world.greet(agent)
     world.plane.step()
     starts = [command for message in sent(world) for command in message.commands]
     return [command for command in starts if isinstance(command, Start)]

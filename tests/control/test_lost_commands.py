@@ -12,7 +12,6 @@ from muster.core.resources import Resources
 from muster.core.specs import JobSpec, ScalingGroup
 from muster.core.states import JobState
 from muster.store import schema
-from muster.wire.messages import Heartbeat
 
 ONE_CPU = Resources(cpu_milli=1000, memory_bytes=2**30)
 
@@ -55,7 +54,7 @@ def test_recall_and_queued_start_that_were_lost_leave_no_task_behind(
         world.clock.advance(0.1)
         near.tick()
         far.tick()
-        world.plane.agent_said(near.id, Heartbeat())
+        world.beat(near)
         world.settle()
     held = [world.plane.live.kernels[id_] for id_, _ in world.plane.live.held_by[far.id]]
     assert any(kernel.stop_sent_at is not None for kernel in held), "recalled, unheard"
@@ -79,7 +78,7 @@ def test_start_of_a_queued_kernel_that_was_lost_with_the_controller_is_said_agai
     for _ in range(2):
         world.clock.advance(0.2)
         agent.tick()
-    world.plane.agent_said(agent.id, agent.hello())
+    world.greet(agent)
     world.plane.step()
     world._deliver()  # now it does hear, but nothing runs there any more,
     world.plane.step()  # so it may start,

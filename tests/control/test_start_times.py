@@ -10,7 +10,6 @@ from muster.control.engine.timers import RESOLUTION_S
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec
 from muster.core.states import JobState
-from muster.wire.messages import Heartbeat
 
 
 @pytest.mark.parametrize("restart", [False, True])
@@ -32,7 +31,7 @@ def test_work_with_a_start_time_starts_by_itself_at_that_moment(
     due = world.plane.step()
     while due is not None and due < moment:
         world.clock.advance_to(due)
-        world.plane.agent_said(world.agent("a").id, Heartbeat())  # which moves nothing
+        world.beat(world.agent("a"))  # which moves nothing
         due = world.plane.step()
         assert job.status is JobState.PENDING
     assert due is not None

@@ -5,6 +5,7 @@ acknowledged, backlog, lease) without processes: a kernel runs for as long as ``
 """
 
 import itertools
+import math
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from muster.control.agent.joining import join
+from muster.control.agent.leases import LeaseBook
 from muster.control.engine.work import Work
 from muster.control.identity.tokens import create_open_join_token
 from muster.control.plane import ControlPlane
@@ -44,6 +46,7 @@ from muster.wire.messages import (
     KernelReport,
     Prepare,
     Recall,
+    Renew,
     ReportKind,
     Reports,
     Start,
@@ -81,6 +84,7 @@ class HollowAgent:
     devices: tuple[Device, ...]
     behaviour: Behaviour
     boot_id: str = "boot-1"
+    instance: str = "dir-1"
     online: bool = True
     running: dict[KernelKey, tuple[Start, Run, float]] = field(default_factory=dict)
     queued: dict[KernelKey, Start] = field(default_factory=dict)
@@ -94,6 +98,11 @@ class HollowAgent:
     seen: set[KernelKey] = field(default_factory=set)
     ports: "itertools.count[int]" = field(default_factory=lambda: itertools.count(20000))
     prepare_failures: list[ReasonCode] = field(default_factory=list)  # of the next Prepares
+    lease_end_s: float = math.inf  # on the boot clock
+    renewed_s: float = 0.0
+    booted_at: float = 0.0
+    lease_grace_s: float = 0.0  # how much longer its kernels need to end with the lease
+    disk_full: bool = False
     attributes: Mapping[str, str] = field(default_factory=dict)
 
     def hello(self) -> Hello:
@@ -117,10 +126,25 @@ class HollowAgent:
             self.devices,
             self.attributes,
             tuple(held),
+            instance=self.instance,
+            sent_s=self.boot_s,
+            time_s=self.clock.now(),
+            disk_full=self.disk_full,
         )
+
+    @property
+    def boot_s(self) -> float:
+        """Its boot clock."""
+        return self.clock.now() - self.booted_at
+
+    def heartbeat(self) -> Heartbeat:
+        return Heartbeat(self.boot_s, self.renewed_s, self.clock.now())
 
     def receive(self, message: ControllerMessage) -> None:
         match message:
+            case Renew(sent_s, lease_s):
+                if sent_s >= self.renewed_s:
+                    self.renewed_s, self.lease_end_s = sent_s, sent_s + lease_s
             case Acknowledge(seq):
                 done = seq - self.acknowledged
                 self.acknowledged = seq
@@ -128,8 +152,6 @@ class HollowAgent:
             case Commands(commands):
                 for command in commands:
                     self._obey(command)
-            case _:
-                pass
 
     def _obey(self, command: Command) -> None:
         key = (command.kernel, command.generation)
@@ -228,7 +250,14 @@ class HollowAgent:
             self._start(self.queued.pop(heir), start.shares, key)
 
     def tick(self) -> None:
-        """Begin what has been created, and end what has run its time."""
+        """Begin what has been created, and end what has run its time, or its lease."""
+        if self.boot_s >= self.lease_end_s + self.lease_grace_s:
+            self.lease_end_s = math.inf
+            self.creating.clear()
+            for key in [*self.queued]:
+                self._stop(key)
+            for key in [*self.running]:
+                self._end(key, ReasonCode.LEASE_EXPIRED, None, signal=15)
         for key, (begin, due) in list(self.creating.items()):
             if due <= self.clock.now():
                 del self.creating[key]
@@ -239,6 +268,8 @@ class HollowAgent:
 
     def reboot(self) -> None:
         self.boot_id += "'"
+        self.booted_at = self.clock.now()
+        self.lease_end_s, self.renewed_s = math.inf, 0.0
         self.running.clear()
         self.queued.clear()
         self.creating.clear()
@@ -276,6 +307,7 @@ class World:
         self.closed: list[tuple[AgentId, str]] = []
         self.drips = False
         self._credentials = itertools.count(1)
+        self.boot_id = ""  # of the controller's machine
         self._open()
         spec = group or ScalingGroup(name="default")
         self.ask(lambda work, requests: requests.put_group(work, spec))
@@ -284,16 +316,21 @@ class World:
 
     def _open(self) -> None:
         self.store = Store(open_engine(sqlite_url(self.path / "muster.db")))
-        self.plane = ControlPlane(self.store, self.clock, self.ids, hint=lambda: None)
+        self.leases = LeaseBook(self.clock, self.boot_id)
+        self.plane = ControlPlane(
+            self.store, self.clock, self.ids, hint=lambda: None, leases=self.leases
+        )
         self.plane.attach(Link(self))
 
-    def restart_controller(self) -> None:
-        """kill -9, and a new one on the same database; what was on its way is lost."""
+    def restart_controller(self, away_s: float = 0.01) -> None:
+        """kill -9, and after a while a new one on the same database; what was on its way is lost.
+        Numbers of history count microseconds, so it takes one at least."""
         self.store.close()
-        self.clock.advance(0.01)  # a start takes a while; numbers of history count microseconds
+        self.clock.advance(away_s)
         self.outgoing.clear()
         self._open()
         for agent in self.agents.values():
+            agent.tick()
             if agent.online:
                 self.connect(agent)
 
@@ -342,8 +379,13 @@ class World:
         return next(agent for agent in self.agents.values() if agent.name == name)
 
     def connect(self, agent: HollowAgent) -> None:
+        """Have it open a stream, as the gateway lets it.
+
+        Raises:
+            Occupied, Overtaken: it is not let.
+        """
         agent.online = True
-        self.plane.agent_said(agent.id, agent.hello())
+        self.greet(agent)
         self.settle()
 
     def connect_again(self) -> None:
@@ -352,6 +394,20 @@ class World:
             agent_id, _ = self.closed.pop()
             self.plane.agent_left(agent_id)
             self.connect(self.agents[agent_id])
+
+    def greet(self, agent: HollowAgent) -> None:
+        """Its Hello arrives, and is not heard by control yet."""
+        hello = agent.hello()
+        renewal = self.leases.admit(hello, beside=True)
+        if renewal is not None:
+            agent.receive(renewal)
+        self.plane.agent_said(agent.id, hello)
+
+    def beat(self, agent: HollowAgent) -> None:
+        """Its heartbeat is answered at once."""
+        renewal = self.leases.renew(agent.id, agent.heartbeat())
+        if renewal is not None:
+            agent.receive(renewal)
 
     def ask(self, action: Callable[[Work, Requests], Any]) -> Any:
         """Run a request to its answer."""
@@ -400,6 +456,7 @@ class World:
         progressed = bool(outgoing)
         for agent in self.agents.values():
             if agent.online and agent.reports:
+                self.leases.heard(agent.id)
                 reports = agent.reports[:1] if self.drips else agent.reports
                 last = agent.acknowledged + len(reports)
                 self.plane.agent_said(agent.id, Reports(last, tuple(reports)))
@@ -414,7 +471,7 @@ class World:
             for agent in self.agents.values():
                 agent.tick()
                 if agent.online:
-                    self.plane.agent_said(agent.id, Heartbeat())
+                    self.beat(agent)
             self.settle()
 
     def run_until(self, condition: Callable[[], bool], limit_s: float = 1000.0) -> None:

@@ -85,20 +85,29 @@ class Cluster:
             "MUSTER_HOME": str(self.home.path),
             "MUSTER_USERS_DIR": str(self.users_directory),
         }
-        self._configs = {
-            config.name: replace(
-                config,
-                directory=self.home.agent_directory(config.name),
-                controller=f"127.0.0.1:{self.agent_port}",
-                accounts={os.environ.get("USER") or "admin": "root", **config.accounts},
-                users_directory=self.users_directory,
-            )
-            for config in agents
-        }
+        self._configs: dict[str, AgentConfig] = {}
+        for config in agents:
+            self.add(config)
         self._controller: subprocess.Popen[bytes] | None = None
         self._agents: dict[str, subprocess.Popen[bytes]] = {}
 
     # -- parts -----------------------------------------------------------------------------------
+
+    def through(self, name: str, port: int) -> None:
+        """Have an agent look for the controller at another port."""
+        self._configs[name] = replace(self._configs[name], controller=f"127.0.0.1:{port}")
+
+    def add(self, config: AgentConfig) -> Path:
+        """One more agent, to be started; its directory."""
+        directory = self.home.agent_directory(config.name)
+        self._configs[config.name] = replace(
+            config,
+            directory=directory,
+            controller=f"127.0.0.1:{self.agent_port}",
+            accounts={os.environ.get("USER") or "admin": "root", **config.accounts},
+            users_directory=self.users_directory,
+        )
+        return directory
 
     @property
     def agents(self) -> list[str]:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from muster.core.ids import AgentId, KernelId
 from muster.wire.messages import (
     Acknowledge,
-    AgentMessage,
     Command,
     Commands,
+    Disk,
     Dismissed,
     Heartbeat,
     Hello,
@@ -18,12 +18,13 @@ from muster.wire.messages import (
     JoinRequest,
     KernelReport,
     KernelTemplate,
+    Occupied,
+    Overtaken,
     Refused,
     Renew,
     ReportKind,
     Reports,
     Start,
-    Welcome,
 )
 from muster.wire.server import AgentGateway
 from muster.wire.transport import KeepAlive
@@ -57,6 +58,8 @@ class Controller:
     heartbeat_s: float = 0.5
     acknowledging: bool = True
     renewing: bool = True
+    refusal: Occupied | Overtaken | None = None  # of the next streams
+    disks: list[bool] = field(default_factory=list)
     credentials: dict[str, AgentId] = field(default_factory=dict)
     dismissed: set[AgentId] = field(default_factory=set)
     joins: list[JoinRequest] = field(default_factory=list)
@@ -69,7 +72,7 @@ class Controller:
     port: int = 0
 
     def __post_init__(self) -> None:
-        self.gateway = AgentGateway(self, self, keepalive=QUICK)
+        self.gateway = AgentGateway(self, self, self, keepalive=QUICK)
 
     # Gatekeeper
 
@@ -87,22 +90,36 @@ class Controller:
             raise Dismissed("this agent is no more")
         return agent
 
+    # Leases
+
+    def admit(self, hello: Hello, *, beside: bool) -> Renew | None:
+        assert beside, "tests speak over loopback"
+        if self.refusal is not None:
+            raise self.refusal
+        return Renew(hello.sent_s, self.lease_s, self.heartbeat_s)
+
+    def renew(self, agent: AgentId, heartbeat: Heartbeat) -> Renew | None:
+        self.heartbeats += 1
+        self.changed.set()
+        answer = Renew(heartbeat.sent_s, self.lease_s, self.heartbeat_s)
+        return answer if self.renewing else None
+
+    def heard(self, agent: AgentId) -> None:
+        pass
+
     # AgentEvents
 
-    def agent_said(self, agent: AgentId, message: AgentMessage) -> None:
+    def agent_said(self, agent: AgentId, message: Hello | Reports | Disk) -> None:
         match message:
             case Hello():
                 self.hellos.append(message)
                 self.connected.add(agent)
-                self.gateway.send(agent, Welcome(self.lease_s, self.heartbeat_s))
             case Reports():
                 self.batches.append(message)
                 if self.acknowledging:
                     self.gateway.send(agent, Acknowledge(message.last_seq))
-            case Heartbeat():
-                self.heartbeats += 1
-                if self.renewing:
-                    self.gateway.send(agent, Renew())
+            case Disk():
+                self.disks.append(message.full)
         self.changed.set()
 
     def agent_left(self, agent: AgentId) -> None:

@@ -1,5 +1,6 @@
 """What is said arrives as it was meant: exact round trips through protobuf bytes."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
 
@@ -18,6 +19,7 @@ from muster.wire.messages import (
     Command,
     Commands,
     ControllerMessage,
+    Disk,
     Heartbeat,
     HeldKernel,
     HeldStatus,
@@ -35,7 +37,6 @@ from muster.wire.messages import (
     Reports,
     Start,
     Stop,
-    Welcome,
 )
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
@@ -71,6 +72,10 @@ HELLOS = st.builds(
     kernels=st.lists(
         st.builds(HeldKernel, KERNELS, GENERATIONS, st.sampled_from(HeldStatus)), max_size=3
     ).map(tuple),
+    instance=TEXT,
+    sent_s=SECONDS,
+    time_s=SECONDS,
+    disk_full=st.booleans(),
 )
 KERNEL_REPORTS = st.builds(
     KernelReport,
@@ -88,7 +93,12 @@ KERNEL_REPORTS = st.builds(
     predecessor=st.none() | KEYS,
 )
 REPORTS = st.builds(Reports, INT64, st.lists(KERNEL_REPORTS, max_size=4).map(tuple))
-AGENT_MESSAGES: st.SearchStrategy[AgentMessage] = HELLOS | REPORTS | st.builds(Heartbeat)
+AGENT_MESSAGES: st.SearchStrategy[AgentMessage] = (
+    HELLOS
+    | REPORTS
+    | st.builds(Heartbeat, SECONDS, SECONDS, SECONDS)
+    | st.builds(Disk, st.booleans())
+)
 
 TEMPLATES = st.builds(
     KernelTemplate,
@@ -123,8 +133,7 @@ def commands(draw: st.DrawFn) -> Commands:
 CONTROLLER_MESSAGES: st.SearchStrategy[ControllerMessage] = (
     commands()
     | st.builds(Acknowledge, INT64)
-    | st.builds(Renew)
-    | st.builds(Welcome, SECONDS, SECONDS)
+    | st.builds(Renew, SECONDS, SECONDS | st.just(math.inf), SECONDS)
 )
 
 

@@ -29,7 +29,6 @@ from muster.wire.messages import (
     Refused,
     Renew,
     Start,
-    Welcome,
 )
 from muster.wire.server import AddressUnavailable, AgentGateway
 from muster.wire.transport import InsecureAddress, ServerTls, bearer
@@ -109,14 +108,14 @@ async def test_hello_of_another_agent_is_refused() -> None:
 
 async def test_stream_that_does_not_begin_with_hello_is_ended() -> None:
     async with controller() as made, stream_of(made, "agt-1") as stream:
-        await stream.send(Heartbeat())
+        await stream.send(Heartbeat(1.0))
         assert "must be Hello" in await ending(stream)
         assert made.heartbeats == 0
 
 
 async def test_stream_without_hello_is_ended_in_time() -> None:
     made = Controller()
-    made.gateway = AgentGateway(made, made, hello_timeout_s=0.1)
+    made.gateway = AgentGateway(made, made, made, hello_timeout_s=0.1)
     made.port = await made.gateway.start("127.0.0.1:0")
     try:
         async with stream_of(made, "agt-1") as stream:
@@ -129,13 +128,13 @@ async def test_messages_both_ways_arrive_in_order() -> None:
     async with controller() as made, stream_of(made, "agt-1") as stream:
         await stream.send(hello("agt-1"))
         messages = aiter(stream)
-        assert await anext(messages) == Welcome(made.lease_s, made.heartbeat_s)
+        assert await anext(messages) == Renew(0.0, made.lease_s, made.heartbeat_s)
         assert made.hellos == [hello("agt-1")]
         for seq in range(100):
             made.gateway.send(AgentId("agt-1"), Acknowledge(seq))
         assert [await anext(messages) for _ in range(100)] == [Acknowledge(n) for n in range(100)]
-        await stream.send(Heartbeat())
-        assert await anext(messages) == Renew()
+        await stream.send(Heartbeat(1.0))
+        assert await anext(messages) == Renew(1.0, made.lease_s, made.heartbeat_s)
 
 
 async def test_batch_beyond_a_message_arrives_whole_and_in_order() -> None:
@@ -168,17 +167,17 @@ async def test_newer_stream_replaces_the_older_and_its_late_messages_are_dropped
         await newer.send(hello("agt-1"))
         await made.until(lambda: len(made.hellos) == 2)
         with suppress(Disconnected):
-            await older.send(Heartbeat())
+            await older.send(Heartbeat(1.0))
         assert "newer stream" in await ending(older)
         assert made.connected == {"agt-1"}
         assert made.heartbeats == 0
-        await newer.send(Heartbeat())
+        await newer.send(Heartbeat(1.0))
         await made.until(lambda: made.heartbeats == 1)
 
 
 async def test_agent_that_is_too_far_behind_is_cut_off() -> None:
     made = Controller()
-    made.gateway = AgentGateway(made, made, queue_limit=10)
+    made.gateway = AgentGateway(made, made, made, queue_limit=10)
     made.port = await made.gateway.start("127.0.0.1:0")
     try:
         async with stream_of(made, "agt-1") as stream:
@@ -195,7 +194,7 @@ async def test_agent_that_is_too_far_behind_is_cut_off() -> None:
 async def test_agent_that_does_not_read_is_cut_off_and_may_come_again() -> None:
     large = template("/bin/true", env={"LARGE": "x" * 1_000_000})
     made = Controller()
-    made.gateway = AgentGateway(made, made, queue_limit=3)
+    made.gateway = AgentGateway(made, made, made, queue_limit=3)
     made.port = await made.gateway.start("127.0.0.1:0")
     try:
         async with stream_of(made, "agt-1") as deaf, stream_of(made, "agt-1") as newer:
@@ -206,7 +205,7 @@ async def test_agent_that_does_not_read_is_cut_off_and_may_come_again() -> None:
                     made.command(Start(KernelId("krn-1"), 1, large, {}))
                     await asyncio.sleep(0.01)
             await newer.send(hello("agt-1"))
-            assert await anext(aiter(newer)) == Welcome(made.lease_s, made.heartbeat_s)
+            assert await anext(aiter(newer)) == Renew(0.0, made.lease_s, made.heartbeat_s)
             assert "3 messages behind" in await ending(deaf)
     finally:
         await made.gateway.stop()
@@ -241,7 +240,7 @@ async def test_stopping_gateway_ends_its_streams() -> None:
 
 async def test_message_for_an_absent_agent_is_dropped() -> None:
     async with controller() as made:
-        made.gateway.send(AgentId("agt-9"), Renew())
+        made.gateway.send(AgentId("agt-9"), Acknowledge(1))
         made.gateway.close(AgentId("agt-9"), "no reason")
 
 
@@ -300,7 +299,7 @@ async def test_agent_joins_over_tls(tmp_path: Path) -> None:
         capture_output=True,
     )
     made = Controller()
-    made.gateway = AgentGateway(made, made, tls=tls)
+    made.gateway = AgentGateway(made, made, made, tls=tls)
     made.port = await made.gateway.start("127.0.0.1:0")
     try:
         async with ControllerChannel(made.address, tls.certificate) as channel:

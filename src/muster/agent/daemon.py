@@ -11,6 +11,7 @@ import secrets
 import socket
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from muster.agent.accounts import Accounts
@@ -19,6 +20,7 @@ from muster.agent.boot import boot_id
 from muster.agent.config import AgentConfig
 from muster.agent.conversation import Conversation
 from muster.agent.discovery import Machine, discover, scratch_max_bytes
+from muster.agent.disk import is_full
 from muster.agent.identity import Identity, load_identity, locked, save_identity
 from muster.agent.kernels import Kernels
 from muster.agent.ports import PreparedPorts
@@ -31,7 +33,14 @@ from muster.core.ids import AgentId
 from muster.version import __version__
 from muster.wire.client import ControllerChannel, Disconnected
 from muster.wire.duplex import run_until_one_ends
-from muster.wire.messages import Dismissed, Hello, JoinRequest, MalformedMessage, Refused
+from muster.wire.messages import (
+    Dismissed,
+    Hello,
+    JoinRequest,
+    MalformedMessage,
+    Occupied,
+    Refused,
+)
 
 log = logging.getLogger(__name__)
 
@@ -155,7 +164,7 @@ class AgentDaemon:
             began_s = time.monotonic()
             try:
                 await self._converse()
-            except (Disconnected, MalformedMessage) as error:
+            except (Disconnected, MalformedMessage, Occupied) as error:
                 if backoff.tries == 0 or time.monotonic() > began_s + STABLE_S:
                     log.warning("no connection to the controller: %s; trying again", error)
             except Refused as refusal:
@@ -172,7 +181,7 @@ class AgentDaemon:
         """One connection to the controller, from its beginning to its end.
 
         Raises:
-            Disconnected, MalformedMessage, Refused: how it ended.
+            Disconnected, MalformedMessage, Occupied, Refused: how it ended.
             AgentRefused: the controller takes no join token of ours.
         """
         config = self._config
@@ -184,11 +193,14 @@ class AgentDaemon:
                 identity = await self._join(channel)
             hello = await self._hello(identity)
             stream = channel.connect(identity.credential)
+            conversation = Conversation(stream, self._kernels, partial(is_full, config.directory))
+
+            async def serve_logs() -> None:
+                await conversation.accepted.wait()  # or it would take the place of another's
+                await channel.serve_logs(identity.credential, self._kernels.logs.read)
+
             try:
-                await run_until_one_ends(
-                    Conversation(stream, self._kernels).run(hello),
-                    channel.serve_logs(identity.credential, self._kernels.logs.read),
-                )
+                await run_until_one_ends(conversation.run(hello), serve_logs())
             finally:
                 stream.close()
 
@@ -239,6 +251,7 @@ class AgentDaemon:
             devices=machine.devices,
             attributes={**machine.attributes, "limits": self._kernels.limits},
             kernels=self._kernels.inventory(),
+            instance=_instance(config.directory),
         )
 
     # What is left of ended kernels
@@ -264,6 +277,12 @@ class AgentDaemon:
             if keys and self._link is not None:
                 log.info("removing the logs of %d kernels", len(keys))
                 self._link.forget(keys, places)
+
+
+def _instance(directory: Path) -> str:
+    """What tells this directory from any other of this boot, a copy of it included."""
+    found = directory.stat()
+    return f"{found.st_dev:x}-{found.st_ino:x}"
 
 
 async def _address_towards(controller: str) -> str:

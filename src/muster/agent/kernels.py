@@ -26,6 +26,7 @@ from muster.wire.messages import (
     KernelReport,
     Prepare,
     Recall,
+    Renew,
     ReportKind,
     Start,
     Stop,
@@ -35,10 +36,6 @@ if TYPE_CHECKING:
     from muster.agent.supervisor.kernel import Event
 
 log = logging.getLogger(__name__)
-
-LEASE_RENEWAL_S = 1.0
-"""The lease is renewed for no less. What the supervisor has is a little older than the truth,
-which errs to the safe side."""
 
 
 ABANDON_AGAIN_S = 5.0
@@ -77,12 +74,12 @@ class Kernels:
         self._accounts = accounts
         self._terms = terms
         self._link: SupervisorLink | None = None
-        self._lease_end = 0.0  # as the supervisor was told
+        self.renewed_s = 0.0  # what the renewal in force has answered; 0: none
 
     def use(self, link: SupervisorLink | None) -> None:
         """Speak to this supervisor from now on."""
         self._link = link
-        self._lease_end = 0.0
+        self.renewed_s = 0.0
 
     def is_live(self, key: KernelKey) -> bool:
         """Whether the kernel may still write output, or will."""
@@ -144,13 +141,12 @@ class Kernels:
         if self._link is not None and seq > 0:
             self._link.acknowledge(seq)
 
-    def renew_lease(self, lease_s: float, left_s: float) -> None:
-        """Kernels may run for ``left_s`` more of a lease of ``lease_s``: so long ago the controller
-        was told what it has now answered."""
-        end = self._clock.now() + left_s
-        if self._link is not None and end >= self._lease_end + min(LEASE_RENEWAL_S, lease_s / 10):
-            self._link.renew_lease(left_s)
-            self._lease_end = end
+    def renew_lease(self, renewal: Renew) -> None:
+        """Kernels may run until the end of the renewed lease, a moment of the boot clock: whatever
+        delays the supervisor's hearing of it moves it by nothing."""
+        if self._link is not None and renewal.sent_s >= self.renewed_s:
+            self.renewed_s = renewal.sent_s
+            self._link.renew_lease(renewal.sent_s + renewal.lease_s)
 
     def _start(self, starts: list[Start]) -> None:
         assert self._link is not None

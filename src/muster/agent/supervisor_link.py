@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -165,8 +166,9 @@ class SupervisorLink(asyncio.Protocol):
         kernels = [{"id": each.kernel, "generation": each.generation} for each in recalls]
         self._say({"op": "recall", "kernels": kernels})
 
-    def renew_lease(self, seconds: float) -> None:
-        self._say({"op": "lease", "seconds": seconds})
+    def renew_lease(self, until_s: float) -> None:
+        """Kernels may run until this moment of the boot clock; infinite is without an end."""
+        self._say({"op": "lease", "until_s": None if math.isinf(until_s) else until_s})
 
     def acknowledge(self, seq: int) -> None:
         self._say({"op": "ack", "seq": seq})

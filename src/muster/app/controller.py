@@ -17,6 +17,7 @@ from pathlib import Path
 import uvicorn
 from fastapi import FastAPI
 
+from muster.agent.boot import boot_id
 from muster.agent.config import AgentConfig
 from muster.api.app import create_app
 from muster.api.app import stop as stop_requests
@@ -27,6 +28,7 @@ from muster.app.former_agents import forget
 from muster.app.home import Home, Running, write_private
 from muster.app.local_agents import LocalAgents
 from muster.app.process import settle_memory
+from muster.control.agent.leases import LeaseBook
 from muster.control.explain import explain_job, explain_session
 from muster.control.identity.accounts import first_admin
 from muster.control.identity.tokens import create_open_join_token, verify
@@ -40,7 +42,7 @@ from muster.store.database import open_engine, sqlite_url
 from muster.store.queries.cluster import read_cluster_id
 from muster.store.store import Store
 from muster.version import __version__
-from muster.wire.server import AgentGateway
+from muster.wire.gateway_thread import GatewayThread
 from muster.wire.transport import ServerTls, require_secure
 
 log = logging.getLogger(__name__)
@@ -85,8 +87,9 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack) -> None:
     clock.not_before(store.last_commit_at)
     ids = IdFactory(clock, random.Random(secrets.randbits(64)))
     driver = Driver(clock)
-    plane = ControlPlane(store, clock, ids, driver.hint)
-    gateway = AgentGateway(plane, plane, tls=config.tls)
+    leases = LeaseBook(clock, boot_id())
+    plane = ControlPlane(store, clock, ids, driver.hint, leases)
+    gateway = GatewayThread(plane, plane, leases, tls=config.tls)
     plane.attach(gateway)
     await stack.enter_async_context(_driving(driver, plane))
     with engine.connect().execution_options(readonly=True) as connection:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from muster.core.errors import Busy
 from muster.core.ids import AgentId
-from muster.wire.messages import Hello, Reports
+from muster.wire.messages import Disk, Hello, Reports
 
 if TYPE_CHECKING:
     from muster.control.engine.work import Work
@@ -30,7 +30,7 @@ class Asked:
 @dataclass(slots=True)
 class Said:
     agent: AgentId
-    message: Hello | Reports | None  # None: it left
+    message: Hello | Reports | Disk | None  # None: it left
 
 
 Input = Asked | Said

@@ -15,7 +15,13 @@ from typing import Any, TypeVar
 from muster.control.agent.drain import DrainAgents
 from muster.control.agent.hello import Greeter
 from muster.control.agent.joining import check, join
-from muster.control.agent.lifecycle import AgentLifecycle, DetectLoss, DetectSilence
+from muster.control.agent.leases import LeaseBook
+from muster.control.agent.lifecycle import (
+    AgentLifecycle,
+    DetectLoss,
+    DetectSilence,
+    GrantLeases,
+)
 from muster.control.engine.coordinator import Coordinator
 from muster.control.engine.work import Work
 from muster.control.identity.tokens import keep_tokens
@@ -45,23 +51,21 @@ from muster.core.ids import AgentId, IdFactory
 from muster.core.states import AgentStatus
 from muster.scheduling.fairness import Stay
 from muster.store.live import Live
+from muster.store.records import Agent
 from muster.store.store import CommitFailed, LostRace, Store, Unstorable
 from muster.store.tokens import token_hash
 from muster.wire.messages import (
     Acknowledge,
     AgentLink,
-    AgentMessage,
     Commands,
     ControllerMessage,
+    Disk,
     Dismissed,
-    Heartbeat,
     Hello,
     JoinReply,
     JoinRequest,
     Refused,
-    Renew,
     Reports,
-    Welcome,
 )
 
 log = logging.getLogger(__name__)
@@ -87,7 +91,7 @@ class _Effects:
     """What may leave once the wake is committed, beside the commands of its work."""
 
     answers: list[tuple[Asked, Any, Exception | None]] = field(default_factory=list)
-    welcomes: dict[AgentId, Welcome] = field(default_factory=dict)
+    hellos: dict[AgentId, Hello] = field(default_factory=dict)
     acknowledged: dict[AgentId, int] = field(default_factory=dict)
 
 
@@ -111,6 +115,7 @@ class ControlPlane:
     Args:
         store: state and its mirror; this is its only writer.
         hint: called when there is something to do; the driver then calls ``step`` soon.
+        leases: what agents may be granted, and when they were heard; the gateway's too.
     """
 
     def __init__(
@@ -119,10 +124,12 @@ class ControlPlane:
         clock: Clock,
         ids: IdFactory,
         hint: Callable[[], None],
+        leases: LeaseBook | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._ids = ids
+        self._leases = leases or LeaseBook(clock)
         self._link: AgentLink = _NoLink()
         self._hint = hint
         self._inbox = Inbox()
@@ -132,16 +139,17 @@ class ControlPlane:
         self._broken = False  # mirror and SQL differ: it is read again before anything else
         self._races = 0  # lost since the last commit
         self._losers: dict[str, float] = {}  # of those and earlier ones, until when they sit out
+        self._forgetful = False  # failures that agents told of are nowhere else: they tell again
         self._connected: set[AgentId] = set()  # said Hello on a stream that has not ended
         self._build()
 
     def _build(self) -> None:
         """Derive from the mirror all that is derived; then look at everything."""
-        live = self._store.live
+        live, leases = self._store.live, self._leases
         now = self._clock.now()
         for agent in live.agents.values():
-            # Nobody could be heard while nobody listened.
-            agent.seen_at = now
+            leases.publish(agent, live.groups[agent.group])
+            agent.seen_at = leases.heard_at(agent.id)
             agent.connected = agent.id in self._connected
             agent.left_at = None if agent.connected else self._store.last_commit_at
         self.board = Board(live, self._past, self._store.asked)
@@ -150,10 +158,11 @@ class ControlPlane:
         self._greeter = Greeter(self._facts, self.board)
         self.requests = Requests(self.board, sessions)
         self._coordinator = Coordinator(
-            [sessions, JobLifecycle(self.board), AgentLifecycle(self.board)],
+            [sessions, JobLifecycle(self.board), AgentLifecycle(self.board, leases)],
             [
-                DetectSilence(),
-                DetectLoss(self._facts),
+                GrantLeases(leases),
+                DetectSilence(leases),
+                DetectLoss(self._facts, leases),
                 DrainAgents(sessions),
                 ExpandJobs(self.board),
                 ScheduleNewSessions(self.board, sessions),
@@ -181,7 +190,15 @@ class ControlPlane:
 
     @property
     def live(self) -> Live:
+        """What is alive, agents seen when they were heard last."""
+        self._note_news()
         return self._store.live
+
+    def _note_news(self) -> None:
+        agents = self._store.live.agents
+        for id_, (heard_at, offset_s) in self._leases.take_news().items():
+            if (agent := agents.get(id_)) is not None:
+                agent.seen_at, agent.clock_offset_s = heard_at, offset_s
 
     # -- inputs --------------------------------------------------------------------------------
 
@@ -230,24 +247,18 @@ class ControlPlane:
 
     # -- agents (wire.messages.AgentEvents and Gatekeeper) ---------------------------------------
 
-    def agent_said(self, agent: AgentId, message: AgentMessage) -> None:
-        record = self.live.agents.get(agent)
-        if record is None:
+    def agent_said(self, agent: AgentId, message: Hello | Reports | Disk) -> None:
+        if agent not in self._store.live.agents:
             self._link.close(agent, "this agent was removed")
             return
-        record.seen_at = self._clock.now()
-        match message:
-            case Heartbeat():
-                self._link.send(agent, Renew())
-                if record.status is not AgentStatus.ALIVE:
-                    self._link.close(agent, "say hello again")
-            case Hello() if record.seen_at < self._not_heard.get(agent, 0.0):
-                self._link.close(agent, "what it said lately could not be understood; wait a while")
-            case Hello() | Reports():
-                try:
-                    self._put(Said(agent, message))
-                except Busy as error:
-                    self._link.close(agent, str(error))
+        now = self._clock.now()
+        if isinstance(message, Hello) and now < self._not_heard.get(agent, 0.0):
+            self._link.close(agent, "what it said lately could not be understood; wait a while")
+            return
+        try:
+            self._put(Said(agent, message))
+        except Busy as error:
+            self._link.close(agent, str(error))
 
     def agent_left(self, agent: AgentId) -> None:
         """It gets nothing new until it says Hello again. Its kernels are another matter: silence is
@@ -264,8 +275,9 @@ class ControlPlane:
         return JoinReply(agent.id)
 
     def authenticate(self, credential: str) -> AgentId | None:
-        agent = self.live.credentials.get(token_hash(credential))
-        if agent is not None and agent not in self.live.agents:
+        live = self._store.live  # read on the gateway's thread
+        agent = live.credentials.get(token_hash(credential))
+        if agent is not None and agent not in live.agents:
             raise Dismissed("this agent was removed, or another machine has its name now")
         return agent
 
@@ -280,8 +292,8 @@ class ControlPlane:
             self._store.reload()
             self._build()
             self._broken = False
-            for agent in list(self._connected):  # failures that it told of are nowhere else
-                self._link.close(agent, "say hello again")
+            self._forgetful = True
+        self._note_news()
         inputs = self._inbox.take()
         work = Work(self._store.unit(now, self.board), self._ids)
         self._have_losers_sit_out(work)
@@ -359,10 +371,11 @@ class ControlPlane:
                 agent.connected = False
                 agent.left_at = work.now
                 self.board.agent_changed(agent)
+            case Disk():
+                agent.disk_full = item.message.full
+                self.board.agent_changed(agent)
             case Hello():
-                group = work.live.groups[agent.group]
-                heartbeat_s = min(group.agent_silence, group.kernel_lease) / 3
-                effects.welcomes[agent.id] = Welcome(group.kernel_lease, heartbeat_s)
+                effects.hellos[agent.id] = item.message
                 self._connected.add(agent.id)
                 self._greeter.greet(work, agent, item.message)
             case Reports():
@@ -376,8 +389,17 @@ class ControlPlane:
 
     def _effect(self, work: Work, effects: _Effects) -> None:
         """What is committed may be known: to agents, to those who asked, to those who watch."""
-        for agent, welcome in effects.welcomes.items():
-            self._link.send(agent, welcome)
+        for record in work.unit.touched[Agent]:
+            self._leases.publish(record, work.live.groups[record.group])
+            if record.status is not AgentStatus.ALIVE:
+                self._link.close(record.id, "say hello again")
+        if self._forgetful:
+            self._forgetful = False
+            for agent in self._connected - effects.hellos.keys():
+                self._link.close(agent, "say hello again")
+        for agent, hello in effects.hellos.items():
+            if (renewal := self._leases.answer(agent, hello.sent_s)) is not None:
+                self._link.send(agent, renewal)
         for agent, commands in work.commands.items():
             self._link.send(agent, Commands(tuple(commands)))
         for agent, seq in effects.acknowledged.items():

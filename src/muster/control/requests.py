@@ -241,6 +241,10 @@ class Requests:
         work.unit.also(insert(groups), {"name": spec.name, "spec": spec.model_dump_json()})
         work.live.groups[spec.name] = spec
         self._board.group_changed(spec.name)
+        for agent in work.live.agents.values():
+            if agent.group == spec.name:
+                work.mark(agent)  # it may be granted another lease
+                work.unit.touch(agent)  # and is to speak more often, or less
         return spec
 
     def put_quota(self, work: Work, spec: QuotaSpec) -> QuotaSpec:

@@ -177,6 +177,9 @@ def _agent(row: Row[Any]) -> Agent:
         barred=AgentBar(row.barred) if row.barred else None,
         bar_note=row.bar_note,
         leave_by=row.leave_by,
+        instance=row.instance,
+        lease_s=row.lease_s,
+        term_s=row.lease_s,
         reason=load_reason(row.reason, row.reason_numbers),
     )
 

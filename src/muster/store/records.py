@@ -33,10 +33,15 @@ class Agent:
     """A machine. ``barred`` says why it gets nothing new, if it does not, ``bar_note`` in an
     operator's words; ``leave_by`` is when work must have left one that is draining.
 
-    ``seen_at`` moves with each message and is stored with other changes only. Not stored are
-    ``connected``, that it has a stream to this process, since ``connected_at``;
-    ``left_at``, since when it has none, and the latest of its ``absences``, each from when it left
-    until it was back; and ``reported_foreign``, that it told of a kernel not its own.
+    ``boot_id`` and ``instance`` tell the boot and the agent's directory whose kernels are its own.
+    ``lease_s`` is the longest kernel lease that it may count with, ``term_s`` the one that is
+    granted now. ``seen_at`` moves with each message and is stored with other changes only.
+
+    Not stored are ``term_s``; ``connected``, that it has a stream to this process, since
+    ``connected_at``; ``left_at``, since when it has none, and the latest of its ``absences``, each
+    from when it left until it was back; ``disk_full``, what it says of its disk;
+    ``clock_offset_s``, by how much the controller's clock is ahead of its own, at most; and
+    ``reported_foreign``, that it told of a kernel not its own.
     """
 
     id: AgentId
@@ -61,6 +66,11 @@ class Agent:
     connected_at: float = 0.0
     left_at: float | None = None
     absences: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=MAX_ABSENCES))
+    instance: str = ""
+    lease_s: float = 0.0
+    term_s: float = 0.0
+    disk_full: bool = False
+    clock_offset_s: float = 0.0
     reported_foreign: bool = False
 
 

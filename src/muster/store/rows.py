@@ -159,6 +159,8 @@ AGENTS = Mapping[Agent](
         "barred",
         "bar_note",
         "leave_by",
+        "instance",
+        "lease_s",
         *_REASON,
     ),
     barred=lambda agent: agent.barred or "",

@@ -129,6 +129,8 @@ agents = Table(
     Column("barred", String, nullable=False, server_default=""),  # AgentBar, empty if it is not
     Column("bar_note", Text, nullable=False, server_default=""),
     Column("leave_by", Float, nullable=True),
+    Column("instance", String, nullable=False, server_default=""),
+    Column("lease_s", Float, nullable=False, server_default="300"),  # infinite: without an end
     *_reason(),
 )
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -11,7 +12,7 @@ from muster.core.ids import AgentId
 from muster.wire import agent_pb2 as pb
 from muster.wire.checks import heard
 from muster.wire.codec import encode_in_pieces
-from muster.wire.messages import AgentMessage, ControllerMessage
+from muster.wire.messages import AgentMessage, ControllerMessage, Renew
 from muster.wire.transport import PIECE_BYTES
 
 log = logging.getLogger(__name__)
@@ -21,6 +22,9 @@ Context = aio.ServicerContext[Any, Any]
 
 class AgentStream:
     """Messages out through a bounded queue, messages in to ``said``, until either end closes.
+
+    A renewal of the lease overtakes whatever else waits: no batch of commands shall cost an agent
+    its kernels. Of several that wait only the newest counts.
 
     Args:
         agent: who is at the other end.
@@ -34,7 +38,10 @@ class AgentStream:
     ) -> None:
         self._agent = agent
         self._said = said
-        self._outgoing: asyncio.Queue[ControllerMessage] = asyncio.Queue(queue_limit)
+        self._queue_limit = queue_limit
+        self._outgoing: deque[ControllerMessage] = deque()
+        self._renewal: Renew | None = None
+        self._something = asyncio.Event()
         self._closed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._writer: asyncio.Task[None] | None = None
         self._writing = False
@@ -43,10 +50,13 @@ class AgentStream:
         """Queue a message; dropped when the stream is closed or too far behind."""
         if self._closed.done():
             return
-        try:
-            self._outgoing.put_nowait(message)
-        except asyncio.QueueFull:
-            self.close(f"the agent is {self._outgoing.maxsize} messages behind")
+        if isinstance(message, Renew):
+            self._renewal = message
+        elif len(self._outgoing) < self._queue_limit:
+            self._outgoing.append(message)
+        else:
+            self.close(f"the agent is {self._queue_limit} messages behind")
+        self._something.set()
 
     def close(self, why: str) -> None:
         """End the stream; nothing that arrives from now on is heard."""
@@ -95,13 +105,20 @@ class AgentStream:
             self._said(decoded)
 
     async def _write(self, context: Context) -> None:
+        pieces: deque[pb.ControllerMessage] = deque()
         while not self._closed.done():
-            for piece in self._encoded(await self._outgoing.get()):
+            if self._renewal is not None:
+                pieces.extendleft(self._encoded(self._renewal))
+                self._renewal = None
+            elif not pieces and self._outgoing:
+                pieces.extend(self._encoded(self._outgoing.popleft()))
+            elif not pieces:
+                self._something.clear()
+                await self._something.wait()
+            else:
                 self._writing = True
-                await context.write(piece)
+                await context.write(pieces.popleft())
                 self._writing = False
-                if self._closed.done():
-                    return
 
     def _encoded(self, message: ControllerMessage) -> Iterable[pb.ControllerMessage]:
         # One bad message must not make the agent say Hello, be told the same, and so on for ever.

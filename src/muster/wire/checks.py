@@ -15,6 +15,7 @@ from muster.wire.messages import (
     MAX_DETAIL,
     PROTOCOL,
     AgentMessage,
+    Heartbeat,
     Hello,
     JoinRequest,
     KernelReport,
@@ -49,6 +50,8 @@ def heard(message: pb.AgentMessage) -> AgentMessage:
             check_reports(said)
         case Hello():
             check_hello(said)
+        case Heartbeat():
+            _check_moments(said.sent_s, said.renewed_s, said.time_s)
     return said
 
 
@@ -81,8 +84,10 @@ def check_hello(hello: Hello) -> None:
         ("boot id", hello.boot_id),
         ("version", hello.version),
         ("host", hello.host),
+        ("instance", hello.instance),
     ):
         _check_text(what, text)
+    _check_moments(hello.sent_s, hello.time_s)
     _check_capacity(hello.capacity)
     _check_devices(hello.devices)
     _check_attributes(hello.attributes)
@@ -108,6 +113,10 @@ def check_reports(batch: Reports) -> None:
             raise MalformedMessage("a report about no kernel, or of no time")
         if report.detail or report.ports or report.shares:
             _check_facts(report)
+
+
+def _check_moments(*moments_s: float) -> None:
+    _require(all(0.0 <= moment_s < _MAX_MOMENT_S for moment_s in moments_s), "a moment of no time")
 
 
 def _check_facts(report: KernelReport) -> None:

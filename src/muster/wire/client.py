@@ -27,11 +27,13 @@ from muster.wire.messages import (
     JoinRequest,
     LogChunk,
     LogRequest,
+    Occupied,
     Refused,
 )
 from muster.wire.transport import (
     DISMISSED,
     MAX_LOG_READS,
+    OCCUPIED,
     KeepAlive,
     bearer,
     channel_options,
@@ -133,6 +135,7 @@ class ControllerStream:
 
     Raises (both ways):
         Refused: the controller does not want this agent, or not with this credential.
+        Occupied: another agent is connected with this one's credential.
         Disconnected: the stream is over.
         MalformedMessage: a message that this version cannot understand.
     """
@@ -226,4 +229,6 @@ def _error(code: grpc.StatusCode, details: str) -> Exception:
         return Dismissed(details)
     if code in _REFUSALS:
         return Refused(details)
+    if code.name == OCCUPIED:
+        return Occupied(details)
     return Disconnected(f"{details} ({code.name.lower()})")

@@ -19,6 +19,7 @@ from muster.wire.messages import (
     Command,
     Commands,
     ControllerMessage,
+    Disk,
     Go,
     Heartbeat,
     HeldKernel,
@@ -38,7 +39,6 @@ from muster.wire.messages import (
     Reports,
     Start,
     Stop,
-    Welcome,
 )
 
 V = TypeVar("V")
@@ -57,7 +57,12 @@ def encode_agent_message(message: AgentMessage) -> pb.AgentMessage:
             reports = [_encode_report(report) for report in message.reports]
             return pb.AgentMessage(reports=pb.Reports(last_seq=message.last_seq, reports=reports))
         case Heartbeat():
-            return pb.AgentMessage(heartbeat=pb.Heartbeat())
+            heartbeat = pb.Heartbeat(
+                sent_s=message.sent_s, renewed_s=message.renewed_s, time_s=message.time_s
+            )
+            return pb.AgentMessage(heartbeat=heartbeat)
+        case Disk():
+            return pb.AgentMessage(disk=pb.Disk(full=message.full))
         case Hello():
             return pb.AgentMessage(hello=_encode_hello(message))
 
@@ -73,7 +78,10 @@ def decode_agent_message(message: pb.AgentMessage) -> AgentMessage:
             reports = tuple([_decode_report(each) for each in batch.reports])
             return Reports(batch.last_seq, reports)
         case "heartbeat":
-            return Heartbeat()
+            heartbeat = message.heartbeat
+            return Heartbeat(heartbeat.sent_s, heartbeat.renewed_s, heartbeat.time_s)
+        case "disk":
+            return Disk(message.disk.full)
         case "hello":
             return _decode_hello(message.hello)
         case None:
@@ -153,6 +161,10 @@ def _encode_hello(hello: Hello) -> pb.Hello:
             pb.HeldKernel(kernel=held.kernel, generation=held.generation, status=held.status)
             for held in hello.kernels
         ],
+        instance=hello.instance,
+        sent_s=hello.sent_s,
+        time_s=hello.time_s,
+        disk_full=hello.disk_full,
     )
 
 
@@ -179,6 +191,10 @@ def _decode_hello(hello: pb.Hello) -> Hello:
             )
             for held in hello.kernels
         ),
+        instance=hello.instance,
+        sent_s=hello.sent_s,
+        time_s=hello.time_s,
+        disk_full=hello.disk_full,
     )
 
 
@@ -192,10 +208,10 @@ def encode_controller_message(message: ControllerMessage) -> pb.ControllerMessag
         case Acknowledge():
             return pb.ControllerMessage(acknowledge=pb.Acknowledge(seq=message.seq))
         case Renew():
-            return pb.ControllerMessage(renew=pb.Renew())
-        case Welcome():
-            welcome = pb.Welcome(lease_s=message.lease_s, heartbeat_s=message.heartbeat_s)
-            return pb.ControllerMessage(welcome=welcome)
+            renew = pb.Renew(
+                sent_s=message.sent_s, lease_s=message.lease_s, heartbeat_s=message.heartbeat_s
+            )
+            return pb.ControllerMessage(renew=renew)
 
 
 def encode_in_pieces(
@@ -229,9 +245,8 @@ def decode_controller_message(message: pb.ControllerMessage) -> ControllerMessag
         case "acknowledge":
             return Acknowledge(message.acknowledge.seq)
         case "renew":
-            return Renew()
-        case "welcome":
-            return Welcome(message.welcome.lease_s, message.welcome.heartbeat_s)
+            renew = message.renew
+            return Renew(renew.sent_s, renew.lease_s, renew.heartbeat_s)
         case None:
             raise MalformedMessage("a message of a kind that this version does not know")
 

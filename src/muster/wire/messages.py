@@ -14,7 +14,7 @@ from muster.core.ids import AgentId, KernelId
 from muster.core.reasons import ReasonCode
 from muster.core.resources import Device, DeviceShare, Resources
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Of what is in agent.proto. Controller and agents are released together: another is refused."""
 
 MAX_DETAIL = 4096
@@ -153,6 +153,8 @@ class Hello:
     """Who an agent is and all that it holds; the first message of each stream.
 
     ``boot_id`` changes when the machine reboots: kernels of another boot are proven gone.
+    ``instance`` tells the agent's directory from any other of this boot. ``sent_s`` is the agent's
+    boot clock, ``time_s`` its time of day.
     """
 
     agent: AgentId
@@ -166,6 +168,10 @@ class Hello:
     attributes: Mapping[str, str]
     kernels: tuple[HeldKernel, ...]
     protocol: int = PROTOCOL
+    instance: str = ""
+    sent_s: float = 0.0
+    time_s: float = 0.0
+    disk_full: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,18 +184,25 @@ class Reports:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """The agent is there; sent when it has said nothing else for a while."""
+    """The agent is there, and asks for its lease to be renewed.
 
+    ``sent_s`` is the agent's boot clock, ``time_s`` its time of day. ``renewed_s`` is the
+    ``sent_s`` that the renewal in force has answered: the agent counts with no earlier one.
+    """
 
-AgentMessage = Hello | Reports | Heartbeat
+    sent_s: float
+    renewed_s: float = 0.0
+    time_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Welcome:
-    """The answer to Hello: the kernel lease and how often to speak, in seconds."""
+class Disk:
+    """The disk of the agent's directory is full, or no longer is."""
 
-    lease_s: float
-    heartbeat_s: float
+    full: bool
+
+
+AgentMessage = Hello | Reports | Heartbeat | Disk
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,17 +212,23 @@ class Commands:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledge:
-    """All reports up to ``seq`` are committed; the agent may forget them. Renews the lease."""
+    """All reports up to ``seq`` are committed; the agent may forget them."""
 
     seq: int
 
 
 @dataclass(frozen=True, slots=True)
 class Renew:
-    """The answer to a heartbeat: the kernel lease runs anew."""
+    """The kernel lease ends ``lease_s`` after ``sent_s``, the moment on the agent's boot clock at
+    which it said what this answers: however long the answer took, and also where the lease ended
+    later before. ``heartbeat_s`` is how often the agent is to ask for the next renewal."""
+
+    sent_s: float
+    lease_s: float
+    heartbeat_s: float
 
 
-ControllerMessage = Welcome | Commands | Acknowledge | Renew
+ControllerMessage = Commands | Acknowledge | Renew
 
 
 class AgentLink(Protocol):
@@ -224,13 +243,40 @@ class AgentLink(Protocol):
 
 
 class AgentEvents(Protocol):
-    """What the wire tells control; called on the event loop, never blocks."""
+    """What the wire tells control; called on one event loop, never blocks."""
 
-    def agent_said(self, agent: AgentId, message: AgentMessage) -> None:
+    def agent_said(self, agent: AgentId, message: Hello | Reports | Disk) -> None:
         """A message of an authenticated agent's current stream, in order."""
 
     def agent_left(self, agent: AgentId) -> None:
         """The agent's current stream ended."""
+
+
+class Occupied(Exception):
+    """Another agent has this one's credential, and is connected; the text says what to do."""
+
+
+class Leases(Protocol):
+    """Who may connect and whose lease is renewed: the gateway asks here, and waits for nobody."""
+
+    def admit(self, hello: Hello, *, beside: bool) -> Renew | None:
+        """Let a stream be the agent's current one; the answer renews its lease, if that is allowed
+        before control has heard the Hello. ``beside``: over the loopback interface.
+
+        Raises:
+            Occupied: another machine or directory with this credential was heard just now.
+            Overtaken: a newer stream of the agent is there.
+        """
+
+    def renew(self, agent: AgentId, heartbeat: Heartbeat) -> Renew | None:
+        """Answer a heartbeat of the agent's current stream; None if it is not to be renewed."""
+
+    def heard(self, agent: AgentId) -> None:
+        """The agent said something else."""
+
+
+class Overtaken(Exception):
+    """What an older stream of an agent says comes too late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +325,7 @@ class Gatekeeper(Protocol):
         ...
 
     def authenticate(self, credential: str) -> AgentId | None:
-        """The agent that this credential is bound to, or None.
+        """The agent that this credential is bound to, or None. Called on the gateway's thread.
 
         Raises:
             Dismissed: there is no such agent any more.

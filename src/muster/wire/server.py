@@ -23,20 +23,27 @@ from muster.wire.join_gate import JoinGate
 from muster.wire.log_reading import LogReader
 from muster.wire.messages import (
     AgentEvents,
+    AgentMessage,
     ControllerMessage,
     Dismissed,
     Gatekeeper,
+    Heartbeat,
     Hello,
+    Leases,
     LogChunk,
     LogRequest,
     MalformedMessage,
+    Occupied,
+    Overtaken,
     Refused,
 )
 from muster.wire.transport import (
     DISMISSED,
+    OCCUPIED,
     KeepAlive,
     ServerTls,
     bearer_of,
+    is_loopback,
     read_pem,
     require_secure,
     server_options,
@@ -62,6 +69,7 @@ class AgentGateway(agent_pb2_grpc.AgentGatewayServicer):
     Args:
         gatekeeper: who may join, and whose a credential is.
         events: is told what agents say.
+        leases: answers heartbeats, and says who may connect.
         tls: certificate and key; without it only loopback addresses are served.
         keepalive: how soon a frozen or unreachable agent is noticed.
         hello_timeout_s: how long a new stream may take to say Hello.
@@ -72,6 +80,7 @@ class AgentGateway(agent_pb2_grpc.AgentGatewayServicer):
         self,
         gatekeeper: Gatekeeper,
         events: AgentEvents,
+        leases: Leases,
         *,
         tls: ServerTls | None = None,
         keepalive: KeepAlive | None = None,
@@ -80,6 +89,7 @@ class AgentGateway(agent_pb2_grpc.AgentGatewayServicer):
     ) -> None:
         self._gatekeeper = gatekeeper
         self._events = events
+        self._leases = leases
         self._tls = tls
         self._keepalive = keepalive or KeepAlive()
         self._hello_timeout_s = hello_timeout_s
@@ -161,10 +171,18 @@ class AgentGateway(agent_pb2_grpc.AgentGatewayServicer):
             hello = await self._hello(agent, context)
         except MalformedMessage as malformed:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(malformed))
-        stream = AgentStream(agent, self._queue_limit, partial(self._events.agent_said, agent))
+        stream = AgentStream(agent, self._queue_limit, partial(self._heard, agent))
+        try:
+            renewal = self._leases.admit(hello, beside=is_loopback(context.peer()))
+        except Occupied as occupied:
+            await context.abort(grpc.StatusCode[OCCUPIED], str(occupied))
+        except Overtaken as overtaken:
+            await context.abort(grpc.StatusCode.ABORTED, str(overtaken))
         if (older := self._streams.get(agent)) is not None:
             older.close("the agent opened a newer stream")
         self._streams[agent] = stream
+        if renewal is not None:
+            stream.send(renewal)
         code = grpc.StatusCode.UNAVAILABLE
         try:
             self._events.agent_said(agent, hello)
@@ -179,6 +197,15 @@ class AgentGateway(agent_pb2_grpc.AgentGatewayServicer):
             log.warning("agent %s: stream closed: %s", agent, why)
             await stream.written()
             await context.abort(code, why)
+
+    def _heard(self, agent: AgentId, message: AgentMessage) -> None:
+        if isinstance(message, Heartbeat):
+            renewal = self._leases.renew(agent, message)
+            if renewal is not None:
+                self.send(agent, renewal)
+            return
+        self._leases.heard(agent)
+        self._events.agent_said(agent, message)
 
     async def Logs(  # type: ignore[override]
         self, _replies: object, context: Context

@@ -1,9 +1,11 @@
 """What both ends of the agent protocol agree on beneath its messages: limits, keepalive, TLS."""
 
 import ipaddress
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote
 
 from muster.core.errors import MusterError
 
@@ -39,6 +41,8 @@ MAX_LOG_READS = 64
 
 DISMISSED = "NOT_FOUND"
 """The gRPC status that means ``Dismissed``: there is no such agent any more."""
+OCCUPIED = "ALREADY_EXISTS"
+"""The one that means ``Occupied``: another machine or directory uses the credential."""
 
 
 class InsecureAddress(MusterError):
@@ -120,16 +124,18 @@ def require_secure(address: str, *, tls: bool) -> None:
     Raises:
         InsecureAddress: ``address`` ("host:port") is not loopback, and there is no TLS.
     """
-    if not tls and not _is_loopback(address):
+    if not tls and not is_loopback(address):
         raise InsecureAddress(
             f"{address} can be reached by other machines: agents and their credentials need TLS "
             f"there; name a certificate, or use a loopback address"
         )
 
 
-def _is_loopback(address: str) -> bool:
+def is_loopback(address: str) -> bool:
+    """Whether "host:port", or a peer as gRPC calls it, is on this machine's loopback interface."""
     if address.startswith(("unix:", "unix-abstract:")):
         return True
+    address = unquote(re.sub(r"^ipv[46]:", "", address))
     host = address.rpartition(":")[0].strip("[]")
     if host == "localhost":
         return True

@@ -62,6 +62,10 @@ class Driver:
         self.socket.sendall(line + b"\n")
         self.socket.settimeout(0.05)
 
+    def lease(self, left_s: float) -> None:
+        """Kernels may run for so long from now on."""
+        self.say(op="lease", until_s=time.clock_gettime(time.CLOCK_BOOTTIME) + left_s)
+
     def start(self, *kernels: str | Message, command: list[str] | None = None, **more: Any) -> None:
         """Start kernels of one template; a name alone stands for generation 1 of it."""
         template = {"command": command or ["true"], **more}

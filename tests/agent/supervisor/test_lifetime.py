@@ -92,7 +92,7 @@ def test_path_of_any_length_will_do(tmp_path: Path) -> None:
 
 def test_supervisor_that_is_alone_exits_when_its_lease_is_over(supervisor: Driver) -> None:
     supervisor.run(["true"])
-    supervisor.say(op="lease", seconds=0.2)
+    supervisor.lease(0.2)
     supervisor.settle()
     supervisor.detach()
     supervisor.batches.clear()
@@ -114,7 +114,7 @@ def test_supervisor_that_is_alone_stays_while_a_kernel_runs(
     look = f"trap '' TERM; sleep 0.3; kill -0 $PPID && echo still there > {tmp_path}/seen"
     supervisor.start("k", command=["sh", "-c", look], grace_s=600)
     supervisor.started("k")
-    supervisor.say(op="lease", seconds=0.1)
+    supervisor.lease(0.1)
     supervisor.settle()
     supervisor.detach()
 

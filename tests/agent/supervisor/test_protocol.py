@@ -1,6 +1,7 @@
 """Whatever comes as a line is either an operation or a complaint."""
 
 import json
+import math
 from contextlib import suppress
 
 import pytest
@@ -20,7 +21,7 @@ WORDS = st.sampled_from(
     [
         *("op", "start", "stop", "ack", "lease", "attach", "forget", "recall", "shutdown"),
         *("templates", "kernels", "command", "env", "workdir", "files", "grace_s", "id"),
-        *("generation", "template", "devices", "shape", "queued", "seq", "seconds", "reason"),
+        *("generation", "template", "devices", "shape", "queued", "seq", "until_s", "reason"),
     ]
 )
 VALUES = st.recursive(
@@ -78,4 +79,5 @@ def test_deep_nesting_is_a_complaint() -> None:
 
 
 def test_seconds_may_be_whole() -> None:
-    assert parse(b'{"op":"lease","seconds":300}', {}) == Lease(300.0)
+    assert parse(b'{"op":"lease","until_s":300}', {}) == Lease(300.0)
+    assert parse(b'{"op":"lease","until_s":null}', {}) == Lease(math.inf)

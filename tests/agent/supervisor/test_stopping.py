@@ -176,7 +176,7 @@ def test_lease_that_runs_out_stops_everything(supervisor: Driver) -> None:
     supervisor.start({"id": "queued", "queued": True, "shape": "other"})
     read_when_there(supervisor.log_path("stubborn"))
 
-    supervisor.say(op="lease", seconds=0.2)
+    supervisor.lease(0.2)
 
     assert supervisor.ended("polite")["reason"] == "lease_expired"
     stubborn = supervisor.ended("stubborn")
@@ -185,14 +185,33 @@ def test_lease_that_runs_out_stops_everything(supervisor: Driver) -> None:
 
     supervisor.start("late")
     assert supervisor.error() == "start refused: the kernel lease ran out; renew it first"
-    supervisor.say(op="lease", seconds=60)
+    supervisor.lease(60)
     assert supervisor.run(["true"], kernel="later")["exit_code"] == 0
 
 
 def test_lease_that_is_renewed_stops_nothing(supervisor: Driver) -> None:
     supervisor.start("k", command=["sleep", "60"])
-    supervisor.say(op="lease", seconds=0.2)
-    supervisor.say(op="lease", seconds=600)
+    supervisor.lease(0.2)
+    supervisor.lease(600)
+
+    supervisor.run(["sleep", "0.4"], kernel="clock")
+
+    assert supervisor.status("k") == "running"
+
+
+def test_lease_that_has_ended_when_it_is_read_stops_everything(supervisor: Driver) -> None:
+    supervisor.start("k", command=["sleep", "60"])
+    supervisor.started("k")
+    supervisor.lease(600)
+    supervisor.lease(-0.1)  # it waited in a socket
+
+    assert supervisor.ended("k")["reason"] == "lease_expired"
+
+
+def test_lease_without_an_end_stops_nothing(supervisor: Driver) -> None:
+    supervisor.start("k", command=["sleep", "60"])
+    supervisor.lease(0.2)
+    supervisor.say(op="lease", until_s=None)
 
     supervisor.run(["sleep", "0.4"], kernel="clock")
 
@@ -202,7 +221,7 @@ def test_lease_that_is_renewed_stops_nothing(supervisor: Driver) -> None:
 def test_lease_runs_out_while_no_agent_is_there(supervisor: Driver) -> None:
     supervisor.start("k", command=["sleep", "60"])
     pid = supervisor.started("k")["pid"]
-    supervisor.say(op="lease", seconds=0.3)
+    supervisor.lease(0.3)
     supervisor.detach()
 
     deadline_s = time.monotonic() + 10

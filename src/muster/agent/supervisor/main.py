@@ -44,7 +44,7 @@ from muster.agent.supervisor.starter import Starter, default_environment, raise_
 from muster.agent.supervisor.supervisor import Supervisor
 from muster.agent.supervisor.user_spawners import UserSpawners
 
-_ALONE_S = 600.0  # without an agent, a lease and a kernel
+_ALONE_S = 600.0  # without an agent and a kernel
 _TERMINATION_GRACE_S = 5.0
 _LONGEST_WAIT_S = 10.0  # epoll counts no time asleep, deadlines do
 _JOURNAL_RETRY_S = 1.0
@@ -193,7 +193,7 @@ class Process:
             case Recall():
                 self._supervisor.recall(op.kernels)
             case Lease():
-                self._supervisor.renew_lease(op.seconds)
+                self._supervisor.renew_lease(op.until_s)
             case Forget():
                 self._supervisor.check_ended(op.kernels)
                 for first in range(0, len(op.kernels), _FORGET_AT_ONCE):
@@ -239,12 +239,12 @@ class Process:
 
     def _done(self, now_s: float) -> bool:
         """Whether, without a kernel, there is nothing left to stay for."""
-        alone_since_s, lease_s = self._link.alone_since_s, self._supervisor.lease_s
+        alone_since_s, lease_end_s = self._link.alone_since_s, self._supervisor.lease_end_s
         if self._supervisor.finished(now_s, attached=alone_since_s is None):
             return True
         if alone_since_s is None:
             return False
-        return now_s >= alone_since_s + (_ALONE_S if lease_s is None else lease_s)
+        return now_s >= min(alone_since_s + _ALONE_S, lease_end_s)
 
 
 def _raise_priority() -> None:

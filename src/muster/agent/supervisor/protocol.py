@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 SOCKET_NAME = "supervisor.sock"
-VERSION = 1  # told in `state`: a supervisor may be older than the agent that attaches to it
+VERSION = 2  # told in `state`: a supervisor may be older than the agent that attaches to it
 MAX_LINE_BYTES = 4 << 20
 MIN_LOG_BYTES = 64 << 10  # one read of a pipe must fit, so that rotation keeps its bound
 
@@ -120,9 +120,9 @@ class Recall:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Kernels may run this much longer."""
+    """Kernels may run until this moment of the boot clock, or for ever."""
 
-    seconds: float
+    until_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,8 @@ def parse(line: bytes | bytearray, env_defaults: Mapping[str, str]) -> Op:
         case "recall":
             return Recall(_keys(message))
         case "lease":
-            return Lease(_seconds(message, "seconds"))
+            endless = message.get("until_s", ...) is None
+            return Lease(math.inf if endless else _seconds(message, "until_s"))
         case "attach":
             return Attach()
         case "forget":

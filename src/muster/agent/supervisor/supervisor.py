@@ -57,11 +57,10 @@ class Supervisor:
         self._deadlines: list[tuple[float, int, Kernel]] = []  # a heap; outdated ones are skipped
         self._tiebreak = count()
         self._leftovers_due_s = math.inf
-        self._lease_end_s = math.inf
+        self.lease_end_s = math.inf
         self._lease_expired = False
         self._shutting_down = False
         self._empty_since_s: float | None = None
-        self.lease_s: float | None = None
 
     # What a dead supervisor left.
 
@@ -102,7 +101,7 @@ class Supervisor:
         orders = list(orders)
         if self._shutting_down:
             raise ProtocolError("start refused: the supervisor is shutting down")
-        if self._lease_expired:
+        if clock.now_s() >= self.lease_end_s:
             raise ProtocolError("start refused: the kernel lease ran out; renew it first")
         if len(self._known) + len(orders) > MAX_KERNELS:
             raise ProtocolError(
@@ -145,9 +144,10 @@ class Supervisor:
             if kernel is not None and kernel.status is Status.QUEUED:
                 self._stop(kernel, 0.0, EndReason.STOPPED, "recalled")
 
-    def renew_lease(self, seconds: float) -> None:
-        self.lease_s = seconds
-        self._lease_end_s = clock.now_s() + seconds
+    def renew_lease(self, until_s: float) -> None:
+        """Kernels may run until then: later than before, or earlier if the term was made shorter.
+        One that comes too late renews nothing."""
+        self.lease_end_s = until_s
         self._lease_expired = False
 
     def acknowledge(self, seq: int) -> None:
@@ -217,8 +217,8 @@ class Supervisor:
         """Enforce deadlines and start what is due: a bounded amount."""
         if self._reaper.due or now_s >= self._leftovers_due_s:
             self.reap()
-        if now_s >= self._lease_end_s:
-            self._lease_end_s, self._lease_expired = math.inf, True
+        if now_s >= self.lease_end_s and not self._lease_expired:
+            self._lease_expired = True
             for kernel in list(self.live.values()):
                 grace_s = min(_own_grace_s(kernel), LEASE_GRACE_MAX_S)
                 self._stop(kernel, grace_s, EndReason.LEASE_EXPIRED, "")
@@ -236,7 +236,9 @@ class Supervisor:
         """For how long `turn` has nothing to do unless something happens."""
         if self._to_start or self._reaper.due:
             return 0.0
-        due_s = min(self._leftovers_due_s, self._lease_end_s)
+        due_s = self._leftovers_due_s
+        if not self._lease_expired:
+            due_s = min(due_s, self.lease_end_s)
         if self._deadlines:
             due_s = min(due_s, self._deadlines[0][0])
         return max(0.0, due_s - now_s)

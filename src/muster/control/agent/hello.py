@@ -32,7 +32,6 @@ class Greeter:
     def greet(self, work: Work, agent: Agent, hello: Hello) -> None:
         """Take note of the machine as it is now, and settle what it holds."""
         rebooted = bool(agent.boot_id) and agent.boot_id != hello.boot_id
-        agent.seen_at = work.now
         if agent.left_at is not None:
             agent.absences.append((agent.left_at, work.now))
             agent.left_at = None
@@ -40,6 +39,8 @@ class Greeter:
         agent.connected_at = work.now
         agent.reported_foreign = False
         agent.boot_id = hello.boot_id
+        agent.instance = hello.instance
+        agent.disk_full = hello.disk_full
         agent.version = hello.version
         agent.host = hello.host
         agent.capacity = hello.capacity

@@ -1,8 +1,20 @@
-"""An agent that falls silent is UNREACHABLE; past the kernel lease it is LOST (DESIGN rule 9)."""
+"""An agent that falls silent is UNREACHABLE; when its leases have ended, LOST (DESIGN rule 9)."""
 
+import math
 from collections.abc import Iterable, Sequence
 
-from muster.control.engine.handler import DerivationHandler, Handler, TransitionStatus
+from muster.control.agent.leases import (
+    DEFAULT_TERM_S,
+    HEARTBEATS_A_TERM,
+    LEASE_MARGIN_S,
+    LeaseBook,
+)
+from muster.control.engine.handler import (
+    DerivationHandler,
+    FollowingHandler,
+    Handler,
+    TransitionStatus,
+)
 from muster.control.engine.lifecycle import Lifecycle
 from muster.control.engine.work import Work
 from muster.control.session.board import Board
@@ -13,16 +25,13 @@ from muster.core.states import AgentStatus
 from muster.store.live import LedgerKey
 from muster.store.records import Agent
 
-LEASE_MARGIN_S = 15.0
-"""Added to the kernel lease before its kernels count as stopped: they have up to ten seconds of
-grace (the supervisor's LEASE_GRACE_MAX_S), and two clocks may run at different speeds."""
-
 
 class AgentLifecycle(Lifecycle[Agent]):
     entity = Agent
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: Board, leases: LeaseBook) -> None:
         self._board = board
+        self._leases = leases
 
     def move(
         self,
@@ -44,14 +53,38 @@ class AgentLifecycle(Lifecycle[Agent]):
         return moved
 
     def deadlines(self, record: Agent, work: Work) -> Iterable[float]:
-        group = work.live.groups[record.group]
         if record.leave_by is not None:
             yield record.leave_by
         match record.status:
             case AgentStatus.ALIVE:
-                yield record.seen_at + group.agent_silence
+                yield _silent_at(record, work, self._leases)
             case AgentStatus.UNREACHABLE:
-                yield record.seen_at + group.kernel_lease + LEASE_MARGIN_S
+                yield self._leases.until(record.id) + LEASE_MARGIN_S
+
+
+class GrantLeases(FollowingHandler[Agent]):
+    """Keeps the term of an agent's renewals as its group says.
+
+    A longer one is stored before it is granted, so that after a restart the controller waits for
+    the longest that the agent may count with; a shorter one once the longer are over.
+    """
+
+    name = "GrantLeases"
+    entity = Agent
+    targets = frozenset({AgentStatus.ALIVE, AgentStatus.UNREACHABLE})
+
+    def __init__(self, leases: LeaseBook) -> None:
+        self._leases = leases
+
+    def follow(self, record: Agent, work: Work) -> None:
+        term_s = work.live.groups[record.group].kernel_lease
+        if term_s is None:
+            term_s = math.inf if self._leases.is_beside(record.id) else DEFAULT_TERM_S
+        over = self._leases.until(record.id) <= work.now + term_s
+        lease_s = term_s if over else max(term_s, record.lease_s)
+        if (term_s, lease_s) != (record.term_s, record.lease_s):
+            record.term_s, record.lease_s = term_s, lease_s
+            work.unit.touch(record)
 
 
 class DetectSilence(DerivationHandler[Agent]):
@@ -61,11 +94,14 @@ class DetectSilence(DerivationHandler[Agent]):
     entity = Agent
     targets = frozenset({AgentStatus.ALIVE})
 
+    def __init__(self, leases: LeaseBook) -> None:
+        self._leases = leases
+
     def derive(self, record: Agent, work: Work) -> tuple[str, Reason | None] | None:
-        silent_s = work.now - record.seen_at
-        if silent_s < work.live.groups[record.group].agent_silence:
+        # What was heard while the controller was busy counts.
+        if work.now < _silent_at(record, work, self._leases):
             return None
-        return AgentStatus.UNREACHABLE, reason(ReasonCode.AGENT_SILENT, silent_s=round(silent_s, 1))
+        return AgentStatus.UNREACHABLE, _silence(record, work)
 
 
 class DetectLoss(DerivationHandler[Agent]):
@@ -75,18 +111,30 @@ class DetectLoss(DerivationHandler[Agent]):
     entity = Agent
     targets = frozenset({AgentStatus.UNREACHABLE})
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: Facts, leases: LeaseBook) -> None:
         self._facts = facts
+        self._leases = leases
 
     def derive(self, record: Agent, work: Work) -> tuple[str, Reason | None] | None:
-        silent_s = work.now - record.seen_at
-        if silent_s < work.live.groups[record.group].kernel_lease + LEASE_MARGIN_S:
+        if not self._leases.revoke(record.id):
             return None
-        return AgentStatus.LOST, reason(ReasonCode.AGENT_SILENT, silent_s=round(silent_s, 1))
+        return AgentStatus.LOST, _silence(record, work)
 
     def derived(self, record: Agent, work: Work) -> None:
         why = reason(ReasonCode.AGENT_LOST, agent=record.name)
         lose_kernels(work, record, list(work.live.held_by.get(record.id, ())), why, self._facts)
+
+
+def _silent_at(agent: Agent, work: Work, leases: LeaseBook) -> float:
+    """When the agent counts as silent, unless it is heard before."""
+    heard_at = max(agent.seen_at, leases.heard_at(agent.id))
+    silence_s = work.live.groups[agent.group].agent_silence
+    # It may not have learned yet that it is to speak more often.
+    return heard_at + max(silence_s, HEARTBEATS_A_TERM * leases.pace_s(agent.id))
+
+
+def _silence(agent: Agent, work: Work) -> Reason:
+    return reason(ReasonCode.AGENT_SILENT, silent_s=round(work.now - agent.seen_at, 1))
 
 
 def lose_kernels(

@@ -208,7 +208,7 @@ class Facts:
             case ReasonCode.SIGNALED:
                 return reason(code, signal=report.signal)
             case ReasonCode.LEASE_EXPIRED:
-                lease_s = work.live.groups[agent.group].kernel_lease if agent else "?"
+                lease_s = f"{agent.lease_s:g}" if agent else "?"
                 return reason(code, lease_s=lease_s, agent=name)
             case _:
                 return reason(code, agent=name, detail=report.detail)

@@ -100,7 +100,9 @@ class ScalingGroup(Spec):
         retry_backoff: wait after a first failed try; doubles with each further one.
         kernels_per_agent: kernels that one agent may hold, however little they ask for.
         agent_silence: silence after which an agent is UNREACHABLE.
-        kernel_lease: silence after which its kernels have stopped and it is LOST.
+        kernel_lease: silence after which its kernels have stopped and it is LOST. None is as long
+            as its supervisor lives for an agent on the controller's own machine, which can be
+            without a controller but not cut off from one, and five minutes for any other.
         backlog_window: work that an agent may hold ahead, by mean duration; 0 holds none.
     """
 
@@ -128,7 +130,7 @@ class ScalingGroup(Spec):
     retry_backoff: PositiveDuration = 1.0
     kernels_per_agent: Annotated[Whole, Field(ge=1, le=MAX_KERNELS_PER_AGENT)] = 1000
     agent_silence: PositiveDuration = 15.0
-    kernel_lease: PositiveDuration = 300.0
+    kernel_lease: PositiveDuration | None = None
     backlog_window: Annotated[Duration, Field(le=10)] = 0.25
 
     @field_validator("workspaces")

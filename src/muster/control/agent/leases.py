@@ -1,0 +1,250 @@
+"""Leases of agents: who may be renewed, for how long, and what was granted so far.
+
+The book is the one part of control that another thread uses: the gateway answers heartbeats from
+it, so that neither a slow pass nor a full disk costs work its lease. Control publishes in it, after
+the commit, what may be granted, and looks into it at the moment when it judges an agent.
+"""
+
+import math
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import TypeVar
+
+from muster.core.clock import Clock
+from muster.core.ids import AgentId
+from muster.core.specs import ScalingGroup
+from muster.core.states import AgentStatus
+from muster.store.records import Agent
+from muster.wire.messages import Heartbeat, Hello, Occupied, Overtaken, Renew
+
+DEFAULT_TERM_S = 300.0
+LEASE_MARGIN_S = 15.0
+"""Added to the end of a lease before its kernels count as stopped: they have up to ten seconds of
+grace (the supervisor's LEASE_GRACE_MAX_S), and two clocks may run at different speeds."""
+
+HEARTBEATS_A_TERM = 3
+_GRANTS_KEPT = 8
+_SAMPLES_KEPT = 8
+_BOOTS_KEPT = 8
+_DRIFT = 0.001
+"""By which part of a time one machine's clock may run faster than another's, at most."""
+
+T = TypeVar("T")
+_Place = tuple[str, str]
+"""The boot and the directory whose kernels an agent's are."""
+
+
+@dataclass(slots=True)
+class _Grant:
+    """``sent_s`` is what the renewal answered, ``until`` its latest end by the controller's clock.
+    One that a former controller may have given answers nothing that this one has heard."""
+
+    sent_s: float
+    until: float
+    heartbeat_s: float
+
+
+@dataclass(slots=True)
+class _Lease:
+    """Of one agent. ``place`` is control's, as committed; ``admitted`` the current stream's.
+    ``spoke_at`` is when it last spoke, ``heard_at`` the same, but no earlier than this controller's
+    start: nobody could be heard while nobody listened.
+
+    ``grants`` are the renewals that the agent may count with: its heartbeats say which is in force,
+    and what was granted before that one counts no more.
+    """
+
+    heard_at: float
+    spoke_at: float
+    grants: deque[_Grant] = field(default_factory=deque)
+    place: _Place = ("", "")
+    admitted: _Place = ("", "")
+    hello_s: float = -math.inf
+    beside: bool = False
+    former_boots: deque[str] = field(default_factory=lambda: deque(maxlen=_BOOTS_KEPT))
+    term_s: float = 0.0  # of a renewal; 0: there is none
+    heartbeat_s: float = 0.0
+    silence_s: float = 0.0
+    offsets_s: deque[float] = field(default_factory=lambda: deque(maxlen=_SAMPLES_KEPT))
+
+
+class LeaseBook:
+    """Fills ``wire``'s Leases; safe to be used from any thread.
+
+    Args:
+        clock: the controller's.
+        boot_id: of the machine that the controller runs on. An agent of the same boot that talks
+            over the loopback interface cannot be cut off from the controller, only be without one.
+    """
+
+    def __init__(self, clock: Clock, boot_id: str = "") -> None:
+        self._clock = clock
+        self._boot_id = boot_id
+        self._lock = Lock()
+        self._leases: dict[AgentId, _Lease] = {}
+        self._news: dict[AgentId, _Lease] = {}  # heard since ``take_news``
+
+    # The gateway's side
+
+    def admit(self, hello: Hello, *, beside: bool) -> Renew | None:
+        """See ``wire.messages.Leases``."""
+        with self._lock:
+            lease = self._leases.get(hello.agent)
+            if lease is None:
+                return None  # it was removed, which control will tell it
+            now = self._clock.now()
+            place = (hello.boot_id, hello.instance)
+            if place == lease.admitted:
+                if hello.sent_s < lease.hello_s:
+                    raise Overtaken("a newer stream of this agent is there")
+            else:
+                self._replace(lease, hello, now)
+            lease.admitted, lease.hello_s = place, hello.sent_s
+            lease.beside = beside and bool(self._boot_id) and hello.boot_id == self._boot_id
+            self._note(hello.agent, lease, now, hello.time_s)
+            return self._grant(lease, hello.sent_s, now)
+
+    def _replace(self, lease: _Lease, hello: Hello, now: float) -> None:
+        """The agent speaks from another boot or directory than before: of the same machine, if that
+        has booted since its former boot was heard, which proves that boot's kernels gone.
+
+        Raises:
+            Occupied: its former self may be alive.
+            Overtaken: the former boot is the newer one.
+        """
+        former_boot = lease.admitted[0]
+        if not former_boot:
+            return
+        if hello.boot_id in lease.former_boots:
+            raise Overtaken("this machine has booted again since")
+        rebooted = hello.boot_id != former_boot
+        booted_at = now - hello.sent_s * (1 - _DRIFT)
+        if not (rebooted and booted_at >= lease.spoke_at):
+            free_at = max(lease.heard_at + lease.silence_s, _until(lease) + LEASE_MARGIN_S)
+            if now < free_at:
+                raise Occupied(
+                    f"an agent on another {'machine' if rebooted else 'directory'} has the same "
+                    f"credential, was heard {max(0.0, now - lease.heard_at):.0f} s ago and may run "
+                    f"kernels: stop one of the two; if both are wanted, remove this one's "
+                    f"credential.json and start it with a join token and another --name"
+                )
+        if rebooted:
+            lease.former_boots.append(former_boot)
+
+    def renew(self, agent: AgentId, heartbeat: Heartbeat) -> Renew | None:
+        """See ``wire.messages.Leases``."""
+        with self._lock:
+            lease = self._leases.get(agent)
+            if lease is None:
+                return None
+            now = self._clock.now()
+            self._note(agent, lease, now, heartbeat.time_s)
+            grants = lease.grants
+            if any(grant.sent_s == heartbeat.renewed_s for grant in grants):
+                while grants[0].sent_s != heartbeat.renewed_s:
+                    grants.popleft()
+            return self._grant(lease, heartbeat.sent_s, now)
+
+    def heard(self, agent: AgentId) -> None:
+        """See ``wire.messages.Leases``."""
+        with self._lock:
+            if (lease := self._leases.get(agent)) is not None:
+                self._note(agent, lease, self._clock.now(), None)
+
+    def _note(self, agent: AgentId, lease: _Lease, now: float, time_s: float | None) -> None:
+        lease.heard_at = lease.spoke_at = now
+        if time_s is not None:
+            lease.offsets_s.append(now - time_s)
+        self._news[agent] = lease
+
+    def _grant(self, lease: _Lease, sent_s: float, now: float) -> Renew | None:
+        if not lease.term_s or lease.admitted != lease.place:
+            return None
+        grants = lease.grants
+        grants.append(_Grant(sent_s, now + lease.term_s, lease.heartbeat_s))
+        if len(grants) > _GRANTS_KEPT:  # for long the agent has not said which is in force
+            oldest, second = grants.popleft(), grants[0]
+            second.until = max(second.until, oldest.until)
+            second.heartbeat_s = max(second.heartbeat_s, oldest.heartbeat_s)
+        return Renew(sent_s, lease.term_s, lease.heartbeat_s)
+
+    # Control's side
+
+    def publish(self, agent: Agent, group: ScalingGroup) -> None:
+        """What is committed about the agent; from now on it may be granted ``agent.term_s``."""
+        with self._lock:
+            if agent.status is AgentStatus.REMOVED:
+                self._leases.pop(agent.id, None)
+                return
+            lease = self._leases.get(agent.id)
+            place = (agent.boot_id, agent.instance)
+            if lease is None:
+                now = self._clock.now()
+                lease = _Lease(now, agent.seen_at, place=place, admitted=place)
+                self._leases[agent.id] = lease
+                if agent.lease_s:
+                    lease.grants.append(_Grant(-math.inf, now + agent.lease_s, 0.0))
+            if place != lease.place:  # what ran there is proven gone, and its leases with it
+                lease.place = place
+                lease.grants.clear()
+            lease.term_s = 0.0 if agent.status is AgentStatus.LOST else agent.term_s
+            lease.silence_s = group.agent_silence
+            lease.heartbeat_s = min(group.agent_silence, agent.term_s) / HEARTBEATS_A_TERM
+
+    def answer(self, agent: AgentId, sent_s: float) -> Renew | None:
+        """The renewal that answers a Hello that control has heard."""
+        with self._lock:
+            lease = self._leases.get(agent)
+            return None if lease is None else self._grant(lease, sent_s, self._clock.now())
+
+    def take_news(self) -> dict[AgentId, tuple[float, float]]:
+        """Who was heard since the last call, when, and by how many seconds the controller's clock
+        is ahead of the agent's: at most, for delay looks the same as a difference."""
+        with self._lock:
+            news, self._news = self._news, {}
+            return {
+                agent: (lease.heard_at, min(lease.offsets_s, default=0.0))
+                for agent, lease in news.items()
+            }
+
+    def is_beside(self, agent: AgentId) -> bool:
+        """Whether the agent runs on the controller's own machine."""
+        return self._read(agent, lambda lease: lease.beside, False)
+
+    def heard_at(self, agent: AgentId) -> float:
+        return self._read(agent, lambda lease: lease.heard_at, -math.inf)
+
+    def until(self, agent: AgentId) -> float:
+        """When the last of the leases ends that the agent may count with."""
+        return self._read(agent, _until, -math.inf)
+
+    def pace_s(self, agent: AgentId) -> float:
+        """How seldom the agent may be saying that it is there."""
+        return self._read(agent, _pace_s, 0.0)
+
+    def revoke(self, agent: AgentId) -> bool:
+        """Grant the agent nothing more, if all of its leases have ended and its kernels with them;
+        else answer False."""
+        with self._lock:
+            lease = self._leases.get(agent)
+            if lease is None:
+                return True
+            if self._clock.now() < _until(lease) + LEASE_MARGIN_S:
+                return False
+            lease.term_s = 0.0
+            return True
+
+    def _read(self, agent: AgentId, look: Callable[[_Lease], T], default: T) -> T:
+        with self._lock:
+            lease = self._leases.get(agent)
+            return default if lease is None else look(lease)
+
+
+def _until(lease: _Lease) -> float:
+    return max((grant.until for grant in lease.grants), default=-math.inf)
+
+
+def _pace_s(lease: _Lease) -> float:
+    return max((grant.heartbeat_s for grant in lease.grants), default=0.0)
