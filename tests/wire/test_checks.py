@@ -114,7 +114,7 @@ async def test_agent_with_a_wrong_hello_is_closed_and_no_other(wrong: str) -> No
         await made.until(lambda: made.hellos)
         await offender.send(replace(GOOD, **HELLOS[wrong]))
         assert "invalid_argument" in await ending(offender)
-        await other.send(Heartbeat())
+        await other.send(Heartbeat(1.0))
         await made.until(lambda: made.heartbeats)
         assert made.connected == {"agt-2"}
         assert [each.agent for each in made.hellos] == ["agt-2"]
