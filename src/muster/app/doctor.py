@@ -1,6 +1,7 @@
 """`muster doctor`: what of this machine and its cluster is well, and what to do about the rest."""
 
 import os
+import pwd
 import resource
 import shutil
 import sqlite3
@@ -38,6 +39,7 @@ def checks(home: Path | None = None) -> Iterator[Check]:
     yield _disk(place)
     yield _open_files()
     yield _limits()
+    yield _users()
     yield _gpus()
     yield _controller(place)
     yield from _agents(place)
@@ -88,6 +90,25 @@ def _limits() -> Check:
         f"{version} is not writable: kernels run without cpu and memory limits",
         "run agents as root, or delegate a cgroup to them",
     )
+
+
+def _users() -> Check:
+    if os.getuid() == 0:
+        detail = "root: agents run kernels as their owners, each user with a uid of its own"
+        return Check("users", True, detail)
+    return Check(
+        "users",
+        None,
+        f"not root: whoever may submit work to agents here acts as {_own_name()}",
+        "run agents as root if others than you submit",
+    )
+
+
+def _own_name() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return f"uid {os.getuid()}"
 
 
 def _gpus() -> Check:

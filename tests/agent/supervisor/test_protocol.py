@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from muster.agent.supervisor.protocol import (
     KernelOrder,
     Lease,
+    Limits,
     ProtocolError,
     Start,
     Template,
@@ -57,8 +58,7 @@ def test_start_is_read_with_its_defaults() -> None:
         workdir=None,
         files={},
         grace_s=10.0,
-        cpu_milli=0,
-        memory_bytes=0,
+        limits=Limits(),
         log_max_bytes=64 << 20,
     )
     order = KernelOrder("k", 2, template, {}, (0, "GPU-1"), 1000, "", queued=True)

@@ -4,7 +4,7 @@ Version 1 has a hierarchy a controller, version 2 one for all; both are here as 
 is written into them. Making and removing one costs more than moving a process, so slots are kept
 and given to the next kernel that needs the same controllers.
 
-A kernel is born in its cgroups. Whoever spawns it enters the slot (`entered`), spawns, and goes
+A kernel is born in its cgroups. Whoever spawns it enters the slot (`enter`), spawns, and goes
 home again, so that no process of a kernel is ever outside, not for a microsecond. A process that
 moves itself takes none of the locks that moving another takes: 4 us a hierarchy. Limits of cpu and
 memory are set after that (`Slot.enforce`), for a full memory cgroup would have the spawner killed
@@ -21,10 +21,12 @@ import errno
 import os
 import signal
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
+
+from muster.agent.supervisor.protocol import Limits
 
 _PERIOD_US = 100_000
 _MIN_QUOTA_US = 1_000  # the kernel refuses less
@@ -43,21 +45,6 @@ class LimitsKind(StrEnum):
 
 class LimitTooLow(Exception):
     """A kernel's first processes take more memory than it may have in all."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What one kernel may use; 0 stands for no limit."""
-
-    cpu_milli: int = 0
-    memory_bytes: int = 0
-    pids: int = 0
-
-    @property
-    def controllers(self) -> tuple[str, ...]:
-        """Those that a slot needs to set them, besides pids."""
-        cpu = ("cpu",) if self.cpu_milli else ()
-        return (*cpu, "memory") if self.memory_bytes else cpu
 
 
 @dataclass(slots=True, eq=False)
@@ -288,27 +275,24 @@ class Cgroups:
         return slot
 
 
-@contextmanager
-def entered(entry_fds: Sequence[int], home_fds: Sequence[int]) -> Iterator[None]:
-    """While this lasts, this process is in a slot, and what it spawns is born there.
+def enter(entry_fds: Sequence[int]) -> None:
+    """Move this process, which must have one thread, into a slot; what it spawns is born there. It
+    has to `go_home` after that, even if this raises.
 
     Raises:
-        OSError: the kernel refuses it; this process is home again if it was ever away.
+        OSError: the kernel refuses it.
     """
-    try:
-        _enter(entry_fds)
-        yield
-    finally:
-        _enter(home_fds)
+    for fd in entry_fds:
+        os.write(fd, b"0")
 
 
-def _enter(entry_fds: Sequence[int]) -> None:
-    """Move this process, which must have one thread, into cgroups.
+def go_home(home_fds: Sequence[int]) -> None:
+    """Move this process back.
 
     Raises:
         OSError: the kernel refuses it, again and again.
     """
-    for fd in entry_fds:
+    for fd in home_fds:
         for attempt in range(1, _HOMECOMINGS + 1):
             try:
                 os.write(fd, b"0")
@@ -395,8 +379,10 @@ def _if_usable(kind: LimitsKind, parents: dict[str, str], homes: dict[str, str])
     try:
         cgroups = Cgroups(kind, parents, homes)
         slot = cgroups.acquire(Limits())
-        with entered(slot.entry_fds, slot.home_fds):
-            pass
+        try:
+            enter(slot.entry_fds)
+        finally:
+            go_home(slot.home_fds)
         slot.remove()
     except OSError:
         for parent in set(parents.values()):

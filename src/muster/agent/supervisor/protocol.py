@@ -36,6 +36,25 @@ class ProtocolError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    """What one kernel may use; 0 stands for no limit.
+
+    `controllers` are those of cgroups that it takes to set them, besides that of pids.
+    """
+
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+    pids: int = 0
+    controllers: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(cpu_milli: int, memory_bytes: int, pids: int) -> "Limits":
+        cpu = ("cpu",) if cpu_milli else ()
+        controllers = (*cpu, "memory") if memory_bytes else cpu
+        return Limits(cpu_milli, memory_bytes, pids, controllers)
+
+
+@dataclass(frozen=True, slots=True)
 class Account:
     """A user of this machine that kernels run as."""
 
@@ -57,10 +76,8 @@ class Template:
     workdir: str | None  # None: a scratch directory of the kernel's own
     files: Mapping[str, str]  # path inside the scratch directory -> text
     grace_s: float
-    cpu_milli: int  # 0: no limit
-    memory_bytes: int  # 0: no limit
+    limits: Limits
     log_max_bytes: int
-    pids_max: int = 0  # 0: no limit
     disk_bytes: int = 0  # what it may keep in its scratch directory; 0: no limit
     account: Account | None = None  # None: the supervisor's own
     owner: str = ""  # what one owner's kernel has left is never given to another's
@@ -219,10 +236,12 @@ def _template(item: _Object, env_defaults: Mapping[str, str]) -> Template:
         workdir=workdir,
         files=_texts(item, "files"),
         grace_s=_seconds(item, "grace_s", 10.0),
-        cpu_milli=_integer(item, "cpu_milli", 0),
-        memory_bytes=_integer(item, "memory_bytes", 0),
+        limits=Limits.of(
+            _integer(item, "cpu_milli", 0),
+            _integer(item, "memory_bytes", 0),
+            _integer(item, "pids_max", 0),
+        ),
         log_max_bytes=log_max_bytes,
-        pids_max=_integer(item, "pids_max", 0),
         disk_bytes=_integer(item, "disk_bytes", 0),
         account=account,
         owner=_text(item, "owner"),

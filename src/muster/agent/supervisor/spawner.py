@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from muster.agent.supervisor import clock
-from muster.agent.supervisor.cgroups import entered
+from muster.agent.supervisor.cgroups import enter, go_home
 from muster.agent.supervisor.failures import (
     CannotExecute,
     CreateFailed,
@@ -32,7 +32,7 @@ _NAMED_DIRECTORIES = 2
 _SIGNALS_TO_DEFAULT = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: made for each kernel, which that would cost 2 us
 class Launch:
     """What is to become the main process of a kernel, and where."""
 
@@ -43,8 +43,19 @@ class Launch:
     files: Mapping[str, str]
     owner: str  # who alone may be given a scratch directory that this one leaves empty
 
+    def fields(self) -> dict[str, object]:
+        """For a message; without copies, as `asdict` would make them."""
+        return {
+            "command": self.command,
+            "environment": self.environment,
+            "workdir": self.workdir,
+            "scratch": self.scratch,
+            "files": self.files,
+            "owner": self.owner,
+        }
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True)
 class Spawned:
     """A process that has begun to run its program."""
 
@@ -123,8 +134,11 @@ class Spawner:
         pid = 0
         born_after_s = clock.now_s()
         try:
-            with entered(entry_fds, home_fds):
+            try:
+                enter(entry_fds)
                 pid = self._execute(launch, program, output_fd)
+            finally:
+                go_home(home_fds)
         except OSError:
             if pid:  # it cannot come home; what it spawned must not run without it
                 os.killpg(pid, signal.SIGKILL)

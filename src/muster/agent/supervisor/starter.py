@@ -5,7 +5,7 @@ import resource
 from collections.abc import Mapping
 
 from muster.agent.supervisor import process_tree
-from muster.agent.supervisor.cgroups import Cgroups, Limits, LimitsKind
+from muster.agent.supervisor.cgroups import Cgroups, LimitsKind
 from muster.agent.supervisor.failures import CreateFailed, create_failure
 from muster.agent.supervisor.kernel import CreateFailure, Kernel
 from muster.agent.supervisor.output import Outputs
@@ -109,7 +109,7 @@ class Starter:
             OSError: they cannot be set.
         """
         if kernel.slot is not None:
-            kernel.slot.enforce(_limits(template))
+            kernel.slot.enforce(template.limits)
 
     def clean_up(self, kernel: Kernel) -> int:
         """Give back what a kernel had, once none of its processes is left.
@@ -142,7 +142,7 @@ class Starter:
             return
         kernel.output = self._outputs.open(file_name(kernel.key), template.log_max_bytes)
         if self._cgroups is not None:
-            kernel.slot = self._cgroups.acquire(_limits(template))
+            kernel.slot = self._cgroups.acquire(template.limits)
 
     def _launch(self, kernel: Kernel, order: KernelOrder) -> Launch:
         template = order.template
@@ -182,10 +182,6 @@ class Starter:
 def note_spawned(kernel: Kernel, spawned: Spawned) -> None:
     kernel.pid, kernel.born_ticks = spawned.pid, spawned.born_ticks
     kernel.started_at = spawned.started_at
-
-
-def _limits(template: Template) -> Limits:
-    return Limits(template.cpu_milli, template.memory_bytes, template.pids_max)
 
 
 def raise_open_files() -> tuple[int, int] | None:

@@ -417,6 +417,8 @@ class Supervisor:
     def _enforce(self, kernel: Kernel) -> None:
         """Set the limits of a kernel that was spawned: what was promised limits runs with them."""
         assert kernel.order is not None
+        if not kernel.order.template.limits.controllers:
+            return
         try:
             self._starter.enforce(kernel, kernel.order.template)
         except LimitTooLow:

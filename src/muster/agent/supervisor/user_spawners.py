@@ -8,7 +8,6 @@ import sys
 from collections import deque
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import asdict
 from typing import Protocol
 
 from muster.agent.supervisor import clock
@@ -173,7 +172,7 @@ class UserSpawner:
             fds += tuple(kernel.slot.entry_fds)
         message = {
             "number": self._last_number,
-            "launch": asdict(launch),
+            "launch": launch.fields(),
             "hierarchies": hierarchies,
             "release": self._to_release,
         }
