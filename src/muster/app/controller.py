@@ -12,6 +12,7 @@ import socket
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import uvicorn
@@ -23,6 +24,7 @@ from muster.api.app import create_app
 from muster.api.app import stop as stop_requests
 from muster.app.addresses import address, reachable_host
 from muster.app.controller_config import ControllerConfig
+from muster.app.credentials import mend_credential
 from muster.app.driver import Driver
 from muster.app.former_agents import forget
 from muster.app.home import Home, Running, write_private
@@ -119,7 +121,8 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack) -> None:
     own_address = address(config.host, agent_port)
     agents = [_local(agent, own_address, join_token, user, home) for agent in config.agents]
     await stack.enter_async_context(_beside(forget(plane, config.former_agents), "former agents"))
-    await stack.enter_async_context(_beside(LocalAgents(agents).run(), "local agents"))
+    local_agents = LocalAgents(agents, partial(mend_credential, plane))
+    await stack.enter_async_context(_beside(local_agents.run(), "local agents"))
     stack.callback(stop_requests, app)  # the first to be called: nothing new while others stop
     now = clock.now()
     agents_at = address(reachable, agent_port)

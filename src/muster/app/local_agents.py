@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import sys
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -60,11 +61,15 @@ def holder(directory: Path) -> int | None:
 class LocalAgents:
     """Keeps one process for each configuration, for as long as ``run`` runs.
 
-    An agent that outlived its controller is left alone until it ends by itself.
+    An agent that outlived its controller is left alone until it ends by itself. ``prepare`` is
+    called with an agent's configuration before each of its starts.
     """
 
-    def __init__(self, configs: list[AgentConfig]) -> None:
+    def __init__(
+        self, configs: list[AgentConfig], prepare: Callable[[AgentConfig], Awaitable[None]]
+    ) -> None:
         self._configs = configs
+        self._prepare = prepare
 
     async def run(self) -> None:
         """Until cancelled; the agents are then told to end, their kernels run on."""
@@ -79,6 +84,7 @@ class LocalAgents:
                 if holder(config.directory) is not None:
                     await asyncio.sleep(LOOK_AGAIN_S)
                     continue
+                await self._prepare(config)
                 began_s = asyncio.get_running_loop().time()
                 code = await self._run_once(config)
                 ran_s = asyncio.get_running_loop().time() - began_s

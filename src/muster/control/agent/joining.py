@@ -12,6 +12,7 @@ from muster.control.engine.work import Work
 from muster.control.identity.tokens import charge
 from muster.control.session.board import Board
 from muster.core.errors import MusterError
+from muster.core.ids import AgentId
 from muster.core.reasons import ReasonCode, reason
 from muster.core.resources import Resources
 from muster.core.results import SchedulingResult
@@ -83,6 +84,30 @@ def join(work: Work, board: Board, request: JoinRequest) -> Agent:
     work.unit.note(agent, PHASE, SchedulingResult.SUCCESS, why)
     work.mark(agent)
     return agent
+
+
+def reissue(work: Work, name: str, credential: str) -> AgentId | None:
+    """Have the agent of this name have another credential, and be the same agent; None if there is
+    no such agent.
+
+    For the controller's own agents only: that it can write their directories is the
+    administrator's word.
+
+    Raises:
+        JoinRefused: the agent is connected, so that it has a good one.
+    """
+    agents = work.live.agents.values()
+    there = (each for each in agents if each.status is not AgentStatus.REMOVED)
+    agent = next((each for each in there if each.name == name), None)
+    if agent is None:
+        return None
+    if agent.connected:
+        raise JoinRefused(f"agent {name!r} is connected from elsewhere")
+    work.live.credentials.pop(agent.credential_hash, None)
+    agent.credential_hash = token_hash(credential)
+    work.live.credentials[agent.credential_hash] = agent.id
+    work.unit.touch(agent)
+    return agent.id
 
 
 def _token(live: Live, request: JoinRequest, now: float) -> JoinToken:

@@ -1,0 +1,44 @@
+"""Credentials of a controller's own agents, given anew where they cannot be used any more."""
+
+import logging
+import secrets
+
+from muster.agent.config import AgentConfig
+from muster.agent.identity import Identity, UnusableDirectory, load_identity, save_identity
+from muster.control.agent.joining import reissue
+from muster.control.plane import ControlPlane
+from muster.core.errors import MusterError
+from muster.core.ids import AgentId
+from muster.store.tokens import token_hash
+
+log = logging.getLogger(__name__)
+
+
+async def mend_credential(plane: ControlPlane, config: AgentConfig) -> None:
+    """See to it that the agent of this directory, which is the controller's own, is let in: one
+    whose credential is damaged, or not the controller's, is given another. It stays the same agent,
+    so what it runs goes on. One that never joined joins by itself."""
+    try:
+        if _is_good(plane, load_identity(config.directory)):
+            return
+        why = "is not known"
+    except UnusableDirectory as error:
+        why = f"cannot be used ({error})"
+    credential = secrets.token_urlsafe(32)
+    try:
+        agent = await plane.request(lambda work, _: reissue(work, config.name, credential))
+        # Where nobody is called so, it joins.
+        save_identity(config.directory, Identity(agent or AgentId(""), credential))
+    except (MusterError, TimeoutError) as error:
+        log.error(
+            "the credential of agent %s %s, and is not given anew: %s", config.name, why, error
+        )
+    else:
+        log.warning("agent %s: its credential %s; it was given another", config.name, why)
+
+
+def _is_good(plane: ControlPlane, kept: Identity | None) -> bool:
+    """Whether the agent can go on with what it has: a credential that is its own, or none yet."""
+    if kept is None or not kept.agent:
+        return True
+    return plane.live.credentials.get(token_hash(kept.credential)) == kept.agent
