@@ -175,7 +175,7 @@ class FakeCluster:
 
     def jobs(self, state: str = "live", *, limit: int = 100, **_: Any) -> list[JobView]:
         self._answer()
-        found = [each for each in self.jobs_ if state == "all" or not each.ended]
+        found = [each for each in self.jobs_ if state == "all" or each.ended == (state == "ended")]
         return list(found[:limit])
 
     def job(self, ref: str) -> JobDetail:
@@ -232,7 +232,8 @@ class FakeCluster:
 
     def sessions(self, state: str = "live", *, limit: int = 100, **_: Any) -> list[SessionDetail]:
         self._answer()
-        found = [each for each in self.sessions_ if state == "all" or not each.ended]
+        wanted = state == "ended"
+        found = [each for each in self.sessions_ if state == "all" or each.ended == wanted]
         return found[:limit]
 
     def session(self, ref: str) -> SessionDetail:
@@ -318,6 +319,9 @@ class FakeCluster:
         self.asked.append(("bar_agent", (ref, bar, note, deadline)))
         found = next(each for each in self.agents_ if each.name == ref)
         return msgspec.structs.replace(found, barred=bar, bar_note=note)
+
+    def remove_agent(self, ref: str) -> None:
+        self.asked.append(("remove_agent", ref))
 
     def health(self) -> HealthView:
         self._answer()

@@ -1,19 +1,27 @@
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import cast
 
 import click
 import pytest
 from click.testing import CliRunner
-from tests.cli.fake_cluster import IDS, FakeCluster, job
+from tests.cli.fake_cluster import IDS, FakeCluster, job, session
+from tests.cli.test_placement import agent
 
-from muster.cli.completion import TIMEOUT_S, complete_ref
+from muster.cli.completion import TIMEOUT_S, complete_agent, complete_group, complete_ref
 from muster.cli.main import app
 from muster.cli.target import OnContact, Target
 from muster.client import Client
 from muster.core.errors import MusterError
+from muster.core.states import AgentBar, JobState
+from muster.core.views import GroupView
+
+Complete = Callable[[click.Context, str], list[tuple[str, str]]]
 
 
-def complete(cluster: FakeCluster, typed: str, **words: str) -> list[tuple[str, str]]:
+def complete(
+    cluster: FakeCluster, typed: str, completing: Complete = complete_ref, **words: str
+) -> list[tuple[str, str]]:
     """What is offered for ``typed`` after a command line with the options ``words``."""
 
     def connector(target: Target, timeout_s: float, on_contact: OnContact | None) -> Client:
@@ -23,13 +31,31 @@ def complete(cluster: FakeCluster, typed: str, **words: str) -> list[tuple[str, 
 
     context = SimpleNamespace(obj=Target(connector=connector), params={})
     context.find_root = lambda: SimpleNamespace(params=words)
-    return complete_ref(cast(click.Context, context), typed)
+    return completing(cast(click.Context, context), typed)
 
 
 def test_names_and_ids_of_live_jobs_are_offered() -> None:
     cluster = FakeCluster(jobs_=[job("train"), job("test", number=1)])
     assert complete(cluster, "t") == [("train", "running"), ("test", "running")]
     assert complete(cluster, "job-") == [(IDS[0], "running"), (IDS[1], "running")]
+
+
+def test_what_ended_is_offered_after_what_lives() -> None:
+    ended = job("test", JobState.SUCCEEDED, number=1)
+    cluster = FakeCluster(jobs_=[ended, job("train")], sessions_=[session(name="tea")])
+    assert complete(cluster, "t") == [
+        ("train", "running"),
+        ("test", "succeeded"),
+        ("tea", "terminated"),
+    ]
+
+
+def test_agents_and_groups_are_offered() -> None:
+    barred = agent(name="a2", barred=AgentBar.CORDONED)
+    groups = [GroupView(name="gpu", spec={}, agents=2)]
+    cluster = FakeCluster(agents_=[agent(), barred], groups_=groups)
+    assert complete(cluster, "a", complete_agent) == [("a1", "alive"), ("a2", "cordoned")]
+    assert complete(cluster, "g", complete_group) == [("gpu", "2 agents")]
 
 
 def test_cluster_is_the_one_that_the_line_names() -> None:

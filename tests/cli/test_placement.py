@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console, RenderableType
 from tests.cli.fake_cluster import NOW, FakeCluster, because, job
 
+from muster.cli.commands import agents
 from muster.cli.commands.plan import SHOWN, plan_shown
 from muster.cli.explained import placement_shown
 from muster.cli.screen import write
@@ -358,6 +359,23 @@ def test_agents_are_barred_and_taken_back(
     result = cluster.run(*command, "a1", "a2", "a1")
     assert result.stdout.startswith(said)
     assert cluster.asked == [("bar_agent", (name, *asked)) for name in ("a1", "a2")]
+
+
+def test_agent_that_may_still_run_something_is_not_removed_by_force(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(agents, "REMOVED_WITHIN_S", 0.0)
+    monkeypatch.setattr(agents, "LOOK_S", 0.0)
+    stuck = FakeCluster(agents_=[agent(kernels=1), agent(name="a2")])
+    result = stuck.run("agents", "remove", "--force", "a1", "a2")
+    assert result.exit_code == 1
+    assert "agent a1 may still run 1 kernel" in result.stderr
+    bar = (AgentBar.DRAINING, "to be removed", 0)
+    assert stuck.asked == [
+        ("bar_agent", ("a1", *bar)),
+        ("bar_agent", ("a2", *bar)),
+        ("remove_agent", "a2"),
+    ]
 
 
 def test_agents_show_who_takes_nothing_new_and_why() -> None:

@@ -56,6 +56,13 @@ def complete_group(ctx: click.Context, incomplete: str) -> list[tuple[str, str]]
     )
 
 
+def complete_user(ctx: click.Context, incomplete: str) -> list[tuple[str, str]]:
+    """Names of users, each with its domain."""
+    return _offered(
+        ctx, incomplete, lambda client: ((user.name, user.domain) for user in client.users())
+    )
+
+
 def _offered(
     ctx: click.Context, incomplete: str, look: "Callable[[Client], Offers]"
 ) -> list[tuple[str, str]]:

@@ -7,6 +7,7 @@ import click
 from rich.text import Text
 
 from muster.cli.arguments import AsJson
+from muster.cli.completion import complete_user
 from muster.cli.parameters import Argument, Option, annotated
 from muster.cli.screen import Column, print_json, stderr, stdout, table, write
 from muster.cli.target import Target, on_cluster
@@ -27,7 +28,7 @@ Cancel = Annotated[
     bool,
     Option("--cancel", help="Cancel work that is alive; without it, it is a reason to refuse."),
 ]
-UserName = Annotated[str, Argument(metavar="USER")]
+UserName = Annotated[str, Argument(metavar="USER", autocompletion=complete_user)]
 ProjectName = Annotated[str, Argument(metavar="PROJECT")]
 DomainName = Annotated[str, Argument(metavar="DOMAIN")]
 

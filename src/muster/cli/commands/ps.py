@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from muster.cli.arguments import AsJson
-from muster.cli.completion import complete_group
+from muster.cli.completion import complete_group, complete_user
 from muster.cli.ends import ran
 from muster.cli.follow.feed import LostSight
 from muster.cli.follow.progress import done
@@ -71,7 +71,13 @@ def ps(
         str | None, Option("--name", metavar="NAME", help="Of this name; or as 'train*'.")
     ] = None,
     owner: Annotated[
-        str | None, Option("--owner", metavar="USER", help="A user's, or domain/project/user's.")
+        str | None,
+        Option(
+            "--owner",
+            metavar="USER",
+            help="A user's, or domain/project/user's.",
+            autocompletion=complete_user,
+        ),
     ] = None,
     group: Annotated[
         str | None, Option("--group", "-g", help="Of this group.", autocompletion=complete_group)

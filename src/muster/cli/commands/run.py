@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import click
 
+from muster.cli.completion import complete_group
 from muster.cli.exits import ExitCode
 from muster.cli.hand_in import Told, submitted
 from muster.cli.parameters import Argument, Option, annotated
@@ -64,7 +65,9 @@ def run(
         Option("--resource", "-r", metavar="NAME=AMOUNT", help="Extra; may be repeated."),
     ] = None,
     name: Annotated[Amount, Option("--name", help="Name of the job.")] = None,
-    group: Annotated[Amount, Option("--group", help="Scaling group.")] = None,
+    group: Annotated[
+        Amount, Option("--group", help="Scaling group.", autocompletion=complete_group)
+    ] = None,
     priority: Annotated[
         int | None, Option("--priority", help="0 to 100; higher goes first.")
     ] = None,

@@ -124,7 +124,7 @@ class Follower:
                 Text(
                     f"showing the output of the first {len(self._open)} of "
                     f"{count(self._job.tasks_total, 'task')}: see the others with "
-                    f"`muster logs {self._job.name}/INDEX`"
+                    f"`muster logs {self._job.name}`"
                 )
             )
 
