@@ -15,11 +15,12 @@ from tests.cli.fake_cluster import IDS, NOW, FakeCluster, because, job, kernel, 
 from muster.cli.commands import ps
 from muster.cli.commands.fate import fate_of
 from muster.cli.commands.history import history_table
-from muster.cli.commands.ps import EXPLAINED, work_table
+from muster.cli.commands.ps import EXPLAINED
 from muster.cli.commands.show import job_parts
 from muster.cli.commands.why import explanation
 from muster.cli.screen import Column, table, write
 from muster.cli.words import moment
+from muster.cli.work_table import work_table
 from muster.client import Unreachable
 from muster.core.reasons import ReasonCode
 from muster.core.states import AgentStatus, JobState, KernelStatus, TaskState
@@ -162,7 +163,7 @@ def test_ps_watch_keeps_the_table_while_the_controller_is_away(
             raise Unreachable("no controller answers; `muster up` starts one")
 
     screen = narrow(100)
-    monkeypatch.setattr(ps, "stdout", lambda: screen)
+    monkeypatch.setattr("muster.cli.screen.stdout", lambda: screen)
     monkeypatch.setattr(ps, "REFRESH_S", 0.0)
     cluster = Leaving(jobs_=[job("train")])
     result = cluster.run("ps", "--watch")

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.client.authority import served
 
 HEAVY = ("asyncio", "fastapi", "grpc", "httpx", "numpy", "pydantic", "sqlalchemy", "yaml")
 
@@ -26,6 +27,27 @@ def test_command_without_a_cluster_imports_nothing_heavy(
         [sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=30
     )
     assert result.stderr.splitlines()[-1] == "[]"
+
+
+def test_listing_of_a_quiet_cluster_imports_nothing_heavy_nor_rich() -> None:
+    program = (
+        "import sys\n"
+        "from muster.cli.main import app\n"
+        "try:\n    app(args=['--token', 't', '--url', sys.argv[1], 'ps'])\n"
+        f"finally:\n"
+        f"    print(sorted(set(sys.modules) & set({(*HEAVY, 'rich')!r})), file=sys.stderr)\n"
+    )
+    with served(b'{"items": []}') as port:
+        result = subprocess.run(
+            [sys.executable, "-c", program, f"http://127.0.0.1:{port}"],
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
+    assert result.stderr.splitlines()[-2:] == [
+        "no job is waiting or running; `muster ps -a` lists those that ended",
+        "[]",
+    ]
 
 
 def test_command_imports_no_other_command() -> None:

@@ -7,22 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import click
-from rich.console import Console, RenderableType
-from rich.table import Table
-from rich.text import Text
 
 from muster.cli.arguments import AsJson
 from muster.cli.completion import complete_group, complete_user
-from muster.cli.ends import ran
-from muster.cli.follow.feed import LostSight
-from muster.cli.follow.progress import done
 from muster.cli.parameters import Option
-from muster.cli.screen import Column, print_json, status, stderr, stdout, table, write
 from muster.cli.target import Target, on_cluster
-from muster.cli.words import duration, shorten
 from muster.core.errors import MusterError
 from muster.core.states import JOB_TABLE, SESSION_TABLE, JobState, SessionStatus
-from muster.core.views import JobView, OwnerView, SessionView
+from muster.core.views import JobView, SessionView
 
 if TYPE_CHECKING:
     from muster.client import Client
@@ -87,26 +79,32 @@ def ps(
 ) -> None:
     """List jobs and sessions, newest first."""
     wanted = Wanted(_state(state, show_all), name, owner, group)
-    if watch and (as_json or not stdout().is_terminal):
-        raise click.BadParameter("it needs a terminal: leave it out", param_hint="--watch")
     if watch:
         with suppress(KeyboardInterrupt):
-            _watch(target, wanted, limit)
+            _watch(target, wanted, limit, as_json=as_json)
         return
     with target.client() as client:
         found = wanted.look(client, limit)
         shown = found[:limit]
-        if as_json:
-            print_json([_as_json(work) for work in shown])
-        else:
-            why = reasons(client, shown)
-    if not as_json and shown:
-        console = stdout()
-        write(console, work_table(console, shown, why, time.time()))
-    elif not as_json:
-        stderr().print(Text(_nothing(wanted)))
+        why = {} if as_json else reasons(client, shown)
+    if as_json or shown:
+        _show(shown, why, as_json=as_json)
+    else:
+        click.echo(_nothing(wanted), err=True)
     if len(found) > limit:
-        stderr().print(Text(f"older ones are left out: --limit {limit * 10} shows more"))
+        click.echo(f"older ones are left out: --limit {limit * 10} shows more", err=True)
+
+
+def _show(work: Sequence[Work], why: Mapping[str, str], *, as_json: bool) -> None:
+    # Imported late: who has nothing running need not wait for rich.
+    from muster.cli.screen import print_json, stdout, write
+    from muster.cli.work_table import work_table
+
+    if as_json:
+        print_json([_as_json(each) for each in work])
+    else:
+        console = stdout()
+        write(console, work_table(console, work, why, time.time()))
 
 
 def _state(asked: str | None, show_all: bool) -> str:
@@ -141,13 +139,19 @@ def _nothing(wanted: Wanted) -> str:
     return f"there is no job or session{state} that fits"
 
 
-def _watch(target: Target, wanted: Wanted, limit: int) -> None:
-    from rich.console import Group
+def _watch(target: Target, wanted: Wanted, limit: int, *, as_json: bool) -> None:
+    from rich.console import Group, RenderableType
     from rich.live import Live
+    from rich.text import Text
 
+    from muster.cli.follow.feed import LostSight
+    from muster.cli.screen import stdout
+    from muster.cli.work_table import work_table
     from muster.client import Unreachable
 
     console = stdout()
+    if as_json or not console.is_terminal:
+        raise click.BadParameter("it needs a terminal: leave it out", param_hint="--watch")
     shown: RenderableType = Text()
 
     def heard(answers: bool) -> None:
@@ -188,54 +192,5 @@ def reasons(client: "Client", work: Sequence[Work]) -> dict[str, str]:
     return why
 
 
-def work_table(console: Console, work: Sequence[Work], why: Mapping[str, str], now: float) -> Table:
-    """A line a job or session; owners are named where there are several."""
-    short = shorten(each.id for each in work)
-    owners = _owners(work)
-    columns = [
-        Column("ID"),
-        Column("NAME", shrinks=16),
-        Column("STATE"),
-        Column("TASKS", right=True, drops=1),
-        Column("AGE", right=True, drops=2),
-        Column("RAN", right=True, drops=4),
-        Column("GROUP", drops=3),
-        *([Column("OWNER", drops=5, shrinks=12)] if owners else []),
-        Column("WHY", flexible=True),
-    ]
-    return table(console, columns, (_row(each, short, why, owners, now) for each in work))
-
-
-def _row(
-    work: Work,
-    short: Mapping[str, str],
-    why: Mapping[str, str],
-    owners: Mapping[OwnerView, str],
-    now: float,
-) -> list[Text | str]:
-    is_job = isinstance(work, JobView)
-    return [
-        short[work.id] if is_job else f"ses-{short[work.id]}",
-        work.name or "",
-        status(_state_of(work)),
-        f"{done(work)}/{work.tasks_total}" if isinstance(work, JobView) else work.type,
-        duration(now - (work.submitted_at if isinstance(work, JobView) else work.created_at)),
-        ran(work.started_at, work.finished_at, now),
-        work.group,
-        *([owners[work.owner]] if owners else []),
-        why.get(work.id, ""),
-    ]
-
-
 def _state_of(work: Work) -> str:
     return work.state if isinstance(work, JobView) else work.status
-
-
-def _owners(work: Sequence[Work]) -> dict[OwnerView, str]:
-    """What each owner is called where there are several: by the user alone if that tells them
-    apart."""
-    owners = {each.owner for each in work}
-    if len(owners) < 2:
-        return {}
-    alone = len({(each.domain, each.project) for each in owners}) == 1
-    return {each: each.user if alone else str(each) for each in owners}
