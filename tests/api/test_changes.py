@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from muster.api import changes
+from muster.api.allowance import Allowance
 from muster.api.changes import Changes
 from muster.control.plane import Events
 from muster.core.errors import Busy
@@ -41,14 +42,14 @@ def followed(plane: Plane) -> Changes:
 
 
 async def test_bell_rings_for_its_own_only(plane: Plane, followed: Changes) -> None:
-    with followed.bell("job-1") as mine, followed.bell("job-2") as other:
+    with followed.bell(ADA, "job-1") as mine, followed.bell(ADA, "job-2") as other:
         plane.commit(("job", "job-1", "RUNNING"), ("session", "ses-1", "RUNNING"))
         assert mine.is_set()
         assert not other.is_set()
 
 
 async def test_bell_for_an_end_rings_at_the_end_only(plane: Plane, followed: Changes) -> None:
-    with followed.bell("job-1/0", ends=["job-1"]) as bell:
+    with followed.bell(ADA, "job-1/0", ends=["job-1"]) as bell:
         plane.commit(("job", "job-1", "RUNNING"), ("task", "job-1/1", "FAILED"))
         assert not bell.is_set()
         plane.commit(("job", "job-1", "KILLED"))
@@ -59,8 +60,8 @@ async def test_bell_for_an_end_rings_at_the_end_only(plane: Plane, followed: Cha
 
 
 async def test_everybody_who_waits_for_the_same_is_told(plane: Plane, followed: Changes) -> None:
-    with followed.bell("job-1") as first:
-        with followed.bell("job-1") as second:
+    with followed.bell(ADA, "job-1") as first:
+        with followed.bell(ADA, "job-1") as second:
             pass
         plane.commit(("job", "job-1", "RUNNING"))
         assert first.is_set()
@@ -68,12 +69,12 @@ async def test_everybody_who_waits_for_the_same_is_told(plane: Plane, followed: 
 
 
 async def test_closing_ends_waits_and_feeds_now_and_later(plane: Plane, followed: Changes) -> None:
-    with followed.bell("job-1") as bell, followed.feed(ADA) as feed:
+    with followed.bell(ADA, "job-1") as bell, followed.feed(ADA) as feed:
         feed.take()
         followed.close()
         assert bell.is_set()
         assert feed.changed.is_set()
-    with followed.bell("job-1") as late:
+    with followed.bell(ADA, "job-1") as late:
         assert late.is_set()
     assert plane.watchers == []
 
@@ -102,24 +103,20 @@ async def test_feed_of_a_slow_reader_has_a_gap_instead_of_growing(
         assert len(kept) <= 3
 
 
-async def test_too_many_waits_and_feeds_are_refused(
-    followed: Changes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(changes, "MAX_WAITS", 1)
-    monkeypatch.setattr(changes, "MAX_FEEDS", 1)
-    with followed.bell("job-1"), followed.feed(ADA):
-        with pytest.raises(Busy), followed.bell("job-2"):
+async def test_too_many_waits_and_feeds_are_refused(followed: Changes) -> None:
+    followed._waiting = Allowance("waits", 1, 1)
+    followed._following = Allowance("feeds", 1, 1)
+    with followed.bell(ADA, "job-1"), followed.feed(ADA):
+        with pytest.raises(Busy), followed.bell(ADA, "job-2"):
             pass
         with pytest.raises(Busy), followed.feed(ADA):
             pass
-    with followed.bell("job-2"), followed.feed(ADA):
+    with followed.bell(ADA, "job-2"), followed.feed(ADA):
         pass
 
 
-async def test_one_owner_does_not_take_all_feeds(
-    followed: Changes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(changes, "MAX_FEEDS_OF_ONE", 1)
+async def test_one_owner_does_not_take_all_feeds(followed: Changes) -> None:
+    followed._following = Allowance("feeds", 1, 2)
     with followed.feed(ADA), followed.feed(BOB), pytest.raises(Busy), followed.feed(ADA):
         pass
     with followed.feed(ADA):
@@ -129,7 +126,7 @@ async def test_one_owner_does_not_take_all_feeds(
 async def test_waiter_sees_a_change_that_comes_between_its_look_and_its_wait(
     plane: Plane, followed: Changes
 ) -> None:
-    with followed.bell("job-1") as bell:
+    with followed.bell(ADA, "job-1") as bell:
         bell.clear()
         plane.commit(("job", "job-1", "RUNNING"))
         async with asyncio.timeout(1):

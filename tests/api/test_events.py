@@ -9,7 +9,8 @@ import httpx
 import pytest
 from tests.api.served import ADA, ADMIN, BOB, LIMIT_S, ServedCluster
 
-from muster.api import changes, events
+from muster.api import events
+from muster.api.allowance import Allowance
 from muster.core.owner import Owner, Role
 
 TRUE = {"command": ["true"], "resources": {"cpu": "10m"}}
@@ -95,7 +96,7 @@ def test_what_was_over_before_it_was_told_is_still_its_owners_only(
 def test_reader_too_many_is_refused_with_a_sentence(
     cluster: ServedCluster, bob: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(changes, "MAX_FEEDS_OF_ONE", 1)
+    monkeypatch.setattr(cluster.app.state.api.changes, "_following", Allowance("streams", 1, 9))
     with Stream(cluster, BOB):
         answer = bob.get("/v1/events")
         assert (answer.status_code, answer.json()["code"]) == (429, "busy")

@@ -10,7 +10,8 @@ import pytest
 from tests.api.served import LARGE, LIMIT_S, ServedCluster
 from tests.control.world import Run
 
-from muster.api import changes, streamed
+from muster.api import streamed
+from muster.api.allowance import Allowance
 from muster.core.views import LOG_ATTEMPT_HEADER, LOG_END_HEADER, LOG_OFFSET_HEADER
 
 TRUE = {"command": ["true"], "resources": {"cpu": "10m"}}
@@ -281,9 +282,9 @@ def test_reader_that_stops_reading_is_cut_off(
 
 
 def test_wait_too_many_for_output_is_refused_with_a_sentence(
-    ada: httpx.Client, monkeypatch: pytest.MonkeyPatch
+    cluster: ServedCluster, ada: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(changes, "MAX_WAITS", 0)
+    monkeypatch.setattr(cluster.app.state.api.changes, "_waiting", Allowance("waits", 1, 0))
     job = submit(ada, TOO_LARGE)
     answer = ada.get(f"/v1/jobs/{job}/logs", params={"follow": True})
     assert (answer.status_code, answer.json()["code"]) == (429, "busy")

@@ -30,3 +30,20 @@ def test_command_that_cannot_be_stored_is_refused_alone(
                 headers={"Content-Type": media_type},
             )
             assert answer.status_code == httpx.codes.UNPROCESSABLE_ENTITY, answer.text
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "/v1/jobs/a%00b",
+        "/v1/jobs?name=a%00b",
+        "/v1/jobs/" + "x" * 2000,
+        "/v1/jobs?name=" + "x" * 8000,
+    ],
+    ids=["NUL in a path", "NUL in a query", "long path", "long query"],
+)
+def test_url_that_nothing_takes_is_refused(target: Target, url: str) -> None:
+    with target.raw("victor") as victor:
+        answer = victor.get(url)
+    assert answer.status_code == httpx.codes.BAD_REQUEST
+    assert len(answer.content) < 300

@@ -16,6 +16,7 @@ from muster.api import (
     sessions,
     tokens,
 )
+from muster.api.allowance import Allowance
 from muster.api.answers import add_error_handlers
 from muster.api.auth import Access, BearerAuth
 from muster.api.bodies import LargeBodies
@@ -25,9 +26,14 @@ from muster.api.openapi import describe
 from muster.api.reader import Reader
 from muster.api.stopping import OpenRequests, Stopping
 from muster.api.submissions import Submissions
+from muster.api.urls import UrlBounds
 from muster.control.plane import ControlPlane
 from muster.core.clock import Clock
 from muster.version import __version__
+
+MAX_OUTPUT_READERS = 2_000
+MAX_OUTPUT_READERS_OF_ONE = 48
+"""Fewer than an agent serves at a time, so that nobody takes all of one."""
 
 
 def create_app(
@@ -74,6 +80,9 @@ def create_app(
         explain_job=explain_job,
         explain_session=explain_session,
         access=access,
+        output_readers=Allowance(
+            "readers of output", MAX_OUTPUT_READERS_OF_ONE, MAX_OUTPUT_READERS
+        ),
         agent_port=agent_port,
     )
     app.state.large_bodies = LargeBodies()
@@ -81,7 +90,8 @@ def create_app(
     for module in (*work, cluster, bars, quotas, events, accounts, tokens):
         app.include_router(module.router)
     app.add_middleware(BearerAuth, access=access)
-    app.add_middleware(Stopping, requests=requests)  # the last one is the outermost
+    app.add_middleware(Stopping, requests=requests)
+    app.add_middleware(UrlBounds)  # the last one is the outermost
     add_error_handlers(app)
     describe(app)
     return app

@@ -5,15 +5,15 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from muster.api.allowance import Allowance
 from muster.control.plane import ControlPlane, Events
-from muster.core.errors import Busy
 from muster.core.owner import Owner
 from muster.core.states import AGENT_TABLE, JOB_TABLE, SESSION_TABLE, TASK_TABLE
 
 MAX_WAITS = 10_000
+MAX_WAITS_OF_ONE = 1_000
 MAX_FEEDS = 256
 MAX_FEEDS_OF_ONE = 32
-"""Feeds of one owner: nobody shuts out all others."""
 MAX_FEED_CHANGES = 10_000
 """Changes that may wait for one slow reader; past them it is told to read the state anew."""
 
@@ -31,8 +31,7 @@ class Feed:
     ``gap`` says that some are missing, as at the beginning.
     """
 
-    def __init__(self, owner: Owner) -> None:
-        self.owner = owner
+    def __init__(self) -> None:
         self.changed = asyncio.Event()
         self._changes: dict[tuple[str, str], str] = {}
         self._gap = True
@@ -65,7 +64,8 @@ class Changes:
     def __init__(self, plane: ControlPlane) -> None:
         self.closing = asyncio.Event()
         self._waits: dict[str, set[_Wait]] = {}
-        self._waiting = 0
+        self._waiting = Allowance("waits for changes", MAX_WAITS_OF_ONE, MAX_WAITS)
+        self._following = Allowance("streams of events", MAX_FEEDS_OF_ONE, MAX_FEEDS)
         self._feeds: set[Feed] = set()
         self._unwatch = plane.watch(self._told)
 
@@ -80,33 +80,31 @@ class Changes:
             feed.changed.set()
 
     @contextmanager
-    def bell(self, *ids: str, ends: Collection[str] = ()) -> Iterator[asyncio.Event]:
-        """An event that is set when one of ``ids`` changes, or one of ``ends`` ends.
+    def bell(self, owner: Owner, *ids: str, ends: Collection[str] = ()) -> Iterator[asyncio.Event]:
+        """An event that is set when one of ``ids`` changes, or one of ``ends`` ends; for a wait of
+        the owner's.
 
         Whoever waits clears it first and looks at the state then, so that nothing is missed.
 
         Raises:
-            Busy: too many wait already.
+            Busy: too many wait already, or too many of this owner's.
         """
-        if self._waiting >= MAX_WAITS:
-            raise Busy("too many wait for changes already; try again later")
         rung = asyncio.Event()
         if self.closing.is_set():
             rung.set()
         waits = [(id_, _Wait(rung, ends_only=False)) for id_ in ids]
         waits += [(id_, _Wait(rung, ends_only=True)) for id_ in ends]
-        self._waiting += 1
-        for id_, wait in waits:
-            self._waits.setdefault(id_, set()).add(wait)
-        try:
-            yield rung
-        finally:
-            self._waiting -= 1
+        with self._waiting.used(owner):
             for id_, wait in waits:
-                others = self._waits[id_]
-                others.discard(wait)
-                if not others:
-                    del self._waits[id_]
+                self._waits.setdefault(id_, set()).add(wait)
+            try:
+                yield rung
+            finally:
+                for id_, wait in waits:
+                    others = self._waits[id_]
+                    others.discard(wait)
+                    if not others:
+                        del self._waits[id_]
 
     @contextmanager
     def feed(self, owner: Owner) -> Iterator[Feed]:
@@ -115,16 +113,13 @@ class Changes:
         Raises:
             Busy: too many follow already, or too many of this owner's.
         """
-        if len(self._feeds) >= MAX_FEEDS:
-            raise Busy("too many follow the events already; try again later")
-        if sum(feed.owner == owner for feed in self._feeds) >= MAX_FEEDS_OF_ONE:
-            raise Busy(f"{MAX_FEEDS_OF_ONE} of yours follow the events already: end one of them")
-        feed = Feed(owner)
-        self._feeds.add(feed)
-        try:
-            yield feed
-        finally:
-            self._feeds.discard(feed)
+        with self._following.used(owner):
+            feed = Feed()
+            self._feeds.add(feed)
+            try:
+                yield feed
+            finally:
+                self._feeds.discard(feed)
 
     def _told(self, events: Events) -> None:
         if self._waits:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from muster.api.allowance import Allowance
 from muster.api.answers import Forbidden
 from muster.api.auth import Access
 from muster.api.changes import Changes
@@ -38,6 +39,7 @@ class Api:
     explain_job: ExplainJob
     explain_session: ExplainSession
     access: Access
+    output_readers: Allowance
     agent_port: int
 
 

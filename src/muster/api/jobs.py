@@ -225,7 +225,8 @@ async def _wait(
         id_ = ref
     else:
         id_ = await api.reader.read(resolve, JOBS, principal, ref)
-    watched = api.changes.bell(ends=[id_]) if since is None else api.changes.bell(id_)
+    of, changes = principal.owner, api.changes
+    watched = changes.bell(of, ends=[id_]) if since is None else changes.bell(of, id_)
     with watched as bell:
         while True:
             bell.clear()

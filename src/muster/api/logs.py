@@ -7,17 +7,18 @@ begins, and what is to come, so that a reader can go on where a broken connectio
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import ExitStack
 from typing import Annotated
 
 from fastapi import APIRouter, Query
 from sqlalchemy import Connection
 from starlette.responses import Response
 
-from muster.api.context import Api, Call
+from muster.api.context import Api, Call, Caller
 from muster.api.streamed import Streamed
 from muster.core.errors import Conflict, MusterError, NotFound
 from muster.core.ids import AgentId
-from muster.core.owner import Principal
+from muster.core.owner import Owner, Principal
 from muster.core.specs import MAX_GANG, MAX_TASKS
 from muster.core.views import LOG_ATTEMPT_HEADER, LOG_END_HEADER, LOG_OFFSET_HEADER, LogEnd
 from muster.store.queries.output import OutputSource, session_output, task_output
@@ -64,7 +65,7 @@ async def get_job_logs(
         return await call.api.reader.read(_attempt_output, call.principal, ref, task, of, follow)
 
     begin = -tail_bytes if tail_bytes else offset
-    return await _output(call.api, find, begin, attempt=attempt, follow=follow)
+    return await _output(call, find, begin, attempt=attempt, follow=follow)
 
 
 def _attempt_output(
@@ -104,13 +105,29 @@ async def get_session_logs(
     async def find(_: int | None) -> OutputSource:
         return await call.api.reader.read(session_output, call.principal, ref, kernel)
 
-    return await _output(call.api, find, -tail_bytes if tail_bytes else offset, follow=follow)
+    return await _output(call, find, -tail_bytes if tail_bytes else offset, follow=follow)
 
 
 async def _output(
-    api: Api, find: Find, offset: int, *, attempt: int | None = None, follow: bool
+    call: Caller, find: Find, offset: int, *, attempt: int | None = None, follow: bool
 ) -> Response:
-    """The answer from ``offset`` on; a negative one counts from the end."""
+    """The answer from ``offset`` on; a negative one counts from the end.
+
+    Raises:
+        Busy: too many readers of output, or of this owner's.
+    """
+    owner = call.principal.owner
+    with ExitStack() as held:
+        held.enter_context(call.api.output_readers.used(owner))
+        answer = await _answer(call.api, owner, find, offset, attempt=attempt, follow=follow)
+        if isinstance(answer, Streamed):
+            answer.holds(held.pop_all())
+        return answer
+
+
+async def _answer(
+    api: Api, owner: Owner, find: Find, offset: int, *, attempt: int | None, follow: bool
+) -> Response:
     source = await find(attempt)
     if source.kernel is not None:
         return await _from_agent(api, source, offset, follow=follow)
@@ -122,7 +139,7 @@ async def _output(
             f"or ask why it does not start"
         )
     # The answer's head names this attempt: it may fail, and another begin, before the next look.
-    body = _after_start(api, lambda: find(source.attempt), source.entity)
+    body = _after_start(api, owner, lambda: find(source.attempt), source.entity)
     await anext(body)  # one that waits too many is told so, rather than cut off
     body = _bounded(api, body)
     return Streamed(body, headers=_headers(source, 0, ended=False), media_type=_TEXT)
@@ -189,14 +206,16 @@ async def _followed(api: Api, source: OutputSource, offset: int) -> Body:
         log.info("following %s ended: %s", source.entity, error)
 
 
-async def _after_start(api: Api, find: Callable[[], Awaitable[OutputSource]], entity: str) -> Body:
+async def _after_start(
+    api: Api, owner: Owner, find: Callable[[], Awaitable[OutputSource]], entity: str
+) -> Body:
     """The output of what has not started yet, from its beginning. An empty piece comes first.
 
     Raises:
         Busy: too many wait already.
     """
     job_id = entity.partition("/")[0]
-    with api.changes.bell(entity, ends=[job_id]) as bell:
+    with api.changes.bell(owner, entity, ends=[job_id]) as bell:
         yield b""
         while True:
             bell.clear()

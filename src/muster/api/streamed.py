@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
+from contextlib import AbstractContextManager, nullcontext
 
 from starlette.responses import StreamingResponse
-from starlette.types import Message, Send
+from starlette.types import Message, Receive, Scope, Send
 
 log = logging.getLogger(__name__)
 
@@ -14,6 +15,16 @@ STALLED_S = 60.0
 
 class Streamed(StreamingResponse):
     """A stream that a reader who has stopped reading does not hold for ever."""
+
+    _held: AbstractContextManager[object] = nullcontext()
+
+    def holds(self, held: AbstractContextManager[object]) -> None:
+        """Have ``held`` closed once the answer has ended, however it does."""
+        self._held = held
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._held:
+            await super().__call__(scope, receive, send)
 
     async def stream_response(self, send: Send) -> None:
         async def sent_in_time(message: Message) -> None:

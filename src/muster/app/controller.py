@@ -15,9 +15,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import uvicorn
-from fastapi import FastAPI
-
 from muster.agent.boot import boot_id
 from muster.agent.config import AgentConfig
 from muster.api.app import create_app
@@ -28,8 +25,9 @@ from muster.app.credentials import mend_credential
 from muster.app.driver import Driver
 from muster.app.former_agents import forget
 from muster.app.home import Home, Running, write_private
+from muster.app.http_server import serving
 from muster.app.local_agents import LocalAgents
-from muster.app.process import settle_memory
+from muster.app.process import allow_files, settle_memory
 from muster.control.agent.leases import LeaseBook
 from muster.control.explain import explain_job, explain_session
 from muster.control.identity.accounts import first_admin
@@ -45,13 +43,11 @@ from muster.store.queries.cluster import read_cluster_id
 from muster.store.store import Store
 from muster.version import __version__
 from muster.wire.gateway_thread import GatewayThread
-from muster.wire.transport import ServerTls, require_secure
+from muster.wire.transport import require_secure
 
 log = logging.getLogger(__name__)
 
 DEFAULT_GROUP = "default"
-HTTP_SHUTDOWN_S = 3
-START_TIMEOUT_S = 10.0
 
 
 class AddressInUse(MusterError):
@@ -66,6 +62,7 @@ async def serve(config: ControllerConfig) -> None:
     """
     home = config.home
     home.create()
+    allow_files()
     stop = asyncio.Event()
     with home.locked(), _signals(stop):
         async with AsyncExitStack() as stack:
@@ -116,7 +113,7 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack) -> None:
     scheme = "https" if config.tls else "http"
     reachable = reachable_host(config.host, config.tls)
     url = f"{scheme}://{address(reachable, listener.getsockname()[1])}"
-    await stack.enter_async_context(_http(app, listener, config.tls))
+    await stack.enter_async_context(serving(app, listener, config.tls))
     user, join_token = await _introduce(home, plane, url, clock.now(), config.authority)
     own_address = address(config.host, agent_port)
     agents = [_local(agent, own_address, join_token, user, home) for agent in config.agents]
@@ -186,47 +183,6 @@ def _listen(host: str, port: int, *, tls: bool) -> socket.socket:
             f"cannot listen on {address(host, port)}: {why}; choose another with --port"
         ) from None
     return listener
-
-
-class _Server(uvicorn.Server):
-    """Signals are the controller's business; ``ready`` is set once it serves."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.ready = asyncio.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.ready.set()
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-@asynccontextmanager
-async def _http(
-    app: FastAPI, listener: socket.socket, tls: ServerTls | None
-) -> AsyncIterator[None]:
-    config = uvicorn.Config(
-        app,
-        log_config=None,
-        access_log=False,
-        lifespan="off",
-        ws="none",
-        timeout_graceful_shutdown=HTTP_SHUTDOWN_S,
-        timeout_keep_alive=60,
-        ssl_certfile=str(tls.certificate) if tls else None,
-        ssl_keyfile=str(tls.key) if tls else None,
-    )
-    server = _Server(config)
-    task = asyncio.create_task(server.serve(sockets=[listener]), name="http")
-    try:
-        await asyncio.wait_for(server.ready.wait(), START_TIMEOUT_S)
-        yield
-    finally:
-        server.should_exit = True
-        await task
 
 
 @asynccontextmanager

@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import resource
 from collections.abc import Coroutine
 from typing import Any
 
@@ -11,6 +12,9 @@ from muster.core.errors import MusterError
 
 GARBAGE_EVERY = 50_000
 """New objects after which garbage is looked for among them."""
+
+OPEN_FILES = 65_536
+"""Connections of people and agents, and as much again for all else."""
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
@@ -26,6 +30,15 @@ def run_process(title: str, work: Coroutine[Any, Any, None]) -> None:
         uvloop.run(work)
     except MusterError as error:
         raise SystemExit(f"{title}: {error}") from None
+
+
+def allow_files() -> None:
+    """Raise the limit of open files as far as the system lets, up to ``OPEN_FILES``: connections
+    are bounded below it, and the database must never lack one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def settle_memory() -> None:

@@ -1,0 +1,264 @@
+"""HTTP for people: uvicorn, with limits on connections and on every wait for the other end."""
+
+import asyncio
+import logging
+import socket
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+
+from muster.wire.transport import ServerTls
+
+log = logging.getLogger(__name__)
+_requests = logging.getLogger(f"{__name__}.requests")
+"""What uvicorn says of them."""
+
+MAX_CONNECTIONS = 4096
+MAX_OF_ONE_ADDRESS = 1024
+"""Connections from one address; users of one machine share it."""
+MAX_HEAD_BYTES = 16 * 1024
+"""Of a request: its line and headers."""
+HANDSHAKE_TIMEOUT_S = 10.0
+"""For TLS."""
+HEAD_TIMEOUT_S = 10.0
+"""For a request's line and headers, from its first byte on, or from the connection's beginning."""
+KEEP_ALIVE_S = 60
+STALLED_S = 60.0
+"""A reader that takes nothing of its answer for so long is cut off."""
+SHUTDOWN_S = 3
+START_TIMEOUT_S = 10.0
+TELL_EVERY_S = 60.0
+"""How often the log says what was wrong with requests."""
+
+
+class _Faults(logging.Filter):
+    """Counts what was wrong with requests; a line a minute says how often it was."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: Counter[str] = Counter()
+
+    def note(self, fault: str) -> None:
+        if not self.counts:
+            asyncio.get_running_loop().call_later(TELL_EVERY_S, self._tell)
+        self.counts[fault] += 1
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """What uvicorn warns of is somebody's bad request; its errors are ours, and logged."""
+        if record.levelno >= logging.ERROR:
+            return True
+        self.note("not HTTP")
+        return False
+
+    def _tell(self) -> None:
+        told = ", ".join(f"{count} {fault}" for fault, count in self.counts.most_common())
+        log.warning("bad requests in the last %.0f s: %s", TELL_EVERY_S, told)
+        self.counts.clear()
+
+
+@dataclass(slots=True)
+class _Address:
+    """Connections from one address; ``idle`` are those without a request, the oldest first."""
+
+    count: int = 0
+    idle: dict["Connection", None] = field(default_factory=dict)
+
+
+class Connections:
+    """All connections. Where there is one too many, the oldest without a request makes room, of the
+    same address or of the one that has the most; if there is none, the new one is cut off."""
+
+    def __init__(self) -> None:
+        self.faults = _Faults()
+        self._count = 0
+        self._of: dict[str, _Address] = {}
+
+    def opened(self, connection: "Connection") -> None:
+        of = self._of.setdefault(connection.address, _Address())
+        of.count += 1
+        self._count += 1
+        if of.count > MAX_OF_ONE_ADDRESS:
+            self._make_room(of, connection)
+        elif self._count > MAX_CONNECTIONS:
+            self._make_room(max(self._of.values(), key=lambda each: each.count), connection)
+        of.idle[connection] = None
+
+    def _make_room(self, of: _Address, newest: "Connection") -> None:
+        self.faults.note("connections too many")
+        next(iter(of.idle), newest).cut_off()
+
+    def idle(self, connection: "Connection") -> None:
+        if (of := self._of.get(connection.address)) is not None:
+            of.idle[connection] = None
+
+    def busy(self, connection: "Connection") -> None:
+        if (of := self._of.get(connection.address)) is not None:
+            of.idle.pop(connection, None)
+
+    def closed(self, connection: "Connection") -> None:
+        of = self._of[connection.address]
+        of.idle.pop(connection, None)
+        of.count -= 1
+        self._count -= 1
+        if not of.count:
+            del self._of[connection.address]
+
+
+class Connection(H11Protocol):
+    """A connection whose other end has a time limit for whatever it is waited for."""
+
+    def __init__(self, connections: Connections, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.logger = _requests
+        self.address = ""
+        self._connections = connections
+        self._head_due: asyncio.TimerHandle | None = None
+        self._stalled: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.address = self.client[0] if self.client else ""
+        self._await_head()
+        self._connections.opened(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._connections.closed(self)
+        self._head_came()
+        self.resume_writing()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._waits_for_head():
+            self._await_head()
+        super().data_received(data)
+        if not self._waits_for_head():
+            self._head_came()
+            self._connections.busy(self)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.transport.is_closing():
+            self._end_soon()
+        elif self._waits_for_head():
+            self._connections.idle(self)
+        else:  # another request had arrived meanwhile
+            self._head_came()
+
+    def timeout_keep_alive_handler(self) -> None:
+        super().timeout_keep_alive_handler()
+        self._end_soon()
+
+    def send_400_response(self, msg: str) -> None:
+        super().send_400_response(msg)
+        self._end_soon()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._stalled = self.loop.call_later(STALLED_S, self._cut_off_for, "readers that stalled")
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
+
+    def cut_off(self) -> None:
+        """End it now; what is still to be sent is lost."""
+        self.transport.abort()
+
+    def _waits_for_head(self) -> bool:
+        cycle: RequestResponseCycle | None = self.cycle
+        return cycle is None or cycle.response_complete
+
+    def _await_head(self) -> None:
+        if self._head_due is None:
+            self._head_due = self.loop.call_later(
+                HEAD_TIMEOUT_S, self._cut_off_for, "headers that did not come"
+            )
+
+    def _head_came(self) -> None:
+        if self._head_due is not None:
+            self._head_due.cancel()
+            self._head_due = None
+
+    def _cut_off_for(self, fault: str) -> None:
+        self._connections.faults.note(fault)
+        self.cut_off()
+
+    def _end_soon(self) -> None:
+        """Closing waits until all is sent, which a reader that takes nothing may delay for ever."""
+        self.loop.call_later(STALLED_S, self.transport.abort)
+
+
+class _Server(uvicorn.Server):
+    """Signals are the controller's business; ``ready`` is set once it serves."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ready = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """uvicorn's own, for sockets that listen already, with a limit on handshakes."""
+        await self.lifespan.startup()
+        config, loop = self.config, asyncio.get_running_loop()
+        protocol: Any = config.http_protocol_class
+        make = partial(
+            protocol,
+            config=config,
+            server_state=self.server_state,
+            app_state=self.lifespan.state,
+        )
+        self.servers = [
+            await loop.create_server(
+                make,
+                sock=listener,
+                ssl=config.ssl,
+                backlog=config.backlog,
+                ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S if config.ssl else None,
+            )
+            for listener in sockets or ()
+        ]
+        self.started = True
+        self.ready.set()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@asynccontextmanager
+async def serving(
+    app: ASGIApp, listener: socket.socket, tls: ServerTls | None
+) -> AsyncIterator[None]:
+    """Serve ``app`` on a socket that listens already."""
+    connections = Connections()
+    _requests.addFilter(connections.faults)
+    config = uvicorn.Config(
+        app,
+        http=partial(Connection, connections),  # type: ignore[arg-type] # makes one, as a class
+        h11_max_incomplete_event_size=MAX_HEAD_BYTES,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        ws="none",
+        timeout_graceful_shutdown=SHUTDOWN_S,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        ssl_certfile=str(tls.certificate) if tls else None,
+        ssl_keyfile=str(tls.key) if tls else None,
+    )
+    server = _Server(config)
+    task = asyncio.create_task(server.serve(sockets=[listener]), name="http")
+    try:
+        await asyncio.wait_for(server.ready.wait(), START_TIMEOUT_S)
+        yield
+    finally:
+        server.should_exit = True
+        await task
+        _requests.removeFilter(connections.faults)
