@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import msgspec
 from click.testing import CliRunner, Result
+from tests.cli.fake_accounts import FakeAccounts
 
 from muster.cli.main import app
 from muster.cli.target import OnContact, Target
@@ -133,7 +134,7 @@ def session(**fields: Any) -> SessionDetail:
 
 
 @dataclass
-class FakeCluster:
+class FakeCluster(FakeAccounts):
     """What the client would answer, as data; ``asked`` is what it was asked to change.
 
     ``play`` are the states that a wait sees one after the other; with ``hold`` the last comes only

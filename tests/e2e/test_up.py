@@ -140,11 +140,22 @@ def test_agent_needs_processors_and_a_warning_tells_of_memory_that_is_not_there(
     assert not home.is_running()
     large, fitting, unknown = "900TiB", "1MiB", None
     told = [
-        warnings(agent_configs(home, LocalAgents(memory=memory)))
+        warnings(agent_configs(home, LocalAgents(memory=memory)), users=1)
         for memory in (large, fitting, unknown)
     ]
     assert told[1:] == [(), ()]
     assert told[0][0].startswith("--memory 900TiB is more than the ")
+
+
+def test_warning_says_that_users_are_not_kept_apart_where_agents_are_not_root(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configs = agent_configs(home, LocalAgents())
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert warnings(configs, users=1) == ()
+    assert "each of them acts as your account" in " ".join(warnings(configs, users=2))
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    assert warnings(configs, users=2) == ()
 
 
 def test_port_is_kept_when_it_was_chosen_and_only_then(

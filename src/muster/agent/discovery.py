@@ -2,6 +2,7 @@
 
 import os
 import platform
+import pwd
 import re
 import shutil
 from collections.abc import Mapping
@@ -13,10 +14,20 @@ from muster.agent import cgroup_limits
 from muster.agent.config import AgentConfig
 from muster.agent.gpus import Gpus, find_gpus
 from muster.core.errors import InvalidSpec, Problem
+from muster.core.owner import AS_OWNER, RUNS_AS
 from muster.core.resources import EXTRA_NAME, GPU_WHOLE, Device, Resources
 
 MAX_DECLARED_GPUS = 64
-FOUND_ATTRIBUTES = ("hostname", "os", "kernel", "arch", "gpu_model", "gpu_driver", "limits")
+FOUND_ATTRIBUTES = (
+    "hostname",
+    "os",
+    "kernel",
+    "arch",
+    "gpu_model",
+    "gpu_driver",
+    RUNS_AS,
+    "limits",
+)
 """What agents tell of themselves; ``limits`` comes from their supervisor."""
 
 _GPUS = re.compile(r"(?P<count>\d{1,4})(?:\s*[xX*]\s*(?P<model>[A-Za-z0-9][A-Za-z0-9 ._-]{0,62}))?")
@@ -108,8 +119,16 @@ def _attributes(gpus: Gpus) -> dict[str, str]:
         "arch": system.machine,
         "gpu_model": ",".join(dict.fromkeys(device.model for device in gpus.devices)),
         "gpu_driver": gpus.driver,
+        RUNS_AS: AS_OWNER if os.geteuid() == 0 else _own_account(),
     }
     return {name: value for name, value in found.items() if value}
+
+
+def _own_account() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return f"uid {os.geteuid()}"
 
 
 def _os_name() -> str:

@@ -19,7 +19,7 @@ from muster.control.identity.accounts import (
     remove_project,
     remove_user,
 )
-from muster.core.owner import Role
+from muster.core.owner import AS_OWNER, RUNS_AS, Role
 from muster.core.specs.account import DomainSpec, ProjectSpec, ProjectsSpec, UserSpec
 from muster.core.views import (
     DomainPage,
@@ -31,6 +31,7 @@ from muster.core.views import (
     WhoamiView,
 )
 from muster.store.accounts import Accounts, User
+from muster.store.live import Live
 
 router = APIRouter(prefix="/v1", tags=["accounts"])
 
@@ -145,7 +146,25 @@ async def post_user(request: Request, call: Call) -> Response:
     call.must_be_admin("add users")
     spec = await read_spec(request, UserSpec)
     user = await call.api.plane.request(lambda work, _: add_user(work, spec))
-    return answer(_user_view(user), 201)
+    warning = _shared_account(call.api.plane.live)
+    return answer(_user_view(user, warning), 201)
+
+
+def _shared_account(live: Live) -> str:
+    """What is to be known where kernels of several users run as one account of the machine."""
+    shared = {
+        agent.name: account
+        for agent in live.agents.values()
+        if (account := agent.attributes.get(RUNS_AS, AS_OWNER)) != AS_OWNER
+    }
+    if not shared:
+        return ""
+    some = ", ".join(f"{name} ({account})" for name, account in list(shared.items())[:5])
+    more = f" and {len(shared) - 5} others" if len(shared) > 5 else ""
+    return (
+        f"whoever may submit acts as the agent's account on {some}{more}: there the agent does not "
+        f"run as root, so users are not kept apart"
+    )
 
 
 @router.put(
@@ -186,7 +205,11 @@ def _is_admin(call: Caller) -> bool:
     return call.principal.role is Role.ADMIN
 
 
-def _user_view(user: User) -> UserView:
+def _user_view(user: User, warning: str = "") -> UserView:
     return UserView(
-        domain=user.domain, name=user.name, projects=user.projects, created_at=user.created_at
+        domain=user.domain,
+        name=user.name,
+        projects=user.projects,
+        created_at=user.created_at,
+        warning=warning,
     )

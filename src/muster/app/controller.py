@@ -123,7 +123,8 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack) -> None:
     stack.callback(stop_requests, app)  # the first to be called: nothing new while others stop
     now = clock.now()
     agents_at = address(reachable, agent_port)
-    home.write_running(Running(os.getpid(), url, agents_at, __version__, now, len(agents)))
+    users = len(plane.live.accounts.users)
+    home.write_running(Running(os.getpid(), url, agents_at, __version__, now, len(agents), users))
 
 
 def _local(

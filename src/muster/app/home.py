@@ -38,6 +38,8 @@ class Running:
     started_at: float
     agents: int = 0
     """Agents that it starts itself."""
+    users: int = 1
+    """Users that there were when it started."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,7 +135,7 @@ def up(options: UpOptions, ready: Callable[[UpReport], None] = lambda report: No
         join_token_file=home.join_token_file,
         home=home.path,
         took_s=time.monotonic() - began_s,
-        warnings=warnings(configs),
+        warnings=warnings(configs, running.users),
     )
     if options.foreground:
         _stay(controller, home, partial(ready, report))

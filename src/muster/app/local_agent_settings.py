@@ -1,5 +1,6 @@
 """What the agents of a controller's own machine are told: the same amounts, each its own place."""
 
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -92,13 +93,25 @@ def check_attributes(attributes: Mapping[str, str]) -> None:
         raise MusterError(f"--attribute is {f'{name}={value}'!r}: {expected}")
 
 
-def warnings(configs: Sequence[AgentConfig]) -> tuple[str, ...]:
-    """What is allowed, and hardly meant."""
-    declared = (configs[0].memory_bytes or 0) if configs else 0
-    has = psutil.virtual_memory().total
-    if declared <= has:
+def warnings(configs: Sequence[AgentConfig], users: int) -> tuple[str, ...]:
+    """What is allowed, and hardly meant.
+
+    Args:
+        users: how many may hand in work.
+    """
+    if not configs:
         return ()
-    return (
-        f"--memory {format_bytes(declared)} is more than the {format_bytes(has)} of this machine: "
-        f"work may be placed that does not fit",
-    )
+    found = []
+    declared = configs[0].memory_bytes or 0
+    has = psutil.virtual_memory().total
+    if declared > has:
+        found.append(
+            f"--memory {format_bytes(declared)} is more than the {format_bytes(has)} of this "
+            f"machine: work may be placed that does not fit"
+        )
+    if users > 1 and os.geteuid() != 0:
+        found.append(
+            f"{users} users may submit, and each of them acts as your account on this machine: "
+            f"its agents do not run as root, so users are not kept apart"
+        )
+    return tuple(found)

@@ -12,6 +12,12 @@ OWNER_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._@-]{0,61}[A-Za-z0-9])?")
 """What a domain, a project or a user may be called."""
 
 
+RUNS_AS = "runs_as"
+"""The attribute of an agent that names the account of its kernels, if they all have the same."""
+AS_OWNER = "owner"
+"""Its value where each kernel runs as its owner."""
+
+
 class Role(StrEnum):
     """What a token may do (DESIGN section 13)."""
 

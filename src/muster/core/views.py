@@ -615,12 +615,14 @@ class ProjectPage(View):
 
 
 class UserView(View):
-    """Somebody who hands in work; the first of ``projects`` is that of work that names none."""
+    """Somebody who hands in work; the first of ``projects`` is that of work that names none.
+    ``warning`` is what whoever adds a user should know of the cluster."""
 
     domain: str
     name: str
     projects: tuple[str, ...]
     created_at: float
+    warning: str = ""
 
 
 class UserPage(View):

@@ -9,7 +9,7 @@ from rich.text import Text
 from muster.cli.arguments import AsJson
 from muster.cli.completion import complete_user
 from muster.cli.parameters import Argument, Option, annotated
-from muster.cli.screen import Column, print_json, stderr, stdout, table, write
+from muster.cli.screen import Column, plain, print_json, stderr, stdout, table, write
 from muster.cli.target import Target, on_cluster
 from muster.cli.words import moment
 
@@ -74,6 +74,8 @@ def add_user(
         print_json(user)
         return
     click.echo(f"user {_user(user)} added, in {_in_projects(user)}")
+    if user.warning:
+        click.echo(f"warning: {plain(user.warning)}", err=True)
     stderr().print(
         Text(
             f"next: `muster tokens create --user {user.name}{_of_domain(domain)}` makes the token "

@@ -15,6 +15,7 @@ from muster.cli.parameters import Argument, Option
 from muster.cli.screen import Column, plain, print_json, stderr, stdout, table, write
 from muster.cli.target import Target, on_cluster
 from muster.cli.words import count, moment
+from muster.client.connection import is_loopback
 
 if TYPE_CHECKING:
     from muster.core.views import JoinTokenView, NewJoinTokenView
@@ -36,7 +37,7 @@ def invite(
     """Make a join token, and print the command to run on the machine that is to be an agent."""
     with target.client() as client:
         made = client.create_join_token(name, group=group, uses=uses, expires=expires)
-        url = client.url
+        url, ca = client.url, client.ca
     if as_json:
         print_json(made)
         return
@@ -46,6 +47,13 @@ def invite(
         Text(f"to have {plain(joins)} join, run this on its machine before {until}:"),
         soft_wrap=True,
     )
+    if ca is not None:
+        stderr().print(Text(f"with a copy of {plain(str(ca))} there, as ca.pem"), soft_wrap=True)
+    if is_loopback(url):
+        stderr().print(
+            Text("the controller listens on this machine alone: no other reaches it at this URL"),
+            soft_wrap=True,
+        )
     click.echo(join_command(made, url))
 
 

@@ -1,0 +1,147 @@
+"""Two users on one real cluster, and machines that come, go and take names over."""
+
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.e2e.cluster import Cluster, agent, started, until
+
+from muster.app.local import down
+from muster.cli.commands.invites import join_command
+from muster.client import Unauthenticated
+from muster.core.errors import Conflict, NotFound
+from muster.core.states import JobState, TaskState
+
+MUSTER = Path(sys.executable).with_name("muster")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Two agents; four processors each, and little patience."""
+    path = tmp_path_factory.mktemp("users") / "home"
+    cluster = Cluster(path, [agent(name, cpu_milli=4000, gpus="none") for name in ("one", "two")])
+    with started(cluster):
+        with cluster.client() as admin:
+            admin.put_group(
+                {
+                    "name": "default",
+                    "sequencer": "fair_share",
+                    "agent_silence": 2,
+                    "kernel_lease": 4,
+                }
+            )
+        yield cluster
+
+
+def muster(cluster: Cluster, *words: str, token: str | None = None) -> str:
+    """What the program prints."""
+    environment = cluster.environment | ({"MUSTER_TOKEN": token} if token else {})
+    done = subprocess.run(
+        [str(MUSTER), *words], env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_two_users_neither_see_nor_stop_nor_starve_each_other(cluster: Cluster) -> None:
+    muster(cluster, "projects", "add", "vision")
+    muster(cluster, "users", "add", "ann", "--project", "vision")
+    muster(cluster, "users", "add", "bob")
+    ann_token = muster(cluster, "tokens", "create", "--user", "ann", "--expires", "30d")
+    bob_token = muster(cluster, "tokens", "create", "--user", "bob")
+    assert muster(cluster, "whoami", token=ann_token).startswith("default/vision/ann, user, at ")
+    with cluster.client(ann_token) as ann, cluster.client(bob_token) as bob:
+        flood = bob.submit(name="flood", command=["sleep", "0.3"], tasks=2000)
+        secret = ann.submit(
+            name="secret", command=["/bin/sh", "-c", "echo of ann; echo $$; sleep 600"]
+        )
+        until(lambda: ann.task(secret.id, 0).state is TaskState.RUNNING, timeout_s=60.0)
+        assert not bob.job(flood.id).ended, "it did not wait for all of the other's"
+        asks = (bob.job, bob.tasks, bob.why, bob.history, bob.cancel)
+        for ask in (*asks, lambda ref: list(bob.logs(ref))):
+            for ref in (secret.id, "secret"):
+                with pytest.raises(NotFound):
+                    ask(ref)
+        assert {job.name for job in bob.jobs()} == {"flood"}
+        assert {job.name for job in ann.jobs()} == {"secret"}
+        bob.cancel(flood.id)
+        process = b"".join(ann.logs(secret.id)).split()[-1].decode()
+        if os.geteuid() == 0:
+            attempt = bob.submit(command=["/bin/sh", "-c", f"kill -9 {process}"])
+            done = bob.wait(attempt.id, 60.0)
+            assert done.state is JobState.FAILED
+        assert ann.job(secret.id).state is JobState.RUNNING
+        with cluster.client() as admin, pytest.raises(Conflict, match="alive"):
+            admin.remove_user("ann")
+        muster(cluster, "users", "remove", "ann", "--cancel")
+        with pytest.raises(Unauthenticated):
+            ann.jobs()
+        assert bob.whoami().user == "bob"
+    with cluster.client() as admin:
+        assert admin.wait(secret.id, 30.0).state is JobState.KILLED
+
+
+def test_last_admin_token_is_not_revoked(cluster: Cluster) -> None:
+    with cluster.client() as admin:
+        mine = admin.whoami().token
+        assert mine is not None
+        with pytest.raises(Conflict, match="last admin token"):
+            admin.revoke_token(mine.id)
+
+
+def test_name_is_taken_over_by_invitation_and_the_former_machine_is_told_so(
+    tmp_path: Path,
+) -> None:
+    cluster = Cluster(tmp_path / "home", [agent("old", cpu_milli=1000, gpus="none")])
+    with started(cluster), cluster.client() as admin:
+        admin.put_group({"name": "default", "agent_silence": 1, "kernel_lease": 3})
+        job = admin.submit(command=["sleep", "600"], max_retries_preemption=5)
+        until(lambda: cluster.kernels())
+        former = admin.agents()[0].id
+        cluster.kill_agent("old")
+        until(lambda: admin.agents()[0].status == "UNREACHABLE")
+        with joining(cluster, tmp_path / "early") as early:
+            assert early.wait(60) == 1
+        refused = (tmp_path / "early.log").read_text()
+        assert "may still run kernels" in refused
+        assert "agt-" not in refused
+        until(lambda: admin.agents()[0].status == "LOST", timeout_s=60.0)
+        with joining(cluster, tmp_path / "new"):
+            until(lambda: [a.status for a in admin.agents()] == ["ALIVE"], timeout_s=60.0)
+            assert admin.agents()[0].id != former
+            cluster.start_agent("old")
+            log = cluster.home.agent_directory("old").with_suffix(".log")
+            until(lambda: "agent 'old' is connected" in log.read_text(), timeout_s=60.0)
+            assert "another machine has its name now" in log.read_text()
+            until(lambda: admin.task(job.id, 0).state is TaskState.RUNNING)
+            (kernel,) = [each for each in admin.task(job.id, 0).attempts if not each.ended]
+            assert kernel.agent_id == admin.agents()[0].id
+        down(tmp_path / "new")
+
+
+@contextmanager
+def joining(cluster: Cluster, directory: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """The command that an invitation of agent ``old`` prints, on a machine that keeps everything in
+    ``directory``."""
+    with cluster.client() as admin:
+        made = admin.create_join_token("old")
+        token, *command = shlex.split(join_command(made, admin.url))
+    name, _, secret = token.partition("=")
+    where = directory / "agents" / "old"
+    with directory.with_suffix(".log").open("wb") as log:
+        process = subprocess.Popen(
+            [str(MUSTER), *command[1:], "--cpus", "1", "--gpus", "none", "--dir", str(where)],
+            env=cluster.environment | {name: secret},
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait(60)
