@@ -84,6 +84,7 @@ class HollowAgent:
     devices: tuple[Device, ...]
     behaviour: Behaviour
     boot_id: str = "boot-1"
+    clock_ahead_s: float = 0.0  # of the controller's
     instance: str = "dir-1"
     online: bool = True
     running: dict[KernelKey, tuple[Start, Run, float]] = field(default_factory=dict)
@@ -128,9 +129,14 @@ class HollowAgent:
             tuple(held),
             instance=self.instance,
             sent_s=self.boot_s,
-            time_s=self.clock.now(),
+            time_s=self.time_s,
             disk_full=self.disk_full,
         )
+
+    @property
+    def time_s(self) -> float:
+        """The time of day, as its machine has it."""
+        return self.clock.now() + self.clock_ahead_s
 
     @property
     def boot_s(self) -> float:
@@ -138,7 +144,7 @@ class HollowAgent:
         return self.clock.now() - self.booted_at
 
     def heartbeat(self) -> Heartbeat:
-        return Heartbeat(self.boot_s, self.renewed_s, self.clock.now())
+        return Heartbeat(self.boot_s, self.renewed_s, self.time_s)
 
     def receive(self, message: ControllerMessage) -> None:
         match message:
@@ -278,7 +284,7 @@ class HollowAgent:
         self.reports.clear()
 
     def _report(self, key: KernelKey, kind: ReportKind, **facts: object) -> None:
-        report = KernelReport(*key, kind, self.clock.now(), **facts)  # type: ignore[arg-type]
+        report = KernelReport(*key, kind, self.time_s, **facts)  # type: ignore[arg-type]
         self.reports.append(report)
 
 

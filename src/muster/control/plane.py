@@ -148,14 +148,18 @@ class ControlPlane:
         live, leases = self._store.live, self._leases
         now = self._clock.now()
         for agent in live.agents.values():
-            leases.publish(agent, live.groups[agent.group])
+            group = live.groups[agent.group]
+            if agent.status is AgentStatus.ALIVE:  # it was heard since it was last written
+                known = self._store.last_commit_at - group.agent_silence
+                agent.seen_at = max(agent.seen_at, known)
+            leases.publish(agent, group)
             agent.seen_at = leases.heard_at(agent.id)
             agent.connected = agent.id in self._connected
             agent.left_at = None if agent.connected else self._store.last_commit_at
         self.board = Board(live, self._past, self._store.asked)
         sessions = SessionLifecycle(self.board)
         self._facts = Facts(sessions, self.board)
-        self._greeter = Greeter(self._facts, self.board)
+        self._greeter = Greeter(self._facts, self.board, leases)
         self.requests = Requests(self.board, sessions)
         self._coordinator = Coordinator(
             [sessions, JobLifecycle(self.board), AgentLifecycle(self.board, leases)],

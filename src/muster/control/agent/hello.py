@@ -5,6 +5,9 @@ commands that did not arrive are sent again, kernels that nobody wants are stopp
 another boot or that the agent no longer knows are gone.
 """
 
+from collections.abc import Sequence
+
+from muster.control.agent.leases import LeaseBook
 from muster.control.agent.lifecycle import lose_kernels
 from muster.control.engine.work import Work
 from muster.control.session.barrier import is_held
@@ -12,7 +15,7 @@ from muster.control.session.board import Board
 from muster.control.session.environment import ports_needed
 from muster.control.session.facts import Facts
 from muster.control.session.start import send_starts
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.states import KERNEL_TABLE, AgentStatus, KernelStatus
 from muster.store.live import LedgerKey
 from muster.store.records import Agent, Kernel
@@ -25,9 +28,10 @@ _ON_AGENT = frozenset({KernelStatus.RUNNING, KernelStatus.TERMINATING})
 
 
 class Greeter:
-    def __init__(self, facts: Facts, board: Board) -> None:
+    def __init__(self, facts: Facts, board: Board, leases: LeaseBook) -> None:
         self._facts = facts
         self._board = board
+        self._leases = leases
 
     def greet(self, work: Work, agent: Agent, hello: Hello) -> None:
         """Take note of the machine as it is now, and settle what it holds."""
@@ -60,8 +64,13 @@ class Greeter:
                 for key, row in work.live.held_by.get(agent.id, {}).items()
                 if row.boot_id != hello.boot_id
             ]
-            lose_kernels(work, agent, gone, why, self._facts)
+            self._lose(work, agent, gone, why)
         self._settle(work, agent, hello)
+
+    def _lose(self, work: Work, agent: Agent, keys: Sequence[LedgerKey], why: Reason) -> None:
+        """They were lost before the agent said Hello: when it was last heard, for all one knows."""
+        lost_at = self._leases.silent_since(agent.id)
+        lose_kernels(work, agent, keys, why, self._facts, lost_at)
 
     def _settle(self, work: Work, agent: Agent, hello: Hello) -> None:
         held: dict[LedgerKey, HeldStatus] = {
@@ -104,4 +113,4 @@ class Greeter:
                 send_starts(kernel.session, [kernel], work, self._board)
         elif kernel.status in _ON_AGENT and held is None:
             why = reason(ReasonCode.KERNEL_VANISHED, agent=agent.name)
-            lose_kernels(work, agent, [(kernel.id, kernel.generation)], why, self._facts)
+            self._lose(work, agent, [(kernel.id, kernel.generation)], why)

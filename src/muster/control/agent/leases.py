@@ -50,7 +50,8 @@ class _Grant:
 class _Lease:
     """Of one agent. ``place`` is control's, as committed; ``admitted`` the current stream's.
     ``spoke_at`` is when it last spoke, ``heard_at`` the same, but no earlier than this controller's
-    start: nobody could be heard while nobody listened.
+    start: nobody could be heard while nobody listened. ``silent_since`` is when it last spoke
+    before it said Hello.
 
     ``grants`` are the renewals that the agent may count with: its heartbeats say which is in force,
     and what was granted before that one counts no more.
@@ -58,6 +59,7 @@ class _Lease:
 
     heard_at: float
     spoke_at: float
+    silent_since: float = -math.inf
     grants: deque[_Grant] = field(default_factory=deque)
     place: _Place = ("", "")
     admitted: _Place = ("", "")
@@ -101,6 +103,10 @@ class LeaseBook:
                     raise Overtaken("a newer stream of this agent is there")
             else:
                 self._replace(lease, hello, now)
+            if place == lease.place or place != lease.admitted:
+                lease.silent_since = (
+                    lease.spoke_at
+                )  # else: a boot whose Hello control has not heard
             lease.admitted, lease.hello_s = place, hello.sent_s
             lease.beside = beside and bool(self._boot_id) and hello.boot_id == self._boot_id
             self._note(hello.agent, lease, now, hello.time_s)
@@ -215,6 +221,10 @@ class LeaseBook:
 
     def heard_at(self, agent: AgentId) -> float:
         return self._read(agent, lambda lease: lease.heard_at, -math.inf)
+
+    def silent_since(self, agent: AgentId) -> float:
+        """When the agent was heard last before it said Hello."""
+        return self._read(agent, lambda lease: lease.silent_since, -math.inf)
 
     def until(self, agent: AgentId) -> float:
         """When the last of the leases ends that the agent may count with."""

@@ -122,7 +122,8 @@ class DetectLoss(DerivationHandler[Agent]):
 
     def derived(self, record: Agent, work: Work) -> None:
         why = reason(ReasonCode.AGENT_LOST, agent=record.name)
-        lose_kernels(work, record, list(work.live.held_by.get(record.id, ())), why, self._facts)
+        held = list(work.live.held_by.get(record.id, ()))
+        lose_kernels(work, record, held, why, self._facts, record.seen_at)
 
 
 def _silent_at(agent: Agent, work: Work, leases: LeaseBook) -> float:
@@ -138,13 +139,19 @@ def _silence(agent: Agent, work: Work) -> Reason:
 
 
 def lose_kernels(
-    work: Work, agent: Agent, keys: Sequence[LedgerKey], why: Reason, facts: Facts
+    work: Work,
+    agent: Agent,
+    keys: Sequence[LedgerKey],
+    why: Reason,
+    facts: Facts,
+    lost_at: float,
 ) -> None:
-    """These kernels of the agent are proven gone: their rows are free, their sessions learn it."""
+    """These kernels of the agent are proven gone, since ``lost_at`` for all one knows: their rows
+    are free, their sessions learn it."""
     for kernel_id, generation in keys:
         kernel = work.live.kernels.get(kernel_id)
         if kernel is not None and kernel.generation == generation and kernel.agent_id == agent.id:
-            facts.lose(work, kernel, why)
+            facts.lose(work, kernel, why, lost_at)
         else:
             work.unit.release((kernel_id, generation))
             if kernel is not None:

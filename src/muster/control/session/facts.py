@@ -97,7 +97,7 @@ class Facts:
             work.unit.charge(row, shares)
         kernel.shares = shares
         if kernel.started_at is None:
-            kernel.started_at = report.at
+            kernel.started_at = report.at + agent.clock_offset_s
         work.unit.fail(kernel, None)
         kernel.session.tally.held.pop(kernel, None)
         kernel.stop_sent_at = (
@@ -149,7 +149,8 @@ class Facts:
                 work, [session], PHASE, SchedulingResult.SKIPPED, why, blame=False
             )
             return
-        self.end(work, kernel, why, report.at, report.exit_code, report.signal)
+        at = report.at + work.live.agents[agent_id].clock_offset_s
+        self.end(work, kernel, why, at, report.exit_code, report.signal)
 
     def end(
         self,
@@ -160,7 +161,8 @@ class Facts:
         exit_code: int | None = None,
         signal: int | None = None,
     ) -> None:
-        """The kernel has ended; its row of the ledger is the caller's business."""
+        """The kernel has ended, ``at`` by the controller's clock; its row of the ledger is the
+        caller's business."""
         if kernel.status not in KERNEL_TABLE.live:
             return
         if kernel.session.status in PLACED_SESSION and kernel.status in _NOT_ON_AGENT:
@@ -173,7 +175,9 @@ class Facts:
         if asked and why.code is ReasonCode.STOPPED and asked_for is not None:
             why = asked_for if asked_for.code is ReasonCode.CANCELLED else why
         to = KernelStatus.ERROR if lost else KernelStatus.TERMINATED
-        kernel.ended_at = at
+        kernel.ended_at = max(
+            at, kernel.started_at or at
+        )  # what clocks differ by may be taken anew
         kernel.exit_code = exit_code
         kernel.signal = signal
         kernel.reason = why
@@ -184,7 +188,7 @@ class Facts:
             # The others wait for it at the barrier, and it will not come.
             self._lifecycle.terminate(work, [kernel.session], PHASE, why)
 
-    def lose(self, work: Work, kernel: Kernel, why: Reason) -> None:
+    def lose(self, work: Work, kernel: Kernel, why: Reason, lost_at: float) -> None:
         """The kernel is proven gone with its agent: end it, or have it placed anew."""
         work.unit.release((kernel.id, kernel.generation))
         work.mark(kernel.session)
@@ -192,9 +196,7 @@ class Facts:
         if session.status in PLACED_SESSION and session.barrier_opened_at is None:
             work.unit.fail(kernel, why)
         else:
-            # What it did was last known when its agent was last heard.
-            agent = work.live.agents.get(kernel.agent_id) if kernel.agent_id else None
-            self.end(work, kernel, why, agent.seen_at if agent else work.now)
+            self.end(work, kernel, why, lost_at)
             if session.status in PLACED_SESSION:
                 self._lifecycle.terminate(work, [session], PHASE, why)
 
