@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from muster.client.calls import PAGE, Calls, body_of, quoted
 from muster.client.exchange import Exchange, Stream, exchange, streaming
+from muster.client.outcome import with_exit_code
 from muster.client.output import read_output
 from muster.client.patience import PATIENCE_S, WAITING_S
 from muster.core.views import (
@@ -111,13 +112,14 @@ class Work(Calls):
 
     @exchange
     def job(self, ref: str) -> Exchange[JobDetail]:
-        """One job, with its spec.
+        """One job, with its spec, and once it has ended its exit code.
 
         Raises:
             NotFound: there is none of yours.
             Ambiguous: ``ref`` means several; the message names them.
         """
-        return self._get(JobDetail, f"/v1/jobs/{quoted(ref)}")
+        job = yield from self._get(JobDetail, f"/v1/jobs/{quoted(ref)}")
+        return (yield from with_exit_code(self, job))
 
     @exchange
     def wait(
@@ -126,7 +128,8 @@ class Work(Calls):
         timeout_s: float | None = None,
         on_change: Callable[[JobView], None] | None = None,
     ) -> Exchange[JobView]:
-        """Wait until a job has ended, or ``timeout_s`` has passed: look at ``ended``.
+        """Wait until a job has ended, or ``timeout_s`` has passed: look at ``ended``, and at
+        ``exit_code``.
 
         Args:
             on_change: called with the job at first and whenever its state or counts changed.
@@ -147,7 +150,7 @@ class Work(Calls):
                 told = job.version
                 on_change(job)
             if job.ended or (left_s <= 0 and not first):
-                return job
+                return (yield from with_exit_code(self, job))
             ref, first = job.id, False
 
     def _wait_once(

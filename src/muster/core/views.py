@@ -155,8 +155,9 @@ class JobView(View):
 
     ``tasks_total`` is how many tasks it runs, ``task_count`` the number that their indexes lie
     below: larger where the job runs ``only`` some of its tasks, as one does that is a ``retry_of``
-    another. ``version`` is what a wait for the next change names as ``since``.
-    """
+    another. ``version`` is what a wait for the next change names as ``since``. ``exit_code`` is
+    the one with which ``muster run`` would end; the client finds it out of a job that has ended
+    and was asked for by itself."""
 
     id: str
     name: str
@@ -173,6 +174,7 @@ class JobView(View):
     reason: ReasonView | None = None
     retry_of: str | None = None
     version: str = ""
+    exit_code: int | None = None
 
     def __post_init__(self) -> None:
         if not self.version:
@@ -319,6 +321,15 @@ class SessionDetail(SessionView):
 
     kernels: tuple[KernelView, ...]
     spec: dict[str, Any] | None = None
+
+    @property
+    def exit_code(self) -> int | None:
+        """That of its first kernel that did not end well, 0 if all did; None before its end."""
+        from muster.core.exit_codes import of_kernel
+
+        if not self.ended:
+            return None
+        return next((code for kernel in self.kernels if (code := of_kernel(kernel))), 0)
 
 
 class SessionPage(View):

@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from muster.cli.exits import SIGNAL_BASE, ExitCode
+from muster.cli.exits import ExitCode
+from muster.core.exit_codes import of_task
 from muster.core.reasons import ReasonCode
 from muster.core.states import JobState, TaskState
 
@@ -10,8 +11,6 @@ if TYPE_CHECKING:
     from muster.client import Client
     from muster.core.views import JobView, TaskDetail
 
-_NOT_FOUND = 127  # POSIX, Shell Command Language, 2.8.2
-_NOT_EXECUTABLE = 126
 _LOOKED_AT = 100
 """Tasks that are looked at for the reason of a job that was stopped."""
 
@@ -43,27 +42,6 @@ def exit_code(client: "Client", job: "JobView", failed: "TaskDetail | None") -> 
             return of_task(failed) if failed else ExitCode.FAILED
         case JobState.KILLED:
             return ExitCode.TIMEOUT if _timed_out(client, job) else ExitCode.INTERRUPTED
-        case _:
-            return ExitCode.FAILED
-
-
-def of_task(task: "TaskDetail") -> int:
-    """The code of one task, by its last attempt: its exit code, 128 and the number of its signal,
-    what a shell says of a command it cannot start; never 0 for one that did not succeed."""
-    if task.state is TaskState.SUCCEEDED:
-        return ExitCode.OK
-    last = task.attempts[-1] if task.attempts else None
-    if last is not None and last.signal:
-        return SIGNAL_BASE + last.signal
-    if task.exit_code:
-        return task.exit_code
-    match task.reason.code if task.reason else None:
-        case ReasonCode.COMMAND_NOT_FOUND:
-            return _NOT_FOUND
-        case ReasonCode.COMMAND_NOT_EXECUTABLE:
-            return _NOT_EXECUTABLE
-        case ReasonCode.TIMEOUT:
-            return ExitCode.TIMEOUT
         case _:
             return ExitCode.FAILED
 
