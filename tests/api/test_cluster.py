@@ -210,6 +210,49 @@ def test_description_names_every_path_with_errors_specs_and_tokens(
             assert ("security" in operation) == (path != "/health")
 
 
+def test_drained_agent_has_a_note_and_a_deadline(admin: httpx.Client, ada: httpx.Client) -> None:
+    drained = {"bar": "draining", "note": "new disk", "deadline": "10m"}
+    assert ada.post("/v1/agents/a1/bar", json=drained).status_code == 403
+    told = admin.post("/v1/agents/a1/bar", json=drained).json()
+    try:
+        assert (told["barred"], told["bar_note"]) == ("draining", "new disk")
+        assert told["leave_by"] is not None
+    finally:
+        free = admin.post("/v1/agents/a1/bar", json={"bar": None}).json()
+    assert (free["barred"], free["bar_note"], free["leave_by"]) == (None, "", None)
+
+
+@pytest.mark.parametrize(
+    ("keys", "field"),
+    [
+        ({"bar": "cordoned", "deadline": 5}, "deadline"),
+        ({"bar": "draining", "note": "two\nlines"}, "note"),
+        ({"bar": "draining", "note": "x" * 201}, "note"),
+        ({"bar": "draining", "deadline": "soon"}, "deadline"),
+        ({"bar": "broken"}, "bar"),
+    ],
+)
+def test_bar_that_cannot_be_meant_is_refused(
+    admin: httpx.Client, keys: dict[str, Any], field: str
+) -> None:
+    answer = admin.post("/v1/agents/a1/bar", json=keys)
+    assert answer.status_code == 422
+    assert [problem["field"] for problem in answer.json()["problems"]] == [field]
+
+
+def test_listings_choose_by_group_and_by_the_beginning_of_a_name(ada: httpx.Client) -> None:
+    for name in ("chosen-1", "chosen-2", "choose"):
+        ada.post("/v1/jobs", json={**TRUE, "name": name})
+    named = ada.get("/v1/jobs", params={"name": "chosen*"}).json()["items"]
+    assert [job["name"] for job in named] == ["chosen-2", "chosen-1"]
+    assert ada.get("/v1/jobs", params={"name": "chosen"}).json()["items"] == []
+    assert ada.get("/v1/jobs", params={"group": "other"}).json()["items"] == []
+    assert (
+        len(ada.get("/v1/jobs", params={"group": "default", "name": "cho*"}).json()["items"]) == 3
+    )
+    assert ada.get("/v1/sessions", params={"group": "other", "state": "all"}).json()["items"] == []
+
+
 def test_defect_inside_is_told_without_its_details(
     cluster: ServedCluster, ada: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -178,3 +178,15 @@ def test_history_tells_of_tasks_in_plain_words(typed: Typed) -> None:
     assert "is being prepared" in typed.said("history", id_, "--all")
     words = typed.said("history", f"{id_}/1").splitlines()
     assert all("task 1" in line for line in words[1:])
+
+
+def test_logs_of_a_job_that_runs_leave_out_what_has_not_begun(typed: Typed) -> None:
+    job = typed.submit(name="wide", tasks=5, command=["forever"], resources={"cpu": 3})
+    with typed.cluster.client() as client:
+        begun = [task for task in client.tasks(job).items if task.attempts[-1:] and task.started_at]
+    for task in begun:
+        typed.cluster.write(str(task.kernel_id), b"here\n", ended=True)
+    assert len(begun) == 2
+    result = typed.run("logs", "wide")
+    assert (result.exit_code, result.stdout) == (0, "0 | here\n1 | here\n")
+    typed.run("cancel", "wide")

@@ -421,3 +421,29 @@ def test_reading_does_not_lock_the_writer_out(world: World, connection: Connecti
         writer.execute(insert(schema.cluster), {"key": "k", "value": "v"})
     world.submit(job("while-reading"))
     assert resolve(fresh(connection), JOBS, ADA, "while-reading")
+
+
+@pytest.mark.parametrize(
+    ("listing", "index"),
+    [
+        (Listing(states={"FAILED"}), "jobs_unsuccessful"),
+        (Listing(name="train*"), "jobs_by_name"),
+        (Listing(group="gpu"), "jobs_by_group"),
+        (Listing(owner="ada"), "jobs_by_user"),
+    ],
+)
+def test_filter_of_a_listing_is_answered_by_an_index(
+    world: World, connection: Connection, listing: Listing, index: str
+) -> None:
+    statements: list[tuple[str, Any]] = []
+    event.listen(
+        world.store.engine,
+        "before_cursor_execute",
+        lambda _connection, _cursor, sql, parameters, _context, _many: statements.append(
+            (sql, parameters)
+        ),
+    )
+    list_jobs(connection, ROOT, listing)
+    sql, parameters = statements[-1]
+    plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", parameters).all()
+    assert index in plan[0].detail

@@ -39,7 +39,7 @@ from muster.core.resources import format_amount
 
 if TYPE_CHECKING:
     from muster.client import Client
-    from muster.core.views import JobDetail, SessionDetail
+    from muster.core.views import JobDetail, SessionDetail, TaskDetail
 
 T = TypeVar("T")
 
@@ -145,7 +145,8 @@ def _all(found: "JobDetail | SessionDetail") -> Iterable[int]:
 
 
 def _written(client: "Client", found: "JobDetail | SessionDetail") -> Iterator[int]:
-    """Every task that has begun; a single one in any case, so that it is said if it has not."""
+    """Every task whose latest attempt has begun; a single one in any case, so that it is said if
+    it has not."""
     from muster.core.views import JobDetail
 
     if not isinstance(found, JobDetail) or found.tasks_total == 1:
@@ -153,7 +154,7 @@ def _written(client: "Client", found: "JobDetail | SessionDetail") -> Iterator[i
         return
     for offset in range(0, found.tasks_total, PAGE):
         tasks = client.tasks(found.id, offset=offset, limit=PAGE).items
-        yield from (task.index for task in tasks if task.attempt)
+        yield from (task.index for task in tasks if _has_begun(task))
         if not tasks or not tasks[-1].attempt:  # those behind it have no attempts either
             return
 
@@ -161,8 +162,12 @@ def _written(client: "Client", found: "JobDetail | SessionDetail") -> Iterator[i
 def _failed(client: "Client", id_: str) -> Iterator[int]:
     offset = 0
     while tasks := client.tasks(id_, failed=True, offset=offset, limit=PAGE).items:
-        yield from (task.index for task in tasks if task.attempt)
+        yield from (task.index for task in tasks if _has_begun(task))
         offset += len(tasks)
+
+
+def _has_begun(task: "TaskDetail") -> bool:
+    return bool(task.attempts) and task.attempts[-1].started_at is not None
 
 
 # -- showing ---------------------------------------------------------------------------------------

@@ -53,6 +53,7 @@ def list_tasks(
     """
     tasks = schema.tasks
     job = job_row(connection, principal, ref)
+    ranges = _ranges(job)
     query = select(tasks).where(tasks.c.job_id == job.id).order_by(tasks.c.idx).limit(limit)
     if failed:
         condition = and_(tasks.c.job_id == job.id, failed_by_itself())
@@ -62,7 +63,7 @@ def list_tasks(
     if state is None:
         rows_total = job.next_task
         if offset < rows_total:
-            query = query.where(tasks.c.idx >= task_at(job, offset))
+            query = query.where(tasks.c.idx >= (ranges[offset] if ranges else offset))
         rows = connection.execute(query).all() if offset < rows_total else []
     else:
         rows_total = row_counts(job).get(state, 0)
@@ -73,7 +74,8 @@ def list_tasks(
         without_row = job.tasks_total - job.next_task
         first = job.next_task + max(offset - rows_total, 0)
         last = min(first + limit - len(items), job.tasks_total)
-        items += [_without_row(job, task_at(job, position)) for position in range(first, last)]
+        positions = range(first, last)
+        items += [_without_row(job, ranges[each] if ranges else each) for each in positions]
     return TaskPage(items=tuple(items), total=rows_total + without_row)
 
 
@@ -148,9 +150,9 @@ def job_row(connection: Connection, principal: Principal, ref: str) -> Row[Any]:
     return connection.execute(needed.where(c.id == id_)).one()
 
 
-def task_at(job: Row[Any], position: int) -> int:
-    """The index of the job's task at a position, from 0."""
-    return position if job.only is None else TaskRanges.parse(job.only)[position]
+def _ranges(job: Row[Any]) -> TaskRanges | None:
+    """Which tasks the job runs; None is all of them."""
+    return None if job.only is None else TaskRanges.parse(job.only)
 
 
 def task_view(connection: Connection, job: Row[Any], index: int) -> TaskDetail:
@@ -160,7 +162,7 @@ def task_view(connection: Connection, job: Row[Any], index: int) -> TaskDetail:
         NotFound: there is no such index.
     """
     tasks = schema.tasks
-    ranges = None if job.only is None else TaskRanges.parse(job.only)
+    ranges = _ranges(job)
     if not 0 <= index < job.task_count or (ranges is not None and index not in ranges):
         told = f"its tasks are 0 to {job.task_count - 1}"
         if ranges is not None:
