@@ -24,7 +24,7 @@ def test_code_of_a_task_is_that_of_its_process_its_signal_or_why_there_was_none(
         ([{"exit_code": 0}, {"exit_code": 0}], 0),
         ([{"exit_code": 0}, {"exit_code": 3}, {"exit_code": 4}], 3),
         ([{"signal": 15}], 143),
-        ([{"status": KernelStatus.ERROR}], 1),
+        ([{"status": KernelStatus.ERROR, "exit_code": None}], 1),
     ],
 )
 def test_code_of_a_session_is_that_of_its_first_kernel_that_did_not_end_well(
@@ -32,4 +32,6 @@ def test_code_of_a_session_is_that_of_its_first_kernel_that_did_not_end_well(
 ) -> None:
     ended = session(kernels=tuple(kernel(**each) for each in kernels))
     assert ended.exit_code == code
+    cancelled = because(ReasonCode.CANCELLED, by="ann")
+    assert session(kernels=ended.kernels, reason=cancelled).exit_code == 130
     assert session(status=SessionStatus.RUNNING).exit_code is None

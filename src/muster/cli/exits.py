@@ -12,7 +12,3 @@ class ExitCode(IntEnum):
     UNREACHABLE = 3  # no controller answers
     TIMEOUT = 124  # the job ran longer than its timeout; as timeout(1) has it
     INTERRUPTED = 130  # cancelled, by Ctrl-C or otherwise; as a shell has it
-
-
-SIGNAL_BASE = 128
-"""Added to the number of the signal that ended a task; as a shell has it."""

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.text import Text
 
-from muster.cli.exits import SIGNAL_BASE, ExitCode
+from muster.cli.exits import ExitCode
 from muster.cli.follow.feed import LostSight, away_line, back_line
 from muster.cli.follow.follow import Follower
 from muster.cli.local_workdir import refuse_missing_workdirs
 from muster.cli.nearest import suggesting_targets
 from muster.cli.screen import plain, print_json, stderr
 from muster.cli.target import Target
-from muster.core.reasons import ReasonCode
 from muster.core.states import JobState, SessionStatus
 
 if TYPE_CHECKING:
@@ -114,18 +113,8 @@ def _wait_for_session(target: Target, id_: str) -> "tuple[SessionDetail, int]":
                 time.sleep(SESSION_LOOK_S)
         except Unreachable as error:
             raise LostSight(error) from None
-    return session, _code_of_session(session)
-
-
-def _code_of_session(session: "SessionDetail") -> int:
-    if session.reason is not None and session.reason.code == ReasonCode.CANCELLED:
-        return ExitCode.INTERRUPTED
-    for kernel in session.kernels:
-        if kernel.signal:
-            return SIGNAL_BASE + kernel.signal
-        if kernel.exit_code != 0:
-            return kernel.exit_code or ExitCode.FAILED
-    return ExitCode.OK
+    code = session.exit_code
+    return session, ExitCode.FAILED if code is None else code
 
 
 def _placed_or_why(client: "Client", accepted: "JobView | SessionView") -> int:

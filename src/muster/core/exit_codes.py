@@ -1,8 +1,8 @@
 """The exit code of work that has ended, as a shell would have it."""
 
 from muster.core.reasons import ReasonCode
-from muster.core.states import KernelStatus, TaskState
-from muster.core.views import KernelView, TaskDetail
+from muster.core.states import TaskState
+from muster.core.views import KernelView, SessionDetail, TaskDetail
 
 FAILED = 1
 TIMED_OUT = 124
@@ -41,6 +41,12 @@ def of_kernel(kernel: KernelView) -> int:
     """Likewise, of a kernel that has ended."""
     if kernel.signal:
         return SIGNAL_BASE + kernel.signal
-    if kernel.exit_code is not None:
-        return kernel.exit_code
-    return 0 if kernel.status is KernelStatus.TERMINATED else FAILED
+    return FAILED if kernel.exit_code is None else kernel.exit_code
+
+
+def of_session(session: SessionDetail) -> int:
+    """That of the first kernel that did not end well of a session that has ended, 0 if all did;
+    INTERRUPTED if it was cancelled."""
+    if session.reason is not None and session.reason.code == ReasonCode.CANCELLED:
+        return INTERRUPTED
+    return next((code for kernel in session.kernels if (code := of_kernel(kernel))), 0)

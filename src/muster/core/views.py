@@ -324,12 +324,10 @@ class SessionDetail(SessionView):
 
     @property
     def exit_code(self) -> int | None:
-        """That of its first kernel that did not end well, 0 if all did; None before its end."""
-        from muster.core.exit_codes import of_kernel
+        """As ``exit_codes.of_session`` says; None before its end."""
+        from muster.core.exit_codes import of_session
 
-        if not self.ended:
-            return None
-        return next((code for kernel in self.kernels if (code := of_kernel(kernel))), 0)
+        return of_session(self) if self.ended else None
 
 
 class SessionPage(View):
