@@ -92,6 +92,7 @@ class _Keeper:
         self._stop = stop
         self._controller: subprocess.Popen[bytes] | None = None
         self._kept = Kept(os.getpid())
+        self._was_ready = False  # the controller of this moment, or the last
 
     def run(self) -> int:
         for signum in (signal.SIGTERM, signal.SIGINT):

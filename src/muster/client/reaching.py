@@ -74,12 +74,11 @@ def _distrust(error: ssl.SSLCertVerificationError, connection: Connection) -> st
             f"the certificate of {url} is for other names than {host}: use one that it is for "
             f"({error.verify_message})"
         )
-    trusted = f"{connection.ca} does not vouch for it" if connection.ca else "nobody known here"
-    said = f"the certificate of {url} is not trusted ({error.verify_message}): "
+    said = f"the certificate of {url} is not trusted ({error.verify_message})"
     if connection.ca:
-        return f"{said}{trusted}; is it the authority of this cluster?"
+        return f"{said}: is {connection.ca} the authority of this cluster?"
     return (
-        f"{said}if the cluster has an authority of its own, name its certificate with --ca FILE "
+        f"{said}: if the cluster has an authority of its own, name its certificate with --ca FILE "
         f"or MUSTER_CA"
     )
 
