@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from muster.app.home import Home, write_private
+from muster.app.own_log import log_to_stderr
 from muster.core.errors import Conflict
 
 log = logging.getLogger("muster.keeper")
@@ -30,7 +31,6 @@ STEADY_S = 60.0
 """A controller that ran so long was well: the count of crashes in a row begins again."""
 MAX_CRASHES = 10
 LOOK_S = 0.05
-LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def keep(settings: str) -> int:
 
     The first start is only tried: whoever waits for it is told.
     """
-    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
+    log_to_stderr()
     home = Home(Path(json.loads(settings)["home"]))
     stop = threading.Event()
     try:

@@ -1,13 +1,13 @@
 """What every process of Muster does around its work: logging, and one sentence when it cannot."""
 
 import gc
-import logging
 import resource
 from collections.abc import Coroutine
 from typing import Any
 
 import uvloop
 
+from muster.app.own_log import log_to_stderr
 from muster.core.errors import MusterError
 
 GARBAGE_EVERY = 50_000
@@ -16,8 +16,6 @@ GARBAGE_EVERY = 50_000
 OPEN_FILES = 65_536
 """Connections of people and agents, and as much again for all else."""
 
-LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-
 
 def run_process(title: str, work: Coroutine[Any, Any, None]) -> None:
     """Run ``work`` to its end, on uvloop: a tenth less of the processor than on asyncio's own loop.
@@ -25,7 +23,7 @@ def run_process(title: str, work: Coroutine[Any, Any, None]) -> None:
     Raises:
         SystemExit: it raised a MusterError: its sentence goes to standard error, the code is 1.
     """
-    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
+    log_to_stderr()
     try:
         uvloop.run(work)
     except MusterError as error:

@@ -11,13 +11,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.console import (
+    Console,
+    ConsoleOptions,
+    ConsoleRenderable,
+    Group,
+    RenderableType,
+    RenderHook,
+)
 from rich.measure import Measurement
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from muster.core.states.task import COLOURS, TaskState
+from muster.core.text import printable
 
 if TYPE_CHECKING:
     from muster.core.views import View
@@ -52,7 +60,9 @@ def stderr() -> Console:
 def _console(stderr: bool) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else UNCUT
-    return Console(stderr=stderr, width=width, highlight=False, emoji=False, soft_wrap=False)
+    console = Console(stderr=stderr, width=width, highlight=False, emoji=False, soft_wrap=False)
+    console.push_render_hook(_Cleaning())
+    return console
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,10 +177,27 @@ def _cell(value: Text | str) -> Text:
 
 
 def plain(text: str) -> str:
-    """Text that somebody else wrote, without what a terminal would take as a command."""
-    return "".join(
-        each if each.isprintable() or each == "\n" else "\N{REPLACEMENT CHARACTER}" for each in text
-    )
+    """Text that somebody else wrote, for what does not pass through a console of this module."""
+    return printable(text)
+
+
+class _Cleaning(RenderHook):
+    """Takes out of whatever a console prints what a terminal would take as a command. The console's
+    own colours and movements are no text, and stay."""
+
+    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        return [_Cleaned(each) for each in renderables]
+
+
+class _Cleaned:
+    def __init__(self, renderable: ConsoleRenderable) -> None:
+        self._renderable = renderable
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        for segment in console.render(self._renderable, options):
+            if segment.control is None and not segment.text.isprintable():
+                segment = segment._replace(text=printable(segment.text))
+            yield segment
 
 
 def status(state: str) -> Text:

@@ -38,7 +38,17 @@ def check_text(text: str, limit: int = MAX_NAME) -> str:
 
 def made_text(text: str, limit: int = MAX_NAME) -> str:
     """The nearest to ``text`` that ``check_text`` takes, for what a library or the system said."""
-    return text[:limit].replace("\0", "�").encode(errors="replace").decode()
+    return text[:limit].replace("\0", "\N{REPLACEMENT CHARACTER}").encode(errors="replace").decode()
+
+
+def printable(text: str) -> str:
+    """``text`` without what a terminal would take as a command: control characters, escapes, and
+    marks that turn its direction. Ends of lines stay."""
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() or each == "\n" else "\N{REPLACEMENT CHARACTER}" for each in text
+    )
 
 
 def is_unicode(text: str) -> bool:

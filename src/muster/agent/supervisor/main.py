@@ -20,6 +20,7 @@ from muster.agent.supervisor.link import AgentLink
 from muster.agent.supervisor.loop import Loop
 from muster.agent.supervisor.orphans import Orphans
 from muster.agent.supervisor.output import Outputs
+from muster.agent.supervisor.own_log import rotate_stderr
 from muster.agent.supervisor.process_tree import Children
 from muster.agent.supervisor.protocol import (
     SOCKET_NAME,
@@ -286,3 +287,4 @@ def _log(sentence: str) -> None:
     stamp = time.strftime("%Y-%m-%dT%H:%M:%S%z")
     sys.stderr.write(f"{stamp} supervisor {os.getpid()}: {sentence}\n")
     sys.stderr.flush()
+    rotate_stderr()

@@ -1,0 +1,65 @@
+"""A process's own log is kept within bounds, and no line of it is somebody else's."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPT = """
+import logging, os, sys
+from muster.agent.supervisor import own_log
+own_log.rotate_stderr.__defaults__ = (10_000,)
+from muster.app.own_log import log_to_stderr
+log_to_stderr()
+for number in range(1000):
+    logging.info("line %s of %s", number, "x" * 50)
+print("to the same file", flush=True)
+"""
+
+
+def run(path: Path, script: str) -> None:
+    with path.open("ab") as log:
+        subprocess.run([sys.executable, "-c", script], stdout=log, stderr=log, check=True)
+
+
+def test_log_is_put_aside_at_its_bound_and_two_files_are_kept(tmp_path: Path) -> None:
+    log = tmp_path / "controller.log"
+    run(log, SCRIPT)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [log.name, f"{log.name}.1"]
+    assert all(path.stat().st_size < 10_500 for path in tmp_path.iterdir())
+    assert all(path.stat().st_mode & 0o077 == 0 for path in [log])
+    assert "line 999" in log.read_text()
+    assert log.read_text().endswith("to the same file\n")
+
+
+def test_log_that_another_process_has_put_aside_is_begun_anew(tmp_path: Path) -> None:
+    log = tmp_path / "controller.log"
+    (tmp_path / "controller.log.1").write_text("")
+    with log.open("ab") as output:
+        output.write(b"x" * 20_000)
+        log.rename(tmp_path / "controller.log.1")
+        log.write_text("the other's\n")
+        subprocess.run([sys.executable, "-c", SCRIPT], stdout=output, stderr=output, check=True)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["controller.log", "controller.log.1"]
+    assert "line 999" in log.read_text()
+
+
+def test_line_of_the_log_has_no_end_of_a_line_and_no_escape_in_it(tmp_path: Path) -> None:
+    log = tmp_path / "controller.log"
+    script = """
+import logging
+from muster.app.own_log import log_to_stderr
+log_to_stderr()
+logging.warning("agent %s", "a\\n2026-01-01 ERROR root: forged \\x1b[2J\\u202e")
+try:
+    raise ValueError("\\x1b[31m")
+except ValueError:
+    logging.exception("it failed")
+"""
+    run(log, script)
+    lines = log.read_text().splitlines()
+    assert lines[0].count("forged") == 1
+    assert lines[0].startswith("2")
+    assert " WARNING root: agent a 2026-01-01" in lines[0]
+    assert not any(each in log.read_text() for each in "\x1b\u202e")
+    assert "Traceback (most recent call last):" in lines
