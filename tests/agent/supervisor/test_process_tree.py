@@ -1,11 +1,31 @@
 """When a kernel ends, everything that ever belonged to it is gone before the end is told."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.agent.supervisor.driver import Driver, alive, read_when_there, wait_gone, wait_until
+from tests.agent.supervisor.driver import (
+    Driver,
+    alive,
+    launch_without_cgroups,
+    read_when_there,
+    wait_gone,
+    wait_until,
+)
 
 from muster.agent.supervisor.cgroups import LimitsKind
+
+
+@pytest.fixture(params=["in cgroups", "without cgroups"])
+def supervisor(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Driver]:
+    directory = tmp_path / "supervisor"
+    if request.param == "without cgroups" and not launch_without_cgroups(directory):
+        pytest.skip("this user cannot hide the cgroups of this machine")
+    driver = Driver(directory)
+    try:
+        yield driver
+    finally:
+        driver.close()
 
 
 def leave(command: str, pid_file: Path) -> str:

@@ -13,6 +13,15 @@ from muster.agent.supervisor.protocol import SOCKET_NAME
 LOG_NAME = "supervisor.log"
 
 _ENVIRONMENT = ("PATH", "HOME", "LANG", "USER", "TZ", "TMPDIR")
+# Whoever starts an agent in the background may have it ignore some, and kernels inherit that.
+_SIGNALS_TO_DEFAULT = (
+    signal.SIGHUP,
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGTERM,
+    signal.SIGCHLD,
+    signal.SIGPIPE,
+)
 _RETRY_S = 1.0  # the old one may just be leaving, and still hold the lock
 _POLL_S = 0.005
 _LOG_TAIL_BYTES = 2000
@@ -94,6 +103,6 @@ def _spawn(directory: Path) -> None:
         ),
         setsid=True,
         setsigmask=(),
-        setsigdef=(signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, signal.SIGPIPE),
+        setsigdef=_SIGNALS_TO_DEFAULT,
     )
     os.waitpid(pid, 0)  # it forks once and leaves, so that the supervisor is not our child

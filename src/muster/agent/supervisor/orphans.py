@@ -57,7 +57,9 @@ class Orphans:
             if kernel is not None:
                 kernel.orphans.add(pid)
                 continue
-            self._strays[pid] = set(candidates)
+            uid = user_of(pid)
+            suspects = {kernel for kernel in candidates if kernel.uid == uid}
+            self._strays[pid] = suspects or set(candidates)  # root's may be anybody by now
             if not candidates:
                 signal_groups(descendants(pid), signal.SIGKILL)
 
