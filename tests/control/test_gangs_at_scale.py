@@ -11,6 +11,8 @@ import pytest
 from tests.control.world import ADA, Run, World, attempt
 
 import muster
+from muster.control import plane
+from muster.control.engine import coordinator
 from muster.control.explain import explain_session
 from muster.core.reasons import ReasonCode
 from muster.core.resources import Resources
@@ -175,3 +177,33 @@ def test_life_of_a_gang_costs_as_much_as_the_gang_is_large(
         costs.append(lines_run(partial(life, world, kernels)))
         world.close()
     assert costs[1] < costs[0] * MOST
+
+
+def test_large_gang_leaves_room_between_the_steps_of_its_life_for_the_requests_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others are answered after the step that was under way when they asked."""
+    for module in (coordinator, plane):
+        monkeypatch.setattr(module, "MAX_CHANGES", 100)
+    world = World(tmp_path, {"a": LARGE}, behaviour=lambda start: Run(10**6))
+    asked: list[Session] = []
+
+    def submit(spec: SessionSpec) -> None:
+        def answer(session: Session | None, error: Exception | None) -> None:
+            assert session is not None
+            asked.append(session)
+
+        world.plane.ask(lambda work, requests: requests.submit_session(work, ADA, spec), answer)
+
+    submit(gang(500))
+    statuses = []
+    for steps in range(1, 9):
+        submit(gang(1))
+        world.plane.step()
+        world._deliver()
+        statuses.append(asked[0].status)
+        assert len(asked) >= steps - 1, "at most one step without them"
+    assert len(set(statuses)) > 2, "each step is a commit of its own"
+    world.settle()
+    assert {session.status for session in asked} == {SessionStatus.RUNNING}
+    world.close()

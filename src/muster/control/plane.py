@@ -22,7 +22,7 @@ from muster.control.agent.lifecycle import (
     DetectSilence,
     GrantLeases,
 )
-from muster.control.engine.coordinator import Coordinator
+from muster.control.engine.coordinator import MAX_CHANGES, Coordinator
 from muster.control.engine.work import Work
 from muster.control.identity.tokens import keep_tokens
 from muster.control.inbox import Asked, Inbox, Input, Said
@@ -135,6 +135,7 @@ class ControlPlane:
         self._inbox = Inbox()
         self._not_heard: dict[AgentId, float] = {}  # until then
         self._watchers: dict[int, Callable[[Events], None]] = {}
+        self._full = False  # the last wake took so much in that handlers are to come first
         self._retry_at = 0.0
         self._broken = False  # mirror and SQL differ: it is read again before anything else
         self._races = 0  # lost since the last commit
@@ -298,7 +299,7 @@ class ControlPlane:
             self._broken = False
             self._forgetful = True
         self._note_news()
-        inputs = self._inbox.take()
+        inputs = [] if self._full else self._inbox.take()
         work = Work(self._store.unit(now, self.board), self._ids)
         self._have_losers_sit_out(work)
         self._sweep_if_due(work)
@@ -306,7 +307,8 @@ class ControlPlane:
         if not self._take_all(inputs, work, effects):
             return now
         try:
-            calm = self._coordinator.run(work)
+            self._full = work.unit.size > MAX_CHANGES
+            calm = not self._full and self._coordinator.run(work)
             self._store.commit(work.unit)
             self._races = 0
         except CommitFailed as error:
@@ -343,9 +345,13 @@ class ControlPlane:
                 work.mark(record)
 
     def _take_all(self, inputs: list[Input], work: Work, effects: _Effects) -> bool:
-        """Whether all inputs could be taken; if not, the wake is undone, and the next one takes
-        them without the one that could not."""
+        """Whether no input failed; if one did, the wake is undone, and the next one takes them
+        without it. What comes after more changes than a wake should make is left to the next."""
         for position, item in enumerate(inputs):
+            if work.unit.size > MAX_CHANGES:
+                self._inbox.give_back(inputs[position:])
+                del inputs[position:]
+                break  # handlers have their turn in the next wake
             try:
                 if isinstance(item, Asked):
                     self._answer(item, work, effects)

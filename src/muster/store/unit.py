@@ -357,6 +357,11 @@ class Unit:
         self._told.append((kind, id_, status))
 
     @property
+    def size(self) -> int:
+        """About how many rows it will write, but for history."""
+        return sum(map(len, self.touched.values())) + len(self._ledger)
+
+    @property
     def empty(self) -> bool:
         return not (
             any(self.touched.values())

@@ -8,7 +8,7 @@ successful nor failed that stayed too long; SKIPPED otherwise.
 import logging
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from muster.control.engine.handler import (
     DerivationHandler,
@@ -31,6 +31,13 @@ log = logging.getLogger(__name__)
 MAX_PASSES = 200
 """Passes of one wake; past them the rest waits for the next, so that no loop can hold the engine.
 A job of many tasks uses several: each pass may bring up the next tasks."""
+
+MAX_CHANGES = 8_000
+"""Rows that a wake writes before it leaves the rest to the next: the commit of a gang of thousands
+at each step of its life takes as long as many wakes of others, which get their turn in between."""
+
+_Batch: TypeAlias = dict[type, list[Any]]
+"""Records that changed, by their kind."""
 
 _STAY = TransitionStatus()
 
@@ -55,25 +62,42 @@ class Coordinator:
                 for status in handler.targets:
                     self._expiring.setdefault((handler.entity, status), []).append(handler)
         self.timers = Timers()
+        self._rest: tuple[_Batch, Sequence[Handler[Any]]] | None = None  # of a pass that was cut
 
     def run(self, work: Work) -> bool:
-        """Passes until nothing changes; whether that was reached within MAX_PASSES."""
+        """Passes until nothing changes; whether that was reached within MAX_PASSES and MAX_CHANGES.
+
+        A pass that makes too many changes goes on in the next wake with the handler that was next,
+        so that each has its turn however much comes in.
+        """
         for record in self.timers.due(work.now):
             work.mark(record)
         seen: dict[Record, None] = {}
+        enough = work.unit.size + MAX_CHANGES
         for _ in range(MAX_PASSES):
-            batch = work.take_dirty()
-            if not batch and not any(handler.is_due(()) for handler in self._handlers):
+            batch, handlers = self._rest or (work.take_dirty(), self._handlers)
+            begins = self._rest is None
+            if begins and not batch and not any(handler.is_due(()) for handler in handlers):
                 break
-            for handler in self._handlers:
-                candidates = batch.get(handler.entity, ())
-                targets = handler.gather(candidates, work)
-                if handler.is_due(targets):
-                    self._run(handler, targets, work)
+            self._rest = self._pass(batch, handlers, work, enough)
+            if self._rest is not None:
+                break
             for records in batch.values():
                 seen.update(dict.fromkeys(records))
         self._set_alarms(work, seen)
-        return not work.dirty
+        return not work.dirty and self._rest is None
+
+    def _pass(
+        self, batch: _Batch, handlers: Sequence[Handler[Any]], work: Work, enough: int
+    ) -> tuple[_Batch, Sequence[Handler[Any]]] | None:
+        """Run handlers over what changed until there are ``enough`` changes; what is left."""
+        for position, handler in enumerate(handlers, 1):
+            targets = handler.gather(batch.get(handler.entity, ()), work)
+            if handler.is_due(targets):
+                self._run(handler, targets, work)
+                if work.unit.size > enough:
+                    return batch, handlers[position:]
+        return None
 
     def _set_alarms(self, work: Work, records: dict[Record, None]) -> None:
         for record in records:
