@@ -134,6 +134,15 @@ class Resources:
         models = tuple(sorted(set(gpu_models)))
         return Resources(cpu_milli, memory_bytes, disk_bytes, gpu_milli, kept, models, kernels)
 
+    @cached_property
+    def _hash(self) -> int:
+        amounts = (self.cpu_milli, self.memory_bytes, self.disk_bytes, self.gpu_milli)
+        return hash((*amounts, self.extra, self.gpu_models, self.kernels))
+
+    def __hash__(self) -> int:
+        """Found once: a gang is hashed by all of its kernels, and they are mostly one object."""
+        return self._hash
+
     @property
     def gpu_devices(self) -> int:
         """How many devices a kernel with this request sees."""

@@ -74,7 +74,13 @@ class WorkloadClass:
     @cached_property
     def uncounted(self) -> "WorkloadClass":
         """The same as if agents could hold any number of kernels."""
-        return replace(self, kernels=tuple([replace(each, kernels=0) for each in self.kernels]))
+        kernels: list[Resources] = []
+        last = made = None
+        for each in self.kernels:  # gangs repeat one object
+            if made is None or each is not last:
+                last, made = each, replace(each, kernels=0)
+            kernels.append(made)
+        return replace(self, kernels=tuple(kernels))
 
     @cached_property
     def total(self) -> Mapping[str, int]:
