@@ -307,7 +307,8 @@ class ControlPlane:
         if not self._take_all(inputs, work, effects):
             return now
         try:
-            self._full = work.unit.size > MAX_CHANGES
+            # Whoever said Hello is told the term that a handler finds.
+            self._full = work.unit.size > MAX_CHANGES and not effects.hellos
             calm = not self._full and self._coordinator.run(work)
             self._store.commit(work.unit)
             self._races = 0
