@@ -299,3 +299,13 @@ def test_sweep_goes_on_and_what_failed_is_retried_with_its_output_saved(shell: S
     assert shell.said("retry", "sweep", "--failed", "--wait").startswith("sweep-retry-1 (")
     assert shell.said("logs", "sweep-retry-1") == "output of 3\n"
     assert "retried by" in shell.said("show", "sweep")
+
+
+def test_logs_whose_reader_has_enough_end_well(shell: Shell) -> None:
+    shell.said("run", "-q", "-n", "4", "--name", "wordy", "seq 200000")
+    line = f"{shell.program} logs wordy | head -n 1; echo ${{PIPESTATUS[0]}}"
+    result = subprocess.run(
+        ["bash", "-c", line], env=shell.environment, capture_output=True, text=True, timeout=60
+    )
+    assert result.stdout == "0 | 1\n0\n"
+    assert result.stderr == ""

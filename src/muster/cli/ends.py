@@ -9,7 +9,7 @@ from muster.core.states import KernelStatus, TaskState
 
 if TYPE_CHECKING:
     from muster.client import Client
-    from muster.core.views import FailureView, JobView, KernelView
+    from muster.core.views import FailureView, JobView, KernelView, ReasonView
 
 _BAD = (
     TaskState.FAILED,
@@ -25,6 +25,13 @@ def exit_text(exit_code: int | None, signal: int | None) -> str:
     if signal:
         return signal_name(signal)
     return "" if exit_code is None else str(exit_code)
+
+
+def how_ended(reason: "ReasonView | None", exit_code: int | None) -> str:
+    """The sentence of its reason, else one of its exit code; empty where neither is known."""
+    if reason is not None:
+        return plain(reason.sentence)
+    return "" if exit_code is None else f"exited with code {exit_code}"
 
 
 def ran(started: float | None, ended: float | None, now: float) -> str:
@@ -63,11 +70,9 @@ def failures_of(client: "Client", job: "JobView") -> list[str]:
 
 def _failed_alike(failure: "FailureView") -> str:
     """As in "37 tasks: exited with code 1, such as 3, 17, 40", or in "tasks 3, 17: …"."""
-    how = failure.reason.sentence if failure.reason else ""
-    if not how and failure.exit_code is not None:
-        how = f"exited with code {failure.exit_code}"
     named = ", ".join(map(str, failure.such_as))
-    what = plain(how or failure.state.lower().replace("_", " "))
+    state = failure.state.lower().replace("_", " ")
+    what = how_ended(failure.reason, failure.exit_code) or state
     if failure.tasks > len(failure.such_as):
         return f"{count(failure.tasks, 'task')}: {what}, such as {named}"
     return f"task{'' if failure.tasks == 1 else 's'} {named}: {what}"

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from muster.cli.ends import how_ended
 from muster.cli.follow.outcome import first_failed
 from muster.cli.follow.progress import counted
 from muster.cli.screen import plain
@@ -91,14 +92,13 @@ def _ended(name: str, what: "JobView | SessionView") -> str:
 def _of_failed(task: "TaskDetail") -> str:
     """Where, in which attempt, and why."""
     said = f"task {task.index} failed"
-    how = task.reason.sentence if task.reason else ""
+    how = how_ended(task.reason, task.exit_code)
     if task.attempts:
         last = task.attempts[-1]
         said += f" on {last.agent}" if last.agent else ""
         said += f" in attempt {last.attempt}" if last.attempt > 1 else ""
         said += f" ({signal_name(last.signal)})" if last.signal else ""
-        if not how and last.exit_code is not None:
-            how = f"exit code {last.exit_code}"
+        how = how or how_ended(None, last.exit_code)
     return plain(f"{said}: {how}" if how else said)
 
 

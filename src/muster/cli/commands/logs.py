@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, TypeVar
 
@@ -31,7 +31,7 @@ from muster.cli.follow.reading import Reading
 from muster.cli.follow.status_line import StatusLine
 from muster.cli.nearest import suggesting
 from muster.cli.parameters import Option
-from muster.cli.screen import plain, stderr
+from muster.cli.screen import discard_stdout, plain, stderr
 from muster.cli.target import Target, on_cluster
 from muster.cli.words import count
 from muster.core.errors import MusterError
@@ -81,28 +81,27 @@ def logs(
         raise click.BadParameter("give one of REF/INDEX, --task and --failed")
     if subject.is_session:
         _refuse_for_sessions(attempt, failed)
-    with target.client() as client:
-        with suggesting(client, ref):
-            found = job_or_session(client, subject)
-        is_job = found.id.startswith("job-")
-        if not is_job:
-            _refuse_for_sessions(attempt, failed)
-        named = [subject.index] if subject.index is not None else task
-        reading = Reading(found.id, is_job, attempt, tail)
-        total = _index_end(found)
-        several = _size(found) > 1 if named is None else len(named) > 1
-        screen = _Screen(prefix_width(total) if several else 0)
-        if follow:
-            indexes = named or (_failed(client, found.id) if failed else _all(found))
-            raise click.exceptions.Exit(_follow(target, reading, iter(indexes), screen))
-        if named is None:
-            shown = _failed(client, found.id) if failed else _written(client, found)
-        else:
-            shown = iter(named)
-        if save is not None:
-            code = _save(client, reading, shown, save, total, screen)
-        else:
-            code = _print(client, reading, shown, screen)
+    named = [subject.index] if subject.index is not None else list(dict.fromkeys(task or ()))
+    try:
+        with target.client() as client:
+            with suggesting(client, ref):
+                found = job_or_session(client, subject)
+            reading = Reading(found.id, found.id.startswith("job-"), attempt, tail)
+            if not reading.is_job:
+                _refuse_for_sessions(attempt, failed)
+            several = len(named) > 1 or (not named and _size(found) > 1)
+            screen = _Screen(prefix_width(_index_end(found)) if several else 0)
+            every = _all(found) if follow else _written(client, found)
+            indexes = iter(named or (_failed(client, found.id) if failed else every))
+            if follow:
+                code = _follow(target, reading, indexes, screen)
+            elif save is not None:
+                code = _save(client, reading, indexes, save, _index_end(found), screen)
+            else:
+                code = _print(client, reading, indexes, screen)
+    except BrokenPipeError:  # as in `muster logs … | head`
+        discard_stdout()
+        code = ExitCode.OK
     raise click.exceptions.Exit(code)
 
 
@@ -221,7 +220,7 @@ def _print(client: "Client", reading: Reading, indexes: Iterator[int], screen: _
         return file
 
     code = ExitCode.OK
-    for index, fetched in _side_by_side(_and(first, second, indexes), fetch):
+    for index, fetched in _side_by_side(chain((first, second), indexes), fetch):
         try:
             with closing(fetched.result()) as file:
                 while data := file.read(PIECE_BYTES):
@@ -267,12 +266,6 @@ def _save(
             code = ExitCode.FAILED
     click.echo(f"saved {count(files, 'file')} in {directory} ({format_amount('memory', size)})")
     return code
-
-
-def _and(first: int, second: int, rest: Iterator[int]) -> Iterator[int]:
-    yield first
-    yield second
-    yield from rest
 
 
 def _side_by_side(
