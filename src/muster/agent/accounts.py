@@ -27,6 +27,7 @@ _NOBODY = "nobody"
 _DEFAULT_DOMAIN = "default"
 _OWNER_FILE = "owner"
 _REMEMBERED_S = 60.0
+_MOST_REMEMBERED = 10_000
 _DEVICES = ("nvidia*", "dri/renderD*", "kfd")
 
 
@@ -86,6 +87,8 @@ class Accounts:
             raise NoAccount(
                 f"no place for {user} in {self._config.users_directory}: {error.strerror}"
             ) from None
+        if len(self._known) >= _MOST_REMEMBERED:
+            self._known.clear()
         self._known[domain, user] = time.monotonic() + _REMEMBERED_S, account
         return account
 
@@ -119,6 +122,7 @@ class Accounts:
         try:
             with suppress(FileExistsError):
                 os.mkdir(str(entry.pw_uid), 0o711, dir_fd=users)
+                os.chmod(str(entry.pw_uid), 0o711, dir_fd=users)  # whatever the umask is
             place = self._place(users, entry.pw_uid, entry.pw_gid)
         finally:
             os.close(users)

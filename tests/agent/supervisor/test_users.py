@@ -350,3 +350,17 @@ def test_account_of_root_is_refused(supervisor: Driver, users: Users, field: str
     supervisor.start("k", account={**users.account(ADA), field: 0})
 
     assert "must not be root's" in supervisor.error()
+
+
+def test_user_that_no_process_can_become_has_its_kernels_fail(
+    supervisor: Driver, users: Users
+) -> None:
+    """Too many groups: nothing ran, so this is no attempt that was lost."""
+    supervisor.start("k", account=users.account(ADA, groups=[1 << 40]))
+
+    failure = supervisor.event("k", "create_failed")
+    assert (failure["reason"], failure["detail"]) == (
+        "internal",
+        f"no process could become u{ADA} ({ADA})",
+    )
+    assert supervisor.run(["true"], account=users.account(BOB), kernel="next")["exit_code"] == 0

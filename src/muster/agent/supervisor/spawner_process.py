@@ -12,8 +12,9 @@ Each message of the socket is a JSON object or list; those to this process:
     {"release": […], "number": n, "launch": {…}, "hierarchies": […]}
                                  and spawn this, with the descriptors of its output and its cgroups
 
-and those from it: `["spawned", n, pid, low, high, at]`, `["failed", n, reason, detail]`,
-`["cannot_execute", n, reason, exit_code, detail]`, `["ended", pid, wait_status]`.
+and those from it: `["ready"]` at first, `["spawned", n, pid, low, high, at]`,
+`["failed", n, reason, detail]`, `["cannot_execute", n, reason, exit_code, detail]`,
+`["ended", pid, wait_status]`.
 """
 
 # os and not pathlib: see the docstring of the package.
@@ -85,8 +86,10 @@ def main(text: str) -> None:
     loop.watch_first(deaths.fd, lambda: service.reap() if deaths.read() else None)
     loop.watch(SOCKET_FD, service.hear)
     with suppress(ConnectionError):
+        service.greet()
         while service.wanted:
             loop.turn(60.0)
+    service.close()
 
 
 class _Service:
@@ -97,8 +100,16 @@ class _Service:
         peer.set_inheritable(False)
         self._socket = peer
         self._home_fds = home_fds
-        self._spawner = Spawner(ScratchDirectories(), open_files)
+        self._scratch = ScratchDirectories()
+        self._spawner = Spawner(self._scratch, open_files)
         self._buffer = bytearray(MAX_MESSAGE_BYTES)
+
+    def greet(self) -> None:
+        """Say that what is asked can be done: this process is the user now."""
+        self._say("ready")
+
+    def close(self) -> None:
+        self._scratch.remove_spare()
 
     def hear(self) -> None:
         """

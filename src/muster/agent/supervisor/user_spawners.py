@@ -152,6 +152,7 @@ class UserSpawner:
         self._asked: dict[int, Kernel] = {}  # by the number of the request
         self._running: dict[int, Kernel] = {}  # by pid
         self._retiring = False
+        self._ready = False
         spawners.loop.watch(peer.fileno(), self._on_ready)
 
     @property
@@ -242,6 +243,8 @@ class UserSpawner:
     def _hear(self, words: object) -> None:
         self.used_s = clock.now_s()
         match words:
+            case ["ready"]:
+                self._ready = True
             case ["spawned", int(number), int(pid), int(low), int(high), float(at)]:
                 kernel = self._asked.pop(number)
                 self._running[pid] = kernel
@@ -270,12 +273,17 @@ class UserSpawner:
         os.close(self._pidfd)
         # Who still runs becomes a child of the supervisor, which reaps it. Of the others it is not
         # known whether they were spawned, or their end was seen by nobody else.
-        lost = [*self._asked.values()]
-        lost += [kernel for kernel in self._running.values() if not _is_there(kernel)]
+        asked, running = [*self._asked.values()], [*self._running.values()]
         self._asked.clear()
         self._running.clear()
-        if lost:
-            self._listener.spawner_ended(lost)
+        if self._ready:
+            lost = [*asked, *(kernel for kernel in running if not _is_there(kernel))]
+            if lost:
+                self._listener.spawner_ended(lost)
+            return
+        detail = f"no process could become {self.account.name} ({self.account.uid})"
+        for kernel in asked:
+            self._listener.not_spawned(kernel, CreateFailed(CreateFailure.INTERNAL, detail))
 
 
 def _is_there(kernel: Kernel) -> bool:
