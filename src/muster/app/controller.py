@@ -27,6 +27,7 @@ from muster.app.former_agents import forget
 from muster.app.home import Home, Running, write_private
 from muster.app.http_server import serving
 from muster.app.local_agents import LocalAgents
+from muster.app.plugin_watchdog import watch_plugins
 from muster.app.process import allow_files, settle_memory
 from muster.control.agent.leases import LeaseBook
 from muster.control.explain import explain_job, explain_session
@@ -63,6 +64,7 @@ async def serve(config: ControllerConfig) -> None:
     home = config.home
     home.create()
     allow_files()
+    watch_plugins()
     stop = asyncio.Event()
     with home.locked(), _signals(stop):
         async with AsyncExitStack() as stack:

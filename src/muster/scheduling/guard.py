@@ -2,13 +2,14 @@
 with its name, and a built-in part serves in its place.
 
 How long is counted in lines of Python, not in seconds: the count is the same on every machine and
-in every replay.
+in every replay. The leash is against accidents. A plug-in is code of the controller's process, and
+one that means harm is not held by it.
 """
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -40,6 +41,25 @@ class PluginFault(MusterError):
         self.kind = kind
         self.name = name
         self.why = why
+
+
+class TooLate(BaseException):
+    """A watchdog's word: the call has taken too long by the clock. The text says how long."""
+
+
+class Watchdog(Protocol):
+    """Looks at the clock while a plug-in is called, for what runs without lines of Python: a last
+    resort where a controller serves people, and absent from a replay."""
+
+    def arm(self) -> None:
+        """A call begins; ``TooLate`` is raised in it when it takes too long."""
+
+    def disarm(self) -> None:
+        """It has ended, and nothing is raised any more."""
+
+
+watchdog: Watchdog | None = None
+"""Of this process; set once at its start."""
 
 
 class _TooLong(BaseException):
@@ -98,16 +118,22 @@ class _Leash:
                 frame.f_trace = _Cut(again)
                 sys.settrace(count)
 
-        before = sys.gettrace()
+        before, watching = sys.gettrace(), watchdog
+        if watching is not None:
+            watching.arm()
         sys.settrace(count)
         try:
             answer = function(*arguments)
         except KeyboardInterrupt:
             raise
+        except TooLate as late:
+            raise self.fault(str(late)) from late
         except BaseException as error:  # sys.exit() too: no plug-in may end the process
             if left >= 0:
                 raise self.fault(f"raised {error!r}") from error
         finally:
+            if watching is not None:
+                watching.disarm()
             over = True
             sys.settrace(before)
         if left < 0:
