@@ -1,7 +1,11 @@
 """Why a controller cannot be reached is told apart, by both clients, with real certificates."""
 
 import asyncio
-from collections.abc import Callable
+import select
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -97,3 +101,45 @@ def test_authority_that_cannot_be_read_is_told(ask: Ask, tmp_path: Path) -> None
     (tmp_path / "odd.pem").write_text("no certificate")
     with pytest.raises(NoConnection, match="holds no certificate in PEM"):
         ask("https://localhost:9", tmp_path / "odd.pem")
+
+
+@contextmanager
+def proxy(port: int) -> Iterator[tuple[str, list[bytes]]]:
+    """The URL of a proxy to this machine's ``port`` for any host, and what it was asked."""
+    asked: list[bytes] = []
+
+    def carry() -> None:
+        client, _ = listener.accept()
+        with client, socket.create_connection(("127.0.0.1", port)) as server:
+            asked.append(client.recv(65536).split(b"\r\n")[0])
+            client.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+            while True:
+                ready, _, _ = select.select([client, server], [], [], 20.0)
+                for source in ready:
+                    if not (data := source.recv(65536)):
+                        return
+                    (server if source is client else client).sendall(data)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=carry)
+        thread.start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}", asked
+        thread.join(20.0)
+
+
+def test_another_machine_is_reached_through_the_proxy_of_the_environment(
+    ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tls = certificate(tmp_path / "a", "controller.example")
+    ca = tmp_path / "a" / "ca.pem"
+    with served(tls=tls) as port, proxy(port) as (url, asked):
+        monkeypatch.setenv("HTTPS_PROXY", url)
+        monkeypatch.setenv("https_proxy", url)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        monkeypatch.delenv("no_proxy", raising=False)
+        assert ask(f"https://localhost:{port}", ca) == "ok", "it does not stand before this machine"
+        assert asked == []
+        assert ask(f"https://controller.example:{port}", ca) == "ok"
+    assert [each.split(b" ")[:2] for each in asked] == [
+        [b"CONNECT", f"controller.example:{port}".encode()]
+    ]

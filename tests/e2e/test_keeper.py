@@ -112,7 +112,7 @@ def test_controller_that_crashes_again_and_again_is_given_up(
     assert len(starts) == 3
     kept = last_kept(home)
     assert kept is not None
-    assert (kept.restarts, kept.last_end, kept.gave_up) == (3, "exit code 7", True)
+    assert (kept.crashes, kept.last_end, kept.gave_up) == (3, "exit code 7", True)
     assert "given up" in controller_check(home)
 
 

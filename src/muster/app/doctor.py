@@ -121,8 +121,9 @@ def _gpus() -> Check:
 def _controller(home: Home) -> Check:
     running = home.running()
     kept, keeper = last_kept(home), keeper_of(home)
-    crashed = f"; crashed {kept.restarts} times, last with {kept.last_end}" if kept else ""
-    crashed = crashed if kept is not None and kept.restarts else ""
+    crashed = ""
+    if kept is not None and kept.crashes:
+        crashed = f"; crashed {kept.crashes} times, last with {kept.last_end}"
     if home.is_running() and running is not None:
         by = f", kept alive by process {keeper}" if keeper is not None else ""
         said = f"{running.url} (process {running.pid}{by}){crashed}"

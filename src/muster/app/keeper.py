@@ -21,7 +21,7 @@ from pathlib import Path
 
 from muster.app.home import Home, write_private
 from muster.app.own_log import log_to_stderr
-from muster.core.errors import Conflict
+from muster.core.errors import Conflict, MusterError
 
 log = logging.getLogger("muster.keeper")
 
@@ -35,10 +35,11 @@ LOOK_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What a keeper has done. ``restarts`` are all of them; ``gave_up`` that there are no more."""
+    """What a keeper has seen: all crashes, the end and the moment of the last. ``gave_up``: it
+    started no other controller."""
 
     pid: int
-    restarts: int = 0
+    crashes: int = 0
     last_end: str = ""
     last_at: float = 0.0
     gave_up: bool = False
@@ -97,38 +98,40 @@ class _Keeper:
     def run(self) -> int:
         for signum in (signal.SIGTERM, signal.SIGINT):
             signal.signal(signum, self._told_to_end)
-        self._note()
+        self._note(self._kept)
         crashes, pause_s, started = 0, FIRST_PAUSE_S, False
         while True:
             began_s = time.monotonic()
             code = self._run_once()
             started = started or self._was_ready
-            if self._stop.is_set() or code == 0 or not started:
-                return max(code, 0) if not self._stop.is_set() else 0
+            if self._stop.is_set() or code == 0:
+                return 0
+            if not started:
+                return 1
             if time.monotonic() - began_s >= STEADY_S:
                 crashes, pause_s = 0, FIRST_PAUSE_S
             crashes += 1
             end = f"signal {-code}" if code < 0 else f"exit code {code}"
-            kept = self._kept
-            self._kept = Kept(
-                kept.pid, kept.restarts + 1, end, time.time(), gave_up=crashes > MAX_CRASHES
-            )
-            if self._kept.gave_up:
-                log.error("the controller ended with %s %s times in a row: given up", end, crashes)
-                self._note()
+            gives_up = crashes > MAX_CRASHES
+            self._note(Kept(os.getpid(), self._kept.crashes + 1, end, time.time(), gives_up))
+            if gives_up:
+                log.error("the controller ended with %s, %s times in a row: given up", end, crashes)
                 return 1
             log.warning("the controller ended with %s, again in %.1f s", end, pause_s)
-            self._note()
             if self._stop.wait(pause_s):
                 return 0
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
 
     def _run_once(self) -> int:
-        """The code with which a controller ended, as of ``subprocess``."""
+        """The code with which a controller ended, as of ``subprocess``; 1 if none could be made."""
         self._was_ready = False
-        self._controller = controller = subprocess.Popen(
-            [sys.executable, "-m", "muster.app.controller_process"], stdin=subprocess.PIPE
-        )
+        try:
+            self._controller = controller = subprocess.Popen(
+                [sys.executable, "-m", "muster.app.controller_process"], stdin=subprocess.PIPE
+            )
+        except OSError as error:
+            log.error("a controller cannot be started: %s", error)
+            return 1
         if self._stop.is_set():  # told so before there was anybody to tell
             controller.terminate()
         assert controller.stdin is not None, "it is a pipe"
@@ -146,8 +149,12 @@ class _Keeper:
         if self._controller is not None:
             self._controller.terminate()
 
-    def _note(self) -> None:
-        write_private(_state_file(self._home), json.dumps(asdict(self._kept)))
+    def _note(self, kept: Kept) -> None:
+        self._kept = kept
+        try:
+            write_private(_state_file(self._home), json.dumps(asdict(kept)))
+        except MusterError as error:  # a full disk ends controllers, too: this is no time to end
+            log.error("%s", error)
 
 
 @contextmanager
