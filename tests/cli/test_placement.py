@@ -1,6 +1,7 @@
 """``plan``, ``why`` of what waits, quotas, bars, and the options that say where work may go."""
 
 import io
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -383,6 +384,8 @@ def test_agents_show_who_takes_nothing_new_and_why() -> None:
     told = FakeCluster(agents_=[agent(), barred]).run("agents").stdout.splitlines()
     assert told[1].split()[:2] == ["a1", "alive"]
     assert told[2].split()[:5] == ["a2", "alive,", "draining:", "new", "disk"]
+    leaving = msgspec.structs.replace(barred, leave_by=time.time() + 60, kernels=1)
+    assert "draining until " in FakeCluster(agents_=[leaving]).run("agents").stdout
 
 
 def test_groups_show_which_plug_ins_do_not_serve() -> None:

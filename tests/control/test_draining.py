@@ -154,3 +154,19 @@ def test_cordoned_agent_keeps_its_work(group_world: GroupWorld) -> None:
     assert "1 cordoned: looks odd" in why.reasons[0].sentence
     assert "muster uncordon" in why.reasons[0].remedy
     assert "silent" not in why.reasons[0].remedy
+
+
+def test_why_of_running_work_tells_that_its_machine_is_being_emptied(
+    group_world: GroupWorld,
+) -> None:
+    world = group_world({"a": 1}, lambda start: Run(1000.0))
+    job = world.submit(WORK)
+    world.run(1.0)
+    drain(world, "a", 60.0)
+    world.run(10.0)
+    why = explain_job(world.plane.live, world.plane.board, job.id, world.clock.now())
+    (told,) = why.reasons
+    assert told.sentence == (
+        "agent a is being drained (new disk): what still runs there in 50 s is stopped"
+    )
+    assert "start again on another agent" in told.remedy

@@ -17,7 +17,7 @@ from muster.cli.completion import complete_group
 from muster.cli.parameters import Option, annotated, command_of
 from muster.cli.screen import Column, plain, print_json, status, stderr, stdout, table, write
 from muster.cli.target import Home, Target, Token, Url, on_cluster
-from muster.cli.words import count, duration
+from muster.cli.words import clock_time, count, duration
 from muster.core.errors import MusterError
 from muster.core.resources import format_amount
 from muster.core.states import AgentBar, AgentStatus
@@ -127,7 +127,7 @@ def _row(agent: "AgentView", now: float) -> list[Text | str]:
     free, capacity = agent.free, agent.capacity
     return [
         agent.name,
-        _status(agent),
+        _status(agent, now),
         agent.group,
         _of("cpu", free.cpu_milli, capacity.cpu_milli),
         _of("memory", free.memory_bytes, capacity.memory_bytes),
@@ -138,7 +138,7 @@ def _row(agent: "AgentView", now: float) -> list[Text | str]:
     ]
 
 
-def _status(agent: "AgentView") -> Text:
+def _status(agent: "AgentView", now: float) -> Text:
     """Of one that lives and takes nothing new, why. One that is not connected counts as alive until
     it has been silent for long."""
     known = agent.status
@@ -147,6 +147,8 @@ def _status(agent: "AgentView") -> Text:
     shown = status(known)
     if agent.barred:
         shown = Text.assemble(shown, f", {agent.barred}")
+        if agent.leave_by is not None and agent.leave_by > now and agent.kernels:
+            shown.append(f" until {clock_time(agent.leave_by, now)}")
         if agent.bar_note:
             shown.append(f": {plain(agent.bar_note)}")
     return shown
