@@ -112,7 +112,7 @@ class FakeAccounts(ABC):
         token = JoinTokenView(
             id="tok-01kae", agent=agent, group=fields["group"], made_by="root", created_at=NOW
         )
-        return NewJoinTokenView(token=token, secret="-join it", agent_port=7601)
+        return NewJoinTokenView(token=token, secret="-join it", agent_address="127.0.0.1:7601")
 
     def revoke_join_token(self, ref: str) -> JoinTokenView:
         self.asked.append(("revoke_join_token", ref))

@@ -7,6 +7,7 @@ from tests.cli.fake_cluster import FakeCluster
 
 from muster.core.errors import Conflict
 from muster.core.owner import Role
+from muster.core.views import NewJoinTokenView
 
 
 @pytest.fixture
@@ -120,3 +121,20 @@ def test_work_names_its_project(cluster: FakeCluster, words: str) -> None:
     cluster.jobs_ = [job()]
     cluster.run("run", "-d", *words.split()[1:])
     assert cluster.asked[0][1]["project"] == "speech"
+
+
+def test_invitation_made_beside_the_controller_names_it_as_other_machines_do(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = cluster.create_join_token("a", group=None)
+    monkeypatch.setattr(
+        cluster,
+        "create_join_token",
+        lambda *_, **__: NewJoinTokenView(
+            token=made.token, secret="secret", agent_address="head.example:7601"
+        ),
+    )
+    cluster.url = "https://localhost:7600"
+    result = cluster.run("agents", "invite", "a")
+    assert "--controller head.example:7601" in result.stdout
+    assert "this machine alone" not in result.stderr

@@ -44,7 +44,7 @@ def create_app(
     read_log: ReadLog,
     explain_job: ExplainJob,
     explain_session: ExplainSession,
-    agent_port: int = 0,
+    agent_address: str = "",
 ) -> FastAPI:
     """The HTTP API of a controller, to be served on the plane's event loop.
 
@@ -52,7 +52,7 @@ def create_app(
         engine: the store's; only read.
         read_log: how the output of a kernel is had from its agent.
         explain_job, explain_session: answer ``why`` for what is alive.
-        agent_port: where agents find the controller.
+        agent_address: where agents on other machines find the controller, as host:port.
 
     ``stop`` is called before the server is stopped.
     """
@@ -83,7 +83,7 @@ def create_app(
         output_readers=Allowance(
             "readers of output", MAX_OUTPUT_READERS_OF_ONE, MAX_OUTPUT_READERS
         ),
-        agent_port=agent_port,
+        agent_address=agent_address,
     )
     app.state.large_bodies = LargeBodies()
     work = (jobs, sessions, plan, logs, history)

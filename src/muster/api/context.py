@@ -28,7 +28,8 @@ ExplainSession = Callable[[Live, Board, SessionId, float, Principal], Why]
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """The parts behind the API, injected; ``agent_port`` is where agents find the controller."""
+    """The parts behind the API, injected; ``agent_address`` is where agents on other
+    machines find the controller."""
 
     plane: ControlPlane
     reader: Reader
@@ -40,7 +41,7 @@ class Api:
     explain_session: ExplainSession
     access: Access
     output_readers: Allowance
-    agent_port: int
+    agent_address: str
 
 
 @dataclass(frozen=True, slots=True)

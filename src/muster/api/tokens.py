@@ -81,7 +81,8 @@ async def post_join_token(request: Request, call: Call) -> Response:
     spec, by = await read_spec(request, JoinTokenSpec), call.principal
     token, secret = await call.api.plane.request(lambda work, _: create_join_token(work, by, spec))
     view = _join_token_view(token, call.api.clock.now())
-    return answer(NewJoinTokenView(token=view, secret=secret, agent_port=call.api.agent_port), 201)
+    made = NewJoinTokenView(token=view, secret=secret, agent_address=call.api.agent_address)
+    return answer(made, 201)
 
 
 @router.delete("/join-tokens/{ref}", response_model=JoinTokenView)

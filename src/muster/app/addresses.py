@@ -26,6 +26,24 @@ def reachable_host(host: str, tls: ServerTls | None) -> str:
     return names[0] if names else (socket.gethostname() if everywhere else host)
 
 
+def host_for_others(host: str, tls: ServerTls | None) -> str:
+    """A name or address of this controller for other machines; a loopback one if it listens on no
+    other. With TLS it is one that the certificate is for, a full name before a short one."""
+    if _is_loopback(host) or tls is None:
+        return host
+    from muster.app.own_authority import names_of
+
+    names = [
+        name
+        for name in names_of(tls.certificate)
+        if not name.startswith("*") and not _is_loopback(name)
+    ]
+    if host in names:
+        return host
+    full = [name for name in names if "." in name]
+    return next(iter((*full, *names)), socket.gethostname())
+
+
 def is_everywhere(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_unspecified

@@ -19,7 +19,7 @@ from muster.agent.boot import boot_id
 from muster.agent.config import AgentConfig
 from muster.api.app import create_app
 from muster.api.app import stop as stop_requests
-from muster.app.addresses import address, reachable_host
+from muster.app.addresses import address, host_for_others, reachable_host
 from muster.app.controller_config import ControllerConfig
 from muster.app.credentials import mend_credential
 from muster.app.driver import Driver
@@ -110,7 +110,7 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack) -> None:
         read_log=gateway.read_log,
         explain_job=explain_job,
         explain_session=explain_session,
-        agent_port=agent_port,
+        agent_address=address(host_for_others(config.host, config.tls), agent_port),
     )
     scheme = "https" if config.tls else "http"
     reachable = reachable_host(config.host, config.tls)

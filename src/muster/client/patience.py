@@ -130,7 +130,8 @@ class Patience:
         self._answered = True
         if isinstance(refusal, Unauthenticated) and self._connection.token_remedy:
             return Unauthenticated(
-                f"the controller at {url} does not accept {self._connection.token_remedy}"
+                f"the controller at {url} does not accept, or no longer accepts, "
+                f"{self._connection.token_remedy}"
             )
         return refusal
 

@@ -695,11 +695,11 @@ class JoinTokenPage(View):
 
 class NewJoinTokenView(View):
     """A join token and what an agent joins with: its ``secret``, told once and kept nowhere.
-    ``agent_port`` is where the controller listens for agents."""
+    ``agent_address`` is where an agent on another machine finds the controller, as host:port."""
 
     token: JoinTokenView
     secret: str
-    agent_port: int = 0
+    agent_address: str = ""
 
 
 class WhoamiView(View):

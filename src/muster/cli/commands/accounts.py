@@ -79,7 +79,7 @@ def add_user(
     stderr().print(
         Text(
             f"next: `muster tokens create --user {user.name}{_of_domain(domain)}` makes the token "
-            f"that {user.name} sets as MUSTER_TOKEN"
+            f"that {user.name} gives to `muster login`"
         ),
         soft_wrap=True,
     )

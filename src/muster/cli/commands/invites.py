@@ -49,7 +49,7 @@ def invite(
     )
     if ca is not None:
         stderr().print(Text(f"with a copy of {plain(str(ca))} there, as ca.pem"), soft_wrap=True)
-    if is_loopback(url):
+    if is_loopback(f"http://{_agent_address(made, url)}"):
         stderr().print(
             Text("the controller listens on this machine alone: no other reaches it at this URL"),
             soft_wrap=True,
@@ -60,16 +60,24 @@ def invite(
 def join_command(made: "NewJoinTokenView", url: str) -> str:
     """What is typed on a machine to make it an agent. The token is a variable of the command, so
     that no list of processes shows it."""
-    parts = urlsplit(url)
-    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
-    words = ["muster", "agent", "--controller", f"{host}:{made.agent_port}"]
+    words = ["muster", "agent", "--controller", _agent_address(made, url)]
     if made.token.agent is not None:
         words += ["--name", made.token.agent]
     if made.token.group is not None:
         words += ["--group", made.token.group]
-    if parts.scheme == "https":
+    if url.startswith("https:"):
         words += ["--ca", "ca.pem"]
     return f"MUSTER_JOIN_TOKEN={shlex.quote(made.secret)} {shlex.join(words)}"
+
+
+def _agent_address(made: "NewJoinTokenView", url: str) -> str:
+    """Where another machine finds the controller: by the name by which it was reached here, unless
+    that means this machine."""
+    if is_loopback(url):
+        return made.agent_address
+    host = urlsplit(url).hostname or ""
+    port = made.agent_address.rpartition(":")[2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 @on_cluster
