@@ -249,3 +249,11 @@ def test_session_with_a_slip_names_the_kernel() -> None:
     kernels = [{"command": ["x"]}, {"command": ["x"], "env": {"MUSTER_JOB_ID": "1"}}]
     with pytest.raises(InvalidSpec, match=r"kernels\.1\.env\.MUSTER_JOB_ID"):
         parse_spec(SessionSpec, {"kernels": kernels})
+
+
+def test_session_of_too_many_kinds_of_kernels_is_refused_and_one_accepted_before_is_read() -> None:
+    kinds = [{"command": ["x"], "resources": {"memory": f"{n}MiB"}} for n in range(1, 258)]
+    spec = SessionSpec.model_validate({"kernels": kinds})
+    (problem,) = spec.contradictions()
+    assert problem.field == "kernels"
+    assert not list(SessionSpec.model_validate({"kernels": kinds[1:]}).contradictions())

@@ -32,7 +32,7 @@ from muster.core.reasons import ReasonCode
 from muster.core.resources import DeviceShare
 from muster.core.specs import QuotaSpec
 from muster.core.specs.group import QueuePolicy
-from muster.scheduling.explain import Explanation, explain
+from muster.scheduling.explain import MAX_REQUESTS, Explanation, explain
 from muster.scheduling.lacks import MAX_GROUPS
 from muster.scheduling.placement import place
 from muster.scheduling.queue import Queue
@@ -393,3 +393,10 @@ def test_session_is_explained_whether_or_not_it_is_in_the_queue(name: str) -> No
     explanation = why(cluster(a=box()), session(name, ask(1)), *queue)
     assert explanation.starts
     assert explanation.queue == len({name, "s"})
+
+
+def test_only_the_most_demanding_of_many_requests_are_looked_at_agent_by_agent() -> None:
+    requests = [ask(cpu) for cpu in range(1, MAX_REQUESTS + 6)]
+    explanation = why(cluster(a=box(1)), session("s", *requests))
+    assert [each.request for each in explanation.requests] == requests[:4:-1][:MAX_REQUESTS]
+    assert explanation.other_requests == 5

@@ -35,6 +35,8 @@ def placement_shown(console: Console, placement: Mapping[str, Any]) -> list[Rend
         parts.append(Text(_kept(reservation)))
     for request in placement["requests"]:
         parts += _request(console, request, placement["agents"])
+    if others := placement.get("other_requests"):
+        parts.append(Text(f"and {count(others, 'other request')} of its kernels"))
     return parts
 
 

@@ -18,6 +18,9 @@ from muster.scheduling.snapshot import Snapshot
 from muster.scheduling.statement import Statement
 from muster.scheduling.workload import KernelPlacement, SessionWorkload
 
+MAX_REQUESTS = 20
+"""Distinct requests of a session that are looked at agent by agent."""
+
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
@@ -30,7 +33,9 @@ class Explanation:
         agents: how many were looked at: all of the group.
         kernels: how many kernels it has.
         kernels_fit: how many of them would find room together, once those ahead have started.
-        requests: the most demanding first, seen after those ahead have started.
+        requests: the most demanding first, seen after those ahead have started: at most
+            ``MAX_REQUESTS``.
+        other_requests: how many there are besides.
         placement: where its kernels would go, if it would start.
         reservation: what is kept for it, if it is the first that lacks room or others leave for it.
         displaces: whom it would displace, if its group allows that.
@@ -48,6 +53,7 @@ class Explanation:
     placement: tuple[KernelPlacement, ...] = ()
     reservation: Reservation | None = None
     displaces: Preemption | None = None
+    other_requests: int = 0
 
     @property
     def starts(self) -> bool:
@@ -66,6 +72,7 @@ class Explanation:
             "kernels": self.kernels,
             "kernels_fit": self.kernels_fit,
             "requests": [each.as_dict() for each in self.requests],
+            "other_requests": self.other_requests,
             "placement": [
                 {"agent": kernel.agent_id, "devices": [share.index for share in kernel.shares]}
                 for kernel in self.placement
@@ -100,7 +107,7 @@ def explain(
         reasons, kernels = ahead.judge(session)
         requests = tuple(
             explain_request(snapshot, policy.selector, what, request, indexes, kernels)
-            for request, indexes in what.requests
+            for request, indexes in what.requests[:MAX_REQUESTS]
         )
         lacks_room = len(reasons) == 1 and reasons[0].code in LACKS_ROOM
         others_leave = session.id in context.displacing
@@ -120,6 +127,7 @@ def explain(
         placement=() if reasons else kernels,
         reservation=_kept_for(session, queue),
         displaces=displaces,
+        other_requests=len(what.requests) - len(requests),
     )
 
 

@@ -26,6 +26,8 @@ from muster.core.specs.amounts import (
 from muster.core.specs.placement import ANYWHERE, Dependencies, PlacementSpec
 
 MAX_GANG = 10_000
+MAX_KINDS = 256
+"""Kinds of kernels in a session: each is placed by itself."""
 MAX_FILES_BYTES = 256 * 1024
 
 
@@ -192,6 +194,9 @@ class SessionSpec(Spec):
     def contradictions(self) -> Iterator[Problem]:
         yield from self.placement.contradictions()
         yield from like_an_id(self.name)
+        if len(self.kernels) > MAX_KINDS:
+            expected = f"expected at most {MAX_KINDS} kinds of kernels; replicas make more of one"
+            yield Problem("kernels", f"{len(self.kernels)} of them", expected)
         for index, kernel in enumerate(self.kernels):
             for problem in kernel.overridden():
                 yield replace(problem, field=f"kernels.{index}.{problem.field}")
