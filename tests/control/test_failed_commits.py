@@ -14,6 +14,8 @@ from muster.core.reasons import ReasonCode
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec
 from muster.core.states import JOB_TABLE, JobState
+from muster.store.store import CommitFailed
+from muster.store.unit import Unit
 from muster.wire.messages import Start
 
 ONE_CPU = Resources(cpu_milli=1000, memory_bytes=2**30)
@@ -74,3 +76,36 @@ def test_agents_that_are_not_connected_are_not_told(world: World) -> None:
 
     assert not world.closed
     assert world.ask(lambda work, requests: requests.submit_job(work, ADA, JobSpec(command=["x"])))
+
+
+def trouble(world: World) -> str | None:
+    return world.plane.trouble
+
+
+def test_leases_are_renewed_and_no_agent_is_cut_off_while_nothing_can_be_stored(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = world.agent("a")
+
+    def full(unit: Unit) -> None:
+        raise CommitFailed("database or disk is full")
+
+    world.submit(JobSpec(command=["x"]))
+    with monkeypatch.context() as patch:
+        patch.setattr(world.store, "commit", full)
+        with pytest.raises(Unavailable):
+            world.submit(JobSpec(command=["y"]))
+        for _ in range(120):  # for twice the lease
+            world.clock.advance(5.0)
+            world.plane.step()
+            world.beat(agent)
+            agent.tick()
+        assert "full" in (trouble(world) or "")
+        assert agent.lease_end_s > agent.boot_s
+        assert world.closed == []
+    world.run(2.0)
+    assert not trouble(world)
+    assert world.closed == [(agent.id, "say hello again")]
+    world.connect_again()
+    assert [job.status for job in world.plane.live.jobs.values()] == []
+    assert len(agent.starts) == 1

@@ -5,8 +5,9 @@ Everything of the cluster is on that disk: the controller's database, the agent'
 
 import os
 import subprocess
+import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -16,27 +17,35 @@ from tests.e2e.cluster import Cluster, agent, started, until
 from muster.core.states import JobState
 
 SIZE = "16m"
+LEASE_S = 2.0
 MOST_BEFORE_REFUSAL = 2000
 """Jobs that fit into what the database has reserved of a full disk; it is some dozens."""
 
 
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    """A small disk of its own."""
-    path = tmp_path / "disk"
+@contextmanager
+def small_disk(path: Path) -> Iterator[Path]:
+    """A small disk of its own, mounted there."""
     path.mkdir()
     if os.geteuid() != 0:
         pytest.skip("only root may mount a small disk")
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "none", str(path)],
+        ["mount", "-t", "tmpfs", "-o", f"size={SIZE},mode=0700", "none", str(path)],
         capture_output=True,
         text=True,
         check=False,
     )
     if mounted.returncode != 0:
         pytest.skip(f"no small disk can be mounted here: {mounted.stderr.strip()}")
-    yield path
-    subprocess.run(["umount", str(path)], check=True)
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", str(path)], check=True)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path / "disk") as path:
+        yield path
 
 
 @pytest.fixture
@@ -81,15 +90,23 @@ def test_full_disk_refuses_new_work_loses_nothing_and_is_recovered_from(
             command=f"until [ -e {go} ]; do sleep 0.05; done; touch {ended}; exit 5"
         )
         until(lambda: client.task(earlier.id, 0).started_at)
+        client.put_group({"name": "default", "agent_silence": 1.0, "kernel_lease": LEASE_S})
+        until(lambda: cluster.query("SELECT lease_s FROM agents") == [(LEASE_S,)])
         filler = fill(disk)
         accepted, sentence = submit_until_refused(cluster)
         assert "full" in sentence
+        health = client.health()
+        assert (health.status, "full" in (health.reason or "")) == ("degraded", True)
+        time.sleep(2 * LEASE_S)  # which is renewed all the same
+        assert client.task(earlier.id, 0).attempts[0].ended_at is None
+        assert len(cluster.kernels()) > 0
         known = {job.id for job in client.jobs("all", limit=1000)}
         assert known == {earlier.id, *accepted}, "it can still be asked, and knows what it took"
         go.touch()
         until(ended.exists)
 
         filler.unlink()
+        until(lambda: client.health().status == "ok")
         assert client.wait(earlier.id, 30.0).state == JobState.FAILED
         assert client.task(earlier.id, 0).attempts[0].exit_code == 5, "ended while it was full"
         for id_ in accepted:
@@ -98,3 +115,31 @@ def test_full_disk_refuses_new_work_loses_nothing_and_is_recovered_from(
         assert client.wait(later.id, 30.0).state == JobState.SUCCEEDED
     assert cluster.query("PRAGMA integrity_check") == [("ok",)]
     assert cluster.query("SELECT count(*) FROM allocations") == [(0,)]
+
+
+def test_agent_whose_disk_is_full_tells_what_ended_and_takes_nothing_new(
+    tmp_path: Path,
+) -> None:
+    """Only the agent's directory is on that disk: a task that succeeds there does not run again."""
+    go, ran = tmp_path / "go", tmp_path / "ran"
+    cluster = Cluster(tmp_path / "home", [agent("one", cpu_milli=4000)])
+    with (
+        small_disk(cluster.home.agent_directory("one")) as disk,
+        started(cluster),
+        cluster.client() as client,
+    ):
+        job = client.submit(
+            command=f"echo x >> {ran}; until [ -e {go} ]; do sleep 0.05; done",
+        )
+        until(ran.exists)
+        filler = fill(disk)
+        go.touch()
+        assert client.wait(job.id, 30.0).state == JobState.SUCCEEDED, "while it is full"
+        assert ran.read_text() == "x\n"
+        until(lambda: client.agents()[0].disk_full)
+        assert (reason := client.agents()[0].reason) is not None
+        assert reason.code == "DISK_FULL"
+        waiting = client.submit(command=["true"])
+        until(lambda: "DISK_FULL" in repr(client.why(waiting.id)))
+        filler.unlink()
+        assert client.wait(waiting.id, 60.0).state == JobState.SUCCEEDED

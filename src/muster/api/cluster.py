@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from muster.api.answers import answer, json_answer
 from muster.api.bodies import read_spec
-from muster.api.context import Call
+from muster.api.context import Api, Call
 from muster.api.live_views import agent_view, group_view
 from muster.api.openapi import spec_body
 from muster.core.errors import InvalidSpec, Problem
@@ -28,9 +28,14 @@ AGENTS_AT_ONCE = 100
 
 
 @router.get("/health", response_model=HealthView)
-async def get_health() -> Response:
-    """Whether the controller answers; for this no token is needed."""
-    return answer(HealthView(status="ok", version=__version__))
+async def get_health(request: Request) -> Response:
+    """How the controller is; for this no token is needed. One that can store nothing, because its
+    disk is full for instance, is "degraded": it answers, keeps agents and what runs alive, and
+    refuses changes with 503."""
+    api: Api = request.app.state.api
+    trouble = api.plane.trouble
+    status = "ok" if trouble is None else "degraded"
+    return answer(HealthView(status=status, version=__version__, reason=trouble))
 
 
 @router.get("/v1/cluster", response_model=ClusterView)

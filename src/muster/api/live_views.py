@@ -87,6 +87,10 @@ def agent_view(agent: Agent, live: Live, board: Board) -> AgentView:
     )
     rows = live.held_by.get(agent.id, {}).values()
     charged = sum(1 for row in rows if row.charged)
+    why = agent.reason
+    if agent.disk_full:
+        waits = "it takes nothing new until there is room"
+        why = reason(ReasonCode.DISK_FULL, agent=agent.name, detail=waits)
     return AgentView(
         id=agent.id,
         name=agent.name,
@@ -116,8 +120,9 @@ def agent_view(agent: Agent, live: Live, board: Board) -> AgentView:
         barred=agent.barred,
         bar_note=agent.bar_note,
         leave_by=agent.leave_by,
+        disk_full=agent.disk_full,
         connected=agent.connected,
-        reason=ReasonView.of(agent.reason) if agent.reason else None,
+        reason=ReasonView.of(why) if why else None,
     )
 
 

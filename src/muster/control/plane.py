@@ -12,6 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from sqlalchemy import update
+from sqlalchemy.exc import SQLAlchemyError
+
 from muster.control.agent.drain import DrainAgents
 from muster.control.agent.hello import Greeter
 from muster.control.agent.joining import check, join
@@ -52,6 +55,7 @@ from muster.core.states import AgentStatus
 from muster.scheduling.fairness import Stay
 from muster.store.live import Live
 from muster.store.records import Agent
+from muster.store.schema import cluster
 from muster.store.store import CommitFailed, LostRace, Store, Unstorable
 from muster.store.tokens import token_hash
 from muster.wire.messages import (
@@ -137,6 +141,8 @@ class ControlPlane:
         self._watchers: dict[int, Callable[[Events], None]] = {}
         self._full = False  # the last wake took so much in that handlers are to come first
         self._retry_at = 0.0
+        self.trouble: str | None = None
+        """Why nothing can be stored, since when it could not be; None once it is again."""
         self._broken = False  # mirror and SQL differ: it is read again before anything else
         self._races = 0  # lost since the last commit
         self._losers: dict[str, float] = {}  # of those and earlier ones, until when they sit out
@@ -294,13 +300,19 @@ class ControlPlane:
         if now < self._retry_at:
             return self._retry_at
         if self._broken:
-            self._store.reload()
+            try:
+                self._store.reload()
+            except SQLAlchemyError as error:
+                self._fail(self._inbox.take(), f"the state cannot be read: {error}"[:200])
+                return self._retry_at
             self._build()
             self._broken = False
             self._forgetful = True
         self._note_news()
         inputs = [] if self._full else self._inbox.take()
         work = Work(self._store.unit(now, self.board), self._ids)
+        if self.trouble is not None:
+            work.unit.also(update(cluster).values(value=cluster.c.value))  # is there room again?
         self._have_losers_sit_out(work)
         self._sweep_if_due(work)
         effects = _Effects()
@@ -311,7 +323,7 @@ class ControlPlane:
             self._full = work.unit.size > MAX_CHANGES and not effects.hellos
             calm = not self._full and self._coordinator.run(work)
             self._store.commit(work.unit)
-            self._races = 0
+            self._races, self.trouble = 0, None
         except CommitFailed as error:
             if isinstance(error, LostRace) and self._races < MAX_RACES:
                 return self._take_again(inputs, error)
@@ -325,7 +337,7 @@ class ControlPlane:
             if inputs:
                 self._find_culprit(inputs, error)
                 return now
-            self._fail(inputs, f"the controller failed: {error!r}")
+            self._fail(inputs, "the controller failed; its log says more")
             return self._retry_at
         self._effect(work, effects)
         if self._inbox or not calm:
@@ -473,6 +485,7 @@ class ControlPlane:
         inputs = [*inputs, *self._inbox.take_all_given_back()]
         self._inbox.give_back([item for item in inputs if isinstance(item, Said)])
         self._broken = True
+        self.trouble = why
         self._retry_at = self._clock.now() + RETRY_COMMIT_S
         refusal = Unavailable(why)
         for item in inputs:

@@ -518,7 +518,8 @@ class AgentView(View):
     """A machine. ``kernels`` are those that hold resources of it, ``ahead`` those in its backlog;
     ``seen_at`` is when it last spoke, ``connected`` whether the controller can reach it now,
     ``barred`` why it takes nothing new, if it does not, with ``bar_note`` in an operator's words;
-    what runs on one that is draining is stopped at ``leave_by``."""
+    what runs on one that is draining is stopped at ``leave_by``; one that is ``disk_full`` takes
+    nothing new until it has room."""
 
     id: str
     name: str
@@ -539,6 +540,7 @@ class AgentView(View):
     barred: AgentBar | None = None
     bar_note: str = ""
     leave_by: float | None = None
+    disk_full: bool = False
     connected: bool = True
     reason: ReasonView | None = None
 
@@ -720,10 +722,12 @@ class WhoamiView(View):
 
 
 class HealthView(View):
-    """Whether the controller answers; the only thing told without a token."""
+    """How the controller is; the only thing told without a token. ``status`` is "ok", or
+    "degraded" while nothing can be stored, for the ``reason``."""
 
     status: str
     version: str
+    reason: str | None = None
 
 
 class ClusterView(View):

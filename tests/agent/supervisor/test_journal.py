@@ -1,6 +1,9 @@
 """The journal's file: what is in it after appends, compaction and a death in between."""
 
+import os
 from pathlib import Path
+
+import pytest
 
 from muster.agent.supervisor.journal import Journal, Replay
 from muster.agent.supervisor.kernel import Event, Kernel, Status
@@ -44,6 +47,34 @@ def test_nothing_is_sendable_before_it_is_written(tmp_path: Path) -> None:
     assert batch.last_seq == 2
     assert journal.write() == []
     assert read_all(journal, 0) == [2], "events of one moment stay one batch"
+
+
+def test_what_waits_for_room_is_bounded_and_on_file_once_there_is_some(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal, _ = opened(tmp_path)
+    kernel = running("a", 7)
+    journal.accept([kernel])
+    journal.write()
+    full = os.open("/dev/full", os.O_RDWR)
+    file, journal._fd = journal._fd, full
+    monkeypatch.setattr("muster.agent.supervisor.journal._MAX_PENDING", 3)
+    for name in "bcdef":
+        journal.record([event(name, "ended")])
+        assert [batch.last_seq for batch in journal.write()] == [journal.last_seq]
+    journal.acknowledge(3)
+    journal.write()
+    assert len(journal._pending) <= 3
+    journal._fd = file
+    os.close(full)
+    journal.compact_if_due([kernel])
+    assert not journal.failing
+
+    reopened, replay = opened(tmp_path)
+
+    assert [found["kernel"] for found in replay.unacknowledged] == ["e", "f"]
+    assert list(replay.survivors) == [("a", 1)]
+    assert read_all(reopened, 3) == [4, 5]
 
 
 def test_kernel_is_a_survivor_from_its_acceptance_to_its_end(tmp_path: Path) -> None:

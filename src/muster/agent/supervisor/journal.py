@@ -15,7 +15,7 @@ gone anyway. Lines:
 """
 
 # os and not pathlib: see the docstring of the package.
-# ruff: noqa: PTH105
+# ruff: noqa: PTH105, PTH108
 
 import json
 import os
@@ -24,12 +24,15 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from muster.agent.supervisor import clock
 from muster.agent.supervisor.kernel import Event, Kernel
 from muster.agent.supervisor.protocol import Key, encode
 
 _COMPACT_BYTES = 4 << 20
 _COMPACT_IDLE_BYTES = 64 << 10
 _READ_BYTES = 256 << 10
+_MAX_PENDING = 20_000  # lines that wait for room on the disk
+_REWRITE_RETRY_S = 1.0
 
 
 @dataclass(slots=True)
@@ -76,7 +79,10 @@ class Journal:
         self.failing = False
         self._pending: list[str] = []
         self._pending_batches: list[Batch] = []
+        self._unwritten: list[Batch] = []  # told already, though there was no room for them
         self._intents_pending = False
+        self._must_rewrite = False  # too many lines waited: they went, only a new file has it all
+        self._rewrite_at_s = 0.0
 
     @classmethod
     def open(cls, path: str, boot_id: str) -> tuple[Self, Replay]:
@@ -117,6 +123,8 @@ class Journal:
 
     def acknowledge(self, seq: int) -> None:
         self.acked_seq = seq
+        if self._unwritten:
+            self._unwritten = [batch for batch in self._unwritten if batch.last_seq > seq]
         self._pending.append(f'{{"acked":{seq}}}\n')
 
     def write_intents(self) -> bool:
@@ -126,21 +134,26 @@ class Journal:
     def write(self) -> list[Batch]:
         """Put everything on file, and return the events that may be sent now.
 
-        While the disk is full the lines wait here; there are never more than the kernels known.
+        While the disk is full they may be sent all the same: what has ended must not run again
+        because it could not be noted. Should the supervisor die before there is room, its kernels
+        are reported as lost, to whom their ends are known already.
         """
         if self._pending:
             self._write()
-        if self._pending or not self._pending_batches:
-            return []
-        written, self._pending_batches = self._pending_batches, []
-        return written
+        fresh, self._pending_batches = self._pending_batches, []
+        if self.failing:
+            self._unwritten += fresh
+        return fresh
 
     def read(self, offset: int, after_seq: int) -> tuple[list[Batch], int]:
         """The next written events after `after_seq`, from a place in the file, and the next place.
 
-        No events and the same place mean the end. The place is good until the next compaction.
+        No events and the same place mean the end; those that wait for room come
+        last. The place is good until the next compaction.
         """
         batches = []
+        if offset >= self._size_bytes:
+            return [batch for batch in self._unwritten if batch.last_seq > after_seq], offset
         for line in self._lines_at(offset):
             offset += len(line)
             events = _parse(line).get("events") if line.startswith(b'{"events"') else None
@@ -150,10 +163,18 @@ class Journal:
 
     def compact_if_due(self, live: Collection[Kernel]) -> None:
         """Rewrite the file without what is over, once it has grown or nothing is left in it."""
+        if self._must_rewrite:
+            if (now_s := clock.now_s()) >= self._rewrite_at_s:
+                self._rewrite_at_s = now_s + _REWRITE_RETRY_S
+                self._rewrite(live)
+            return
         if self._pending or self._size_bytes < _COMPACT_IDLE_BYTES:
             return
         if self._size_bytes < self._compact_at_bytes and (live or self.unacknowledged_count):
             return
+        self._rewrite(live)
+
+    def _rewrite(self, live: Collection[Kernel]) -> None:
         new_path = f"{self._path}.new"
         new_fd = -1
         try:
@@ -166,6 +187,7 @@ class Journal:
         except OSError:  # the disk is full: the old one goes on, and is tried again when longer
             if new_fd >= 0:
                 os.close(new_fd)
+                os.unlink(new_path)
             self._compact_at_bytes = 2 * self._size_bytes
             return
         os.close(self._fd)
@@ -173,6 +195,7 @@ class Journal:
         self._size_bytes = size_bytes
         self._compact_at_bytes = max(_COMPACT_BYTES, 2 * size_bytes)
         self.compactions += 1
+        self._wrote()
 
     def _compacted(self, live: Collection[Kernel]) -> Iterator[bytes]:
         yield (encode(self._header()) + "\n").encode()
@@ -183,10 +206,10 @@ class Journal:
         offset, seq = 0, self.acked_seq
         while True:
             batches, next_offset = self.read(offset, seq)
+            yield "".join(f'{{"events":[{batch.text}]}}\n' for batch in batches).encode()
             if next_offset == offset:
                 return
             offset = next_offset
-            yield "".join(f'{{"events":[{batch.text}]}}\n' for batch in batches).encode()
 
     def _lines_at(self, offset: int) -> list[bytes]:
         """The next lines, whole, with their ends: at least one if there is any."""
@@ -202,17 +225,24 @@ class Journal:
         return {"boot": self._boot_id, "next_seq": self.last_seq + 1, "acked": self.acked_seq}
 
     def _write(self) -> bool:
+        if self._must_rewrite:
+            self._pending.clear()
+            return False
         data = "".join(self._pending).encode()
         try:
             _write_all(self._fd, data, self._size_bytes)
         except OSError:
             self.failing = True
+            self._must_rewrite = len(self._pending) > _MAX_PENDING
             return False
-        self.failing = False
         self._size_bytes += len(data)
-        self._pending.clear()
-        self._intents_pending = False
+        self._wrote()
         return True
+
+    def _wrote(self) -> None:
+        self.failing = self._must_rewrite = self._intents_pending = False
+        self._pending.clear()
+        self._unwritten.clear()
 
 
 def _running(kernel: Kernel) -> str:

@@ -217,7 +217,7 @@ class AgentLink:
         if self._compactions != self._journal.compactions:
             self._fall_behind(self._told_seq)
         batches, offset = self._journal.read(self._offset, self._told_seq)
-        if offset == self._offset:
+        if offset == self._offset and not batches:
             self._behind = False
             return
         self._offset = offset

@@ -151,6 +151,8 @@ def _status(agent: "AgentView", now: float) -> Text:
             shown.append(f" until {clock_time(agent.leave_by, now)}")
         if agent.bar_note:
             shown.append(f": {plain(agent.bar_note)}")
+    if agent.disk_full:
+        shown = Text.assemble(shown, ", disk full")
     return shown
 
 

@@ -122,6 +122,7 @@ class Backlogs:
             room = min(room, MOST_HELD * group.kernels_per_agent - held)
             agent = self._live.agents[agent_id]
             able = agent.status is AgentStatus.ALIVE and agent.connected and agent.barred is None
+            able = able and not agent.disk_full
             if room > 0 and able:
                 yield agent_id, room
 

@@ -192,7 +192,7 @@ class Board:
                 agent.name,
                 replace(agent.capacity, kernels=self._live.groups[agent.group].kernels_per_agent),
                 agent.devices,
-                accepting=able and agent.barred is None,
+                accepting=able and agent.barred is None and not agent.disk_full,
                 status=_bar_of(agent) or status if able else status,
                 attributes=agent.attributes,
                 returning=alive and not agent.connected and agent.barred is None,
@@ -514,5 +514,7 @@ class Board:
 
 
 def _bar_of(agent: Agent) -> str:
-    """Why an operator has an agent take nothing new, as people are told; empty if not at all."""
+    """Why an agent that can be reached takes nothing new, as people are told; empty if it does."""
+    if agent.disk_full:
+        return "out of disk (DISK_FULL)"
     return ": ".join(filter(None, (agent.barred or "", agent.bar_note)))
