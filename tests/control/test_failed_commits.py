@@ -103,7 +103,8 @@ def test_leases_are_renewed_and_no_agent_is_cut_off_while_nothing_can_be_stored(
         assert "full" in (trouble(world) or "")
         assert agent.lease_end_s > agent.boot_s
         assert world.closed == []
-    world.run(2.0)
+    world.clock.advance(2.0)  # the plane waits before it goes on
+    world.settle()
     assert not trouble(world)
     assert world.closed == [(agent.id, "say hello again")]
     world.connect_again()
