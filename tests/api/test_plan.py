@@ -190,9 +190,9 @@ def test_work_may_follow_what_has_ended_by_name_and_by_id(
         assert ada.post("/v1/plan", json={**SMALL, "after": after}).json()["outcome"] == "starts"
         made = ada.post("/v1/sessions", json={"kernels": [SMALL], "after": after})
         assert made.status_code == 201
-        assert ada.post("/v1/plan", json={**SMALL, "after": [ref]}).json()["outcome"] == (
-            "cancelled"
-        )
+        refused = ada.post("/v1/plan", json={**SMALL, "after": [ref]})
+        assert refused.status_code == 422
+        assert "ended without success" in refused.text
         assert bob.post("/v1/jobs", json={**SMALL, "after": after}).status_code == 422
 
 
