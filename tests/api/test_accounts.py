@@ -181,6 +181,17 @@ def test_owner_of_another_domain_is_somebody_else(cluster: ServedCluster, root: 
         ada.cancel(job.id)
 
 
+def test_projects_of_others_are_not_told_by_the_groups_that_take_their_work(
+    cluster: ServedCluster, root: Client
+) -> None:
+    root.put_group({"name": "gpu", "projects": ["default/default", "default/secret"]})
+    with cluster.client(ADA) as ada:
+        (gpu,) = [group for group in ada.groups() if group.name == "gpu"]
+        assert gpu.spec["projects"] == ["default/default"]
+    (gpu,) = [group for group in root.groups() if group.name == "gpu"]
+    assert gpu.spec["projects"] == ["default/default", "default/secret"]
+
+
 def test_requests_without_a_good_token_are_counted(cluster: ServedCluster, root: Client) -> None:
     before = root.cluster().unauthenticated
     for header in ({}, {"Authorization": "Bearer wrong"}):

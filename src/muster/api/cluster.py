@@ -6,6 +6,7 @@ from collections import Counter
 import msgspec
 from anyio import to_thread
 from fastapi import APIRouter, Request
+from msgspec.structs import replace
 from starlette.responses import Response
 
 from muster.api.answers import answer, json_answer
@@ -15,6 +16,7 @@ from muster.api.live_views import agent_view, group_view
 from muster.api.openapi import spec_body
 from muster.core.errors import InvalidSpec, Problem
 from muster.core.ids import AgentId
+from muster.core.owner import Principal, Role
 from muster.core.specs import ScalingGroup
 from muster.core.views import AgentPage, AgentView, ClusterView, GroupPage, GroupView, HealthView
 from muster.store.queries.cluster import read_cluster_id
@@ -87,8 +89,17 @@ async def delete_agent(call: Call, ref: str) -> Response:
 async def get_groups(call: Call) -> Response:
     """Scaling groups by name, with their policies."""
     live, board = call.api.plane.live, call.api.plane.board
-    views = tuple(group_view(name, live, board) for name in sorted(live.groups))
-    return answer(GroupPage(items=views))
+    views = (group_view(name, live, board) for name in sorted(live.groups))
+    return answer(GroupPage(items=tuple(_as_seen(view, call.principal) for view in views)))
+
+
+def _as_seen(view: GroupView, principal: Principal) -> GroupView:
+    """A group without the names of others' projects."""
+    if principal.role is Role.ADMIN or not view.spec.get("projects"):
+        return view
+    own = {f"{principal.owner.domain}/{name}" for name in principal.owned_projects()}
+    seen = [project for project in view.spec["projects"] if project in own]
+    return replace(view, spec={**view.spec, "projects": seen})
 
 
 @router.put("/v1/groups/{name}", response_model=GroupView, openapi_extra=spec_body(ScalingGroup))
