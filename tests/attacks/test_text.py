@@ -1,5 +1,7 @@
 """Text that takes long to match, or that nothing can take: refused at once, its sender alone."""
 
+import re
+
 import httpx
 import pytest
 from tests.attacks.target import Target
@@ -47,3 +49,24 @@ def test_url_that_nothing_takes_is_refused(target: Target, url: str) -> None:
         answer = victor.get(url)
     assert answer.status_code == httpx.codes.BAD_REQUEST
     assert len(answer.content) < 300
+
+
+def test_no_endpoint_takes_text_that_cannot_be_stored(target: Target) -> None:
+    """Whatever reads a body, in whatever field: an administrator's requests, at that."""
+    texts = ['"a\\u0000b"', '"\\ud800"', '"' + "x" * 200_000 + '"']
+    headers = {"Authorization": f"Bearer {target.cluster.home.client()['token']}"}
+    with httpx.Client(base_url=target.url, headers=headers, timeout=30.0) as admin:
+        paths = admin.get("/v1/openapi.json").json()["paths"]
+        asked = 0
+        for path, methods in paths.items():
+            url = re.sub(r"\{[^}]*\}", "user", path)
+            for method, operation in methods.items():
+                schema = operation.get("requestBody", {}).get("content", {})
+                if "application/json" not in schema:
+                    continue
+                asked += 1
+                for text in texts:
+                    body = f'{{"name": {text}, "command": {text}, "note": {text}, {text}: 1}}'
+                    answer = admin.request(method, url, content=body)
+                    assert 400 <= answer.status_code < 500, (url, answer.text)
+    assert asked >= 7

@@ -30,6 +30,7 @@ from muster.wire.messages import (
     ReportKind,
     Reports,
 )
+from muster.wire.transport import LOG_WINDOW_BYTES
 
 GOOD = hello("agt-1")
 LONG = "x" * 300
@@ -185,6 +186,21 @@ async def test_stranger_who_says_nothing_is_ended_in_time_and_holds_one_turn(
         assert reply.agent in made.credentials.values()
         codes = await asyncio.gather(*(call.code() for call in calls))
         assert set(codes) == {grpc.StatusCode.DEADLINE_EXCEEDED}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        pb.LogReply(request=1, data=b"x" * (LOG_WINDOW_BYTES + 1)),
+        pb.LogReply(request=1, offset=-1),
+        pb.LogReply(request=1, error="x" * 5_000),
+    ],
+    ids=["more than was asked for", "before its beginning", "long reason"],
+)
+def test_wrong_reply_about_output_is_refused(wrong: pb.LogReply) -> None:
+    checks.check_log_reply(pb.LogReply(request=1, data=b"x", error="gone"))
+    with pytest.raises(MalformedMessage):
+        checks.check_log_reply(wrong)
 
 
 def test_agent_id_is_not_any_text() -> None:

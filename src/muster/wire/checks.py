@@ -22,6 +22,7 @@ from muster.wire.messages import (
     MalformedMessage,
     Reports,
 )
+from muster.wire.transport import LOG_WINDOW_BYTES
 
 MAX_REPORTS = 10_000
 MAX_HELD = 100_000
@@ -117,6 +118,16 @@ def check_reports(batch: Reports) -> None:
 
 def _check_moments(*moments_s: float) -> None:
     _require(all(0.0 <= moment_s < _MAX_MOMENT_S for moment_s in moments_s), "a moment of no time")
+
+
+def check_log_reply(reply: pb.LogReply) -> None:
+    """
+    Raises:
+        MalformedMessage: it has more than was asked for, or no place in the output.
+    """
+    _require(len(reply.data) <= LOG_WINDOW_BYTES, "more of an output than it was asked for")
+    _require(reply.offset >= 0, "output from before its beginning")
+    _check_text("reason why an output cannot be read", reply.error, MAX_DETAIL)
 
 
 def _check_facts(report: KernelReport) -> None:

@@ -10,6 +10,7 @@ from typing import Self
 import grpc
 from grpc import aio
 
+from muster.core.text import made_text
 from muster.wire import agent_pb2 as pb
 from muster.wire import agent_pb2_grpc
 from muster.wire.codec import (
@@ -20,6 +21,7 @@ from muster.wire.codec import (
     encode_join_request,
 )
 from muster.wire.messages import (
+    MAX_DETAIL,
     AgentMessage,
     ControllerMessage,
     Dismissed,
@@ -204,7 +206,8 @@ class _LogServer:
             try:
                 chunk = await self._read(decode_log_request(request))
             except OSError as error:
-                reply = pb.LogReply(request=number, error=f"the output cannot be read: {error}")
+                why = made_text(f"the output cannot be read: {error}", MAX_DETAIL)
+                reply = pb.LogReply(request=number, error=why)
             else:
                 reply = pb.LogReply(
                     request=number, offset=chunk.offset, data=chunk.data, eof=chunk.eof

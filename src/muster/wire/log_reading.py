@@ -15,6 +15,7 @@ from grpc import aio
 from muster.core.errors import Busy, MusterError
 from muster.core.ids import AgentId
 from muster.wire import agent_pb2 as pb
+from muster.wire.checks import check_log_reply
 from muster.wire.codec import encode_log_request
 from muster.wire.duplex import run_until_one_ends
 from muster.wire.messages import LogChunk, LogRequest
@@ -85,6 +86,7 @@ class LogStream:
 
     async def _read(self, context: Context) -> None:
         while (reply := await context.read()) is not aio.EOF:
+            check_log_reply(reply)
             waiting = self._waiting.get(reply.request)
             if waiting is not None and not waiting.done():
                 waiting.set_result(reply)

@@ -215,6 +215,8 @@ class AgentGateway(agent_pb2_grpc.AgentGatewayServicer):
         stream = self._logs.attach(agent)
         try:
             await stream.run(context)
+        except MalformedMessage as malformed:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(malformed))
         finally:
             self._logs.detach(agent, stream)
 

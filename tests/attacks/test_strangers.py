@@ -1,0 +1,98 @@
+"""Strangers at both ports, and an agent that says what no agent may say."""
+
+import asyncio
+from dataclasses import replace
+
+import grpc
+import pytest
+from grpc import aio
+from tests.attacks.target import Target
+from tests.wire.test_checks import HELLOS
+from tests.wire.test_gateway import hello
+
+from muster.wire import agent_pb2 as pb
+from muster.wire import agent_pb2_grpc
+from muster.wire.client import ControllerChannel, Disconnected
+from muster.wire.messages import JoinRequest, Refused
+
+CREDENTIAL = "the-credential-that-mallory-chose-for-her-machine"
+
+
+def address(target: Target) -> str:
+    return f"127.0.0.1:{target.cluster.agent_port}"
+
+
+@pytest.mark.parametrize("compression", [grpc.Compression.NoCompression, grpc.Compression.Gzip])
+async def test_strangers_who_join_with_megabytes_are_refused_unread(
+    target: Target, compression: grpc.Compression
+) -> None:
+    request = pb.JoinRequest(token="x" * 8_000_000, name="a", group="default")
+    codes: set[grpc.StatusCode] = set()
+
+    async def join(channel: aio.Channel) -> None:
+        try:
+            await agent_pb2_grpc.AgentGatewayStub(channel).Join(
+                request, compression=compression, timeout=60.0
+            )
+        except aio.AioRpcError as error:
+            codes.add(error.code())
+
+    options = [("grpc.use_local_subchannel_pool", 1)]
+    for _ in range(3):
+        async with (
+            asyncio.TaskGroup() as group,
+            aio.insecure_channel(address(target), options) as channel,
+        ):
+            joins = [group.create_task(join(channel)) for _ in range(12)]
+            await asyncio.wait(joins)
+    assert codes
+    assert grpc.StatusCode.OK not in codes
+
+
+async def test_strangers_who_guess_tokens_are_refused(target: Target) -> None:
+    async with ControllerChannel(address(target)) as channel:
+        for guess in range(200):
+            with pytest.raises(Refused):
+                await channel.join(JoinRequest(f"guess-{guess}", "a", "default", CREDENTIAL))
+
+
+async def test_agent_that_says_what_no_agent_may_say_is_closed_alone(target: Target) -> None:
+    token = target.cluster.home.join_token()
+    assert token is not None
+    async with ControllerChannel(address(target)) as channel:
+        reply = await channel.join(JoinRequest(token, "mallorys", "default", CREDENTIAL))
+        good = replace(hello(reply.agent), name="mallorys")
+        for wrong in HELLOS.values():
+            stream = channel.connect(CREDENTIAL)
+            with pytest.raises((Disconnected, Refused)):  # noqa: PT012 # either may say it
+                await stream.send(replace(good, **wrong))
+                async for _ in stream:
+                    pass
+            stream.close()
+    with target.client() as admin:
+        statuses = {agent.name: agent.status for agent in admin.agents()}
+    assert {statuses["one"], statuses["two"]} == {"ALIVE"}
+
+
+async def test_health_is_cheap_for_everybody(target: Target) -> None:
+    """Without a token it is asked by whoever likes."""
+
+    async def ask() -> None:
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", target.cluster.port, local_addr=("127.0.0.2", 0)
+        )
+        for _ in range(20):
+            writer.write(b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n")
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 200")
+            length = next(
+                int(line.split(b":")[1])
+                for line in head.lower().split(b"\r\n")
+                if line.startswith(b"content-length")
+            )
+            await reader.readexactly(length)
+        writer.close()
+
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        for _ in range(30):
+            group.create_task(ask())
