@@ -145,7 +145,7 @@ def test_refusals_are_typed_with_the_sentence_of_the_server(
         stranger.jobs()
 
 
-@pytest.mark.parametrize("ref", ["", "a/b", "../health", "x?y=1", "%2e", "\x00", "ä" * 100])
+@pytest.mark.parametrize("ref", ["", "a/b", "../health", "x?y=1", "%2e", "ä" * 100])
 def test_odd_names_are_not_found_and_reach_nothing_else(client: Client, ref: str) -> None:
     for ask in (client.job, client.session, client.why, client.cancel, client.wait):
         with pytest.raises(NotFound):
