@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from muster.control.job.judge import Attempt, Budget, derive_job, judge, judge_gang, outcome
 from muster.core.reasons import ReasonCode, reason
-from muster.core.states import JobState, KernelStatus, TaskState
+from muster.core.states import JOB_TABLE, TASK_TABLE, JobState, KernelStatus, TaskState
 
 NO_RETRY = Budget(0, 0, 0, 0)
 
@@ -170,3 +170,25 @@ def test_machine_is_charged_before_the_task_where_nobody_can_tell_who_was_first(
     verdicts = judge_gang([ended(1, at=10.0), replace(lost(), ended_at=lost_at)], [budget] * 2)
     charged = [(verdict.failure_count, verdict.preemption_count) for verdict in verdicts]
     assert charged == ([(0, 0), (0, 1)] if machine else [(1, 0), (0, 0)])
+
+
+_ENDS = [state for state in TaskState if state in TASK_TABLE.terminal - {TaskState.UNSPECIFIED}]
+
+
+@given(
+    ended=st.dictionaries(st.sampled_from(_ENDS), st.integers(0, 5)),
+    left=st.integers(0, 3),
+    running=st.booleans(),
+    tolerated=st.integers(0, 5),
+)
+def test_job_that_keeps_going_ends_exactly_when_all_of_its_tasks_have(
+    ended: dict[TaskState, int], left: int, running: bool, tolerated: int
+) -> None:
+    total = sum(ended.values()) + left
+    counts = ended | ({TaskState.RUNNING: left} if running else {})
+    state = derive_job(JobState.RUNNING, total, counts, tolerated, keep_going=True)
+    if left:
+        assert state is JobState.RUNNING
+    else:
+        assert state is derive_job(JobState.RUNNING, total, counts, tolerated)
+        assert state in JOB_TABLE.terminal
