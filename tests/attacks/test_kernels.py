@@ -70,7 +70,9 @@ def test_users_have_uids_of_their_own(target: Target) -> None:
 
 def test_user_that_kills_all_that_it_may_harms_nobody_else(target: Target) -> None:
     with target.client("mallory") as mallory:
-        job = mallory.submit(command=["sh", "-c", "kill -9 -1"], max_retries_preemption=0)
+        # Not at once: an attempt whose start was never told is made again, a little later.
+        script = "sleep 0.5; kill -9 -1"
+        job = mallory.submit(command=["sh", "-c", script], max_retries_preemption=0)
         mallory.wait(job.id)
         again = mallory.submit(command=["true"])
         assert mallory.wait(again.id).state == "SUCCEEDED"

@@ -2,13 +2,11 @@
 
 import os
 import random
-import shutil
 import signal
 import socket
 import sqlite3
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -16,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from muster.agent.config import AgentConfig
+from muster.agent.config import AgentConfig, default_users_directory
 from muster.app.agent_process import dump_config
 from muster.app.controller_config import ControllerConfig, dump_controller
 from muster.app.home import Home, Running
@@ -77,9 +75,8 @@ class Cluster:
         self.home = Home(path)
         self.home.create()
         self.port, self.agent_port = free_ports(2)
-        # Elsewhere, because nobody but root can enter the home; what users keep is removed.
-        self.users_directory = Path(tempfile.mkdtemp(prefix="muster-users-"))
-        self.users_directory.chmod(0o711)
+        # Not in the home, which nobody but root can enter.
+        self.users_directory = default_users_directory()
         self.environment = {
             **{name: value for name, value in os.environ.items() if name[:7] != "MUSTER_"},
             "MUSTER_HOME": str(self.home.path),
@@ -227,7 +224,6 @@ class Cluster:
             if process is not None:
                 process.wait(START_TIMEOUT_S)
         down(self.home.path)
-        shutil.rmtree(self.users_directory, ignore_errors=True)
         assert_no_survivors(self.home.path)
 
 

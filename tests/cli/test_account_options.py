@@ -1,0 +1,57 @@
+"""What an operator may say about the accounts that kernels run as."""
+
+from pathlib import Path
+
+import pytest
+
+from muster.agent.config import AgentConfig
+from muster.app.account_options import AccountOptions, with_accounts
+from muster.core.errors import MusterError
+
+CONFIG = AgentConfig(Path("/nowhere"), "127.0.0.1:1", "a1")
+
+
+def test_options_become_settings_of_the_agent() -> None:
+    options = AccountOptions(
+        mapped={"ada": "daemon"},
+        source="system",
+        uid_range="300000-300009",
+        users_directory=Path("/srv/users"),
+        pids_max=100,
+        scratch_max="2GiB",
+    )
+
+    config = with_accounts(CONFIG, options)
+
+    assert dict(config.accounts) == {"ada": "daemon"}
+    assert config.system_accounts is True
+    assert config.uids == range(300_000, 300_010)
+    assert config.users_directory == Path("/srv/users")
+    assert (config.pids_max, config.scratch_max_bytes) == (100, 2 << 30)
+
+
+@pytest.mark.parametrize("account", ["root", "nobody"])
+def test_nobody_is_mapped_to_an_account_that_no_kernel_may_have(account: str) -> None:
+    with pytest.raises(MusterError, match="no kernel runs as root or nobody"):
+        with_accounts(CONFIG, AccountOptions(mapped={"ada": account}))
+
+
+def test_account_that_is_not_there_is_told_before_the_agent_starts() -> None:
+    with pytest.raises(MusterError, match="this machine has no account no-such-account"):
+        with_accounts(CONFIG, AccountOptions(mapped={"ada": "no-such-account"}))
+
+
+@pytest.mark.parametrize("text", ["", "5", "0-70000", "300000-200000", "a-b", "1000-99999999999"])
+def test_range_that_is_none_or_has_uids_of_services_is_refused(text: str) -> None:
+    with pytest.raises(MusterError, match="--uid-range"):
+        with_accounts(CONFIG, AccountOptions(uid_range=text))
+
+
+def test_too_few_processes_to_start_anything_are_refused() -> None:
+    with pytest.raises(MusterError, match="--pids-max is 3"):
+        with_accounts(CONFIG, AccountOptions(pids_max=3))
+
+
+def test_size_that_is_none_is_refused() -> None:
+    with pytest.raises(MusterError, match="--scratch-max is 'much'"):
+        with_accounts(CONFIG, AccountOptions(scratch_max="much"))
