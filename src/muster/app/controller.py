@@ -119,7 +119,9 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack) -> None:
     user, join_token = await _introduce(home, plane, url, clock.now(), config.authority)
     own_address = address(config.host, agent_port)
     agents = [_local(agent, own_address, join_token, user, home) for agent in config.agents]
-    await stack.enter_async_context(_beside(forget(plane, config.former_agents), "former agents"))
+    await stack.enter_async_context(
+        _beside(forget(plane, leases, home, config.former_agents), "former agents")
+    )
     local_agents = LocalAgents(agents, partial(mend_credential, plane))
     await stack.enter_async_context(_beside(local_agents.run(), "local agents"))
     stack.callback(stop_requests, app)  # the first to be called: nothing new while others stop

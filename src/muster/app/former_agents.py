@@ -3,8 +3,18 @@
 import asyncio
 import logging
 from collections.abc import Collection
+from functools import partial
+from pathlib import Path
 
+from muster.agent.identity import UnusableDirectory, load_identity
+from muster.agent.supervisor.farewell import shut_down
+from muster.agent.supervisor.launch import launch
+from muster.app.home import Home
+from muster.app.local_agents import holder
+from muster.control.agent.leases import LeaseBook
+from muster.control.engine.work import Work
 from muster.control.plane import ControlPlane
+from muster.control.requests import Requests
 from muster.core.errors import MusterError
 from muster.core.ids import AgentId
 from muster.core.owner import Owner, Principal, Role
@@ -13,24 +23,68 @@ from muster.core.states import AgentStatus
 log = logging.getLogger(__name__)
 
 LOOK_AGAIN_S = 1.0
+STOP_GRACE_S = 10.0
+STOP_TIMEOUT_S = 30.0
 
 _UP = Principal(Owner("default", "default", "up"), Role.ADMIN)
 
 
-async def forget(plane: ControlPlane, former: Collection[AgentId]) -> None:
-    """Remove ``former``, each once it is silent and its kernels are proven gone; until none is
-    left."""
+async def forget(
+    plane: ControlPlane, leases: LeaseBook, home: Home, former: Collection[AgentId]
+) -> None:
+    """Remove ``former``, each once it is silent and its kernels are ended; until none is left.
+
+    Nobody waits for their leases, which have no end on this machine: nobody else would end them.
+    """
     left = set(former)
     while left := {id_ for id_ in left if id_ in plane.live.agents}:
         for id_ in left:
-            alive = plane.live.agents[id_].status is AgentStatus.ALIVE
-            if not alive and not plane.live.held_by.get(id_):
-                await _remove(plane, id_)
+            if plane.live.agents[id_].status is AgentStatus.ALIVE:
+                continue
+            try:
+                if plane.live.held_by.get(id_):
+                    await asyncio.to_thread(_end_kernels, home, id_)
+                    leases.end(id_)
+                    await plane.request(partial(_look_at, id_))
+                else:
+                    await plane.request(partial(_remove, id_))
+            except (MusterError, OSError) as error:  # a TimeoutError is an OSError
+                log.warning("agent %s, not started any more, is still known: %s", id_, error)
         await asyncio.sleep(LOOK_AGAIN_S)
 
 
-async def _remove(plane: ControlPlane, id_: AgentId) -> None:
-    try:
-        await plane.request(lambda work, requests: requests.remove_agent(work, _UP, id_))
-    except (MusterError, TimeoutError) as error:
-        log.warning("agent %s, which is not started any more, is still known: %s", id_, error)
+def _look_at(id_: AgentId, work: Work, _: Requests) -> None:
+    if (agent := work.live.agents.get(id_)) is not None:
+        work.mark(agent)
+
+
+def _remove(id_: AgentId, work: Work, requests: Requests) -> None:
+    requests.remove_agent(work, _UP, id_)
+
+
+def _end_kernels(home: Home, id_: AgentId) -> None:
+    """End the supervisor of an agent and its kernels. One that had died is started for it: it ends
+    what its predecessor left.
+
+    Raises:
+        MusterError: an agent runs there, or the directory is gone.
+        OSError: the supervisor does not start, or not end.
+    """
+    directory = _directory(home, id_)
+    if directory is None:
+        raise MusterError("its directory is gone, and with it what could tell whether it runs work")
+    if holder(directory) is not None:
+        raise MusterError("somebody has started it")
+    launch(directory)
+    shut_down(directory, grace_s=STOP_GRACE_S, timeout_s=STOP_TIMEOUT_S)
+
+
+def _directory(home: Home, id_: AgentId) -> Path | None:
+    for directory in home.agent_directories():
+        try:
+            identity = load_identity(directory)
+        except UnusableDirectory:
+            continue
+        if identity is not None and identity.agent == id_:
+            return directory
+    return None

@@ -234,6 +234,12 @@ class LeaseBook:
         """How seldom the agent may be saying that it is there."""
         return self._read(agent, _pace_s, 0.0)
 
+    def end(self, agent: AgentId) -> None:
+        """All that the agent ran is proven gone: there is no lease to wait for."""
+        with self._lock:
+            if (lease := self._leases.get(agent)) is not None:
+                lease.grants.clear()
+
     def revoke(self, agent: AgentId) -> bool:
         """Grant the agent nothing more, if all of its leases have ended and its kernels with them;
         else answer False."""
