@@ -1,5 +1,6 @@
 """A controller that stops: every request is answered, and streams end whole."""
 
+import asyncio
 import socket
 import threading
 from collections.abc import Iterator
@@ -7,10 +8,14 @@ from pathlib import Path
 
 import httpx
 import pytest
+from starlette.types import Message, Receive, Scope, Send
 from tests.api.served import LARGE, LIMIT_S, ServedCluster
 
 from muster.api import stopping
+from muster.api.answers import error_answer
 from muster.api.app import stop
+from muster.api.stopping import OpenRequests, Stopping
+from muster.core.views import ErrorCode
 
 TRUE = {"command": ["true"], "resources": {"cpu": "10m"}}
 STOPPING = (503, "the controller is stopping")
@@ -84,3 +89,28 @@ def test_body_that_does_not_arrive_holds_nothing_up(served: ServedCluster) -> No
         served.until(lambda: served.requests_under_way() == 1)
         served.call(lambda: stop(served.app))
         assert slow.recv(65536).startswith(b"HTTP/1.1 503 ")
+
+
+async def test_request_that_is_told_twice_to_end_is_answered_once() -> None:
+    requests = OpenRequests()
+    sent: list[Message] = []
+    begun = asyncio.Event()
+
+    async def app(_scope: Scope, _receive: Receive, _send: Send) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "GET", "path": "/v1/jobs", "headers": []}
+    task = asyncio.create_task(Stopping(app, requests)(scope, receive, send))
+    await begun.wait()
+    for sentence in ("the first", "the second"):
+        requests.end(task, error_answer(401, ErrorCode.UNAUTHENTICATED, sentence))
+    await task
+    assert [message.get("status") for message in sent] == [401, None]
+    assert b"the first" in sent[1]["body"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.app.addresses import reachable_host
+from muster.app.addresses import host_for_others, reachable_host
 from muster.app.home import Home
 from muster.app.own_authority import names_of, own_certificate
 from muster.core.errors import MusterError
@@ -69,3 +69,11 @@ def test_client_on_the_machine_is_told_a_name_that_the_certificate_is_for(
     assert reachable_host("127.0.0.1", None) == "127.0.0.1"
     assert reachable_host("10.0.0.7", none) == "10.0.0.7"
     assert reachable_host("0.0.0.0", none) not in ("0.0.0.0", "")
+
+
+def test_other_machines_are_told_a_name_that_is_not_this_machines_alone(home: Home) -> None:
+    tls = own_certificate(home, ["far.example", "10.0.0.5"])
+    assert host_for_others("10.0.0.5", tls) == "10.0.0.5"
+    assert host_for_others("0.0.0.0", tls) not in ("0.0.0.0", "localhost", "127.0.0.1", "::1")
+    assert host_for_others("127.0.0.1", tls) == "127.0.0.1", "it listens on no other"
+    assert host_for_others("127.0.0.1", None) == "127.0.0.1"

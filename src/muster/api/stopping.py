@@ -31,8 +31,9 @@ class OpenRequests:
         self._under_way[task] = None
 
     def end(self, task: asyncio.Task[object], refusal: Response) -> None:
-        """Have a request end now, with ``refusal`` if nothing of another answer has been sent."""
-        if task in self._under_way:
+        """Have a request end now, with ``refusal`` if nothing of another answer has been sent. One
+        that was told so before is left to it."""
+        if task in self._under_way and self._under_way[task] is None:
             self._under_way[task] = refusal
             task.cancel()
 
