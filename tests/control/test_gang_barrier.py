@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.control.world import ADA, Behaviour, HollowAgent, Run, World, attempt, kernel_index
 
+from muster.control.explain import explain_job
 from muster.core.reasons import ReasonCode
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec, ScalingGroup
@@ -64,6 +65,10 @@ def test_no_kernel_of_a_gang_runs_while_one_supervisor_stalls(make_world: MakeWo
         world.run(0.5)
         assert not running(world)
     assert world.agent("a").held, "it is ready, and waits"
+    why = explain_job(world.plane.live, world.plane.board, job.id, world.clock.now())
+    (told,) = (each.sentence for each in why.reasons if each.code == ReasonCode.AT_BARRIER)
+    assert told.startswith("1 of 2 kernels of the gang are ready")
+    assert told.endswith("agent b has not said so yet")
     stalled.supervisor_frozen = False
     finish(world, job)
     assert job.status is JobState.SUCCEEDED

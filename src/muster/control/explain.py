@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from muster.control.holders import ahead_of, holdings
+from muster.control.session.barrier import is_closed
 from muster.control.session.board import Board, GroupBoard
 from muster.control.session.schedule import cleaning_up
 from muster.core.errors import NotFound
@@ -168,6 +169,8 @@ def _of_session(live: Live, board: Board, session: Session, now: float, asker: P
     if session.status is SessionStatus.PENDING:
         return _pending(live, board, session, now, asker)
     reasons = [why for kernel in session.kernels if (why := _of_kernel(live, kernel, now))]
+    if session.status is SessionStatus.CREATING and is_closed(session):
+        reasons.append(_at_barrier(live, session))
     if session.retry_at > now:
         reasons.append(reason(ReasonCode.RETRY_BACKOFF, seconds=round(session.retry_at - now, 1)))
     if session.reason is not None:
@@ -268,6 +271,19 @@ def name_of(live: Live, id_: SessionId, may_see: Callable[[Owner], bool]) -> str
 
 def _places(kernels: list[dict[str, Any]], live: Live) -> list[dict[str, Any]]:
     return [kernel | {"agent": live.agents[kernel["agent"]].name} for kernel in kernels]
+
+
+def _at_barrier(live: Live, session: Session) -> Reason:
+    """How many of a gang's kernels are ready to run, and whom the others wait for."""
+    held = session.tally.held
+    missing = next((kernel for kernel in session.kernels if kernel not in held), None)
+    agent = live.agents.get(missing.agent_id) if missing and missing.agent_id else None
+    return reason(
+        ReasonCode.AT_BARRIER,
+        ready=len(held),
+        kernels=len(session.kernels),
+        agent=agent.name if agent else None,
+    )
 
 
 def _of_kernel(live: Live, kernel: Kernel, now: float) -> Reason | None:

@@ -36,6 +36,7 @@ class ReasonCode(StrEnum):
     NOT_YET_CANDIDATE = "NOT_YET_CANDIDATE"
     AGENT_UNREACHABLE = "AGENT_UNREACHABLE"
     CLEANING_UP = "CLEANING_UP"
+    AT_BARRIER = "AT_BARRIER"
     LOST_RACE = "LOST_RACE"
     NO_AGENTS = "NO_AGENTS"
     NO_ALIVE_AGENTS = "NO_ALIVE_AGENTS"
@@ -209,6 +210,12 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
         "agent {agent} has been silent for {silent_s} s; its kernels count as running until their "
         "lease ends",
         "Start the agent again, or wait for the lease.",
+    ),
+    ReasonCode.AT_BARRIER: Definition(
+        _W,
+        "{ready} of {kernels:kernel} of the gang are ready to run; none runs before all of them can"
+        "{agent:?, and agent {agent} has not said so yet}",
+        "Nothing: it starts when the last is ready, or is placed anew.",
     ),
     ReasonCode.CLEANING_UP: Definition(
         _W, "the processes of the last attempt are not yet confirmed gone on agent {agent}"
