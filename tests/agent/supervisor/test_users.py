@@ -50,7 +50,7 @@ def users() -> Iterator[Users]:
     try:
         yield Users(place)
     finally:
-        shutil.rmtree(place)
+        shutil.rmtree(place, ignore_errors=True)  # a spawner may be tidying up there as it ends
 
 
 @pytest.fixture

@@ -228,6 +228,8 @@ class UserSpawner:
                 size = self._socket.recv_into(self._buffer, 0, socket.MSG_DONTWAIT)
             except BlockingIOError:
                 break
+            except ConnectionError:  # told once if it died with requests unread; its answers follow
+                continue
             except OSError:
                 size = 0
             if not size:
