@@ -76,7 +76,7 @@ def test_request_that_cannot_be_stored_is_refused_and_those_around_it_are_not(
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=12))
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_exactly_the_poisoned_requests_are_refused(world: World, poisoned: list[bool]) -> None:
     poison = STATEMENTS["half of a pair"]
     answers = [asked(world, JobSpec(command=["x"]), poison if bad else None) for bad in poisoned]

@@ -476,8 +476,10 @@ class ControlPlane:
             case Said(message=Hello()):
                 self._not_heard[item.agent] = self._clock.now() + REFUSED_S
                 self._link.close(item.agent, "what it said could not be understood")
-            case Said():
+            case Said(message=None):
                 self._connected.discard(item.agent)
+            case Said():
+                self._link.close(item.agent, "what it said could not be understood")
 
     def _fail(self, inputs: list[Input], why: str) -> None:
         """Nothing was written: refuse the requests; what agents said is taken again later."""
