@@ -207,3 +207,23 @@ def test_large_gang_leaves_room_between_the_steps_of_its_life_for_the_requests_o
     world.settle()
     assert {session.status for session in asked} == {SessionStatus.RUNNING}
     world.close()
+
+
+def test_tasks_are_settled_with_the_session_that_ends_though_a_wake_makes_many_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What has ended is not in the mirror of the next controller: nobody would settle them."""
+    for module in (coordinator, plane):
+        monkeypatch.setattr(module, "MAX_CHANGES", 1)
+    world = World(tmp_path, {"a": Resources(cpu_milli=1000)}, behaviour=lambda start: Run(100))
+    world.submit(JobSpec(command=["x"]))
+    late = world.submit(JobSpec(command=["x"], scheduling_timeout=5))
+    (session_id,) = (each.session_id for each in late.tasks.values())
+    assert session_id is not None
+    world.clock.advance(6)
+    while session_id in world.plane.live.sessions:
+        world.plane.step()
+    world.restart_controller()
+    world.run(1)
+    assert late.id not in world.plane.live.jobs
+    world.close()

@@ -320,7 +320,8 @@ class ControlPlane:
             return now
         try:
             # Whoever said Hello is told the term that a handler finds.
-            self._full = work.unit.size > MAX_CHANGES and not effects.hellos
+            full = work.unit.size > MAX_CHANGES and not work.unit.ends_something
+            self._full = full and not effects.hellos
             calm = not self._full and self._coordinator.run(work)
             self._store.commit(work.unit)
             self._races, self.trouble = 0, None

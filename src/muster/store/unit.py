@@ -362,6 +362,17 @@ class Unit:
         return sum(map(len, self.touched.values())) + len(self._ledger)
 
     @property
+    def ends_something(self) -> bool:
+        """Whether the commit will drop a record from the mirror, because it has ended. Whoever
+        follows that record has to do so before: nobody finds it afterwards."""
+        tables = (Session, SESSION_TABLE), (Job, JOB_TABLE), (Agent, AGENT_TABLE)
+        return any(
+            record.status in table.terminal
+            for kind, table in tables
+            for record in self.touched[kind]
+        )
+
+    @property
     def empty(self) -> bool:
         return not (
             any(self.touched.values())

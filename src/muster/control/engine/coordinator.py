@@ -68,7 +68,7 @@ class Coordinator:
         """Passes until nothing changes; whether that was reached within MAX_PASSES and MAX_CHANGES.
 
         A pass that makes too many changes goes on in the next wake with the handler that was next,
-        so that each has its turn however much comes in.
+        so that each has its turn however much comes in; but not before all have seen what ended.
         """
         for record in self.timers.due(work.now):
             work.mark(record)
@@ -95,7 +95,7 @@ class Coordinator:
             targets = handler.gather(batch.get(handler.entity, ()), work)
             if handler.is_due(targets):
                 self._run(handler, targets, work)
-                if work.unit.size > enough:
+                if work.unit.size > enough and not work.unit.ends_something:
                     return batch, handlers[position:]
         return None
 
