@@ -78,6 +78,18 @@ def test_lease_made_shorter_while_an_agent_cannot_hear_it_is_waited_for_as_it_wa
         assert silent_until_lost(world, agent) > LEASE_S
 
 
+def test_shorter_lease_that_is_granted_and_never_heard_of_ends_nothing_early(
+    tmp_path: Path,
+) -> None:
+    with running_world(tmp_path) as (world, agent, _):
+        apply(world, kernel_lease=1.0)
+        for _ in range(5):
+            world.clock.advance(1.0)
+            assert world.leases.renew(agent.id, agent.heartbeat()) is not None  # the answer is lost
+            world.settle()
+        assert silent_until_lost(world, agent) > LEASE_S - 5.0 + LEASE_GRACE_MAX_S
+
+
 def test_lease_made_shorter_takes_effect_once_the_agent_says_that_it_counts_with_it(
     tmp_path: Path,
 ) -> None:
