@@ -110,7 +110,12 @@ def test_name_is_taken_over_by_invitation_and_the_former_machine_is_told_so(
         refused = (tmp_path / "early.log").read_text()
         assert "may still run kernels" in refused
         assert "agt-" not in refused
-        until(lambda: admin.agents()[0].status == "LOST", timeout_s=60.0)
+        admin.cancel(job.id)
+        cluster.start_agent("old")
+        until(lambda: [(a.status, a.kernels) for a in admin.agents()] == [("ALIVE", 0)])
+        cluster.kill_agent("old")
+        until(lambda: admin.agents()[0].status == "UNREACHABLE")
+        job = admin.submit(command=["sleep", "600"])
         with joining(cluster, tmp_path / "new"):
             until(lambda: [a.status for a in admin.agents()] == ["ALIVE"], timeout_s=60.0)
             assert admin.agents()[0].id != former
