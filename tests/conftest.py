@@ -1,6 +1,7 @@
 """What holds for all tests."""
 
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,13 @@ from hypothesis import HealthCheck, settings
 # How fast a machine draws examples says nothing of what is tested.
 settings.register_profile("muster", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("muster")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _interrupts_are_not_ignored() -> None:
+    """Where tests run in the background of a script, whose shell has them ignore Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -121,6 +122,17 @@ assert os.getpriority(os.PRIO_PROCESS, 0) == int(sys.argv[1])
     assert end["exit_code"] == 0, supervisor.log("k")
 
 
+@pytest.fixture
+def _ignored_by_the_starter() -> Iterator[None]:
+    """As nohup, a shell's `&` and a terminal's job control have it."""
+    ignored = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGTTOU)
+    before = {each: signal.signal(each, signal.SIG_IGN) for each in ignored}
+    yield
+    for each, handler in before.items():
+        signal.signal(each, handler)
+
+
+@pytest.mark.usefixtures("_ignored_by_the_starter")
 def test_ignored_signals_are_back_to_default_in_a_kernel(supervisor: Driver) -> None:
     end = supervisor.run(["sh", "-c", "grep SigIgn /proc/self/status"])
 

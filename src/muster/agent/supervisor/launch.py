@@ -13,15 +13,9 @@ from muster.agent.supervisor.protocol import SOCKET_NAME
 LOG_NAME = "supervisor.log"
 
 _ENVIRONMENT = ("PATH", "HOME", "LANG", "USER", "TZ", "TMPDIR")
-# Whoever starts an agent in the background may have it ignore some, and kernels inherit that.
-_SIGNALS_TO_DEFAULT = (
-    signal.SIGHUP,
-    signal.SIGINT,
-    signal.SIGQUIT,
-    signal.SIGTERM,
-    signal.SIGCHLD,
-    signal.SIGPIPE,
-)
+# Whoever starts an agent may have it ignore any of them (nohup, a shell's `&`), and kernels inherit
+# that.
+_SIGNALS_TO_DEFAULT = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
 _RETRY_S = 1.0  # the old one may just be leaving, and still hold the lock
 _POLL_S = 0.005
 _LOG_TAIL_BYTES = 2000

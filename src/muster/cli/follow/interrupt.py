@@ -14,14 +14,17 @@ from rich.console import Console
 class Interrupts:
     """Ctrl-C as something to look at between two steps, not an exception in the middle of one.
 
-    Pressed again before anybody looked, it is a KeyboardInterrupt after all.
+    Pressed again before anybody looked, it is a KeyboardInterrupt after all. A process that was
+    started to ignore it (in the background of a script, by nohup) goes on ignoring it.
     """
 
     def __init__(self) -> None:
         self._pressed = False
 
     def __enter__(self) -> "Interrupts":
-        self._before = signal.signal(signal.SIGINT, self._press)
+        self._before = signal.getsignal(signal.SIGINT)
+        if self._before is not signal.SIG_IGN:
+            signal.signal(signal.SIGINT, self._press)
         return self
 
     def __exit__(
