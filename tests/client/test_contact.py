@@ -158,6 +158,8 @@ def test_token_that_is_not_accepted_is_told_with_where_it_came_from(
         token = "stale" if source == "argument" else None
         with Client(url, token) as client, pytest.raises(Unauthenticated) as told:
             client.jobs()
-    assert str(told.value).startswith(f"the controller at {url} does not accept the token ")
+    assert str(told.value).startswith(
+        f"the controller at {url} does not accept, or no longer accepts, the token "
+    )
     assert "MUSTER_TOKEN" in str(told.value)
     assert str(file) in str(told.value)
