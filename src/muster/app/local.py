@@ -33,7 +33,7 @@ from muster.app.detached import (
     last_words,
 )
 from muster.app.home import Home, LocalAgents, Settings, default_home
-from muster.app.keeper import keeper_of
+from muster.app.keeper import keeper_of, last_kept
 from muster.app.local_agent_settings import (
     agent_configs,
     amount,
@@ -107,10 +107,7 @@ def up(options: UpOptions, ready: Callable[[UpReport], None] = lambda report: No
     if home.is_running():
         raise Conflict(_already_running(home, options))
     if (keeper := keeper_of(home)) is not None:
-        raise Conflict(
-            f"the cluster on {home.path} is being started again after a crash (by process "
-            f"{keeper}): see {home.log}, or end it with `muster down`"
-        )
+        raise Conflict(_being_started(home, keeper))
     settings, port = _settings(home, options)
     configs = agent_configs(home, settings.agents)
     config = ControllerConfig(
@@ -142,6 +139,20 @@ def up(options: UpOptions, ready: Callable[[UpReport], None] = lambda report: No
     else:
         ready(report)
     return report
+
+
+def _being_started(home: Home, keeper: int) -> str:
+    """Why nothing answers yet where a keeper is at work: a first start, or one after a crash."""
+    kept = last_kept(home)
+    if kept is None or kept.pid != keeper or not kept.crashes:
+        return (
+            f"another `muster up` was faster: the cluster on {home.path} is being started "
+            f"(by process {keeper})"
+        )
+    return (
+        f"the cluster on {home.path} is being started again after a crash (by process "
+        f"{keeper}): see {home.log}, or end it with `muster down`"
+    )
 
 
 def _identities(directories: Iterable[Path]) -> tuple[AgentId, ...]:
