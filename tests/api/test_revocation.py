@@ -1,5 +1,6 @@
 """A token that is revoked, or has ended, opens nothing from that moment on: also what is open."""
 
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -147,3 +148,41 @@ def test_project_that_is_taken_away_is_no_longer_seen_on_an_open_stream(
         cluster.until(lambda: cluster.requests_under_way() > before)
         root.set_projects("uma", ["default"])
         assert reading.result(LIMIT_S) == 2
+
+
+def half_a_request(cluster: ServedCluster, secret: str, path: str, body: bytes) -> socket.socket:
+    """A connection on which all of a request has arrived but the last byte of its body."""
+    url = httpx.URL(cluster.url)
+    connection = socket.create_connection((url.host, url.port or 80), timeout=LIMIT_S)
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: {url.host}\r\nAuthorization: Bearer {secret}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    before = cluster.call(cluster.requests_under_way)
+    connection.sendall(head.encode() + body[:-1])
+    cluster.until(lambda: cluster.requests_under_way() > before)
+    return connection
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/tokens", b'{"name": "kept"}'),
+        ("/v1/join-tokens", b'{"agent": "mine"}'),
+        ("/v1/users", b'{"name": "kept"}'),
+        ("/v1/jobs", b'{"name": "kept", "command": ["true"]}'),
+        ("/v1/sessions", b'{"name": "kept", "kernels": [{"command": ["true"]}]}'),
+    ],
+)
+def test_change_whose_body_ends_after_its_token_was_revoked_is_refused(
+    cluster: ServedCluster, root: Client, path: str, body: bytes
+) -> None:
+    made = root.create_token(user=ADMIN.user, role=Role.ADMIN)
+    tokens, joins = len(root.tokens()), len(root.join_tokens())
+    with half_a_request(cluster, made.secret, path, body) as connection:
+        root.revoke_token(made.token.id)
+        connection.sendall(body[-1:])
+        assert connection.recv(1000).startswith(b"HTTP/1.1 401 ")
+    assert (len(root.tokens()), len(root.join_tokens())) == (tokens - 1, joins)
+    assert "kept" not in {user.name for user in root.users()}
+    assert "kept" not in {job.name for job in root.jobs("all")}

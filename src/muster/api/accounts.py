@@ -74,7 +74,7 @@ async def post_domain(request: Request, call: Call) -> Response:
     """Add a domain; for admins."""
     call.must_be_admin("add domains")
     spec = await read_spec(request, DomainSpec)
-    name = await call.api.plane.request(lambda work, _: add_domain(work, spec))
+    name = await call.change(lambda work, _: add_domain(work, spec))
     return answer(DomainView(name=name, created_at=_accounts(call).domains[name]), 201)
 
 
@@ -82,7 +82,7 @@ async def post_domain(request: Request, call: Call) -> Response:
 async def delete_domain(call: Call, domain: str) -> Response:
     """Remove a domain that has neither users nor projects; for admins."""
     call.must_be_admin("remove domains")
-    await call.api.plane.request(lambda work, _: remove_domain(work, domain))
+    await call.change(lambda work, _: remove_domain(work, domain))
     return Response(status_code=204)
 
 
@@ -108,7 +108,7 @@ async def post_project(request: Request, call: Call) -> Response:
     """Add a project to a domain; for admins."""
     call.must_be_admin("add projects")
     spec = await read_spec(request, ProjectSpec)
-    key = await call.api.plane.request(lambda work, _: add_project(work, spec))
+    key = await call.change(lambda work, _: add_project(work, spec))
     view = ProjectView(domain=key[0], name=key[1], created_at=_accounts(call).projects[key])
     return answer(view, 201)
 
@@ -118,7 +118,7 @@ async def delete_project(call: Call, domain: str, project: str, cancel: Cancel =
     """Remove a project, and the tokens that are good for it alone; for admins."""
     call.must_be_admin("remove projects")
     by = call.principal
-    await call.api.plane.request(
+    await call.change(
         lambda work, requests: remove_project(work, requests, by, domain, project, cancel=cancel)
     )
     return Response(status_code=204)
@@ -145,7 +145,7 @@ async def post_user(request: Request, call: Call) -> Response:
     """Add a user to a domain and to projects of it; for admins."""
     call.must_be_admin("add users")
     spec = await read_spec(request, UserSpec)
-    user = await call.api.plane.request(lambda work, _: add_user(work, spec))
+    user = await call.change(lambda work, _: add_user(work, spec))
     warning = _shared_account(call.api.plane.live)
     return answer(_user_view(user, warning), 201)
 
@@ -178,7 +178,7 @@ async def put_user_projects(
     """Have a user be in these projects and no others; for admins."""
     call.must_be_admin("change users")
     spec, by = await read_spec(request, ProjectsSpec), call.principal
-    changed = await call.api.plane.request(
+    changed = await call.change(
         lambda work, requests: change_user(
             work, requests, by, domain, user, spec.projects, cancel=cancel
         )
@@ -191,7 +191,7 @@ async def delete_user(call: Call, domain: str, user: str, cancel: Cancel = False
     """Remove a user and revoke all of the user's tokens; for admins."""
     call.must_be_admin("remove users")
     by = call.principal
-    await call.api.plane.request(
+    await call.change(
         lambda work, requests: remove_user(work, requests, by, domain, user, cancel=cancel)
     )
     return Response(status_code=204)

@@ -29,6 +29,16 @@ class Forbidden(MusterError):
     """The caller's role does not allow it; said of no particular thing."""
 
 
+class Unauthenticated(MusterError):
+    """The request's token is none of this cluster's, or no longer."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the token is missing or wrong, has expired or was revoked: send "
+            "`Authorization: Bearer TOKEN` with an API token of this cluster"
+        )
+
+
 class TooLarge(MusterError):
     """A body that is longer than it may be; it was not read to its end."""
 
@@ -36,6 +46,7 @@ class TooLarge(MusterError):
 _KINDS: tuple[tuple[type[Exception], int, ErrorCode], ...] = (
     (InvalidSpec, 422, ErrorCode.INVALID),
     (TooLarge, 413, ErrorCode.TOO_LARGE),
+    (Unauthenticated, 401, ErrorCode.UNAUTHENTICATED),
     (Forbidden, 403, ErrorCode.FORBIDDEN),
     (NotFound, 404, ErrorCode.NOT_FOUND),
     (Ambiguous, 409, ErrorCode.AMBIGUOUS),

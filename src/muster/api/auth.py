@@ -6,9 +6,10 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from muster.api.answers import error_answer
+from muster.api.answers import Unauthenticated, error_answer
 from muster.api.stopping import OpenRequests
 from muster.control.identity.tokens import principal_now, verify
 from muster.control.plane import ControlPlane, Events
@@ -24,16 +25,16 @@ TELL_REFUSED_EVERY_S = 60.0
 _LATE_S = 0.01
 """How long after its end a token is looked at again: two clocks are never quite equal."""
 _ABOUT_TOKENS = frozenset({"token", "user"})
-_REFUSAL = (
-    "the token is missing or wrong, has expired or was revoked: send `Authorization: Bearer TOKEN` "
-    "with an API token of this cluster"
-)
+
+
+def _refusal() -> Response:
+    return error_answer(401, ErrorCode.UNAUTHENTICATED, str(Unauthenticated()))
 
 
 class Access:
     """Whose tokens are; and the reads, waits and streams that end when theirs does.
 
-    What changes something is let finish: it was allowed when it came, and ends by itself.
+    A request that changes something goes on, and is refused in the end: see ``Caller.change``.
     ``refused`` counts the requests without a good token.
     """
 
@@ -81,7 +82,7 @@ class Access:
         now = self._clock.now()
         for task, principal in self._reading.items():
             if principal_now(self._plane.live, principal.token, now) != principal:
-                self._requests.end(task, error_answer(401, ErrorCode.UNAUTHENTICATED, _REFUSAL))
+                self._requests.end(task, _refusal())
 
     def _count_refusal(self) -> None:
         self.refused += 1
@@ -105,8 +106,7 @@ class BearerAuth:
             return
         principal = self._principal(scope)
         if principal is None:
-            refusal = error_answer(401, ErrorCode.UNAUTHENTICATED, _REFUSAL)
-            await refusal(scope, receive, send)
+            await _refusal()(scope, receive, send)
             return
         scope["principal"] = principal
         if scope["method"] != "GET":

@@ -61,7 +61,7 @@ async def bar_agent(request: Request, call: Call, ref: str) -> Response:
     principal, plane = call.principal, call.api.plane
     id_ = AgentId(await call.api.reader.read(resolve, AGENTS, principal, ref))
     bar = AgentBar(spec.bar) if spec.bar is not None else None
-    await plane.request(
+    await call.change(
         lambda work, requests: requests.bar_agent(
             work, principal, id_, bar, spec.note, spec.deadline
         )

@@ -81,7 +81,7 @@ async def delete_agent(call: Call, ref: str) -> Response:
     call.must_be_admin("remove agents")
     id_ = AgentId(await call.api.reader.read(resolve, AGENTS, call.principal, ref))
     principal = call.principal
-    await call.api.plane.request(lambda work, requests: requests.remove_agent(work, principal, id_))
+    await call.change(lambda work, requests: requests.remove_agent(work, principal, id_))
     return Response(status_code=204)
 
 
@@ -110,5 +110,5 @@ async def put_group(request: Request, call: Call, name: str) -> Response:
     if spec.name != name:
         raise InvalidSpec([Problem("name", repr(spec.name), f"expected {name!r}, as in the path")])
     plane = call.api.plane
-    await plane.request(lambda work, requests: requests.put_group(work, spec))
+    await call.change(lambda work, requests: requests.put_group(work, spec))
     return answer(group_view(name, plane.live, plane.board))

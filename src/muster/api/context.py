@@ -2,24 +2,29 @@
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from fastapi import Depends, Request
 
 from muster.api.allowance import Allowance
-from muster.api.answers import Forbidden
+from muster.api.answers import Forbidden, Unauthenticated
 from muster.api.auth import Access
 from muster.api.changes import Changes
 from muster.api.reader import Reader
 from muster.api.submissions import Submissions
+from muster.control.engine.work import Work
 from muster.control.explain import Why
+from muster.control.identity.tokens import principal_now
 from muster.control.plane import ControlPlane
+from muster.control.requests import Requests
 from muster.control.session.board import Board
 from muster.core.clock import Clock
 from muster.core.ids import AgentId, JobId, SessionId
 from muster.core.owner import Principal, Role
 from muster.store.live import Live
 from muster.wire.messages import LogChunk, LogRequest
+
+T = TypeVar("T")
 
 ReadLog = Callable[[AgentId, LogRequest], AsyncIterator[LogChunk]]
 ExplainJob = Callable[[Live, Board, JobId, float, Principal], Why]
@@ -65,6 +70,31 @@ class Caller:
         """
         if self.principal.role is not Role.ADMIN:
             raise Forbidden(f"only an admin's token may {to}")
+
+    def still_allowed(self, action: Callable[[Work, Requests], T]) -> Callable[[Work, Requests], T]:
+        """The action, refused if the caller is no longer let in as it was when its request began:
+        the body may have taken half a minute to arrive, and the token may be gone since.
+
+        Raises (when the action is carried out):
+            Unauthenticated: the token has ended, or is good for something else now.
+        """
+
+        def checked(work: Work, requests: Requests) -> T:
+            if principal_now(work.live, self.principal.token, work.now) != self.principal:
+                raise Unauthenticated
+            return action(work, requests)
+
+        return checked
+
+    async def change(self, action: Callable[[Work, Requests], T]) -> T:
+        """What the action answers once its wake has committed it.
+
+        Raises:
+            MusterError: the action refused, or could not be stored.
+            Unauthenticated: see ``still_allowed``.
+            TimeoutError: not committed in time; it may still happen.
+        """
+        return await self.api.plane.request(self.still_allowed(action))
 
 
 async def _caller(request: Request) -> Caller:

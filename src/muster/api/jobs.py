@@ -64,7 +64,9 @@ async def submit_job(
 
     async def hand_in(ended: Ended) -> Job | str:
         submit = partial(_submit, principal=principal, spec=spec, ended=ended)
-        return await call.api.submissions.once(principal.owner, idempotency_key, submit)
+        return await call.api.submissions.once(
+            principal.owner, idempotency_key, call.still_allowed(submit)
+        )
 
     return await _accepted(call, await knowing_ended(call, principal.owner, spec, hand_in))
 
@@ -128,7 +130,7 @@ async def cancel_job(call: Call, ref: str) -> Response:
         return requests.cancel_job(work, principal, JobId(job.id)), runs
 
     try:
-        cancelled, runs = await api.plane.request(cancel)
+        cancelled, runs = await call.change(cancel)
     except NotFound:
         job = await api.reader.read(read_job, principal, job.id)
         message = f"job {job.name} ({job.id}) had ended already: it is {job.state}"
@@ -171,7 +173,9 @@ async def retry_job(
         def retry(work: Work, requests: Requests) -> Job:
             return requests.retry_job(work, principal, retried, ended)
 
-        return await api.submissions.once(principal.owner, idempotency_key, retry)
+        return await api.submissions.once(
+            principal.owner, idempotency_key, call.still_allowed(retry)
+        )
 
     return await _accepted(call, await knowing_ended(call, found.owner, found.spec, hand_in))
 

@@ -49,7 +49,7 @@ async def put_quota(request: Request, call: Call, level: Level, name: str) -> Re
     if problems:
         raise InvalidSpec(problems)
     plane = call.api.plane
-    await plane.request(lambda work, requests: requests.put_quota(work, spec))
+    await call.change(lambda work, requests: requests.put_quota(work, spec))
     return answer(_view(spec, plane.board, _own_name(spec)))
 
 
@@ -57,8 +57,7 @@ async def put_quota(request: Request, call: Call, level: Level, name: str) -> Re
 async def delete_quota(call: Call, level: Level, name: str) -> Response:
     """Have a domain, a project or a user have no limits of its own; for admins."""
     call.must_be_admin("change quotas")
-    plane = call.api.plane
-    await plane.request(lambda work, requests: requests.remove_quota(work, level, name))
+    await call.change(lambda work, requests: requests.remove_quota(work, level, name))
     return Response(status_code=204)
 
 

@@ -44,7 +44,9 @@ async def submit_session(
 
     async def hand_in(ended: Ended) -> Session | str:
         submit = partial(_submit, principal=principal, spec=spec, ended=ended)
-        return await call.api.submissions.once(principal.owner, idempotency_key, submit)
+        return await call.api.submissions.once(
+            principal.owner, idempotency_key, call.still_allowed(submit)
+        )
 
     session = await knowing_ended(call, principal.owner, spec, hand_in)
     if isinstance(session, Session):
@@ -96,7 +98,7 @@ async def cancel_session(call: Call, ref: str) -> Response:
         return requests.cancel_session(work, principal, SessionId(found.id)), graces_s
 
     try:
-        cancelled, graces_s = await api.plane.request(cancel)
+        cancelled, graces_s = await call.change(cancel)
     except NotFound:
         found = await api.reader.read(read_session, principal, found.id)
         message = f"session {found.id} had ended already: it is {found.status}"

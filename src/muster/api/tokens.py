@@ -45,7 +45,7 @@ async def post_token(request: Request, call: Call) -> Response:
     no longer, than their own. Its secret is told here and never again."""
     call.must_change()
     spec, by = await read_spec(request, TokenSpec), call.principal
-    token, secret = await call.api.plane.request(lambda work, _: create_token(work, by, spec))
+    token, secret = await call.change(lambda work, _: create_token(work, by, spec))
     view = token_view(token, call.api.clock.now())
     return answer(NewTokenView(token=view, secret=secret), 201)
 
@@ -55,7 +55,7 @@ async def delete_token(call: Call, ref: str) -> Response:
     """Revoke an API token, at once: by id, by a unique prefix of it, or by name."""
     call.must_change()
     by = call.principal
-    token = await call.api.plane.request(lambda work, _: revoke_token(work, by, ref))
+    token = await call.change(lambda work, _: revoke_token(work, by, ref))
     return answer(token_view(token, call.api.clock.now()))
 
 
@@ -79,7 +79,7 @@ async def post_join_token(request: Request, call: Call) -> Response:
     secret is told here and never again."""
     call.must_be_admin("invite agents")
     spec, by = await read_spec(request, JoinTokenSpec), call.principal
-    token, secret = await call.api.plane.request(lambda work, _: create_join_token(work, by, spec))
+    token, secret = await call.change(lambda work, _: create_join_token(work, by, spec))
     view = _join_token_view(token, call.api.clock.now())
     made = NewJoinTokenView(token=view, secret=secret, agent_address=call.api.agent_address)
     return answer(made, 201)
@@ -90,7 +90,7 @@ async def delete_join_token(call: Call, ref: str) -> Response:
     """Revoke a join token: by id, by a unique prefix of it, or by the agent's name; for admins.
     Agents that have joined with it stay."""
     call.must_be_admin("revoke join tokens")
-    token = await call.api.plane.request(lambda work, _: revoke_join_token(work, ref))
+    token = await call.change(lambda work, _: revoke_join_token(work, ref))
     return answer(_join_token_view(token, call.api.clock.now()))
 
 
