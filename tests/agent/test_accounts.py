@@ -72,6 +72,35 @@ def test_uid_is_not_given_again_while_files_of_it_may_exist(tmp_path: Path, user
     assert of(Accounts(config(tmp_path, users)), "default/default/ada").uid == UIDS[1]
 
 
+@pytest.fixture
+def subordinate_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file in the place of /etc/subuid."""
+    file = tmp_path / "subuid"
+    monkeypatch.setattr("muster.agent.accounts._SUBORDINATE_FILES", (file,))
+    return file
+
+
+def test_uid_that_somebody_may_take_on_in_a_container_is_given_to_nobody(
+    tmp_path: Path, users: Path, subordinate_ids: Path
+) -> None:
+    subordinate_ids.write_text(f"# none\nbob:{UIDS[0] - 10}:11\ncarol:{UIDS[2]}:65536\nbroken\n")
+    accounts = Accounts(config(tmp_path, users))
+
+    assert of(accounts, "default/default/ada").uid == UIDS[1]
+    with pytest.raises(NoAccount, match="--uid-range"):
+        accounts.of("default/default/eve")
+
+
+def test_user_whose_uid_has_become_somebody_elses_too_has_no_account(
+    tmp_path: Path, users: Path, subordinate_ids: Path
+) -> None:
+    uid = of(Accounts(config(tmp_path, users)), "default/default/ada").uid
+    subordinate_ids.write_text(f"bob:{uid}:65536\n")
+
+    with pytest.raises(NoAccount, match=f"uid {uid} .* bob"):
+        Accounts(config(tmp_path, users)).of("default/default/ada")
+
+
 def test_range_that_is_used_up_has_no_account_for_one_more(tmp_path: Path, users: Path) -> None:
     accounts = Accounts(config(tmp_path, users))
     for number in range(len(UIDS)):

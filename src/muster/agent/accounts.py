@@ -11,6 +11,7 @@ import os
 import pwd
 import stat
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
@@ -28,6 +29,7 @@ _DEFAULT_DOMAIN = "default"
 _OWNER_FILE = "owner"
 _REMEMBERED_S = 60.0
 _MOST_REMEMBERED = 10_000
+_SUBORDINATE_FILES = (Path("/etc/subuid"), Path("/etc/subgid"))
 _DEVICES = ("nvidia*", "dri/renderD*", "kfd")
 
 
@@ -157,17 +159,21 @@ class Accounts:
     def _uid_of(self, users: int, name: str) -> int:
         """
         Raises:
-            NoAccount: all of the range are given.
+            NoAccount: all of the range are given; the user's has another use on the machine now.
         """
         taken = set()
+        subordinate = _subordinate_ids()
         for entry in os.listdir(users):
             if entry.isdigit() and int(entry) in self._config.uids:
+                uid = int(entry)
                 if _read_owner(users, entry) == name:
-                    return int(entry)
-                taken.add(int(entry))
+                    _must_be_its_own(uid, self._config.users_directory, subordinate)
+                    return uid
+                taken.add(uid)
         for uid in self._config.uids:
-            if uid not in taken and not _is_account(uid) and _take(users, uid, name):
-                return uid
+            if uid in taken or _other_use(uid, subordinate) or not _take(users, uid, name):
+                continue
+            return uid
         raise NoAccount(
             f"all {len(self._config.uids)} uids of this machine's range are given to other users: "
             f"start the agent with a larger --uid-range"
@@ -204,13 +210,42 @@ def _entry(name: str) -> pwd.struct_passwd | None:
         return None
 
 
-def _is_account(uid: int) -> bool:
-    """Whether a person or service of this machine has it, as user or as group."""
+def _subordinate_ids() -> list[tuple[range, str]]:
+    """Ids that people of this machine may take on in containers of their own, and whose they are.
+
+    Whoever may take on an id reads its files and signals its processes.
+    """
+    ids = []
+    for path in _SUBORDINATE_FILES:
+        with suppress(FileNotFoundError):
+            for line in path.read_text(errors="replace").splitlines():
+                owner, first, count = (*line.split(":"), "", "")[:3]
+                if first.isdecimal() and count.isdecimal():
+                    whose = f"the subordinate ids of {owner} in {path}"
+                    ids.append((range(int(first), int(first) + int(count)), whose))
+    return ids
+
+
+def _other_use(uid: int, subordinate: Sequence[tuple[range, str]]) -> str:
+    """Who else on this machine has the uid, be it as a group; "" for nobody."""
     for look_up in (pwd.getpwuid, grp.getgrgid):
         with suppress(KeyError):
-            look_up(uid)
-            return True
-    return False
+            return f"the machine's account or group {look_up(uid)[0]}"
+    return next((whose for ids, whose in subordinate if uid in ids), "")
+
+
+def _must_be_its_own(
+    uid: int, users_directory: Path, subordinate: Sequence[tuple[range, str]]
+) -> None:
+    """
+    Raises:
+        NoAccount: a uid that was given to a user has since been given to somebody else too.
+    """
+    if other := _other_use(uid, subordinate):
+        raise NoAccount(
+            f"uid {uid} of this user has become one of {other} too: give that other ids, or remove "
+            f"{users_directory / str(uid)} with all files of the uid"
+        )
 
 
 def _device_groups() -> tuple[int, ...]:
