@@ -3,6 +3,8 @@
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.agent.supervisor.driver import Driver, alive, read_when_there, wait_gone
+from tests.agent.supervisor.driver import WAIT_S, Driver, alive, read_when_there, wait_gone
 
 from muster.agent.supervisor.cgroups import LimitsKind
 from muster.agent.supervisor.launch import launch
@@ -18,6 +20,8 @@ from muster.agent.supervisor.process_tree import descendants, user_of
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can become other users")
 
+PR_CAPBSET_DROP = 24
+CAP_NET_ADMIN = 12
 ADA, BOB = 210_001, 210_002
 
 
@@ -364,3 +368,27 @@ def test_user_that_no_process_can_become_has_its_kernels_fail(
         f"no process could become u{ADA} ({ADA})",
     )
     assert supervisor.run(["true"], account=users.account(BOB), kernel="next")["exit_code"] == 0
+
+
+def test_user_opens_its_own_output_by_name(supervisor: Driver, ada: dict[str, Any]) -> None:
+    script = "echo out > /dev/stdout; echo err > /dev/stderr; echo tee | tee /dev/stderr"
+    assert output(supervisor, ada, script).splitlines() == ["out", "err", "tee", "tee"]
+
+
+def launch_without_net_admin(directory: Path) -> None:
+    """Launch a supervisor as root of a container has it: without CAP_NET_ADMIN."""
+    script = (
+        "import ctypes, pathlib, sys; from muster.agent.supervisor.launch import launch\n"
+        f"assert ctypes.CDLL(None).prctl({PR_CAPBSET_DROP}, {CAP_NET_ADMIN}, 0, 0, 0) == 0\n"
+        "launch(pathlib.Path(sys.argv[1]))"
+    )
+    subprocess.run([sys.executable, "-c", script, directory], check=True, timeout=WAIT_S)
+
+
+def test_agent_in_a_container_runs_kernels_of_users(tmp_path: Path, ada: dict[str, Any]) -> None:
+    launch_without_net_admin(tmp_path / "supervisor")
+    driver = Driver(tmp_path / "supervisor")
+    try:
+        assert output(driver, ada, "id -u").strip() == str(ADA)
+    finally:
+        driver.close()

@@ -76,10 +76,12 @@ class Starter:
         try:
             self._open(kernel, order.template)
             kernel.scratch = launch.scratch
+            assert kernel.output is not None
             if account is not None:
+                # Else /dev/stdout and /dev/stderr, which open the pipe anew, are refused to it.
+                os.fchown(kernel.output.write_fd, account.uid, account.gid)
                 self._user_spawners.start(kernel, account, launch)
                 return False
-            assert kernel.output is not None
             entry_fds = kernel.slot.entry_fds if kernel.slot is not None else ()
             home_fds = kernel.slot.home_fds if kernel.slot is not None else ()
             spawned = self._spawner.spawn(launch, kernel.output.write_fd, entry_fds, home_fds)

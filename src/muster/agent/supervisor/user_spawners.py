@@ -25,6 +25,8 @@ _IDLE_S = 60.0
 _REPLY_BYTES = 64 << 10
 _REPLIES_A_TURN = 64
 _SO_SNDBUFFORCE = 32
+_SNDBUF_OVERHEAD_BYTES = 64  # of the buffer, a message may take all but 32
+_RELEASED_TOGETHER = 256
 
 
 class SpawnListener(Protocol):
@@ -145,6 +147,8 @@ class UserSpawner:
         self._listener = listener
         self._pidfd = os.pidfd_open(pid)
         self._socket = peer
+        buffer_bytes = peer.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+        self._max_message_bytes = buffer_bytes - _SNDBUF_OVERHEAD_BYTES
         self._buffer = bytearray(_REPLY_BYTES)
         self._unsent: deque[tuple[bytes, tuple[int, ...]]] = deque()
         self._last_number = 0
@@ -163,9 +167,12 @@ class UserSpawner:
         return self._running.get(kernel.pid) is kernel or kernel in self._asked.values()
 
     def start(self, kernel: Kernel, launch: Launch) -> None:
+        """
+        Raises:
+            CreateFailed: the launch is larger than what can be sent.
+        """
         assert kernel.output is not None
         self._last_number += 1
-        self._asked[self._last_number] = kernel
         hierarchies: tuple[str, ...] = ()
         fds: tuple[int, ...] = (kernel.output.write_fd,)
         if kernel.slot is not None:
@@ -177,19 +184,30 @@ class UserSpawner:
             "hierarchies": hierarchies,
             "release": self._to_release,
         }
+        data = encode(message).encode()
+        if len(data) > self._max_message_bytes:
+            detail = (
+                f"its command, environment and files take {len(data)} bytes, of which "
+                f"{self._max_message_bytes} can be sent to the process of {self.account.name}: the "
+                f"agent lacks CAP_NET_ADMIN, or net.core.wmem_max is low"
+            )
+            raise CreateFailed(CreateFailure.INTERNAL, detail)
         self._to_release = []
-        self._say(message, fds)
+        self._asked[self._last_number] = kernel
+        self._say(data, fds)
 
     def release(self, scratch: str) -> None:
         """Told with the next launch, or when there is none for a while: a message costs as much as
         a tenth of a kernel."""
         self._to_release.append(scratch)
+        if len(self._to_release) >= _RELEASED_TOGETHER:
+            self.flush()
 
     def flush(self) -> None:
         """Tell what was left for the next launch."""
         if self._to_release:
             released, self._to_release = self._to_release, []
-            self._say({"release": released})
+            self._say(encode({"release": released}).encode())
 
     def retire(self) -> None:
         self._retiring = True
@@ -200,9 +218,9 @@ class UserSpawner:
         with suppress(OSError):
             signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
-    def _say(self, message: Mapping[str, object], fds: tuple[int, ...] = ()) -> None:
+    def _say(self, data: bytes, fds: tuple[int, ...] = ()) -> None:
         self.used_s = clock.now_s()
-        self._unsent.append((encode(message).encode(), fds))
+        self._unsent.append((data, fds))
         if len(self._unsent) == 1:
             self._send()
 
@@ -317,7 +335,10 @@ def _spawn(
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         try:
-            ours.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, MAX_MESSAGE_BYTES)
+            try:
+                ours.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, MAX_MESSAGE_BYTES)
+            except PermissionError:  # root of a container, without CAP_NET_ADMIN
+                ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MAX_MESSAGE_BYTES)
             pid = os.posix_spawn(
                 sys.executable,
                 (sys.executable, "-I", "-S", script, "--spawner", settings),
