@@ -10,6 +10,7 @@ import pytest
 
 from muster.client.moments import with_absolute_moments
 from muster.core.errors import InvalidSpec
+from muster.core.specs import spec_of
 
 
 @pytest.fixture(autouse=True)
@@ -53,9 +54,12 @@ def test_what_is_no_moment_is_left_for_the_spec_to_refuse(written: Any) -> None:
     assert moment(written) == written
 
 
-def test_number_that_yaml_makes_of_a_time_of_day_is_refused() -> None:
-    with pytest.raises(InvalidSpec, match="in quotes"):
-        moment(18 * 60 + 30)
+def test_number_that_yaml_makes_of_a_time_of_day_is_refused_with_all_else() -> None:
+    keys = with_absolute_moments({"command": "true", "tasks": 0, "not_before": 18 * 60 + 30})
+    with pytest.raises(InvalidSpec) as refused:
+        spec_of(keys)
+    assert [each.field for each in refused.value.problems] == ["tasks", "not_before"]
+    assert "in quotes" in refused.value.problems[1].expected
 
 
 def test_moment_with_its_zone_stays_the_same_moment() -> None:

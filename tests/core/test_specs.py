@@ -163,7 +163,9 @@ def test_project_of_a_group_has_its_domain(project: str) -> None:
     ("text", "told"),
     [
         ("", "spec is empty"),
-        ("just words", "spec is a str"),
+        ("just words", "spec is text: expected keys and values"),
+        ("- a", "spec is a list"),
+        ("5", "spec is a single value"),
         ("kind: jop\ncommand: x", "did you mean job?"),
         ("command: [a, b", "not readable as YAML"),
         ("kind: [1]\ncommand: x", "expected one of job"),

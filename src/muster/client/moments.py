@@ -7,8 +7,6 @@ from contextlib import suppress
 from datetime import date, datetime, time, timedelta
 from typing import Any
 
-from muster.core.errors import InvalidSpec, Problem
-
 _KEY = "not_before"
 _DAYS = {"today": 0, "tomorrow": 1}
 _FIRST_EPOCH_S = 1e9
@@ -19,17 +17,14 @@ def with_absolute_moments(keys: Mapping[str, Any], now: datetime | None = None) 
     """The keys of a spec with ``not_before`` as a moment with its time zone.
 
     ``+5m`` counts from ``now``; ``08:00`` is the next time that it is so late, ``tomorrow 08:00``
-    and ``2027-01-31 08:00`` are by the clock of the caller. Whatever cannot be read is left for the
-    spec to refuse.
-
-    Raises:
-        InvalidSpec: a number that stands for no moment of today.
+    and ``2027-01-31 08:00`` are by the clock of the caller. Whatever cannot be read, and a number
+    that stands for no moment of today, is left as text for the spec to refuse, with all else that is
+    wrong with it.
     """
     found = dict(keys)
     value = found.get(_KEY)
     if isinstance(value, int | float) and not isinstance(value, bool) and value < _FIRST_EPOCH_S:
-        expected = "expected a moment such as '18:30' (in quotes, or YAML makes a number of it)"
-        raise InvalidSpec([Problem(_KEY, str(value), expected)])
+        found[_KEY] = value = str(value)
     if isinstance(value, str | date):
         moment = _read(value, now or datetime.now().astimezone())
         if moment is not None:

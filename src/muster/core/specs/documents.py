@@ -33,6 +33,8 @@ MAX_SPEC_BYTES = 1024 * 1024
 MAX_EVENTS = 4 * MAX_VALUES
 
 _TEXT_TAG = "tag:yaml.org,2002:str"
+_SHOWN = {type(None): "empty", str: "text", list: "a list"}
+"""What there is in place of keys and values."""
 _NO_TAGS = (None, "!", _TEXT_TAG)
 
 
@@ -131,7 +133,7 @@ def load_documents(text: str, *, aliases: bool = True) -> list[dict[Any, Any]]:
         raise InvalidSpec([Problem(line, "", f"not readable as YAML or JSON: {problem}")]) from None
     for data in documents or [None]:
         if not isinstance(data, dict):
-            shown = "empty" if data is None else f"a {type(data).__name__}"
+            shown = _SHOWN.get(type(data), "a single value")
             expected = "expected keys and values, such as command: …"
             raise InvalidSpec([Problem("spec", shown, expected)])
     return documents
