@@ -23,6 +23,7 @@ from muster.control.naming import program_name
         (["sh", "build.sh"], "build"),
         (["sh", "-c", "  "], "sh"),
         (["ses-01"], "job"),
+        (["./ses"], "job"),  # its first job would be ses-1
         (["∀"], "job"),
         (["x" * 100], "x" * 40),
     ],
