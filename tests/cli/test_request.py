@@ -8,7 +8,7 @@ from muster.cli.arguments import Subject, parse_ref
 from muster.cli.request import ATTRIBUTE, command_of, environment, pairs
 from muster.client.workdir import current_directory
 
-CALLER = {"PATH": "/bin", "LANG": "C", "SECRET": "s", "EDITOR": "vi"}
+CALLER = {"PATH": "/bin", "LANG": "C", "SECRET": "s", "EDITOR": "vi", "HOME": "/home/me"}
 
 
 def test_environment_passes_what_a_command_needs_and_nothing_else() -> None:
