@@ -351,7 +351,9 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     ReasonCode.NEVER_STARTED: Definition(_W, "taken back before it started"),
     ReasonCode.STOPPED: Definition(_W, "stopped on request: {detail}"),
     ReasonCode.WORKDIR_MISSING: Definition(
-        _R, "no such working directory on agent {agent}: {detail}", "Create it, or change workdir."
+        _R,
+        "the working directory cannot be entered on agent {agent}: {detail}",
+        "Create it there, let the user enter it as whom the work runs, or change workdir.",
     ),
     ReasonCode.BAD_FILE_PATH: Definition(_R, "a file's path leaves the directory: {detail}"),
     ReasonCode.DISK_FULL: Definition(_O, "the disk of agent {agent} is full: {detail}"),
@@ -486,7 +488,10 @@ class _Number:
     def __format__(self, form: str) -> str:
         if form.startswith(("?", "!")):
             return form[1:] if bool(self._value) is form.startswith("?") else ""
-        shown = "?" if self._value is None else str(self._value)
+        value = self._value
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)  # nobody writes 1.0 s
+        shown = "?" if value is None else str(value)
         if not form:
             return shown
         return f"{shown} {form}" + ("" if self._value == 1 else "s")

@@ -121,7 +121,9 @@ class Spawner:
         try:
             os.chdir(launch.workdir)
         except OSError as error:
-            raise CreateFailed(CreateFailure.WORKDIR_MISSING, str(error)) from None
+            raise CreateFailed(
+                CreateFailure.WORKDIR_MISSING, f"{launch.workdir}: {error.strerror}"
+            ) from None
 
     def _spawn(
         self,

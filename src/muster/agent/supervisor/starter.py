@@ -59,7 +59,7 @@ class Starter:
         workdir = template.workdir if template.account is None else None  # others may see others
         if workdir is not None and not os.path.isdir(workdir):  # noqa: PTH112
             self.clean_up(kernel)
-            raise CreateFailed(CreateFailure.WORKDIR_MISSING, f"there is no directory {workdir}")
+            raise CreateFailed(CreateFailure.WORKDIR_MISSING, f"{workdir}: no such directory")
 
     def start(self, kernel: Kernel, order: KernelOrder) -> bool:
         """Spawn the kernel's main process; false if a process of its user was told to, and the
