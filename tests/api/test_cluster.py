@@ -85,7 +85,7 @@ def test_cancelling_again_says_that_it_had_ended(ada: httpx.Client) -> None:
     again = ada.post(f"/v1/jobs/{job}/cancel")
     assert first["changed"] is True
     assert (again.status_code, again.json()["changed"]) == (200, False)
-    assert "had ended already: it is KILLED" in again.json()["message"]
+    assert "had ended already: it is killed" in again.json()["message"]
 
 
 def test_session_is_cancelled_and_one_of_a_job_is_not(ada: httpx.Client) -> None:

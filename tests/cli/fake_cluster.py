@@ -246,6 +246,10 @@ class FakeCluster(FakeAccounts):
     def session_logs(self, ref: str, *, kernel: int = 0, **_: Any) -> Iterator[bytes]:
         yield from self.output.get(kernel, [])
 
+    def retry(self, ref: str, *, failed: bool) -> JobDetail:
+        self.asked.append(("retry", (ref, failed)))
+        return self.job(ref)
+
     def cancel(self, ref: str) -> CancelView:
         self.asked.append(("cancel", ref))
         self.cancelled.set()

@@ -97,6 +97,27 @@ def test_wrong_use_ends_with_2_and_points_at_the_help(words: tuple[str, ...]) ->
     assert len(result.stderr.splitlines()) == 1
 
 
+def test_command_that_is_mistyped_is_answered_with_the_nearest() -> None:
+    result = FakeCluster().run("shwo", "train")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "muster: No such command 'shwo'; did you mean show? (see `muster --help`)\n",
+    )
+
+
+def test_group_of_commands_without_one_shows_its_help_alone() -> None:
+    result = FakeCluster().run("quota")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("Usage: muster quota ")
+    assert "(see `muster" not in result.stderr
+
+
+def test_retry_of_a_session_says_what_it_is() -> None:
+    result = FakeCluster(sessions_=[session()]).run("retry", "notebook")
+    assert result.exit_code == 2
+    assert "'notebook' is a session: only jobs are retried" in result.stderr
+
+
 def test_no_command_shows_the_help() -> None:
     result = FakeCluster().run()
     assert result.exit_code == 0

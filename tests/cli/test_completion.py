@@ -89,6 +89,8 @@ def test_commands_their_options_and_commands_below_them_are_offered() -> None:
     assert offered(cluster, "muster p") == ["plan", "ps", "projects"]
     assert offered(cluster, "muster ps --l") == ["--limit"]
     assert offered(cluster, "muster quota ") == ["remove", "set"]
+    assert offered(cluster, "muster users ") == ["add", "list", "remove", "set"]
+    assert offered(cluster, "muster ps --state run") == ["running"]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

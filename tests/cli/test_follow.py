@@ -258,7 +258,9 @@ def test_submitted_session_that_is_waited_for_says_that_the_controller_is_away()
         "submit", "--wait", "-", stdin="kind: session\nkernels: [{command: [date]}]"
     )
     assert result.exit_code == 3
-    assert result.stderr.splitlines() == [away_line(cluster.url), back_line(cluster.url)]
+    away, back, end = result.stderr.splitlines()
+    assert [away, back] == [away_line(cluster.url), back_line(cluster.url)]
+    assert end.split()[1] == "terminated"
 
 
 def test_submit_wait_shows_progress_and_no_output() -> None:

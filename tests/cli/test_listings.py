@@ -299,12 +299,16 @@ def test_why_names_who_has_what_it_waits_for_and_counts_the_others(
     )
     room = HoldingView(resource="gpu", held="8", limit="8", agents=("node-1",), holders=holders)
     quota = HoldingView(resource="cpu", held="2", limit="2", quota="user default/default/ann")
+    slots = HoldingView(resource="sessions", held="6", limit="6", holders=holders[:2])
     behind = HolderView(sessions=1)
-    answer = msgspec.structs.replace(TOO_BIG, placement=None, held=(room, quota), behind=behind)
-    assert shown(explanation(wide(), answer))[-3:] == [
+    answer = msgspec.structs.replace(
+        TOO_BIG, placement=None, held=(room, quota, slots), behind=behind
+    )
+    assert shown(explanation(wide(), answer))[-4:] == [
         "  8 of 8 gpu on node-1 held by train-3 (yours, 6, for 2h00m), "
         "sweep (ann, 2 sessions, 1, for 2h00m), 2 sessions of others (1)",
         "  2 of 2 cpu of user default/default/ann in use",
+        "  6 of 6 sessions held by train-3 (yours, for 2h00m), sweep (ann, 2 sessions, for 2h00m)",
         "  ahead of it is a session of others",
     ]
 

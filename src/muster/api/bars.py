@@ -56,7 +56,7 @@ _BODY = {"application/json": {"schema": BarSpec.model_json_schema()}}
 )
 async def bar_agent(request: Request, call: Call, ref: str) -> Response:
     """Have an agent take nothing new, or take work again; for admins."""
-    call.must_be_admin("bar agents")
+    call.must_be_admin("cordon or drain agents")
     spec = await read_spec(request, BarSpec)
     principal, plane = call.principal, call.api.plane
     id_ = AgentId(await call.api.reader.read(resolve, AGENTS, principal, ref))

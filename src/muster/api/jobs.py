@@ -133,7 +133,7 @@ async def cancel_job(call: Call, ref: str) -> Response:
         cancelled, runs = await call.change(cancel)
     except NotFound:
         job = await api.reader.read(read_job, principal, job.id)
-        message = f"job {job.name} ({job.id}) had ended already: it is {job.state}"
+        message = f"job {job.name} ({job.id}) had ended already: it is {job.state.lower()}"
         return answer(CancelView(id=job.id, status=job.state, changed=False, message=message))
     left = grace_left([cancelled.spec.grace] if runs else [])
     message = f"job {job.name} ({job.id}) is cancelled{left}"

@@ -101,7 +101,7 @@ async def cancel_session(call: Call, ref: str) -> Response:
         cancelled, graces_s = await call.change(cancel)
     except NotFound:
         found = await api.reader.read(read_session, principal, found.id)
-        message = f"session {found.id} had ended already: it is {found.status}"
+        message = f"session {found.id} had ended already: it is {found.status.lower()}"
         return answer(CancelView(id=found.id, status=found.status, changed=False, message=message))
     message = f"session {found.id} is cancelled{grace_left(graces_s)}"
     return answer(CancelView(id=found.id, status=cancelled.status, changed=True, message=message))

@@ -56,12 +56,14 @@ def _held(holding: "HoldingView") -> str:
         said += f" of {plain(holding.quota)}"
     if not holding.holders:
         return f"{said} in use"
-    return f"{said} held by {', '.join(map(_holder, holding.holders))}"
+    # Of sessions it is said anyway how many each has.
+    counted = holding.resource == "sessions"
+    return f"{said} held by {', '.join(_holder(each, counted) for each in holding.holders)}"
 
 
-def _holder(holder: "HolderView") -> str:
-    """train (yours, 4, for 2h10m); 3 sessions of others (6)."""
-    facts = [holder.amount] if holder.amount else []
+def _holder(holder: "HolderView", counted: bool = False) -> str:
+    """train (yours, 4, for 2h10m); 3 sessions of others (6), unless ``counted`` by sessions."""
+    facts = [holder.amount] if holder.amount and not counted else []
     if holder.name is None:
         those = count(holder.sessions, "session") if holder.sessions > 1 else "a session"
         return f"{those} of others" + (f" ({facts[0]})" if facts else "")

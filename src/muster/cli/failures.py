@@ -20,6 +20,9 @@ def report(error: Exception) -> int:
     if os.environ.get("MUSTER_DEBUG") == "1":
         traceback.print_exception(error)
     match error:
+        case click.exceptions.NoArgsIsHelpError():
+            click.echo(error.format_message(), err=True)
+            return ExitCode.USAGE
         case click.ClickException():
             return _usage(error)
         case InvalidSpec(problems=problems) if len(problems) > 1:

@@ -91,6 +91,10 @@ def handed_in(
         ended, code = ending.job, ending.exit_code
     else:
         ended, code = _wait_for_session(target, accepted.id)
+        if not (told.quiet or told.as_json):
+            why = f": {ended.reason.sentence}" if ended.reason else ""
+            line = f"{ended.name or ended.id} {ended.status.lower()}{why}"
+            stderr().print(Text(plain(line)), soft_wrap=True)
     if told.as_json:
         import msgspec
 

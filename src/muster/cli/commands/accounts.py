@@ -8,6 +8,7 @@ from rich.text import Text
 
 from muster.cli.arguments import AsJson
 from muster.cli.completion import complete_user
+from muster.cli.listed_group import ListedGroup
 from muster.cli.parameters import Argument, Option, annotated
 from muster.cli.screen import Column, plain, print_json, stderr, stdout, table, write
 from muster.cli.target import Target, on_cluster
@@ -38,7 +39,7 @@ DEFAULT = "default"
 # -- users -----------------------------------------------------------------------------------------
 
 
-@click.group()
+@click.group(cls=ListedGroup)
 def users() -> None:
     """List, add, change and remove those who may hand in work."""
 
@@ -131,7 +132,7 @@ def users_table(console: "Console", users: "Sequence[UserView]") -> "Table":
 # -- projects --------------------------------------------------------------------------------------
 
 
-@click.group()
+@click.group(cls=ListedGroup)
 def projects() -> None:
     """List, add and remove what work is counted for."""
 
@@ -178,7 +179,7 @@ def remove_project(
 # -- domains ---------------------------------------------------------------------------------------
 
 
-@click.group()
+@click.group(cls=ListedGroup)
 def domains() -> None:
     """List, add and remove what users and projects belong to."""
 

@@ -23,6 +23,8 @@ EXPLAINED = 10
 """Waiting jobs and sessions whose reason is asked for; each costs a request."""
 REFRESH_S = 1.0
 _ANY = ("live", "ended", "all")
+_KNOWN = JOB_TABLE.live | JOB_TABLE.terminal | SESSION_TABLE.live | SESSION_TABLE.terminal
+_STATES = (*_ANY, *sorted(each.lower() for each in _KNOWN))
 
 Work = JobView | SessionView
 
@@ -57,7 +59,13 @@ def ps(
     ] = False,
     state: Annotated[
         str | None,
-        Option("--state", "-s", metavar="STATE", help="As live, ended, running or failed."),
+        Option(
+            "--state",
+            "-s",
+            metavar="STATE",
+            help="As live, ended, running or failed.",
+            autocompletion=lambda _, typed: [(s, "") for s in _STATES if s.startswith(typed)],
+        ),
     ] = None,
     name: Annotated[
         str | None, Option("--name", metavar="NAME", help="Of this name; or as 'train*'.")
@@ -114,12 +122,10 @@ def _state(asked: str | None, show_all: bool) -> str:
     """
     if asked is None:
         return "all" if show_all else "live"
-    known = JOB_TABLE.live | JOB_TABLE.terminal | SESSION_TABLE.live | SESSION_TABLE.terminal
     state = asked.lower().replace(" ", "_").replace("-", "_")
-    if state not in _ANY and state.upper() not in known:
-        states = ", ".join((*_ANY, *sorted(each.lower() for each in known)))
+    if state not in _STATES:
         raise click.BadParameter(
-            f"{asked!r} is no state: expected one of {states}", param_hint="--state"
+            f"{asked!r} is no state: expected one of {', '.join(_STATES)}", param_hint="--state"
         )
     return state
 
@@ -135,8 +141,9 @@ def _as_json(work: Work) -> dict[str, Any]:
 def _nothing(wanted: Wanted) -> str:
     if wanted == Wanted("live"):
         return "no job is waiting or running; `muster ps -a` lists those that ended"
-    state = "" if wanted.state == "all" else f" that is {wanted.state.replace('_', ' ')}"
-    return f"there is no job or session{state} that fits"
+    state = "" if wanted.state == "all" else f"{wanted.state.replace('_', ' ')} "
+    more = "; `-a` looks at what has ended too" if wanted.state == "live" else ""
+    return f"no {state}job or session matches{more}"
 
 
 def _watch(target: Target, wanted: Wanted, limit: int, *, as_json: bool) -> None:

@@ -9,6 +9,7 @@ from muster.cli.hand_in import Told, handed_in
 from muster.cli.nearest import suggesting
 from muster.cli.parameters import Option
 from muster.cli.target import Target, on_cluster
+from muster.core.errors import NotFound
 
 if TYPE_CHECKING:
     from muster.client import Client
@@ -37,8 +38,15 @@ def retry(
         raise click.BadParameter(f"{ref!r} is {what}: only jobs are retried")
 
     def hand_in(client: "Client") -> "JobView":
-        with suggesting(client, ref):
-            return client.retry(ref, failed=failed)
+        try:
+            with suggesting(client, ref):
+                return client.retry(ref, failed=failed)
+        except NotFound as no_job:
+            try:
+                client.session(ref)
+            except NotFound:
+                raise no_job from None
+            raise click.BadParameter(f"{ref!r} is a session: only jobs are retried") from None
 
     told = Told(detach=not wait, quiet=quiet, as_json=as_json)
     raise click.exceptions.Exit(handed_in(target, hand_in, told))

@@ -126,11 +126,12 @@ def run(
     from muster.cli import failures
 
     if scratch and workdir is not None:
-        raise click.BadParameter("give one of --workdir and --scratch")
+        raise click.UsageError("give one of --workdir and --scratch", click.get_current_context())
     if not (detach or no_wait) and unread_input():
-        raise click.BadParameter(
+        raise click.UsageError(
             "the command would not get what stands on standard input, its own is empty: let it "
-            "read a file, or give </dev/null if it needs nothing"
+            "read a file, or give </dev/null if it needs nothing",
+            click.get_current_context(),
         )
     resources: dict[str, Any] = without_nones(
         {

@@ -7,6 +7,7 @@ import click
 from rich.text import Text
 
 from muster.cli.arguments import AsJson
+from muster.cli.listed_group import ListedGroup
 from muster.cli.parameters import Argument, Option, annotated
 from muster.cli.screen import Column, print_json, stderr, stdout, table, write
 from muster.cli.target import Target, on_cluster
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from muster.core.views import TokenView
 
 
-@click.group()
+@click.group(cls=ListedGroup)
 def tokens() -> None:
     """List, create and revoke API tokens."""
 

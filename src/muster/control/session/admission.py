@@ -74,7 +74,7 @@ def check_name(live: Live, owner: Owner, name: str) -> None:
     taken = live.job_names.get((owner, name))
     if taken is not None:
         raise Conflict(
-            f"name {name!r} is taken by job {taken.id}, which is {taken.status}: choose "
+            f"name {name!r} is taken by job {taken.id}, which is {taken.status.lower()}: choose "
             f"another, or cancel it with `muster cancel {name}`"
         )
 
