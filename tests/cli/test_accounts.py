@@ -41,8 +41,10 @@ def test_command_asks_for_what_it_says(
 
 @pytest.mark.parametrize(
     "words",
-    ["users list", "projects list", "domains list", "tokens list", "agents invites", "whoami"]
-    + ["users", "projects", "domains", "tokens"],
+    [
+        *("users list", "projects list", "domains list", "tokens list", "agents invites", "whoami"),
+        *("users", "projects", "domains", "tokens"),
+    ],
 )
 def test_listing_is_a_table_or_json(cluster: FakeCluster, words: str) -> None:
     shown = cluster.run(*words.split())

@@ -18,8 +18,8 @@ def with_absolute_moments(keys: Mapping[str, Any], now: datetime | None = None) 
 
     ``+5m`` counts from ``now``; ``08:00`` is the next time that it is so late, ``tomorrow 08:00``
     and ``2027-01-31 08:00`` are by the clock of the caller. Whatever cannot be read, and a number
-    that stands for no moment of today, is left as text for the spec to refuse, with all else that is
-    wrong with it.
+    that stands for no moment of today, is left as text for the spec to refuse, with all else that
+    is wrong with it.
     """
     found = dict(keys)
     value = found.get(_KEY)

@@ -32,7 +32,8 @@ _LIKE_AN_ID = re.compile(rf"ses(-.*)?|({'|'.join(KINDS.values())})-{_BODY}|{_BOD
 
 def looks_like_id(name: str) -> bool:
     """Whether a person who types this name would be thought to mean an id: a whole one, with or
-    without its kind, or anything that begins as a session's; ``ses`` too, of which ``ses-1`` is made."""
+    without its kind, or anything that begins as a session's; ``ses`` too, of which ``ses-1`` is
+    made."""
     return _LIKE_AN_ID.fullmatch(name.lower()) is not None
 
 

@@ -84,9 +84,9 @@ def parse_moment(value: Any) -> Any:
             moment = datetime.fromisoformat(value)
     if not isinstance(moment, datetime) or moment.tzinfo is None:
         raise ValueError(
-            "expected a moment with its time zone, such as 2027-01-31T08:00:00+01:00; on the command "
-            "line, in files and in Python also '18:30' (in quotes, or YAML makes a number of it), "
-            "'+2h' or 'tomorrow 08:00'"
+            "expected a moment with its time zone, such as 2027-01-31T08:00:00+01:00; on the "
+            "command line, in files and in Python also '18:30' (in quotes, or YAML makes a number "
+            "of it), '+2h' or 'tomorrow 08:00'"
         )
     return moment.timestamp()
 
