@@ -31,8 +31,8 @@ def log(directory: Path, name: str, age_s: float, size_bytes: int = 1) -> None:
 
 
 def old(directory: Path, max_bytes: int = 2**40, live: set[KernelKey] = frozenset()) -> list[str]:  # type: ignore[assignment]
-    keys = expired(directory, (), NOW, 100.0, max_bytes, live.__contains__)
-    return [kernel for kernel, _generation in keys]
+    found = expired(directory, (), NOW, 100.0, max_bytes, live.__contains__)
+    return [kernel for (kernel, _generation), _places in found]
 
 
 def test_young_logs_are_kept(directory: Path) -> None:
@@ -71,3 +71,45 @@ def test_files_that_are_no_logs_are_left_alone(directory: Path) -> None:
     log(directory, "notes.txt", 1000)
     log(directory, "krn-a.log", 1000)
     assert old(directory) == []
+
+
+@pytest.fixture
+def scratch(tmp_path: Path) -> Path:
+    """A directory of scratch directories, which is a user's to fill."""
+    place = tmp_path / "users" / "200000" / "scratch"
+    place.mkdir(parents=True)
+    return place
+
+
+@pytest.mark.parametrize(
+    "name", ["x.²", ".5", "two words.1", b"\xff.1", "x.-1", "x.1_0", "x." + "9" * 200, "x\n.1"]
+)
+def test_name_that_a_user_has_chosen_is_left_alone(
+    directory: Path, scratch: Path, name: str | bytes
+) -> None:
+    os.mkdir(os.path.join(os.fsencode(scratch), os.fsencode(name)))  # noqa: PTH102, PTH118
+    found = expired(directory, [scratch], NOW + 1e9, 100.0, 2**40, lambda _: False)
+    assert found == []
+
+
+def test_files_of_a_user_take_no_room_from_the_logs_of_others(
+    directory: Path, scratch: Path
+) -> None:
+    log(directory, "krn-a.1.log", 50)
+    (scratch / "krn-b.1").write_bytes(b"x" * 100 * BLOCK)
+    os.utime(scratch / "krn-b.1", (NOW, NOW))
+
+    found = expired(directory, [scratch], NOW, 100.0, 10 * BLOCK, lambda _: False)
+
+    assert found == []
+
+
+def test_scratch_directory_is_looked_for_where_it_was_found(directory: Path, scratch: Path) -> None:
+    log(directory, "krn-a.1.log", 200)
+    log(directory, "krn-b.1.log", 300)
+    (scratch / "krn-b.1").mkdir()
+    os.utime(scratch / "krn-b.1", (NOW - 300, NOW - 300))
+
+    found = expired(directory, [scratch], NOW, 100.0, 2**40, lambda _: False)
+
+    assert found == [(key("krn-b"), (scratch,)), (key("krn-a"), ())]

@@ -262,7 +262,7 @@ class AgentDaemon:
             await asyncio.sleep(TIDY_PERIOD_S)
             try:
                 places = await asyncio.to_thread(self._accounts.scratch_directories)
-                keys = await asyncio.to_thread(
+                ended = await asyncio.to_thread(
                     expired,
                     config.directory,
                     places,
@@ -274,9 +274,9 @@ class AgentDaemon:
             except OSError as error:
                 log.warning("old logs cannot be looked for: %s", error)
                 continue
-            if keys and self._link is not None:
-                log.info("removing the logs of %d kernels", len(keys))
-                self._link.forget(keys, places)
+            if ended and self._link is not None:
+                log.info("removing the logs of %d kernels", len(ended))
+                self._link.forget(ended)
 
 
 def _instance(directory: Path) -> str:

@@ -173,14 +173,18 @@ class SupervisorLink(asyncio.Protocol):
     def acknowledge(self, seq: int) -> None:
         self._say({"op": "ack", "seq": seq})
 
-    def forget(self, keys: Sequence[KernelKey], places: Sequence[Path]) -> None:
-        """Have the logs and scratch directories of ended kernels removed, those too that are in
-        ``places``."""
-        for first in range(0, len(keys), FORGET_AT_ONCE):
-            some = keys[first : first + FORGET_AT_ONCE]
-            kernels = [{"id": kernel, "generation": generation} for kernel, generation in some]
+    def forget(self, ended: Iterable[tuple[KernelKey, tuple[Path, ...]]]) -> None:
+        """Have the logs and scratch directories of ended kernels removed; beside each, the places
+        of other users where it has left something too."""
+        by_places: dict[tuple[Path, ...], list[KernelKey]] = {}
+        for key, places in ended:
+            by_places.setdefault(places, []).append(key)
+        for places, keys in by_places.items():
             told = [str(place) for place in places]
-            self._say({"op": "forget", "kernels": kernels, "places": told})
+            for first in range(0, len(keys), FORGET_AT_ONCE):
+                some = keys[first : first + FORGET_AT_ONCE]
+                kernels = [{"id": kernel, "generation": generation} for kernel, generation in some]
+                self._say({"op": "forget", "kernels": kernels, "places": told})
 
     def _say(self, message: dict[str, Any]) -> None:
         self._say_line(_encode(message))
