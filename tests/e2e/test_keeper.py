@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,9 +10,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.e2e.cluster import assert_no_survivors, until
+from tests.e2e.cluster import assert_no_survivors, free_ports, until
 
-from muster.app import keeper
+from muster.app import keeper, local
 from muster.app.detached import has_ended
 from muster.app.doctor import checks
 from muster.app.home import Home, Running
@@ -62,6 +63,18 @@ def test_controller_that_is_killed_with_running_work_is_back_without_a_person(ho
     down(home.path)
     until(lambda: not psutil.pid_exists(kept) or has_ended(psutil.Process(kept)))
     assert not home.is_running()
+
+
+def test_controller_that_comes_back_is_where_it_was_though_a_lower_port_is_free_now(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    default = free_ports(1)[0]
+    monkeypatch.setattr(local, "DEFAULT_PORT", default)
+    with socket.create_server(("127.0.0.1", default)):
+        first = up(UpOptions(home.path, agents=0))
+    os.kill(first.pid, signal.SIGKILL)
+    until(lambda: running(home).pid != first.pid)
+    assert (running(home).url, running(home).agent_address) == (first.url, first.agent_address)
 
 
 def test_controller_that_is_told_to_end_is_not_started_again(home: Home) -> None:

@@ -7,7 +7,9 @@ import socket
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -163,18 +165,49 @@ def test_port_is_kept_when_it_was_chosen_and_only_then(
     default, chosen = free_ports(2)
     monkeypatch.setattr(local, "DEFAULT_PORT", default)
 
-    home.create()
-
     def port(asked: int = 0) -> int:
-        """Of a start with these options."""
-        settings, port = local._settings(home, UpOptions(home.path, port=asked))
-        home.write_settings(settings)
-        return port
+        """Of a cluster that is started and stopped."""
+        url = up(UpOptions(home.path, agents=0, port=asked)).url
+        down(home.path)
+        return int(url.rpartition(":")[2])
 
     with socket.create_server(("127.0.0.1", default)):
         assert port() != default
     assert port() == default
     assert [port(chosen), port()] == [chosen, chosen]
+
+
+def test_clusters_that_are_started_at_one_moment_take_ports_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "DEFAULT_PORT", free_ports(1)[0])
+    homes = [tmp_path / f"home-{number}" for number in range(3)]
+    together = threading.Barrier(len(homes))
+
+    def start(path: Path) -> list[str]:
+        together.wait()
+        report = up(UpOptions(path, agents=0))
+        return [report.url.removeprefix("http://"), report.agent_address]
+
+    try:
+        with ThreadPoolExecutor(len(homes)) as pool:
+            taken = [address for both in pool.map(start, homes) for address in both]
+        assert len(set(taken)) == 2 * len(homes), taken
+        for path in homes:
+            with client(Home(path)) as cluster:
+                assert cluster.health().status == "ok"
+    finally:
+        for path in homes:
+            down(path)
+            assert_no_survivors(path)
+
+
+def test_chosen_port_that_is_taken_is_refused(home: Home) -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        pytest.raises(MusterError, match="another program uses it; choose another"),
+    ):
+        up(UpOptions(home.path, agents=0, port=taken.getsockname()[1]))
 
 
 def test_attributes_of_local_agents_are_kept_until_others_are_given(home: Home) -> None:
@@ -188,7 +221,7 @@ def test_attributes_of_local_agents_are_kept_until_others_are_given(home: Home) 
     assert "with 2 agents, to which --attribute zone=b was not applied" in again.stderr
     down(home.path)
     kept = [
-        local._settings(home, UpOptions(home.path, attributes=asked))[0].agents.attributes
+        local._agents(home.settings().agents, UpOptions(home.path, attributes=asked)).attributes
         for asked in (None, {"zone": "b"}, {})
     ]
     assert kept == [{"zone": "a", "rack": "r1"}, {"zone": "b"}, {}]

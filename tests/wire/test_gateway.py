@@ -31,7 +31,7 @@ from muster.wire.messages import (
     Start,
 )
 from muster.wire.server import AddressUnavailable, AgentGateway
-from muster.wire.transport import InsecureAddress, ServerTls, bearer
+from muster.wire.transport import InsecureAddress, ServerTls, UnreadableCertificate, bearer
 
 ROOT = Path(__file__).parents[2]
 
@@ -275,6 +275,25 @@ async def test_second_gateway_on_a_port_says_that_it_is_in_use() -> None:
         other = Controller()
         with pytest.raises(AddressUnavailable, match="in use"):
             await other.gateway.start(made.address)
+
+
+async def test_gateway_takes_the_first_of_several_addresses_that_is_free() -> None:
+    async with controller() as made:
+        other = Controller()
+        port = await other.gateway.start(made.address, "127.0.0.1:0")
+        assert made.address != f"127.0.0.1:{port}"
+        await other.gateway.stop()
+
+
+async def test_files_that_are_no_certificates_are_named(tmp_path: Path) -> None:
+    words = tmp_path / "words.pem"
+    words.write_text("no certificate")
+    made = Controller()
+    gateway = AgentGateway(made, made, made, tls=ServerTls(words, words))
+    with pytest.raises(UnreadableCertificate, match=r"words\.pem are not a certificate and its"):
+        await gateway.start("127.0.0.1:0")
+    with pytest.raises(UnreadableCertificate, match=r"words\.pem holds no certificate in PEM"):
+        ControllerChannel("controller.example:7000", words)
 
 
 async def test_address_that_others_can_reach_needs_tls() -> None:

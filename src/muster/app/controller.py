@@ -77,7 +77,8 @@ async def serve(config: ControllerConfig) -> None:
 
 async def _start(config: ControllerConfig, stack: AsyncExitStack) -> None:
     home, clock = config.home, SteadyClock()
-    listener = _listen(config.host, config.port, tls=config.tls is not None)
+    ports = _ports(config.port, config.ports_tried)
+    listener = _listen(config.host, ports, tls=config.tls is not None)
     stack.callback(listener.close)
     # SQLite gives its other files the permissions of this one. What is wrong, it says itself.
     with contextlib.suppress(OSError):
@@ -101,7 +102,8 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack) -> None:
     if DEFAULT_GROUP not in plane.live.groups:
         group = ScalingGroup(name=DEFAULT_GROUP)
         await plane.request(lambda work, requests: requests.put_group(work, group))
-    agent_port = await gateway.start(address(config.host, config.agent_port))
+    agent_ports = _ports(config.agent_port, config.agent_ports_tried)
+    agent_port = await gateway.start(*(address(config.host, port) for port in agent_ports))
     stack.push_async_callback(gateway.stop)
     app = create_app(
         plane=plane,
@@ -166,14 +168,31 @@ async def _introduce(
     return principal.owner, join_token
 
 
-def _listen(host: str, port: int, *, tls: bool) -> socket.socket:
-    """A listening socket, so that a port that is taken is noticed before anything else happens.
+def _ports(first: int, tried: int) -> range:
+    """0, any port, is one."""
+    return range(first, min(first + tried, 65536))
+
+
+def _listen(host: str, ports: range, *, tls: bool) -> socket.socket:
+    """A socket that listens on the first of ``ports`` that is free. That a port is free shows in
+    taking it alone: others look for one at the same moment.
 
     Raises:
-        AddressInUse: it is taken, or not of this machine.
+        AddressInUse: all are taken, or the host is not of this machine.
         InsecureAddress: others can reach it, and there is no TLS.
     """
-    require_secure(address(host, port), tls=tls)
+    require_secure(address(host, ports[0]), tls=tls)
+    for port in ports[:-1]:
+        with contextlib.suppress(AddressInUse):
+            return _listen_at(host, port)
+    return _listen_at(host, ports[-1])
+
+
+def _listen_at(host: str, port: int) -> socket.socket:
+    """
+    Raises:
+        AddressInUse: the port is taken, or the host is not of this machine.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # Named as TCP, or asyncio leaves Nagle's algorithm on: 40 ms an answer.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)

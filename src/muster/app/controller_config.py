@@ -15,7 +15,11 @@ from muster.wire.transport import ServerTls
 class ControllerConfig:
     """``port`` and ``agent_port`` 0 mean any. ``agents`` are started on this machine; their
     ``controller`` and ``token`` are filled in. ``former_agents`` were, and are no more.
-    ``authority`` vouches for the certificate of ``tls``, where the system's do not."""
+    ``authority`` vouches for the certificate of ``tls``, where the system's do not.
+
+    Of ``ports_tried`` ports from ``port`` on the first that is free is taken; likewise of
+    ``agent_ports_tried`` from ``agent_port`` on.
+    """
 
     home: Home
     host: str = "127.0.0.1"
@@ -25,6 +29,8 @@ class ControllerConfig:
     former_agents: tuple[AgentId, ...] = ()
     tls: ServerTls | None = None
     authority: Path | None = None
+    ports_tried: int = 1
+    agent_ports_tried: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +44,8 @@ class _Text:
     tls_certificate: str | None
     tls_key: str | None
     authority: str | None
+    ports_tried: int
+    agent_ports_tried: int
 
 
 def dump_controller(config: ControllerConfig) -> str:
@@ -53,6 +61,8 @@ def dump_controller(config: ControllerConfig) -> str:
             "tls_certificate": str(config.tls.certificate) if config.tls else None,
             "tls_key": str(config.tls.key) if config.tls else None,
             "authority": str(config.authority) if config.authority else None,
+            "ports_tried": config.ports_tried,
+            "agent_ports_tried": config.agent_ports_tried,
         }
     )
 
@@ -72,4 +82,6 @@ def load_controller(text: str) -> ControllerConfig:
         tuple(map(AgentId, kept.former_agents)),
         tls,
         Path(kept.authority) if kept.authority else None,
+        kept.ports_tried,
+        kept.agent_ports_tried,
     )

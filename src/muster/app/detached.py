@@ -18,7 +18,8 @@ END_TIMEOUT_S = 30.0
 LOOK_AGAIN_S = 0.01
 
 # Our processes start others, never by a bare fork: gRPC need not prepare for one, nor warn of it.
-ENVIRONMENT = {"GRPC_ENABLE_FORK_SUPPORT": "false"}
+# What it cannot do it answers; its own lines would stand in our logs beside ours.
+ENVIRONMENT = {"GRPC_ENABLE_FORK_SUPPORT": "false", "GRPC_VERBOSITY": "NONE"}
 
 
 class CannotStart(MusterError):

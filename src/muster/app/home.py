@@ -41,6 +41,14 @@ class Running:
     users: int = 1
     """Users that there were when it started."""
 
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
+
+    @property
+    def agent_port(self) -> int:
+        return int(self.agent_address.rpartition(":")[2])
+
 
 @dataclass(frozen=True, slots=True)
 class LocalAgents:

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from muster.app.home import Home, write_private
+from muster.app.home import Home, Running, write_private
 from muster.app.own_log import log_to_stderr
 from muster.core.errors import Conflict, MusterError
 
@@ -49,7 +49,8 @@ def keep(settings: str) -> int:
     """Run a controller with these settings until it ends by itself, or this process is told to end;
     the answer is the exit code.
 
-    The first start is only tried: whoever waits for it is told.
+    The first start is only tried: whoever waits for it is told. Later ones take the ports that the
+    first has found.
     """
     log_to_stderr()
     home = Home(Path(json.loads(settings)["home"]))
@@ -138,11 +139,19 @@ class _Keeper:
         with suppress(BrokenPipeError), controller.stdin:
             controller.stdin.write(self._settings.encode())
         while not self._was_ready:
-            running = self._home.running()
-            self._was_ready = running is not None and running.pid == controller.pid
             with suppress(subprocess.TimeoutExpired):
-                return controller.wait(LOOK_S)
+                code = controller.wait(LOOK_S)
+                self._look(controller.pid)  # it may have been ready since the last look
+                return code
+            self._look(controller.pid)
         return controller.wait()
+
+    def _look(self, controller: int) -> None:
+        """Whether the controller has been ready, and where it listens."""
+        running = self._home.running()
+        if running is not None and running.pid == controller:
+            self._was_ready = True
+            self._settings = _at_the_same_ports(self._settings, running)
 
     def _told_to_end(self, _signum: int, _frame: object) -> None:
         self._stop.set()
@@ -155,6 +164,18 @@ class _Keeper:
             write_private(_state_file(self._home), json.dumps(asdict(kept)))
         except MusterError as error:  # a full disk ends controllers, too: this is no time to end
             log.error("%s", error)
+
+
+def _at_the_same_ports(settings: str, running: Running) -> str:
+    """The settings of a controller that takes the place of ``running``: agents and clients look for
+    it there, and nowhere else."""
+    same = {
+        "port": running.port,
+        "agent_port": running.agent_port,
+        "ports_tried": 1,
+        "agent_ports_tried": 1,
+    }
+    return json.dumps(json.loads(settings) | same)
 
 
 @contextmanager

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
-from urllib.parse import urlsplit
 
 import psutil
 
@@ -57,7 +56,7 @@ FOREGROUND_LOOK_S = 0.1
 class UpOptions:
     """None means "as the last time", or the default. Amounts and attributes are for each agent.
 
-    ``port`` 0 is the one last chosen, else 7600, or the next free one.
+    ``port`` 0 is the one last chosen, else 7600, or the next that is free.
     """
 
     home: Path | None = None
@@ -108,19 +107,24 @@ def up(options: UpOptions, ready: Callable[[UpReport], None] = lambda report: No
         raise Conflict(_already_running(home, options))
     if (keeper := keeper_of(home)) is not None:
         raise Conflict(_being_started(home, keeper))
-    settings, port = _settings(home, options)
-    configs = agent_configs(home, settings.agents)
+    last = home.settings()
+    asked = _agents(last.agents, options)
+    configs = agent_configs(home, asked)
+    port = options.port or last.port or DEFAULT_PORT
     config = ControllerConfig(
         home,
         port=port,
-        agent_port=settings.agent_port,
+        ports_tried=1 if options.port else PORTS_TRIED,
+        agent_port=last.agent_port or _next(port),
+        agent_ports_tried=PORTS_TRIED,
         agents=configs,
         former_agents=_identities(former_directories(home, len(configs))),
     )
     controller = DetachedController.start(config, kept=not options.foreground)
     try:
         running = controller.wait_until_ready()
-        home.write_settings(settings)
+        # A port that nobody chose is not kept.
+        home.write_settings(Settings(options.port or last.port, running.agent_port, asked))
     except BaseException:
         controller.end()
         raise
@@ -179,7 +183,7 @@ def _already_running(home: Home, options: UpOptions) -> str:
             ("--memory", options.memory, agents.memory),
             ("--gpus", options.gpus, agents.gpus),
             ("--attribute", _written(options.attributes), _written(agents.attributes)),
-            ("--port", options.port or None, urlsplit(running.url).port),
+            ("--port", options.port or None, running.port),
         )
         if asked is not None and asked != runs
     ]
@@ -201,36 +205,26 @@ def _written(attributes: Mapping[str, str] | None) -> str | None:
     return " --attribute ".join(texts) or "none"
 
 
-def _settings(home: Home, options: UpOptions) -> tuple[Settings, int]:
-    """Last time's settings with what was asked for now, and the HTTP port of this time: one that
-    nobody chose is not kept."""
-    last = home.settings()
+def _next(port: int) -> int:
+    return port + 1 if port < 65535 else DEFAULT_PORT + 1
+
+
+def _agents(last: LocalAgents, options: UpOptions) -> LocalAgents:
+    """Those of last time, with what is asked for now.
+
+    Raises:
+        MusterError: too few or too many.
+    """
     asked = LocalAgents(
-        count=last.agents.count if options.agents is None else options.agents,
-        cpus=options.cpus or last.agents.cpus,
-        memory=options.memory or last.agents.memory,
-        gpus=options.gpus or last.agents.gpus,
-        attributes=last.agents.attributes if options.attributes is None else options.attributes,
+        count=last.count if options.agents is None else options.agents,
+        cpus=options.cpus or last.cpus,
+        memory=options.memory or last.memory,
+        gpus=options.gpus or last.gpus,
+        attributes=last.attributes if options.attributes is None else options.attributes,
     )
     if not 0 <= asked.count <= 1000:
         raise MusterError(f"--agents is {asked.count}: expected 0 to 1000")
-    port = options.port or _free_port(last.port or DEFAULT_PORT)
-    agent_port = _free_port(last.agent_port or port + 1, not_this=port)
-    return Settings(options.port or last.port, agent_port, asked), port
-
-
-def _free_port(first: int, not_this: int = 0) -> int:
-    for port in range(first, min(first + PORTS_TRIED, 65536)):
-        if port == not_this:
-            continue
-        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
-    raise MusterError(f"no port from {first} to {first + PORTS_TRIED - 1} is free: choose --port")
+    return asked
 
 
 def _stay(controller: DetachedController, home: Home, ready: Callable[[], None]) -> None:
@@ -373,7 +367,7 @@ def run_controller(
         tls, tls_ca = own_certificate(place, named), place.authority
     last = place.settings()
     port = port or last.port or DEFAULT_PORT
-    agent_port = agent_port or last.agent_port or port + 1
+    agent_port = agent_port or last.agent_port or _next(port)
     config = ControllerConfig(
         place, host=host, port=port, agent_port=agent_port, tls=tls, authority=tls_ca
     )

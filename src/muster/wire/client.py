@@ -39,7 +39,7 @@ from muster.wire.transport import (
     KeepAlive,
     bearer,
     channel_options,
-    read_pem,
+    read_authority,
     require_secure,
 )
 
@@ -65,7 +65,7 @@ class ControllerChannel:
 
     Raises:
         InsecureAddress: others can reach the address, and there is no TLS.
-        UnreadableCertificate: ``certificate_authority`` cannot be read.
+        UnreadableCertificate: ``certificate_authority`` holds no certificate.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class ControllerChannel:
         if certificate_authority is None:
             self._channel = aio.insecure_channel(address, options)
         else:
-            credentials = grpc.ssl_channel_credentials(read_pem(certificate_authority))
+            credentials = grpc.ssl_channel_credentials(read_authority(certificate_authority))
             self._channel = aio.secure_channel(address, credentials, options)
         self._stub = agent_pb2_grpc.AgentGatewayStub(self._channel)
 

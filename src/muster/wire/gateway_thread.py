@@ -56,11 +56,11 @@ class GatewayThread:
         control = _Control(gatekeeper, events, self._cut_off)
         self._gateway = AgentGateway(control, control, leases, tls=tls)
 
-    async def start(self, address: str) -> int:
+    async def start(self, *addresses: str) -> int:
         """See ``AgentGateway.start``."""
         self._thread.start()
         try:
-            return await self._there(self._gateway.start(address))
+            return await self._there(self._gateway.start(*addresses))
         except BaseException:
             await self._end()
             raise

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -45,6 +46,7 @@ from muster.wire.transport import (
     bearer_of,
     is_loopback,
     read_pem,
+    require_pair,
     require_secure,
     server_options,
 )
@@ -98,29 +100,34 @@ class AgentGateway(agent_pb2_grpc.AgentGatewayServicer):
         self._logs = LogReader()
         self._server: aio.Server | None = None
 
-    async def start(self, address: str) -> int:
-        """Listen on ``address`` ("host:port", port 0 for any) and answer the port.
+    async def start(self, *addresses: str) -> int:
+        """Listen on the first of ``addresses`` that can be had ("host:port", port 0 for any), and
+        answer its port.
 
         Raises:
-            InsecureAddress: others can reach the address, and there is no TLS.
-            UnreadableCertificate: the TLS files cannot be read.
-            AddressUnavailable: the address is in use or not of this machine.
+            InsecureAddress: others can reach an address, and there is no TLS.
+            UnreadableCertificate: the TLS files are not what they should be.
+            AddressUnavailable: all addresses are in use, or not of this machine.
         """
-        require_secure(address, tls=self._tls is not None)
+        for address in addresses:
+            require_secure(address, tls=self._tls is not None)
+        credentials = None if self._tls is None else _credentials(self._tls)
         options = server_options(self._keepalive)
         server = aio.server(options=options, interceptors=(JoinGate(),))
         agent_pb2_grpc.add_AgentGatewayServicer_to_server(self, server)
-        try:
-            if self._tls is None:
-                port = server.add_insecure_port(address)
-            else:
-                pair = (read_pem(self._tls.key), read_pem(self._tls.certificate))
-                port = server.add_secure_port(address, grpc.ssl_server_credentials([pair]))
-        except RuntimeError:
+        for address in addresses:
+            with suppress(RuntimeError):
+                if credentials is None:
+                    port = server.add_insecure_port(address)
+                else:
+                    port = server.add_secure_port(address, credentials)
+                break
+        else:
+            until = f" to {addresses[-1]}" if len(addresses) > 1 else ""
             raise AddressUnavailable(
-                f"cannot listen for agents on {address}: it is in use, or not an address of this "
-                f"machine; is another controller running?"
-            ) from None
+                f"cannot listen for agents on {addresses[0]}{until}: it is in use, or not an "
+                f"address of this machine; is another controller running?"
+            )
         await server.start()
         self._server = server
         return port
@@ -249,3 +256,12 @@ class AgentGateway(agent_pb2_grpc.AgentGatewayServicer):
                 f"this credential is not that of agent {hello.agent}",
             )
         return hello
+
+
+def _credentials(tls: ServerTls) -> grpc.ServerCredentials:
+    """
+    Raises:
+        UnreadableCertificate: gRPC itself would not say what is wrong.
+    """
+    require_pair(tls)
+    return grpc.ssl_server_credentials([(read_pem(tls.key), read_pem(tls.certificate))])

@@ -2,6 +2,7 @@
 
 import ipaddress
 import re
+import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,7 +51,7 @@ class InsecureAddress(MusterError):
 
 
 class UnreadableCertificate(MusterError):
-    """A certificate or key file that is not there, or not for us to read."""
+    """A certificate or key file that is not there, not for us to read, or something else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +156,40 @@ def read_pem(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise UnreadableCertificate(f"cannot read {path}: {error.strerror}") from None
+
+
+def read_authority(path: Path) -> bytes:
+    """Certificates of those who may vouch for a controller.
+
+    Raises:
+        UnreadableCertificate: the file cannot be read, or holds no certificate.
+    """
+    pem = read_pem(path)
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=pem.decode())
+    except (ssl.SSLError, ValueError):
+        raise UnreadableCertificate(
+            f"{path} holds no certificate in PEM: give the authority's"
+        ) from None
+    return pem
+
+
+def require_pair(tls: ServerTls) -> None:
+    """Refuse what no server could use.
+
+    Raises:
+        UnreadableCertificate: a file cannot be read, or they are not a certificate and its key.
+    """
+    for path in (tls.certificate, tls.key):
+        read_pem(path)
+    try:  # the password, or OpenSSL asks for one at the terminal
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(tls.certificate, tls.key, "")
+    except ssl.SSLError as error:
+        why = (error.reason or "unreadable").lower().replace("_", " ")
+        raise UnreadableCertificate(
+            f"{tls.certificate} and {tls.key} are not a certificate and its private key, both in "
+            f"PEM and without a password: {why}"
+        ) from None
 
 
 def bearer(credential: str) -> tuple[tuple[str, str], ...]:
