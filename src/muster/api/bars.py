@@ -59,7 +59,7 @@ async def bar_agent(request: Request, call: Call, ref: str) -> Response:
     call.must_be_admin("cordon or drain agents")
     spec = await read_spec(request, BarSpec)
     principal, plane = call.principal, call.api.plane
-    id_ = AgentId(await call.api.reader.read(resolve, AGENTS, principal, ref))
+    id_ = AgentId(await call.read(resolve, AGENTS, principal, ref))
     bar = AgentBar(spec.bar) if spec.bar is not None else None
     await call.change(
         lambda work, requests: requests.bar_agent(

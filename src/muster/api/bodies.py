@@ -9,9 +9,8 @@ it made of the body, which costs about as much as making it.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from typing import Any, TypeVar
 
@@ -21,8 +20,9 @@ from fastapi import Request
 from pydantic_core import from_json
 from starlette.requests import ClientDisconnect
 
+from muster.api.allowance import Allowance, Turns
 from muster.api.answers import TooLarge
-from muster.core.errors import Busy, InvalidSpec, MusterError, Problem
+from muster.core.errors import InvalidSpec, MusterError, Problem
 from muster.core.owner import Owner
 from muster.core.specs import load_spec, parse_spec
 from muster.core.specs.amounts import Spec
@@ -35,6 +35,8 @@ SMALL_BYTES = 4 * 1024
 """A body up to this is parsed at once, in a millisecond or two at worst."""
 MAX_LARGE_OF_ONE = 16
 """Larger bodies of one owner that are read or parsed at a time; they are kept in memory."""
+MAX_LARGE = 256
+"""Of all owners."""
 READ_TIMEOUT_S = 30.0
 
 _YAML_TYPES = frozenset({"application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml"})
@@ -43,41 +45,23 @@ S = TypeVar("S", bound=Spec)
 T = TypeVar("T")
 
 
-@dataclass(slots=True)
-class _Turns:
-    """The large bodies of one owner; ``parsing`` is held by the one that is parsed."""
-
-    parsing: asyncio.Lock = field(default_factory=asyncio.Lock)
-    count: int = 0
-
-
 class LargeBodies:
     """Bodies that are parsed off the event loop: one after the other, and no owner's before all
     of another's."""
 
     def __init__(self) -> None:
         self._thread = anyio.CapacityLimiter(1)
-        self._turns: dict[Owner, _Turns] = {}
+        self._turns = Turns(Allowance("large requests", MAX_LARGE_OF_ONE, MAX_LARGE), at_once=1)
 
-    @contextmanager
-    def admitted(self, owner: Owner) -> Iterator[_Turns]:
+    def admitted(self, owner: Owner) -> AbstractContextManager[asyncio.Semaphore]:
         """
         Raises:
-            Busy: the owner has too many under way.
+            Busy: too many are under way, in all or of the owner.
         """
-        turns = self._turns.setdefault(owner, _Turns())
-        if turns.count >= MAX_LARGE_OF_ONE:
-            raise Busy(f"{MAX_LARGE_OF_ONE} large requests of yours are under way; try again later")
-        turns.count += 1
-        try:
-            yield turns
-        finally:
-            turns.count -= 1
-            if not turns.count:
-                del self._turns[owner]
+        return self._turns.admitted(owner)
 
-    async def parse(self, turns: _Turns, parse: Callable[[], T]) -> T:
-        async with turns.parsing:
+    async def parse(self, turn: asyncio.Semaphore, parse: Callable[[], T]) -> T:
+        async with turn:
             return await to_thread.run_sync(parse, limiter=self._thread)
 
 
@@ -100,7 +84,7 @@ async def read_spec(request: Request, *models: type[S]) -> S:
     limit_bytes = MAX_YAML_BYTES if is_yaml else MAX_BODY_BYTES
     hint = "; send larger ones as JSON" if is_yaml else ""
     with ExitStack() as stack:
-        turns = stack.enter_context(large.admitted(owner)) if is_yaml else None
+        turn = stack.enter_context(large.admitted(owner)) if is_yaml else None
         pieces: list[bytes] = []
         size = 0
         try:
@@ -109,13 +93,13 @@ async def read_spec(request: Request, *models: type[S]) -> S:
                     size += len(piece)
                     if size > limit_bytes:
                         raise TooLarge(f"the body is longer than {limit_bytes} bytes{hint}")
-                    if size > SMALL_BYTES and turns is None:
-                        turns = stack.enter_context(large.admitted(owner))
+                    if size > SMALL_BYTES and turn is None:
+                        turn = stack.enter_context(large.admitted(owner))
                     pieces.append(piece)
         except ClientDisconnect:
             raise MusterError("the connection broke before the whole body had arrived") from None
         parse = partial(_from_yaml if is_yaml else _from_json, b"".join(pieces), models)
-        return parse() if turns is None else await large.parse(turns, parse)
+        return parse() if turn is None else await large.parse(turn, parse)
 
 
 def _from_json(body: bytes, models: tuple[type[S], ...]) -> S:

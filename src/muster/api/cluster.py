@@ -45,7 +45,7 @@ async def get_cluster(call: Call) -> Response:
     """The cluster as a whole."""
     live, board = call.api.plane.live, call.api.plane.board
     cluster = ClusterView(
-        id=await call.api.reader.read(read_cluster_id),
+        id=await call.read(read_cluster_id),
         version=__version__,
         now=call.api.clock.now(),
         agents=dict(Counter(agent.status for agent in live.agents.values())),
@@ -79,7 +79,7 @@ async def get_agents(call: Call, group: str | None = None) -> Response:
 async def delete_agent(call: Call, ref: str) -> Response:
     """Forget an agent that is gone for good; for admins."""
     call.must_be_admin("remove agents")
-    id_ = AgentId(await call.api.reader.read(resolve, AGENTS, call.principal, ref))
+    id_ = AgentId(await call.read(resolve, AGENTS, call.principal, ref))
     principal = call.principal
     await call.change(lambda work, requests: requests.remove_agent(work, principal, id_))
     return Response(status_code=204)

@@ -2,9 +2,10 @@
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import Annotated, TypeVar
+from typing import Annotated, Concatenate, ParamSpec, TypeVar
 
 from fastapi import Depends, Request
+from sqlalchemy import Connection
 
 from muster.api.allowance import Allowance
 from muster.api.answers import Forbidden, Unauthenticated
@@ -21,9 +22,11 @@ from muster.control.session.board import Board
 from muster.core.clock import Clock
 from muster.core.ids import AgentId, JobId, SessionId
 from muster.core.owner import Principal, Role
+from muster.core.views import View
 from muster.store.live import Live
 from muster.wire.messages import LogChunk, LogRequest
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 ReadLog = Callable[[AgentId, LogRequest], AsyncIterator[LogChunk]]
@@ -85,6 +88,18 @@ class Caller:
             return action(work, requests)
 
         return checked
+
+    async def read(
+        self, query: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """See ``Reader.read``."""
+        return await self.api.reader.read(self.principal.owner, query, *args, **kwargs)
+
+    async def json(
+        self, query: Callable[Concatenate[Connection, P], View], *args: P.args, **kwargs: P.kwargs
+    ) -> bytes:
+        """See ``Reader.json``."""
+        return await self.api.reader.json(self.principal.owner, query, *args, **kwargs)
 
     async def change(self, action: Callable[[Work, Requests], T]) -> T:
         """What the action answers once its wake has committed it.

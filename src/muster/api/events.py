@@ -102,5 +102,5 @@ async def _owners(call: Caller, jobs: set[str], sessions: set[str]) -> dict[str,
     for named, ids in ((JOBS, jobs), (SESSIONS, sessions)):
         ended = ids - owners.keys()
         if ended:
-            owners |= await call.api.reader.read(owners_of, named, ended)
+            owners |= await call.read(owners_of, named, ended)
     return owners

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from muster.api.answers import answer, json_answer
 from muster.api.bodies import read_spec
-from muster.api.context import Api, Call, Caller
+from muster.api.context import Call, Caller
 from muster.api.listing import Cursor, Group, Limit, Name, OwnerOf, State, states_of
 from muster.api.live_views import grace_left, job_view
 from muster.api.openapi import spec_body
@@ -75,7 +75,7 @@ async def _accepted(call: Caller, job: Job | str) -> Response:
     """A job that was handed in; one that had been before is named by its id."""
     if isinstance(job, Job):
         return answer(job_view(job), 201)
-    return json_answer(await call.api.reader.json(read_job, call.principal, job))
+    return json_answer(await call.json(read_job, call.principal, job))
 
 
 def _submit(
@@ -108,21 +108,21 @@ async def get_jobs(
 ) -> Response:
     """Jobs that the caller may see, newest first."""
     listing = Listing(states_of(JOB_TABLE, state), name, owner, group, limit, cursor)
-    return json_answer(await call.api.reader.json(list_jobs, call.principal, listing))
+    return json_answer(await call.json(list_jobs, call.principal, listing))
 
 
 @router.get("/{ref}", response_model=JobDetail)
 async def get_job(call: Call, ref: str) -> Response:
     """One job: by id, by a unique prefix of it, or by name (a live one first)."""
-    return json_answer(await call.api.reader.json(read_job_detail, call.principal, ref))
+    return json_answer(await call.json(read_job_detail, call.principal, ref))
 
 
 @router.post("/{ref}/cancel", response_model=CancelView)
 async def cancel_job(call: Call, ref: str) -> Response:
     """Cancel a job; one that has ended already stays as it is."""
     call.must_change()
-    api, principal = call.api, call.principal
-    job = await api.reader.read(read_job, principal, ref)
+    principal = call.principal
+    job = await call.read(read_job, principal, ref)
 
     def cancel(work: Work, requests: Requests) -> tuple[Job, bool]:
         live = work.live.jobs.get(JobId(job.id))
@@ -132,7 +132,7 @@ async def cancel_job(call: Call, ref: str) -> Response:
     try:
         cancelled, runs = await call.change(cancel)
     except NotFound:
-        job = await api.reader.read(read_job, principal, job.id)
+        job = await call.read(read_job, principal, job.id)
         message = f"job {job.name} ({job.id}) had ended already: it is {job.state.lower()}"
         return answer(CancelView(id=job.id, status=job.state, changed=False, message=message))
     left = grace_left([cancelled.spec.grace] if runs else [])
@@ -165,7 +165,7 @@ async def retry_job(
     call.must_change()
     api, principal = call.api, call.principal
     asked = await read_spec(request, RetrySpec)
-    found, only = await api.reader.read(read_to_retry, principal, ref, failed=asked.failed)
+    found, only = await call.read(read_to_retry, principal, ref, failed=asked.failed)
     principal = principal.within(found.owner.project)
     retried = Retried(found.id, found.name, found.spec, only)
 
@@ -190,22 +190,20 @@ async def get_tasks(
     limit: Limit = 100,
 ) -> Response:
     """A job's tasks by index, with their latest attempts."""
-    page = await call.api.reader.json(
-        list_tasks, call.principal, ref, state, offset, limit, failed=failed
-    )
+    page = await call.json(list_tasks, call.principal, ref, state, offset, limit, failed=failed)
     return json_answer(page)
 
 
 @router.get("/{ref}/failures", response_model=FailurePage)
 async def get_failures(call: Call, ref: str) -> Response:
     """A job's failed tasks, those together that failed alike."""
-    return json_answer(await call.api.reader.json(list_failures, call.principal, ref))
+    return json_answer(await call.json(list_failures, call.principal, ref))
 
 
 @router.get("/{ref}/tasks/{index}", response_model=TaskDetail)
 async def get_task(call: Call, ref: str, index: int) -> Response:
     """One task, with its attempts."""
-    return json_answer(await call.api.reader.json(read_task, call.principal, ref, index))
+    return json_answer(await call.json(read_task, call.principal, ref, index))
 
 
 @router.get("/{ref}/wait", response_model=JobView)
@@ -216,19 +214,18 @@ async def wait_for_job(
     since: Annotated[str | None, Query(max_length=300)] = None,
 ) -> Response:
     """The job once it has ended, or once its ``version`` is not ``since``, or at the timeout."""
-    return answer(await _wait(call.api, call.principal, ref, timeout_s, since))
+    return answer(await _wait(call, ref, timeout_s, since))
 
 
-async def _wait(
-    api: Api, principal: Principal, ref: str, timeout_s: float, since: str | None
-) -> JobView:
+async def _wait(call: Caller, ref: str, timeout_s: float, since: str | None) -> JobView:
+    api, principal = call.api, call.principal
     loop = asyncio.get_running_loop()
     began = loop.time()
     live = api.plane.live.jobs.get(JobId(ref))
     if live is not None and principal.may_see(live.owner):
         id_ = ref
     else:
-        id_ = await api.reader.read(resolve, JOBS, principal, ref)
+        id_ = await call.read(resolve, JOBS, principal, ref)
     of, changes = principal.owner, api.changes
     watched = changes.bell(of, ends=[id_]) if since is None else changes.bell(of, id_)
     with watched as bell:
@@ -236,7 +233,7 @@ async def _wait(
             bell.clear()
             job = api.plane.live.jobs.get(JobId(id_))
             if job is None:
-                return await api.reader.read(read_job, principal, id_)
+                return await call.read(read_job, principal, id_)
             changed = since is not None and _version(job) != since
             until = began + min(COALESCE_S if changed else timeout_s, timeout_s)
             if api.changes.closing.is_set() or loop.time() >= until:
@@ -258,7 +255,7 @@ def _version(job: Job) -> str:
 async def why_job(call: Call, ref: str) -> Response:
     """Why a job is where it is: every reason that holds now."""
     api = call.api
-    job = await api.reader.read(read_job, call.principal, ref)
+    job = await call.read(read_job, call.principal, ref)
     live = api.plane.live
     if JobId(job.id) in live.jobs:
         now = api.clock.now()

@@ -62,7 +62,7 @@ async def get_job_logs(
     """The output of an attempt of a job's task."""
 
     async def find(of: int | None) -> OutputSource:
-        return await call.api.reader.read(_attempt_output, call.principal, ref, task, of, follow)
+        return await call.read(_attempt_output, call.principal, ref, task, of, follow)
 
     begin = -tail_bytes if tail_bytes else offset
     return await _output(call, find, begin, attempt=attempt, follow=follow)
@@ -103,7 +103,7 @@ async def get_session_logs(
     """The output of a session's kernel."""
 
     async def find(_: int | None) -> OutputSource:
-        return await call.api.reader.read(session_output, call.principal, ref, kernel)
+        return await call.read(session_output, call.principal, ref, kernel)
 
     return await _output(call, find, -tail_bytes if tail_bytes else offset, follow=follow)
 

@@ -10,8 +10,9 @@ from anyio import to_thread
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
+from muster.api.allowance import Allowance, Turns
 from muster.control.plane import Unavailable
-from muster.core.errors import Busy
+from muster.core.owner import Owner
 from muster.core.views import View
 
 P = ParamSpec("P")
@@ -19,8 +20,11 @@ T = TypeVar("T")
 
 THREADS = 4
 """Reads at a time; more would only wait for each other, and for connections."""
-MAX_WAITING = 500
-"""Reads that may wait for a thread."""
+THREADS_OF_ONE = THREADS - 1
+"""Of these, one owner's reads take at a time: whoever asks much leaves something to others."""
+MAX_READS = 2_000
+"""Reads that are under way or wait."""
+MAX_READS_OF_ONE = 400
 
 
 class Reader:
@@ -32,24 +36,34 @@ class Reader:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._threads = anyio.CapacityLimiter(THREADS)
+        allowance = Allowance("reads", MAX_READS_OF_ONE, MAX_READS)
+        self._turns = Turns(allowance, at_once=THREADS_OF_ONE)
 
     async def read(
-        self, query: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
+        self,
+        owner: Owner,
+        query: Callable[Concatenate[Connection, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
     ) -> T:
-        """``query`` with a connection and these arguments.
+        """``query`` with a connection and these arguments, for ``owner``.
 
         Raises:
-            Busy: too many reads wait already.
+            Busy: too many reads wait already, or too many of this owner's.
             Unavailable: the database cannot be read.
         """
-        if self._threads.statistics().tasks_waiting >= MAX_WAITING:
-            raise Busy("the controller has more reads to do than it can take; try again later")
-        return await to_thread.run_sync(
-            partial(self._read, query, *args, **kwargs), limiter=self._threads
-        )
+        with self._turns.admitted(owner) as turn:
+            async with turn:
+                return await to_thread.run_sync(
+                    partial(self._read, query, *args, **kwargs), limiter=self._threads
+                )
 
     async def json(
-        self, query: Callable[Concatenate[Connection, P], View], *args: P.args, **kwargs: P.kwargs
+        self,
+        owner: Owner,
+        query: Callable[Concatenate[Connection, P], View],
+        *args: P.args,
+        **kwargs: P.kwargs,
     ) -> bytes:
         """What ``query`` finds, as JSON: a page of a thousand takes longer to write down than the
         event loop may be held.
@@ -61,7 +75,7 @@ class Reader:
         def written(connection: Connection) -> bytes:
             return msgspec.json.encode(query(connection, *args, **kwargs))
 
-        return await self.read(written)
+        return await self.read(owner, written)
 
     def _read(
         self, query: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs

@@ -51,7 +51,7 @@ async def submit_session(
     session = await knowing_ended(call, principal.owner, spec, hand_in)
     if isinstance(session, Session):
         return answer(session_view(session), 201)
-    return json_answer(await call.api.reader.json(read_session, call.principal, session))
+    return json_answer(await call.json(read_session, call.principal, session))
 
 
 def _submit(
@@ -74,22 +74,22 @@ async def get_sessions(
 ) -> Response:
     """Sessions that the caller may see, newest first."""
     listing = Listing(states_of(SESSION_TABLE, state), name, owner, group, limit, cursor)
-    page = await call.api.reader.json(list_sessions, call.principal, listing, of_jobs=of_jobs)
+    page = await call.json(list_sessions, call.principal, listing, of_jobs=of_jobs)
     return json_answer(page)
 
 
 @router.get("/{ref}", response_model=SessionDetail)
 async def get_session(call: Call, ref: str) -> Response:
     """One session, with its kernels: by id, by a unique prefix of it, or by name."""
-    return json_answer(await call.api.reader.json(read_session_detail, call.principal, ref))
+    return json_answer(await call.json(read_session_detail, call.principal, ref))
 
 
 @router.post("/{ref}/cancel", response_model=CancelView)
 async def cancel_session(call: Call, ref: str) -> Response:
     """Cancel a session of its own; one that has ended already stays as it is."""
     call.must_change()
-    api, principal = call.api, call.principal
-    found = await api.reader.read(read_session, principal, ref)
+    principal = call.principal
+    found = await call.read(read_session, principal, ref)
 
     def cancel(work: Work, requests: Requests) -> tuple[Session, list[float]]:
         live = work.live.sessions.get(SessionId(found.id))
@@ -100,7 +100,7 @@ async def cancel_session(call: Call, ref: str) -> Response:
     try:
         cancelled, graces_s = await call.change(cancel)
     except NotFound:
-        found = await api.reader.read(read_session, principal, found.id)
+        found = await call.read(read_session, principal, found.id)
         message = f"session {found.id} had ended already: it is {found.status.lower()}"
         return answer(CancelView(id=found.id, status=found.status, changed=False, message=message))
     message = f"session {found.id} is cancelled{grace_left(graces_s)}"
@@ -111,7 +111,7 @@ async def cancel_session(call: Call, ref: str) -> Response:
 async def why_session(call: Call, ref: str) -> Response:
     """Why a session is where it is: every reason that holds now."""
     api = call.api
-    found = await api.reader.read(read_session, call.principal, ref)
+    found = await call.read(read_session, call.principal, ref)
     live = api.plane.live
     if SessionId(found.id) in live.sessions:
         id_, now = SessionId(found.id), api.clock.now()

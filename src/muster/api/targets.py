@@ -27,13 +27,12 @@ async def knowing_ended(
     refs = [dependency.on for dependency in spec.after]
     if not refs:
         return await act(NONE_ENDED)
-    reader = call.api.reader
-    ended = await reader.read(read_ended, owner, refs)
+    ended = await call.read(read_ended, owner, refs)
     try:
         return await act(ended)
     except InvalidSpec:
         # What was live then may have ended before the request came to its turn.
-        now_ended = await reader.read(read_ended, owner, refs)
+        now_ended = await call.read(read_ended, owner, refs)
         if now_ended == ended:
             raise
         return await act(now_ended)
