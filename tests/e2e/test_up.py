@@ -1,5 +1,7 @@
 """`muster up` as a person meets it: what it says, what it leaves, and who may read that."""
 
+import asyncio
+import fcntl
 import json
 import os
 import signal
@@ -19,11 +21,14 @@ import pytest
 from click.testing import CliRunner
 from tests.e2e.cluster import assert_no_survivors, free_ports, until
 
+from muster.agent.config import AgentConfig
+from muster.agent.supervisor.farewell import shut_down
 from muster.app import local
 from muster.app.detached import has_ended
 from muster.app.home import Home, LocalAgents
 from muster.app.local import UpOptions, down, up
 from muster.app.local_agent_settings import agent_configs, warnings
+from muster.app.local_agents import LocalAgents as AgentProcesses
 from muster.cli.main import app
 from muster.client import Client
 from muster.core.errors import MusterError
@@ -99,6 +104,53 @@ def test_up_in_the_foreground_says_when_it_is_ready_and_stops_at_a_signal(home: 
     assert process.returncode == 0
     assert rest.endswith("the cluster has stopped\n")
     assert not home.is_running()
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+def test_up_in_the_foreground_that_is_told_to_stop_while_it_starts_leaves_nothing(
+    home: Home, signum: signal.Signals
+) -> None:
+    command = [str(MUSTER), "up", "--foreground", "--agents", "1", "--home", str(home.path)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with process:
+        until(home.is_running)
+        process.send_signal(signum)
+        process.communicate(timeout=60)
+    assert_no_survivors(home.path)
+
+
+async def test_agents_that_have_only_just_begun_are_ended_too(tmp_path: Path) -> None:
+    """They hold no lock yet by which `down` would find them."""
+    path = tmp_path / "agents" / "agent-1"
+    begun = asyncio.Event()
+
+    async def prepare(config: AgentConfig) -> None:
+        begun.set()
+
+    agents = AgentProcesses([AgentConfig(path, "127.0.0.1:1", "agent-1", token="any")], prepare)
+    running = asyncio.create_task(agents.run())
+    await begun.wait()
+    while not psutil.Process().children():  # noqa: ASYNC110 # the system tells nobody
+        await asyncio.sleep(0)
+    for _ in range(100):  # it is told its settings; to take its lock it has still much to import
+        await asyncio.sleep(0)
+    assert not (path / "agent.lock").exists()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert not psutil.Process().children()
+    assert_no_survivors(tmp_path)
+
+
+def test_supervisor_that_does_not_listen_yet_is_not_taken_for_none(tmp_path: Path) -> None:
+    lock = os.open(tmp_path / "supervisor.lock", os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(TimeoutError, match="does not listen"):
+            shut_down(tmp_path, grace_s=0.1, timeout_s=0.1)
+    finally:
+        os.close(lock)
+    assert shut_down(tmp_path, grace_s=0.1, timeout_s=0.1) == 0
 
 
 def test_up_in_the_foreground_whose_controller_dies_says_so_and_leaves_nothing(home: Home) -> None:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 import time
 from contextlib import suppress
 
@@ -13,7 +14,10 @@ from muster.app.home import Home, Running, open_log
 from muster.app.keeper import keeper_of
 from muster.core.errors import Conflict, MusterError
 
-READY_TIMEOUT_S = 30.0
+SPAWN_TIMEOUT_S = 30.0
+READY_TIMEOUT_S = 300.0
+"""For one that lives: one that cannot start ends, which is noticed at once; one that has much state
+to read, on a busy machine, takes long."""
 END_TIMEOUT_S = 30.0
 LOOK_AGAIN_S = 0.01
 
@@ -24,6 +28,10 @@ ENVIRONMENT = {"GRPC_ENABLE_FORK_SUPPORT": "false", "GRPC_VERBOSITY": "NONE"}
 
 class CannotStart(MusterError):
     """The controller did not come up; the text says why."""
+
+
+class ToldToStop(MusterError):
+    """A signal came before the controller was ready."""
 
 
 class DetachedController:
@@ -51,7 +59,7 @@ class DetachedController:
                     cwd="/",
                     env=os.environ | ENVIRONMENT,
                     start_new_session=True,
-                    timeout=READY_TIMEOUT_S,
+                    timeout=SPAWN_TIMEOUT_S,
                     check=False,
                 )
             return cls(config.home, psutil.Process(int(starter.stdout)))
@@ -79,10 +87,11 @@ class DetachedController:
                 return
             time.sleep(LOOK_AGAIN_S)
 
-    def wait_until_ready(self) -> Running:
+    def wait_until_ready(self, told_to_stop: threading.Event) -> Running:
         """What it says of itself once it accepts requests.
 
         Raises:
+            ToldToStop: the event was set meanwhile.
             CannotStart: it ended instead, or took too long.
             Conflict: somebody else started one at the same time, and was faster.
         """
@@ -95,7 +104,8 @@ class DetachedController:
                 if self._home.is_running() or keeper_of(self._home) is not None:
                     raise Conflict(_faster(self._home))
                 raise CannotStart(last_words(self._home))
-            time.sleep(LOOK_AGAIN_S)
+            if told_to_stop.wait(LOOK_AGAIN_S):
+                raise ToldToStop("told to stop before the cluster was ready; nothing of it is left")
         raise CannotStart(
             f"the controller does not answer after {READY_TIMEOUT_S:.0f} s; see {self._home.log}"
         )

@@ -5,10 +5,11 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -120,28 +121,31 @@ def up(options: UpOptions, ready: Callable[[UpReport], None] = lambda report: No
         agents=configs,
         former_agents=_identities(former_directories(home, len(configs))),
     )
-    controller = DetachedController.start(config, kept=not options.foreground)
-    try:
-        running = controller.wait_until_ready()
-        # A port that nobody chose is not kept.
-        home.write_settings(Settings(options.port or last.port, running.agent_port, asked))
-    except BaseException:
-        controller.end()
-        raise
-    report = UpReport(
-        url=running.url,
-        pid=running.pid,
-        agents=tuple(agent.name for agent in configs),
-        agent_address=running.agent_address,
-        join_token_file=home.join_token_file,
-        home=home.path,
-        took_s=time.monotonic() - began_s,
-        warnings=warnings(configs, running.users),
-    )
-    if options.foreground:
-        _stay(controller, home, partial(ready, report))
-    else:
+    told_to_stop = threading.Event()
+    with _on_signals(told_to_stop.set) if options.foreground else nullcontext():
+        controller = DetachedController.start(config, kept=not options.foreground)
+        try:
+            running = controller.wait_until_ready(told_to_stop)
+            # A port that nobody chose is not kept.
+            home.write_settings(Settings(options.port or last.port, running.agent_port, asked))
+        except BaseException:
+            controller.end()
+            if told_to_stop.is_set() and not home.is_running():
+                _stop_rest(home)
+            raise
+        report = UpReport(
+            url=running.url,
+            pid=running.pid,
+            agents=tuple(agent.name for agent in configs),
+            agent_address=running.agent_address,
+            join_token_file=home.join_token_file,
+            home=home.path,
+            took_s=time.monotonic() - began_s,
+            warnings=warnings(configs, running.users),
+        )
         ready(report)
+        if options.foreground:
+            _stay(controller, home, told_to_stop)
     return report
 
 
@@ -227,33 +231,30 @@ def _agents(last: LocalAgents, options: UpOptions) -> LocalAgents:
     return asked
 
 
-def _stay(controller: DetachedController, home: Home, ready: Callable[[], None]) -> None:
+def _stay(controller: DetachedController, home: Home, told_to_stop: threading.Event) -> None:
     """Until a signal or the controller's own end; then everything of it is stopped.
 
     Raises:
         CannotStart: it ended by itself.
     """
-    stopping = False
-
-    def stop(_signum: int, _frame: object) -> None:
-        nonlocal stopping
-        stopping = True
-        controller.terminate()
-
-    with _on_signals(stop):
-        ready()
-        while not controller.has_ended():
-            time.sleep(FOREGROUND_LOOK_S)
-    # A controller that was killed leaves its agents behind.
-    asyncio.run(_stop_agents(home))
-    _stop_kernels(home, STOP_GRACE_S)
-    if not stopping:
+    while not controller.has_ended():
+        if told_to_stop.wait(FOREGROUND_LOOK_S):
+            controller.end()
+    _stop_rest(home)
+    if not told_to_stop.is_set():
         raise CannotStart(f"the controller has ended: {last_words(home)}")
 
 
+def _stop_rest(home: Home) -> None:
+    """A controller that was killed leaves its agents behind, and agents their kernels."""
+    asyncio.run(_stop_agents(home))
+    _stop_kernels(home, STOP_GRACE_S)
+
+
 @contextmanager
-def _on_signals(act: Callable[[int, object], None]) -> Iterator[None]:
-    before = {signum: signal.signal(signum, act) for signum in (signal.SIGINT, signal.SIGTERM)}
+def _on_signals(act: Callable[[], None]) -> Iterator[None]:
+    signums = (signal.SIGINT, signal.SIGTERM)
+    before = {signum: signal.signal(signum, lambda *_: act()) for signum in signums}
     try:
         yield
     finally:

@@ -20,7 +20,8 @@ log = logging.getLogger(__name__)
 
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
-STOP_TIMEOUT_S = 10.0
+STOP_TIMEOUT_S = 20.0
+"""Longer than a supervisor may take to start, for which its agent waits before it ends."""
 LOOK_AGAIN_S = 1.0
 
 _LOCAL_NAME = re.compile(r"agent-[1-9][0-9]*")
@@ -107,8 +108,25 @@ class LocalAgents:
                 stderr=output,
                 start_new_session=True,
             )
-        await process.communicate(dump_config(config).encode())
-        return await process.wait()
+        try:
+            await process.communicate(dump_config(config).encode())
+            return await process.wait()
+        except asyncio.CancelledError:
+            # One that has just begun holds no lock yet by which it could be found.
+            await _end(process)
+            raise
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    with suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        async with asyncio.timeout(STOP_TIMEOUT_S):
+            await process.wait()
+    except TimeoutError:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
 
 
 async def stop_agent(directory: Path) -> None:

@@ -23,10 +23,17 @@ def shut_down(directory: Path, *, grace_s: float, timeout_s: float) -> int:
     Raises:
         TimeoutError: it is still there after `timeout_s`.
     """
-    try:
-        connection = connect(directory)
-    except OSError:
-        return 0
+    deadline_s = time.monotonic() + timeout_s
+    while True:
+        try:
+            connection = connect(directory)
+            break
+        except OSError:
+            if not _is_held(directory / LOCK_NAME):
+                return 0
+        if time.monotonic() > deadline_s:
+            raise TimeoutError(f"the supervisor of {directory} does not listen")
+        time.sleep(_POLL_S)  # it is just starting, or has just ended
     held = 0
     with connection, contextlib.suppress(OSError, ValueError, KeyError):
         connection.settimeout(_ANSWER_TIMEOUT_S)
@@ -36,7 +43,6 @@ def shut_down(directory: Path, *, grace_s: float, timeout_s: float) -> int:
             state = json.loads(lines.readline())["state"]
         held = sum(kernel["status"] in ("running", "stopping") for kernel in state["kernels"])
     # The connection is closed now: it need not wait for anybody to hear its reports.
-    deadline_s = time.monotonic() + timeout_s
     while _is_held(directory / LOCK_NAME):
         if time.monotonic() > deadline_s:
             raise TimeoutError(f"the kernels of {directory} did not end within {timeout_s:g} s")
