@@ -106,7 +106,8 @@ def test_controller_that_crashes_again_and_again_is_given_up(
     """A stand-in that is ready, and dies; the keeper itself is the real one."""
     script = (
         "import json, os, sys; home = json.load(sys.stdin)['home']; "
-        "state = dict(pid=os.getpid(), url='', agent_address='', version='', started_at=0); "
+        "state = dict(pid=os.getpid(), url='http://127.0.0.1:1', agent_address='127.0.0.1:2', "
+        "version='', started_at=0); "
         "open(home + '/controller.json', 'w').write(json.dumps(state)); "
         "import time; time.sleep(0.3); os._exit(7)"
     )
