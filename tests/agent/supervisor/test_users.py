@@ -392,3 +392,23 @@ def test_agent_in_a_container_runs_kernels_of_users(tmp_path: Path, ada: dict[st
         assert output(driver, ada, "id -u").strip() == str(ADA)
     finally:
         driver.close()
+
+
+def test_user_that_has_its_spawner_take_too_few_descriptors_leaves_no_limits(
+    supervisor: Driver, ada: dict[str, Any]
+) -> None:
+    """Whoever is the user of a process may lower its limits, whether or not it may trace it."""
+    if supervisor.state["limits"] == LimitsKind.NONE:
+        pytest.skip("no cgroups can be made here")
+    supervisor.run(["true"], kernel="first", account=ada)
+    spawner = spawner_of(supervisor, ADA)
+    used = {int(fd) for fd in os.listdir(f"/proc/{spawner}/fd")}  # noqa: PTH208
+    room_for_one = min(set(range(max(used) + 2)) - used) + 1
+    lower = ["prlimit", f"--pid={spawner}", f"--nofile={room_for_one}:{room_for_one}"]
+    assert supervisor.run(lower, kernel="attack", account=ada).get("exit_code") == 0
+
+    supervisor.start("k", command=["cat", "/proc/self/cgroup"], account=ada)
+    supervisor.until(lambda: bool({"ended", "create_failed"} & set(supervisor.all_of("k"))))
+
+    assert supervisor.all_of("k") == ["create_failed"]
+    assert not supervisor.log_path("k").exists(), "it ran, and where it should not"

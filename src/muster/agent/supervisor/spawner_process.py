@@ -2,9 +2,9 @@
 
 posix_spawn cannot change the user, and a fork in its place costs more than all else that happens to
 a short kernel; so a process that has become the user stays, and spawns what it is told. Its user
-may signal it, and harms nobody else by that; it cannot be traced, for it is not dumpable. The
-kernels are its children, so it reaps them and tells how they ended; when it dies they become the
-supervisor's.
+may signal it and lower its limits (prlimit), and harms nobody else by that; it cannot be traced,
+for it is not dumpable. The kernels are its children, so it reaps them and tells how they ended;
+when it dies they become the supervisor's.
 
 Each message of the socket is a JSON object or list; those to this process:
 
@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from muster.agent.supervisor.failures import CannotExecute, CreateFailed
+from muster.agent.supervisor.kernel import CreateFailure
 from muster.agent.supervisor.loop import Loop
 from muster.agent.supervisor.protocol import MAX_LINE_BYTES
 from muster.agent.supervisor.scratch import ScratchDirectories
@@ -148,8 +149,12 @@ class _Service:
                 self._spawn(number, launch, fds, [self._home_fds[name] for name in hierarchies])
 
     def _spawn(self, number: int, launch: Launch, fds: list[int], home_fds: list[int]) -> None:
-        output_fd, *entry_fds = fds
         try:
+            if len(fds) != 1 + len(home_fds):
+                # Its user has lowered the limit of this process: what ran without the descriptors
+                # of its cgroups would run without limits.
+                raise CreateFailed(CreateFailure.NO_PROCESSES, "not all descriptors have arrived")
+            output_fd, *entry_fds = fds
             spawned = self._spawner.spawn(launch, output_fd, entry_fds, home_fds)
         except CreateFailed as failure:
             self._say("failed", number, failure.reason, failure.detail[:_MAX_DETAIL_CHARS])

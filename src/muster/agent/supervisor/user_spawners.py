@@ -255,7 +255,7 @@ class UserSpawner:
                 return
             try:
                 self._hear(json.loads(self._buffer[:size]))
-            except (ValueError, KeyError):  # that is none of ours any more
+            except (ValueError, KeyError, RecursionError):  # that is none of ours any more
                 self._end()
                 return
         self._end_if_retired()
