@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.agent.accounts import Account, Accounts, NoAccount
+from muster.agent.accounts import Account, Accounts, NoAccount, require_users_directory
 from muster.agent.config import AgentConfig
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can become other users")
@@ -46,6 +46,13 @@ def test_each_user_has_a_uid_of_its_own_in_all_its_projects(tmp_path: Path, user
     assert of(accounts, "default/text/ada") == ada
     assert of(accounts, "elsewhere/vision/ada").uid not in (ada.uid, bob.uid)
     assert ada.gains_privileges is False
+
+
+def test_directory_that_users_cannot_enter_is_told_before_anything_runs(users: Path) -> None:
+    require_users_directory(users / "new")
+    users.chmod(0o700)
+    with pytest.raises(NoAccount, match=f"users cannot enter {users} "):
+        require_users_directory(users / "new")
 
 
 def test_uid_stays_its_users_whatever_agent_asks_next(tmp_path: Path, users: Path) -> None:

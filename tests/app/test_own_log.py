@@ -63,3 +63,16 @@ except ValueError:
     assert " WARNING root: agent a 2026-01-01" in lines[0]
     assert not any(each in log.read_text() for each in "\x1b\u202e")
     assert "Traceback (most recent call last):" in lines
+
+
+def test_what_libraries_say_of_their_own_beginnings_is_left_out(tmp_path: Path) -> None:
+    log = tmp_path / "controller.log"
+    run(
+        log,
+        "import logging; from muster.app.own_log import log_to_stderr; log_to_stderr(); "
+        "logging.getLogger('alembic.runtime.plugins').info('setup plugin'); "
+        "logging.getLogger('alembic.runtime.migration').info('Running upgrade')",
+    )
+    assert [line.rpartition(": ")[2] for line in log.read_text().splitlines()] == [
+        "Running upgrade"
+    ]

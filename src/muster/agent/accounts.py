@@ -259,6 +259,20 @@ def _device_groups() -> tuple[int, ...]:
     return tuple(sorted(groups))
 
 
+def require_users_directory(directory: Path) -> None:
+    """Refuse, for an agent that runs as root, a directory in which no user can have a place.
+
+    Raises:
+        NoAccount: as every kernel would end with, did the agent start.
+    """
+    if os.getuid() != _ROOT:
+        return
+    try:
+        os.close(_open_users(directory))
+    except OSError as error:
+        raise NoAccount(f"cannot use {directory} for users: {error.strerror}") from None
+
+
 def _open_users(directory: Path) -> int:
     """Open the directory of the users, made if it is not there.
 

@@ -197,6 +197,7 @@ class AgentDaemon:
 
             async def serve_logs() -> None:
                 await conversation.accepted.wait()  # or it would take the place of another's
+                log.info("connected to %s as %s", config.controller, config.name)
                 await channel.serve_logs(identity.credential, self._kernels.logs.read)
 
             try:

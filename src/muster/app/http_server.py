@@ -19,6 +19,7 @@ from muster.wire.transport import ServerTls
 log = logging.getLogger(__name__)
 _requests = logging.getLogger(f"{__name__}.requests")
 """What uvicorn says of them."""
+_CUT_OFF = "ASGI callable returned without completing response."
 
 MAX_CONNECTIONS = 4096
 MAX_OF_ONE_ADDRESS = 1024
@@ -51,10 +52,12 @@ class _Faults(logging.Filter):
         self.counts[fault] += 1
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """What uvicorn warns of is somebody's bad request; its errors are ours, and logged."""
-        if record.levelno >= logging.ERROR:
+        """What uvicorn warns of is somebody's bad request; its errors are ours, and logged, but for
+        answers that are cut off on purpose: a token was revoked, an agent is gone."""
+        cut_off = record.msg == _CUT_OFF
+        if record.levelno >= logging.ERROR and not cut_off:
             return True
-        self.note("not HTTP")
+        self.note("answers cut off" if cut_off else "not HTTP")
         return False
 
     def _tell(self) -> None:

@@ -17,6 +17,7 @@ from typing import NoReturn
 
 import psutil
 
+from muster.agent.accounts import require_users_directory
 from muster.agent.config import AgentConfig
 from muster.agent.discovery import parse_gpus
 from muster.agent.identity import UnusableDirectory, load_identity
@@ -393,7 +394,8 @@ def run_agent(
     """Be an agent of the controller at "host:port"; does not return.
 
     Raises:
-        MusterError: a wrong amount, attribute or account, or a token file that cannot be read.
+        MusterError: a wrong amount, attribute or account, a token file that cannot be read, or a
+            directory in which users can have no place.
     """
     if token is None and token_file is not None:
         try:
@@ -423,6 +425,7 @@ def run_agent(
         attributes=attributes or {},
     )
     config = with_accounts(replace(config, cluster=str(directory)), accounts or AccountOptions())
+    require_users_directory(config.users_directory)
     _become("muster.app.agent_process", dump_config(config))
 
 

@@ -14,6 +14,8 @@ def log_to_stderr() -> None:
     handler = _Rotating()
     handler.setFormatter(_Printable(LOG_FORMAT))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
+    for chatty in ("alembic.runtime.plugins", "uvicorn.error"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
 
 
 class _Rotating(logging.StreamHandler):  # type: ignore[type-arg] # the default is what is meant

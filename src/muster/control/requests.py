@@ -325,7 +325,7 @@ class Requests:
             raise NotFound(f"there is no agent {id_} any more")
         if agent.status is AgentStatus.ALIVE and agent.barred is not AgentBar.DRAINING:
             raise Conflict(
-                f"agent {agent.name} is ALIVE: stop it, or empty it with `muster drain "
+                f"agent {agent.name} is alive: stop it, or empty it with `muster drain "
                 f"{agent.name}` first"
             )
         held = len(work.live.held_by.get(id_, ()))
