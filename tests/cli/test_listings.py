@@ -439,6 +439,7 @@ def test_show_of_ten_thousand_tasks_sums_up_and_lists_what_went_wrong() -> None:
     assert lines[-1].startswith("10 of 10,000 tasks shown")
     listed = cluster.run("show", "sweep", "--tasks", "--limit", "20").stdout.splitlines()
     assert [line.split()[0] for line in listed[-21:-1]] == [str(index) for index in range(20)]
+    assert listed[-1] == "20 of 10,000 tasks shown; --tasks --offset 20 lists the next"
 
 
 def test_show_of_one_task_is_its_attempts() -> None:
@@ -511,11 +512,26 @@ def test_history_shows_merged_entries_with_their_count() -> None:
                 first_at=NOW,
                 last_at=NOW,
             ),
+            HistoryView(
+                seq=3,
+                entity="ses-01kaec7mc2qv3x9p",
+                phase="RunningSessions",
+                from_status="CREATING",
+                to_status="RUNNING",
+                result="SUCCESS",
+                first_at=NOW,
+                last_at=NOW,
+                task_index=0,
+                attempt=1,
+                kernels=4,
+                agent="node-2",
+            ),
         )
     )
     lines = shown([history_table(wide(), page.items, NOW)])
     assert lines[1].split()[1:4] == ["session", "waits", "1,200"]
     assert lines[2].split()[1:] == ["task", "3", "failed"]
+    assert "gang, attempt 1  started on node-2 (kernel 0)" in lines[3]
 
 
 def test_agents_show_what_is_free_of_what_there_is() -> None:

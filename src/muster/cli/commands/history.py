@@ -134,6 +134,9 @@ def _happened(entry: "HistoryView", words: Mapping[str, str]) -> Text:
     shown = status(entry.to_status)
     if moved or (entry.result == SchedulingResult.SUCCESS and not entry.reasons):
         said = words.get(entry.to_status, shown.plain)
-        at = f" on {plain(entry.agent)}" if entry.agent and entry.to_status == "RUNNING" else ""
+        at = ""
+        if entry.agent and entry.to_status == "RUNNING":
+            # Of a gang only the first kernel's agent is told.
+            at = f" on {plain(entry.agent)}" + (" (kernel 0)" if entry.kernels > 1 else "")
         return Text(said + at, style=shown.style)
     return Text(_STAYED.get(SchedulingResult(entry.result), ""))

@@ -84,7 +84,8 @@ def show(
             page = client.tasks(found.id, offset=offset, limit=limit) if tasks else None
             shown = _noteworthy(client, found) if page is None else page.items
             went_wrong = failures_of(client, found)
-            parts = job_parts(console, found, shown, time.time(), went_wrong)
+            listed_from = offset if tasks else None
+            parts = job_parts(console, found, shown, time.time(), went_wrong, listed_from)
     if as_json:
         print_json(parts)
         return
@@ -116,7 +117,9 @@ def job_parts(
     tasks: Sequence["TaskDetail"],
     now: float,
     failures: Sequence[str] = (),
+    offset: int | None = None,
 ) -> list[RenderableType]:
+    """The job, and ``tasks`` of it: by index from the ``offset``-th on, or the noteworthy few."""
     parts: list[RenderableType] = [
         Text.assemble((job.name, "bold"), "  ", status(job.state), "  ", (job.id, "dim")),
         fields(
@@ -138,13 +141,12 @@ def job_parts(
     if tasks:
         parts += [Text(), attempts_table(console, tasks, now)]
     if len(tasks) < job.tasks_total:
-        parts.append(
-            Text(
-                f"{len(tasks):,} of {count(job.tasks_total, 'task')} shown; "
-                f"--tasks lists them, `muster show {job.name}/INDEX` shows one",
-                style="dim",
-            )
-        )
+        said = f"{len(tasks):,} of {count(job.tasks_total, 'task')} shown"
+        if offset is None:
+            said += f"; --tasks lists them, `muster show {job.name}/INDEX` shows one"
+        elif (following := offset + len(tasks)) < job.tasks_total:
+            said += f"; --tasks --offset {following} lists the next"
+        parts.append(Text(said, style="dim"))
     return parts
 
 
