@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from muster.client.calls import Calls, quoted
+from muster.client.calls import Calls
+from muster.client.encoding import json_of, quoted
 from muster.client.exchange import Exchange, exchange
 from muster.core.views import (
     DomainPage,
@@ -132,7 +132,7 @@ class Accounts(Calls):
             Conflict: the user has live work in one that is left.
         """
         path = f"/v1/users/{quoted(domain)}/{quoted(name)}/projects"
-        body = json.dumps({"projects": [*projects]}).encode()
+        body = json_of({"projects": [*projects]})
         answer = yield from self._send("PUT", path, params={"cancel": cancel}, body=body)
         return self._read(UserView, answer)
 
@@ -256,5 +256,5 @@ class Accounts(Calls):
     def _post(self, view: type[V], path: str, **fields: Any) -> Exchange[V]:
         """What is made is told once, so that it is not asked for again where no answer came."""
         known = {name: value for name, value in fields.items() if value is not None}
-        answer = yield from self._send("POST", path, body=json.dumps(known).encode(), repeat=False)
+        answer = yield from self._send("POST", path, body=json_of(known), repeat=False)
         return self._read(view, answer)

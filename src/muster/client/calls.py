@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Generator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import quote, urlencode
 
 import msgspec
 
 from muster.client.connection import find_connection
+from muster.client.encoding import Value, json_of, query_of, quoted
 from muster.client.errors import Unreachable
 from muster.client.exchange import Answer, Exchange, Request
 from muster.client.moments import with_absolute_moments
@@ -25,8 +24,6 @@ V = TypeVar("V", bound=View)
 T = TypeVar("T")
 
 PAGE = 1000
-
-Value = str | int | float | bool | None
 
 
 class Calls:
@@ -75,13 +72,7 @@ class Calls:
         Raises:
             MusterError: no answer, or the server's refusal.
         """
-        query = urlencode(
-            {
-                name: str(value).lower() if isinstance(value, bool) else value
-                for name, value in (params or {}).items()
-                if value is not None
-            }
-        )
+        query = query_of(params or {})
         sent = {"Content-Type": "application/json"} if body else {}
         request = Request(
             method, f"{path}?{query}" if query else path, body, {**sent, **(headers or {})}
@@ -126,14 +117,9 @@ class Calls:
                 raise no_job from None
 
 
-def quoted(ref: str) -> str:
-    """One segment of a path; an empty one would make another path of it."""
-    return quote(ref or "-", safe="")
-
-
 def body_of(spec: Any) -> tuple[str, bytes]:
     """A spec's kind and its JSON."""
     if isinstance(spec, Mapping):
         keys = with_absolute_moments(with_absolute_workdirs(spec))
-        return str(keys.get("kind", "job")), json.dumps(keys).encode()
+        return str(keys.get("kind", "job")), json_of(keys)
     return spec.kind, spec.model_dump_json(exclude_defaults=True).encode()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
-from muster.client.calls import Calls, body_of, quoted
+from muster.client.calls import Calls, body_of
+from muster.client.encoding import json_of, quoted, quoted_path
 from muster.client.events import read_events
 from muster.client.exchange import Exchange, Stream, exchange, streaming
 from muster.core.views import (
@@ -82,7 +81,7 @@ class Cluster(Calls):
         Raises:
             NotFound: there is no such agent.
         """
-        body = json.dumps({"bar": bar, "note": note, "deadline": deadline}).encode()
+        body = json_of({"bar": bar, "note": note, "deadline": deadline})
         answer = yield from self._send("POST", f"/v1/agents/{quoted(ref)}/bar", body=body)
         return self._read(AgentView, answer)
 
@@ -129,4 +128,4 @@ class Cluster(Calls):
 
 
 def _quota_path(level: str, name: str) -> str:
-    return f"/v1/quotas/{quoted(level)}/{quote(name or '-')}"
+    return f"/v1/quotas/{quoted(level)}/{quoted_path(name)}"

@@ -85,7 +85,7 @@ def find_connection(url: str | None, token: str | None, ca: Path | str | None = 
     else:
         raise NoToken(f"no token for {url}: `muster login`, set MUSTER_TOKEN, or give --token")
     if not (token.isascii() and token.isprintable()) or " " in token:
-        raise NoConnection("the token contains characters that no token has: check MUSTER_TOKEN")
+        raise NoToken("the token contains characters that no token has: check where it is from")
     authority = ca or os.environ.get("MUSTER_CA") or (kept.ca if kept else None)
     return Connection(url, token, Path(authority) if authority else None, remedy)
 

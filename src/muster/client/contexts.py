@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from muster.client.errors import NoConnection
+from muster.core.errors import InvalidSpec, NotFound, Problem
 
 LOCAL = "local"
 """In place of a context's name: none, but the cluster of this machine."""
@@ -44,13 +45,13 @@ class Contexts:
     def switched(self, name: str | None) -> Contexts:
         """
         Raises:
-            NoConnection: there is no such context.
+            NotFound: there is no such context.
         """
         if name == LOCAL:
             name = None
         if name is not None and name not in self.contexts:
             known = ", ".join((LOCAL, *sorted(self.contexts)))
-            raise NoConnection(f"there is no context {name!r}: you have {known}")
+            raise NotFound(f"there is no context {name!r}: you have {known}")
         return replace(self, current=name)
 
     def added(self, name: str, context: Context) -> Contexts:
@@ -65,13 +66,11 @@ class Contexts:
 def check_name(name: str) -> str:
     """
     Raises:
-        NoConnection: no context can be called so.
+        InvalidSpec: no context can be called so.
     """
     if name == LOCAL or not _NAME.fullmatch(name):
-        raise NoConnection(
-            f"{name!r} cannot be a context's name: expected at most 63 letters, digits, . _ -, "
-            f"and not {LOCAL!r}"
-        )
+        expected = f"expected at most 63 letters, digits, . _ -, and not {LOCAL!r}"
+        raise InvalidSpec([Problem("context", repr(name), expected)])
     return name
 
 

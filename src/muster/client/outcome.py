@@ -6,7 +6,8 @@ from typing import TypeVar
 
 import msgspec
 
-from muster.client.calls import Calls, quoted
+from muster.client.calls import Calls
+from muster.client.encoding import quoted
 from muster.client.exchange import Exchange
 from muster.core import exit_codes
 from muster.core.reasons import ReasonCode

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from urllib.parse import urlencode
 
+from muster.client.encoding import query_of
 from muster.client.errors import AgentUnreachable, Unreachable
 from muster.client.exchange import (
     Answer,
@@ -111,11 +111,5 @@ def _has(ask: Ask, path: str, whose: Mapping[str, int], attempt: int) -> Exchang
 
 
 def _opening(path: str, parameters: Mapping[str, int | bool | None]) -> Request:
-    query = urlencode(
-        {
-            name: str(value).lower() if isinstance(value, bool) else value
-            for name, value in parameters.items()
-            if value is not None
-        }
-    )
+    query = query_of(parameters)
     return Request("GET", f"{path}?{query}", timeout_s=SILENCE_S, opens=True)

@@ -7,9 +7,9 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
-from muster.client.calls import PAGE, Calls, body_of, quoted
+from muster.client.calls import PAGE, Calls, body_of
+from muster.client.encoding import json_of, quoted, quoted_path
 from muster.client.exchange import Exchange, Stream, exchange, streaming
 from muster.client.outcome import with_exit_code
 from muster.client.output import read_output
@@ -69,7 +69,7 @@ class Work(Calls):
         if (spec is None) == (not fields):
             raise TypeError("plan takes a spec, or the keys of one")
         kind, body = body_of(fields if spec is None else spec)
-        body = json.dumps(json.loads(body) | {"kind": kind}).encode()
+        body = json_of(json.loads(body) | {"kind": kind})
         return self._put(PlanView, "POST", "/v1/plan", body=body)
 
     @exchange
@@ -176,7 +176,7 @@ class Work(Calls):
             Conflict: it has not ended, has no such tasks, or is being retried already.
         """
         path, key = f"/v1/jobs/{quoted(ref)}/retry", {"Idempotency-Key": uuid.uuid4().hex}
-        body = json.dumps({"failed": failed}).encode()
+        body = json_of({"failed": failed})
         answer = yield from self._send("POST", path, body=body, headers=key)
         return self._read(JobView, answer)
 
@@ -262,7 +262,7 @@ class Work(Calls):
     def history(self, ref: str, *, limit: int = 200) -> Exchange[HistoryPage]:
         """What happened to a job with its tasks and sessions, to one task (``job/index``), to a
         session or to an agent: the newest ``limit`` entries, at most 1,000."""
-        return self._get(HistoryPage, f"/v1/history/{quote(ref)}", limit=min(limit, PAGE))
+        return self._get(HistoryPage, f"/v1/history/{quoted_path(ref)}", limit=min(limit, PAGE))
 
     @streaming(bytes)
     def logs(
