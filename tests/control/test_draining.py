@@ -76,7 +76,7 @@ def test_drain_at_once_empties_the_agent_and_it_can_be_removed(group_world: Grou
     jobs = [world.submit(WORK) for _ in range(3)]
     world.run(1.0)
     id_ = world.agent("a").id
-    with pytest.raises(Conflict, match="is ALIVE: stop it, or empty it with `muster drain a`"):
+    with pytest.raises(Conflict, match="is alive: stop it, or empty it with `muster drain a`"):
         remove(world, id_)
     drain(world, "a", 0.0)
     world.run(2.0)
