@@ -28,7 +28,7 @@ def test_tree_above_its_limit_is_told(tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
         (tmp_path / name).write_bytes(b"x" * (MIB // 2))
 
-    assert measured(tmp_path) == f"more than {MIB} bytes"
+    assert measured(tmp_path) == "more than 1 MiB"
 
 
 def test_file_with_several_names_counts_once(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_kernel_that_keeps_more_than_it_may_is_killed(supervisor: Driver) -> Non
     supervisor.start("greedy", command=["sh", "-c", fill], disk_bytes=MIB)
 
     end = supervisor.ended("greedy")
-    assert (end["reason"], end["detail"]) == ("disk_limit", f"more than {MIB} bytes")
+    assert (end["reason"], end["detail"]) == ("disk_limit", "more than 1 MiB")
     assert supervisor.status("modest") == "running"
 
 

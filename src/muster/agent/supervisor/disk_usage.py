@@ -89,7 +89,8 @@ class Walk:
         self.files += 1
         self.used_bytes += status.st_blocks * _BLOCK_BYTES
         if self.used_bytes > self.limit_bytes:
-            raise SeenEnough(f"more than {self.limit_bytes} bytes")
+            mib = f"{self.limit_bytes / 2**20:,.1f}".removesuffix(".0")
+            raise SeenEnough(f"more than {mib} MiB")
         if self.files > MAX_FILES:
             raise SeenEnough(f"more than {MAX_FILES} files")
         if self.files % 1000 == 0 and time.monotonic() > self.deadline_s:
