@@ -105,6 +105,11 @@ class Kernel:
         return self.key[1]
 
     @property
+    def own_grace_s(self) -> float:
+        """The grace of its order, for a stop that names none."""
+        return self.order.template.grace_s if self.order is not None else 0.0
+
+    @property
     def in_grace(self) -> bool:
         """Whether what is left of its tree was asked to end and still has time."""
         return self.stop_reason is not None and not self.killed

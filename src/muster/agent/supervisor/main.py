@@ -16,6 +16,7 @@ from muster.agent.supervisor import clock, disk_usage, spawner_process
 from muster.agent.supervisor.cgroups import Cgroups, find_cgroups
 from muster.agent.supervisor.disk_watch import DiskWatch
 from muster.agent.supervisor.journal import Journal, Replay
+from muster.agent.supervisor.known_kernels import KnownKernels
 from muster.agent.supervisor.link import AgentLink
 from muster.agent.supervisor.loop import Loop
 from muster.agent.supervisor.orphans import Orphans
@@ -37,7 +38,7 @@ from muster.agent.supervisor.protocol import (
     file_name,
 )
 from muster.agent.supervisor.reaper import Reaper
-from muster.agent.supervisor.recovery import kill_leftovers
+from muster.agent.supervisor.recovery import kill_leftovers, remember, report_lost
 from muster.agent.supervisor.scratch import ScratchDirectories, remove_empty
 from muster.agent.supervisor.signals import SignalFd
 from muster.agent.supervisor.spawner import Spawner
@@ -121,7 +122,8 @@ class Process:
         spawner = Spawner(self._scratch, open_files)
         starter = Starter(directory, self._outputs, spawner, self._spawners, self._cgroups)
         self._reaper = Reaper(Orphans(directory, children) if self._cgroups is None else None)
-        self._supervisor = Supervisor(self._journal, starter, self._reaper)
+        self._known = KnownKernels()
+        self._supervisor = Supervisor(self._known, self._journal, starter, self._reaper)
         self._spawners.listener = self._supervisor
         self._disk_watch = DiskWatch(
             self._loop,
@@ -172,8 +174,8 @@ class Process:
         if left:
             detail = f"{left} processes of lost kernels could not be killed"
             _log(detail)
-        self._supervisor.remember(replay.unacknowledged)
-        self._supervisor.report_lost(replay.survivors.values(), detail)
+        remember(self._known, replay.unacknowledged)
+        report_lost(self._known, self._journal, replay.survivors.values(), detail)
         self._journal.begin()
         self._journal.write()
 
@@ -196,7 +198,7 @@ class Process:
             case Lease():
                 self._supervisor.renew_lease(op.until_s)
             case Forget():
-                self._supervisor.check_ended(op.kernels)
+                self._known.check_ended(op.kernels)
                 for first in range(0, len(op.kernels), _FORGET_AT_ONCE):
                     self._remove_files(op.kernels[first : first + _FORGET_AT_ONCE], op.places)
             case Shutdown():

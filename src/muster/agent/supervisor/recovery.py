@@ -1,12 +1,15 @@
-"""After a supervisor was killed: end what it left running, before anybody is told it is lost."""
+"""After a supervisor was killed: end what it left running, then know and report its kernels."""
 
 import os
 import signal
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 
-from muster.agent.supervisor.journal import Survivor
+from muster.agent.supervisor import reports
+from muster.agent.supervisor.journal import Journal, Survivor
+from muster.agent.supervisor.kernel import EndReason, Event, Kernel, Status
+from muster.agent.supervisor.known_kernels import KnownKernels
 from muster.agent.supervisor.process_tree import (
     ProcessStat,
     all_processes,
@@ -35,6 +38,36 @@ def kill_leftovers(directory: str, survivors: Collection[Survivor], *, same_boot
             return len(victims)
         time.sleep(_ROUND_S)
     return 0
+
+
+def remember(known: KnownKernels, events: Iterable[Event]) -> None:
+    """Know again the kernels that a dead supervisor reported and nobody acknowledged."""
+    for event in events:
+        key = event["kernel"], event["generation"]
+        if event.get("reason") == EndReason.UNKNOWN_KERNEL:
+            known.bury(key, event["seq"])
+            continue
+        kernel = known.get(key) or Kernel(key)
+        known.add(kernel)
+        kernel.devices = tuple(event.get("devices", ()))
+        kernel.device_milli = event.get("device_milli", 1000)
+        if event["kind"] == "started":
+            kernel.pid, kernel.started_at = event["pid"], event["at"]
+        elif event["kind"] != "created":
+            kernel.status = Status(event["kind"])
+            known.note_final(event["seq"], kernel)
+
+
+def report_lost(
+    known: KnownKernels, journal: Journal, survivors: Iterable[Survivor], detail: str
+) -> None:
+    """Report the kernels of a dead supervisor, which have no process any more."""
+    for survivor in survivors:
+        kernel = Kernel(survivor.key, shape=survivor.shape, pid=survivor.pid, status=Status.ENDED)
+        known.add(kernel)
+        event = reports.ended_without_run(kernel, EndReason.SUPERVISOR_LOST, detail)
+        journal.record([event])
+        known.note_final(event["seq"], kernel)
 
 
 def _find(directory: str, survivors: Collection[Survivor]) -> set[int]:

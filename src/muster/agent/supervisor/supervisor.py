@@ -5,19 +5,19 @@ its shape to end, for its older generation to be gone), and ends in one `ended` 
 here runs in one thread and returns soon; sockets and files are the business of others.
 """
 
-import heapq
 import math
 import signal
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterable
-from itertools import count
 
 from muster.agent.supervisor import clock, reports
 from muster.agent.supervisor.backlog import Backlog
 from muster.agent.supervisor.cgroups import LimitTooLow
+from muster.agent.supervisor.deadlines import Deadlines
 from muster.agent.supervisor.failures import CannotExecute, CreateFailed
-from muster.agent.supervisor.journal import Journal, Survivor
+from muster.agent.supervisor.journal import Journal
 from muster.agent.supervisor.kernel import CreateFailure, EndReason, Event, Kernel, Status
+from muster.agent.supervisor.known_kernels import KnownKernels
 from muster.agent.supervisor.protocol import (
     VERSION,
     KernelOrder,
@@ -33,7 +33,6 @@ MAX_KERNELS = 32_768  # above what a controller has it hold, beside those that h
 MAX_UNACKNOWLEDGED = 131_072
 LEASE_GRACE_MAX_S = 10.0  # what a controller must wait on top of the lease
 
-_MAX_TOMBSTONES = 10_000
 _STARTS_A_TURN = 8
 _LEFTOVER_PERIOD_S = 0.05
 _REPORT_TIMEOUT_S = 5.0
@@ -43,52 +42,22 @@ _DEATH_TIMEOUT_S = 2.0  # from SIGKILL to being told of it by the process that s
 class Supervisor:
     """All kernels of one agent."""
 
-    def __init__(self, journal: Journal, starter: Starter, reaper: Reaper) -> None:
+    def __init__(
+        self, known: KnownKernels, journal: Journal, starter: Starter, reaper: Reaper
+    ) -> None:
         self._journal = journal
         self._starter = starter
         self._reaper = reaper
-        self._known: dict[Key, Kernel] = {}
-        self._newest: dict[str, Kernel] = {}  # id -> its highest generation known
-        self.live: dict[Key, Kernel] = {}  # neither ended nor failed
+        self._known = known
+        self.live = known.live
         self._to_start: deque[Kernel] = deque()  # may hold some that are no longer queued
         self._backlog = Backlog()
-        self._finals: deque[tuple[int, Kernel]] = deque()  # events after which a kernel may go
-        self._tombstones: OrderedDict[Key, int] = OrderedDict()  # stopped before heard of -> seq
-        self._deadlines: list[tuple[float, int, Kernel]] = []  # a heap; outdated ones are skipped
-        self._tiebreak = count()
+        self._deadlines = Deadlines()
         self._leftovers_due_s = math.inf
         self.lease_end_s = math.inf
         self._lease_expired = False
         self._shutting_down = False
         self._empty_since_s: float | None = None
-
-    # What a dead supervisor left.
-
-    def report_lost(self, survivors: Iterable[Survivor], detail: str) -> None:
-        """Report the kernels of a dead supervisor, which have no process any more."""
-        for survivor in survivors:
-            kernel = Kernel(survivor.key, shape=survivor.shape, pid=survivor.pid)
-            self._know(kernel)
-            event = reports.ended_without_run(kernel, EndReason.SUPERVISOR_LOST, detail)
-            self._end(kernel)
-            self._record([event])
-
-    def remember(self, events: Iterable[Event]) -> None:
-        """Know again the kernels that a dead supervisor reported and nobody acknowledged."""
-        for event in events:
-            key = event["kernel"], event["generation"]
-            if event.get("reason") == EndReason.UNKNOWN_KERNEL:
-                self._bury(key, event["seq"])
-                continue
-            kernel = self._known.get(key) or Kernel(key)
-            self._know(kernel)
-            kernel.devices = tuple(event.get("devices", ()))
-            kernel.device_milli = event.get("device_milli", 1000)
-            if event["kind"] == "started":
-                kernel.pid, kernel.started_at = event["pid"], event["at"]
-            elif event["kind"] != "created":
-                kernel.status = Status(event["kind"])
-                self._note_final(event["seq"], kernel)
 
     # Operations.
 
@@ -122,11 +91,11 @@ class Supervisor:
             kernel = self._known.get(key)
             if kernel is not None:
                 self._stop(kernel, order.grace_s, EndReason.STOPPED, order.reason)
-            elif self._tombstones.get(key, 0) <= self._journal.acked_seq:
+            elif self._known.buried_seq(key) <= self._journal.acked_seq:
                 # Again if the last answer was acknowledged: whoever still asks has lost it.
                 event = reports.unknown(key)
                 self._journal.record([event])
-                self._bury(key, event["seq"])
+                self._known.bury(key, event["seq"])
 
     def go(self, keys: Iterable[Key]) -> None:
         """Let those run that are held, and those that will be."""
@@ -161,22 +130,7 @@ class Supervisor:
         if seq <= self._journal.acked_seq:
             return
         self._journal.acknowledge(seq)
-        while self._finals and self._finals[0][0] <= seq:
-            final_seq, kernel = self._finals.popleft()
-            # It may be a failed one that was started again, and has ended since.
-            if kernel.last_final_seq == final_seq and kernel.key not in self.live:
-                self._known.pop(kernel.key, None)
-                if self._newest.get(kernel.id) is kernel:
-                    del self._newest[kernel.id]
-
-    def check_ended(self, keys: Iterable[Key]) -> None:
-        """
-        Raises:
-            ProtocolError: one of these kernels has not.
-        """
-        for kernel_id, generation in keys:
-            if (kernel_id, generation) in self.live:
-                raise ProtocolError(f"kernel {kernel_id}, generation {generation}, has not ended")
+        self._known.forget_up_to(seq)
 
     def shut_down(self, grace_s: float) -> None:
         """Stop everything; `finished` becomes true when it is gone and reported."""
@@ -199,7 +153,7 @@ class Supervisor:
             "version": VERSION,
             "limits": self._starter.limits_kind,
             "next_seq": self._journal.last_seq + 1,
-            "kernels": [reports.describe(kernel) for kernel in self._known.values()],
+            "kernels": [reports.describe(kernel) for kernel in self._known],
         }
 
     # What happens by itself.
@@ -220,15 +174,13 @@ class Supervisor:
         if now_s >= self.lease_end_s and not self._lease_expired:
             self._lease_expired = True
             for kernel in list(self.live.values()):
-                grace_s = min(_own_grace_s(kernel), LEASE_GRACE_MAX_S)
+                grace_s = min(kernel.own_grace_s, LEASE_GRACE_MAX_S)
                 self._stop(kernel, grace_s, EndReason.LEASE_EXPIRED, "")
-        while self._deadlines and self._deadlines[0][0] <= now_s:
-            kernel = heapq.heappop(self._deadlines)[2]
-            if kernel.status is Status.STOPPING and kernel.stop_deadline_s <= now_s:
-                if kernel.killed:
-                    self._starter.give_up(kernel)
-                else:
-                    self._kill(kernel)
+        while (late := self._deadlines.pop_missed(now_s)) is not None:
+            if late.killed:
+                self._starter.give_up(late)
+            else:
+                self._kill(late)
         if self._to_start:
             self._start_some()
 
@@ -236,11 +188,9 @@ class Supervisor:
         """For how long `turn` has nothing to do unless something happens."""
         if self._to_start or self._reaper.due:
             return 0.0
-        due_s = self._leftovers_due_s
+        due_s = min(self._leftovers_due_s, self._deadlines.next_s())
         if not self._lease_expired:
             due_s = min(due_s, self.lease_end_s)
-        if self._deadlines:
-            due_s = min(due_s, self._deadlines[0][0])
         return max(0.0, due_s - now_s)
 
     def finished(self, now_s: float, *, attached: bool) -> bool:
@@ -315,11 +265,11 @@ class Supervisor:
                 self._backlog.remove(kernel)
                 self._enqueue(kernel, order)
             return None
-        newest = self._newest.get(order.id)
-        if key in self._tombstones or (newest and newest.generation > order.generation):
+        newest = self._known.newest(order.id)
+        if self._known.buried_seq(key) or (newest and newest.generation > order.generation):
             return None
         kernel = Kernel(key)
-        self._know(kernel)
+        self._known.add(kernel)
         if newest is not None and newest.key in self.live:
             self._supersede(newest, kernel)
         self._enqueue(kernel, order)
@@ -332,13 +282,7 @@ class Supervisor:
             self._stop(older, 0.0, EndReason.STOPPED, "superseded")
         if first.key in self.live:
             newer.waits_for, first.successor = first, newer
-            self._stop(first, _own_grace_s(first), EndReason.STOPPED, "superseded")
-
-    def _know(self, kernel: Kernel) -> None:
-        self._known[kernel.key] = kernel
-        newest = self._newest.get(kernel.id)
-        if newest is None or newest.generation <= kernel.generation:
-            self._newest[kernel.id] = kernel
+            self._stop(first, first.own_grace_s, EndReason.STOPPED, "superseded")
 
     def _enqueue(self, kernel: Kernel, order: KernelOrder) -> None:
         self.live[kernel.key] = kernel
@@ -465,11 +409,8 @@ class Supervisor:
         self._journal.record(events, running)
         for event in events:
             if event["kind"] not in ("created", "started"):
-                self._note_final(event["seq"], self._known[event["kernel"], event["generation"]])
-
-    def _note_final(self, seq: int, kernel: Kernel) -> None:
-        kernel.last_final_seq = seq
-        self._finals.append((seq, kernel))
+                kernel = self._known[event["kernel"], event["generation"]]
+                self._known.note_final(event["seq"], kernel)
 
     def _stop(self, kernel: Kernel, grace_s: float, reason: EndReason, detail: str) -> None:
         if kernel.status in (Status.QUEUED, Status.CREATED, Status.CREATE_FAILED):
@@ -497,27 +438,13 @@ class Supervisor:
         if not grace_s:
             self._kill(kernel)
             return
-        self._await_deadline(kernel)
+        self._deadlines.add(kernel)
         if first and not starting:  # it is told once it is there, and not twice
             self._reaper.signal(kernel, signal.SIGTERM)
             self._reaper.signal(kernel, signal.SIGCONT)  # a stopped process hears it only then
-
-    def _await_deadline(self, kernel: Kernel) -> None:
-        heapq.heappush(self._deadlines, (kernel.stop_deadline_s, next(self._tiebreak), kernel))
 
     def _kill(self, kernel: Kernel) -> None:
         kernel.killed = True
         self._reaper.kill(kernel)
         kernel.stop_deadline_s = clock.now_s() + _DEATH_TIMEOUT_S
-        self._await_deadline(kernel)
-
-    def _bury(self, key: Key, seq: int) -> None:
-        """Remember that a kernel was stopped before it was heard of: its start comes too late."""
-        self._tombstones[key] = seq
-        if len(self._tombstones) > _MAX_TOMBSTONES:
-            self._tombstones.popitem(last=False)
-
-
-def _own_grace_s(kernel: Kernel) -> float:
-    """What its order says, for when nobody else does."""
-    return kernel.order.template.grace_s if kernel.order is not None else 0.0
+        self._deadlines.add(kernel)

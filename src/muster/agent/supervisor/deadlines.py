@@ -1,0 +1,31 @@
+"""When kernels that were told to stop must have done so."""
+
+import heapq
+import math
+from itertools import count
+
+from muster.agent.supervisor.kernel import Kernel, Status
+
+
+class Deadlines:
+    """The stop deadlines of kernels, the earliest first. One that has changed since is skipped."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, Kernel]] = []
+        self._tiebreak = count()
+
+    def add(self, kernel: Kernel) -> None:
+        """Watch the kernel's `stop_deadline_s`."""
+        heapq.heappush(self._heap, (kernel.stop_deadline_s, next(self._tiebreak), kernel))
+
+    def pop_missed(self, now_s: float) -> Kernel | None:
+        """A kernel that should have stopped by now, and has not."""
+        while self._heap and self._heap[0][0] <= now_s:
+            kernel = heapq.heappop(self._heap)[2]
+            if kernel.status is Status.STOPPING and kernel.stop_deadline_s <= now_s:
+                return kernel
+        return None
+
+    def next_s(self) -> float:
+        """When to look again."""
+        return self._heap[0][0] if self._heap else math.inf

@@ -1,0 +1,80 @@
+"""The kernels that a supervisor knows: from their acceptance until their end is acknowledged."""
+
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Iterator
+
+from muster.agent.supervisor.kernel import Kernel
+from muster.agent.supervisor.protocol import Key, ProtocolError
+
+_MAX_BURIED = 10_000
+
+
+class KnownKernels:
+    """By (id, generation); and those that were stopped before they were heard of.
+
+    ``live`` has those that have neither ended nor failed. It is the supervisor's to change.
+    """
+
+    def __init__(self) -> None:
+        self.live: dict[Key, Kernel] = {}
+        self._known: dict[Key, Kernel] = {}
+        self._newest: dict[str, Kernel] = {}  # id -> its highest generation known
+        self._finals: deque[tuple[int, Kernel]] = deque()  # events after which a kernel may go
+        self._buried: OrderedDict[Key, int] = OrderedDict()  # stopped before heard of -> seq
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def __iter__(self) -> Iterator[Kernel]:
+        return iter(self._known.values())
+
+    def __getitem__(self, key: Key) -> Kernel:
+        return self._known[key]
+
+    def get(self, key: Key) -> Kernel | None:
+        return self._known.get(key)
+
+    def newest(self, kernel_id: str) -> Kernel | None:
+        """The highest generation of a kernel."""
+        return self._newest.get(kernel_id)
+
+    def add(self, kernel: Kernel) -> None:
+        self._known[kernel.key] = kernel
+        newest = self._newest.get(kernel.id)
+        if newest is None or newest.generation <= kernel.generation:
+            self._newest[kernel.id] = kernel
+
+    def note_final(self, seq: int, kernel: Kernel) -> None:
+        """Note the event after whose acknowledgement a kernel may be forgotten."""
+        kernel.last_final_seq = seq
+        self._finals.append((seq, kernel))
+
+    def forget_up_to(self, seq: int) -> None:
+        """Forget the kernels whose last event is among those up to `seq`."""
+        while self._finals and self._finals[0][0] <= seq:
+            final_seq, kernel = self._finals.popleft()
+            # It may be a failed one that was started again, and has ended since.
+            if kernel.last_final_seq == final_seq and kernel.key not in self.live:
+                self._known.pop(kernel.key, None)
+                if self._newest.get(kernel.id) is kernel:
+                    del self._newest[kernel.id]
+
+    def bury(self, key: Key, seq: int) -> None:
+        """Note that a kernel was stopped before it was heard of, so that its start comes too late;
+        `seq` is of the event that told so."""
+        self._buried[key] = seq
+        if len(self._buried) > _MAX_BURIED:
+            self._buried.popitem(last=False)
+
+    def buried_seq(self, key: Key) -> int:
+        """Of the event that told of a kernel stopped before it was heard of; 0 if none did."""
+        return self._buried.get(key, 0)
+
+    def check_ended(self, keys: Iterable[Key]) -> None:
+        """
+        Raises:
+            ProtocolError: one of these kernels has not.
+        """
+        for kernel_id, generation in keys:
+            if (kernel_id, generation) in self.live:
+                raise ProtocolError(f"kernel {kernel_id}, generation {generation}, has not ended")
