@@ -108,6 +108,35 @@ def test_gang_without_budget_ends_the_culprit_failed_and_its_siblings_worker_fai
     ]
 
 
+def test_gang_begins_again_with_all_of_its_tasks_or_none() -> None:
+    budgets = [Budget(0, 1, 0, 1), Budget(0, 0, 0, 1)]  # the first has lost a machine before
+    verdicts = judge_gang([lost(), lost()], budgets)
+    assert [(v.state, v.preemption_count) for v in verdicts] == [
+        (TaskState.WORKER_FAILED, 2),
+        (TaskState.WORKER_FAILED, 1),
+    ]
+
+
+attempts = st.builds(
+    lambda how, code, at, by: replace(
+        how, ended_at=at, session_reason=by and reason(by, timeout_s=1), exit_code=code(how)
+    ),
+    st.sampled_from([ended(0), ended(1), lost(), lost(started=False), stopped()]),
+    st.just(lambda how: how.exit_code),
+    st.sampled_from([1.0, 3.0, 30.0]),
+    st.sampled_from([None, ReasonCode.TIMEOUT, ReasonCode.CANCELLED, ReasonCode.PREEMPTED]),
+)
+left = st.builds(Budget, st.integers(0, 2), st.integers(0, 2), st.just(1), st.just(1))
+
+
+@given(st.lists(st.tuples(attempts, left), min_size=2, max_size=4))
+def test_verdicts_on_a_gang_never_have_some_of_its_tasks_wait_for_others_that_have_ended(
+    members: list[tuple[Attempt, Budget]],
+) -> None:
+    states = {verdict.state for verdict in judge_gang(*map(list, zip(*members, strict=True)))}
+    assert states == {TaskState.PENDING} or TaskState.PENDING not in states
+
+
 def test_gang_that_was_cancelled_is_killed_but_for_what_had_succeeded() -> None:
     verdicts = judge_gang([ended(0), stopped(ReasonCode.CANCELLED)], [NO_RETRY] * 2)
     assert [verdict.state for verdict in verdicts] == [TaskState.SUCCEEDED, TaskState.KILLED]

@@ -6,7 +6,7 @@ DESIGN section 9 closes.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from muster.core.reasons import DISPLACED, Reason, ReasonCode
 from muster.core.states import JobState, KernelStatus, TaskState
@@ -148,13 +148,31 @@ def judge_gang(attempts: Sequence[Attempt], budgets: Sequence[Budget]) -> list[V
     alone = [judge(a, b) for a, b in zip(attempts, budgets, strict=True)]
     stopped = {TaskState.KILLED, TaskState.UNSCHEDULABLE}
     if all(state is TaskState.SUCCEEDED for state in outcomes) or stopped & set(outcomes):
-        return alone
+        return _whole(alone)
     culprits = _culprits(attempts, outcomes)
     finished = any(alone[index].state is not TaskState.PENDING for index in culprits)
+    return _whole(
+        [
+            _gang_verdict(alone[index], index in culprits, finished, budgets[index])
+            for index in range(len(attempts))
+        ]
+    )
+
+
+def _whole(verdicts: list[Verdict]) -> list[Verdict]:
+    """A gang does not begin again without those of its tasks that have ended for good: where one
+    has, the others end as their attempts did, whatever is left of their budgets."""
+    if all(verdict.state is TaskState.PENDING for verdict in verdicts):
+        return verdicts
     return [
-        _gang_verdict(alone[index], index in culprits, finished, budgets[index])
-        for index in range(len(attempts))
+        replace(verdict, state=_end_of(verdict)) if verdict.state is TaskState.PENDING else verdict
+        for verdict in verdicts
     ]
+
+
+def _end_of(verdict: Verdict) -> TaskState:
+    began = verdict.outcome is not TaskState.PENDING
+    return verdict.outcome if began else TaskState.WORKER_FAILED
 
 
 def _culprits(attempts: Sequence[Attempt], outcomes: Sequence[TaskState]) -> set[int]:
