@@ -319,3 +319,20 @@ def test_displaced_before_it_runs_waits_anew(group_world: GroupWorld) -> None:
     placed, waits = SessionStatus.CREATING, SessionStatus.PENDING
     assert statuses == [placed, waits, placed]
     assert low.status in JOB_TABLE.live
+
+
+def test_room_that_is_promised_to_the_head_is_taken_from_nobody_for_others(
+    group_world: GroupWorld,
+) -> None:
+    """Who may not stand there would have everybody leave who takes it, again and again."""
+    runs = {"short": Run(3), "p90": Run(100)}
+    world = group_world({"a": 4}, lambda start: runs[start.template.command[0]], preemption=AT_ONCE)
+    world.submit(job(90, timeout=100))
+    world.submit(job(90, name="head", resources={"cpu": 4}))
+    world.submit(job(90, name="long", resources={"cpu": 2}))
+    short = {"name": "short", "command": ["short"], "timeout": 3, "resources": {"cpu": 3}}
+    low = world.submit(job(50, **short))
+    assert running(world) == ["p90", "short"]
+    world.run(4)
+    assert low.status is JobState.SUCCEEDED
+    assert charged(world, low) == [0]

@@ -309,23 +309,47 @@ class PlacementPass:
             return None
         displaced = self.result.displaced
         running, snapshot = dict(self._context.running), self._snapshot
+        spared = {session.id, *(each.session for each in displaced)}
         try:
             # Those that get the room of others are counted below, not by what is held for them.
-            self._bind_for(session.what, spared={session.id, *(each.session for each in displaced)})
+            self._bind_for(session.what, spared)
             if displaced:
                 snapshot = snapshot.copy()
                 for each in displaced:
                     its = self._queue.class_of(each.session).what
-                    victims = [victim.id for victim in each.victims]
-                    _let_start(its, each.kernels, victims, snapshot, running)
+                    _let_displace(its, each, snapshot, running)
             back = snapshot.with_returning()
             if back is not snapshot and fits(back, self._policy.selector, session.what):
                 return None  # it needs but wait for them
-            return find_victims(
+            found = find_victims(
                 session, snapshot, running, self._policy.selector, policy, self._context.now
             )
         finally:
             self._lift()
+        if found is None or not self._leaves_holds(session.what, found, spared):
+            return None
+        return found
+
+    def _leaves_holds(
+        self, what: WorkloadClass, found: Preemption, spared: Container[SessionId]
+    ) -> bool:
+        """Whether the room of its victims is the session's once they are gone. What is held for
+        others may be lent to who soon ends; if that one left, the session could not have its place,
+        but the next one could to whom it is lent, and so on without end."""
+        holds = [
+            hold
+            for each, _ in self._bindings
+            if each.session not in spared and not each.admits(what, self._context.runs_from)
+            for hold in each.holds
+        ]
+        if not holds:
+            return True
+        after, running = self._snapshot.copy(), dict(self._context.running)
+        for each in self.result.displaced:
+            _let_displace(self._queue.class_of(each.session).what, each, after, running)
+        _let_displace(what, found, after, running)
+        taken = {kernel.agent_id for kernel in found.kernels}
+        return all(hold.is_free(after) for hold in holds if hold.agent_id in taken)
 
     # Why not
 
@@ -398,6 +422,16 @@ class PlacementPass:
             known = self._snapshot.capacity_version, self._feasibility.never(members.what)
             members.never = known
         return known[1]
+
+
+def _let_displace(
+    what: WorkloadClass,
+    found: Preemption,
+    snapshot: Snapshot,
+    running: dict[SessionId, RunningSession],
+) -> None:
+    victims = [victim.id for victim in found.victims]
+    _let_start(what, found.kernels, victims, snapshot, running)
 
 
 def _let_start(

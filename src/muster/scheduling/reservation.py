@@ -47,6 +47,13 @@ class Hold:
     resources: Resources
     shares: Shares
 
+    def is_free(self, snapshot: Snapshot) -> bool:
+        columns, slot = snapshot.columns, snapshot.slot(self.agent_id)
+        amounts = zip(columns.amounts(self.resources), columns.free[slot], strict=True)
+        if any(asked > 0 and free < asked for asked, free in amounts):
+            return False
+        return all(columns.device_free[slot, each.index] >= each.milli for each in self.shares)
+
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
