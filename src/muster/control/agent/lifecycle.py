@@ -153,6 +153,4 @@ def lose_kernels(
         if kernel is not None and kernel.generation == generation and kernel.agent_id == agent.id:
             facts.lose(work, kernel, why, lost_at)
         else:
-            work.unit.release((kernel_id, generation))
-            if kernel is not None:
-                work.mark(kernel.session)
+            facts.lose_old(work, (kernel_id, generation), why)

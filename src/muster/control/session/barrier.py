@@ -36,6 +36,16 @@ def is_closed(session: Session) -> bool:
     return len(session.kernels) > 1 and session.barrier_opened_at is None
 
 
+def may_have_run(kernel: Kernel) -> bool:
+    """Whether a kernel of a placed session may have run without a word: its agent was told to run
+    it, not only to hold it. What belongs to no job has no attempts: it is placed anew until it is
+    known to run."""
+    session = kernel.session
+    if len(session.kernels) > 1:
+        return session.barrier_opened_at is not None
+    return session.job is not None and kernel.status in _TOLD_TO_RUN
+
+
 def is_held(kernel: Kernel, work: Work) -> None:
     """The agent holds the kernel, ready to run."""
     session = kernel.session
@@ -51,3 +61,6 @@ def is_held(kernel: Kernel, work: Work) -> None:
 def say_go(kernel: Kernel, work: Work) -> None:
     if kernel.agent_id is not None:
         work.send(kernel.agent_id, Go(kernel.id, kernel.generation))
+
+
+_TOLD_TO_RUN = frozenset({KernelStatus.CREATING, KernelStatus.RUNNING})

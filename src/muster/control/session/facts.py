@@ -7,11 +7,11 @@ section 4); one about a kernel that is not the agent's own is refused (section 1
 import logging
 
 from muster.control.engine.work import Work
-from muster.control.session.barrier import is_closed, is_held
+from muster.control.session.barrier import is_closed, is_held, may_have_run
 from muster.control.session.board import Board
 from muster.control.session.lifecycle import LOST_CODES, SessionLifecycle
 from muster.core.ids import AgentId
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import DISPLACED, Reason, ReasonCode, reason
 from muster.core.resources import GPU_WHOLE, DeviceShare
 from muster.core.results import SchedulingResult
 from muster.core.states import KERNEL_TABLE, PLACED_SESSION, KernelStatus, SessionStatus
@@ -88,6 +88,8 @@ class Facts:
                 work.mark(kernel.session)
         elif report.kind is ReportKind.STARTED:
             work.send(agent_id, Stop(*key, 0.0, "superseded"))
+            if kernel is not None:
+                self._end_attempt(work, kernel, reason(ReasonCode.STOPPED, detail="superseded"))
 
     def _started(self, work: Work, agent: Agent, kernel: Kernel, report: KernelReport) -> None:
         key = (kernel.id, kernel.generation)
@@ -193,12 +195,31 @@ class Facts:
         work.unit.release((kernel.id, kernel.generation))
         work.mark(kernel.session)
         session = kernel.session
-        if session.status in PLACED_SESSION and session.barrier_opened_at is None:
+        if session.status in PLACED_SESSION and not may_have_run(kernel):
             work.unit.fail(kernel, why)
         else:
             self.end(work, kernel, why, lost_at)
             if session.status in PLACED_SESSION:
                 self._lifecycle.terminate(work, [session], PHASE, why)
+
+    def lose_old(self, work: Work, key: KernelKey, why: Reason) -> None:
+        """An earlier generation of a kernel is proven gone with its agent, or all of the kernel."""
+        kernel = work.live.kernels.get(key[0])
+        work.unit.release(key)
+        if kernel is not None:
+            work.mark(kernel.session)
+            self._end_attempt(work, kernel, why)
+
+    def _end_attempt(self, work: Work, kernel: Kernel, why: Reason) -> None:
+        """The kernel waits to be placed anew, but an earlier generation of it has run, or nobody
+        can tell: its attempt is over, and the next one has another number. A gang that waits has
+        not run: its barrier was closed."""
+        session = kernel.session
+        waits = session.status is SessionStatus.PENDING and session.job is not None
+        if waits and len(session.kernels) == 1:
+            if session.reason is not None and session.reason.code in DISPLACED:
+                why = session.reason
+            self._lifecycle.terminate(work, [session], PHASE, why)
 
     def _why(self, work: Work, agent_id: AgentId, report: KernelReport) -> Reason:
         agent: Agent | None = work.live.agents.get(agent_id)

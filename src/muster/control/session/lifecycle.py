@@ -47,6 +47,7 @@ _FINAL = (
         ReasonCode.BAD_FILE_PATH,
     }
 )
+_BEGUN = KERNEL_TABLE.terminal | {KernelStatus.RUNNING}
 RECALL_AFTER_S = 1.0
 """How long a kernel may be held ahead on an agent before it is taken back to be placed anew."""
 TELLING_S = 5.0
@@ -110,14 +111,13 @@ class SessionLifecycle(Lifecycle[Session]):
     ) -> list[Session]:
         """Back to PENDING. ``blame``: remember the agents, and count the re-schedule.
 
-        A session of which a kernel has ended, or whose barrier was opened, cannot begin anew: what
-        is terminal stays so, and an attempt that may have run is not run again. It ends, and its
-        job begins another attempt.
+        A session of which a kernel runs or has ended, or whose barrier was opened, cannot begin
+        anew: what is terminal stays so, and an attempt that may have run is not run again. It ends,
+        and its job begins another attempt.
         """
         moved = []
         for session in sessions:
-            may_have_run = session.barrier_opened_at is not None
-            if may_have_run or session.tally.among(KERNEL_TABLE.terminal):
+            if session.barrier_opened_at is not None or session.tally.among(_BEGUN):
                 moved += self.terminate(work, [session], phase, why, result)
                 continue
             to = SessionStatus.PENDING

@@ -1,0 +1,64 @@
+"""An attempt that ran, or may have run, is not run again: the next one has another number."""
+
+from tests.control.conftest import GroupWorld
+from tests.control.world import ADA, Run, World, attempt, state
+
+from muster.core.specs import JobSpec
+from muster.core.states import JobState
+from muster.store.records import Job
+from muster.wire.messages import Start
+
+
+class Attempts:
+    """A behaviour that notes which attempts have begun."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.begun: list[int] = []
+
+    def __call__(self, start: Start) -> Run:
+        self.begun.append(attempt(start))
+        return Run(self.seconds)
+
+
+def test_attempt_that_began_unheard_before_its_machine_booted_again_is_over(
+    group_world: GroupWorld,
+) -> None:
+    attempts = Attempts(5.0)
+    world = group_world({"a": 1}, attempts)
+    job = cut_off_at_its_start(world, JobSpec(command=["x"]))
+    agent = world.agent("a")
+    agent.reboot()
+    world.run(1)
+    world.connect(agent)
+    world.run(20)
+    assert state(job) is JobState.SUCCEEDED
+    assert attempts.begun == [1, 2]
+
+
+def test_attempt_whose_place_was_taken_before_it_was_heard_to_run_is_over(
+    group_world: GroupWorld,
+) -> None:
+    attempts = Attempts(5.0)
+    world = group_world({"a": 1}, attempts, preemption={"minimum_lease": 0}, create_timeout=60)
+    low = cut_off_at_its_start(world, JobSpec(command=["low"], priority=10))
+    world.submit(JobSpec(command=["high"], priority=90))
+    world.connect(world.agent("a"))
+    world.run(30)
+    assert state(low) is JobState.SUCCEEDED
+    assert attempts.begun == [1, 1, 2]  # of the low, the high, and the low again
+
+
+def cut_off_at_its_start(world: World, spec: JobSpec) -> Job:
+    """Submit; the agent gets the Start and begins, and is cut off before it can say so."""
+    agent = world.agent("a")
+    world.plane.ask(lambda work, requests: requests.submit_job(work, ADA, spec), lambda *_: None)
+    world.plane.step()
+    for _, message in world.outgoing:
+        agent.receive(message)
+    world.outgoing.clear()
+    assert agent.running
+    agent.online = False
+    world.plane.agent_left(agent.id)
+    world.settle()
+    return next(iter(world.plane.live.jobs.values()))
