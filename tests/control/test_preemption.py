@@ -330,8 +330,8 @@ def test_room_that_is_promised_to_the_head_is_taken_from_nobody_for_others(
     world.submit(job(90, timeout=100))
     world.submit(job(90, name="head", resources={"cpu": 4}))
     world.submit(job(90, name="long", resources={"cpu": 2}))
-    short = {"name": "short", "command": ["short"], "timeout": 3, "resources": {"cpu": 3}}
-    low = world.submit(job(50, **short))
+    brief = job(50, name="short", command=["short"], timeout=3, resources={"cpu": 3})
+    low = world.submit(brief)
     assert running(world) == ["p90", "short"]
     world.run(4)
     assert low.status is JobState.SUCCEEDED
