@@ -231,10 +231,16 @@ def test_why_says_verdict_then_kind_then_remedy_then_what_agents_lack() -> None:
 def test_why_shows_every_reason_that_the_verdict_does_not() -> None:
     backoff = because(ReasonCode.RETRY_BACKOFF, seconds=4)
     answer = msgspec.structs.replace(TOO_BIG, reasons=(NEVER_FITS, backoff), placement=None)
-    assert shown(explanation(wide(), answer))[3:] == [
-        "  the next try is in 4 s",
-        "  waiting: nothing to do, time cures it",
-    ]
+    assert shown(explanation(wide(), answer))[3:] == ["  the next try is in 4 s"]
+
+
+def test_why_says_that_time_cures_it_only_where_nothing_else_is_to_be_done() -> None:
+    backoff = because(ReasonCode.RETRY_BACKOFF, seconds=4)
+    cures = "  waiting: nothing to do, time cures it"
+    alone = msgspec.structs.replace(TOO_BIG, reasons=(backoff,), placement=None)
+    assert cures in shown(explanation(wide(), alone))
+    both = msgspec.structs.replace(TOO_BIG, reasons=(NEVER_FITS, backoff), placement=None)
+    assert cures not in shown(explanation(wide(), both))
 
 
 def test_show_words_what_was_asked_for_as_a_person_would_write_it() -> None:

@@ -1,6 +1,6 @@
 """``muster why``."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -56,10 +56,14 @@ def explanation(console: Console, why: "WhyView", fate: Fate = NO_FATE) -> list[
         Text.assemble(status(why.status), "  ", (plain(verdict), "bold"))
     ]
     parts += [Text(f"  {detail}") for detail in fate.details]
-    ended = why.status in _ENDED
+    acts = {reason.kind for reason in why.reasons}
+    if len(acts) > 1:
+        acts.discard(ReasonKind.WAITING)  # time alone does not cure the rest
+    if why.status in _ENDED:  # of what ended the sentences say it all
+        acts &= {ReasonKind.OPERATOR}
     said = " ".join((verdict, *fate.details))
     for _, reasons in groupby(why.reasons, lambda reason: (reason.kind, reason.remedy)):
-        parts += _alike([*reasons], said, ended)
+        parts += _alike([*reasons], said, acts)
     parts += holders_shown(why)
     if fate.commands:
         parts.append(unbroken(f"  see {' and '.join(f'`{each}`' for each in fate.commands)}"))
@@ -68,11 +72,11 @@ def explanation(console: Console, why: "WhyView", fate: Fate = NO_FATE) -> list[
     return parts
 
 
-def _alike(reasons: Sequence["ReasonView"], said: str, ended: bool) -> list[Text]:
-    """Reasons about which the same is to be done."""
+def _alike(reasons: Sequence["ReasonView"], said: str, acts: Collection[str]) -> list[Text]:
+    """Reasons about which the same is to be done; by whom, if they are of the kinds ``acts``."""
     reason = reasons[0]
     lines = [plain(each.sentence) for each in reasons if each.sentence not in said]
-    if not ended or reason.kind == ReasonKind.OPERATOR:  # of what ended the sentence says it all
+    if reason.kind in acts:
         lines.append(WHO_ACTS.get(reason.kind, reason.kind))
     if reason.remedy:
         lines.append(plain(reason.remedy))
