@@ -2,6 +2,8 @@
 
 import math
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -84,6 +86,19 @@ def test_walk_that_takes_too_long_says_nothing(tmp_path: Path) -> None:
         (tmp_path / str(number)).touch()
 
     assert Walk(MIB * 100, 0.0).measure(str(tmp_path)) == ""
+
+
+def test_trees_for_which_no_time_is_left_are_not_told_to_be_fine(tmp_path: Path) -> None:
+    """Whoever has the watch walk for long must not have the trees of others go unmeasured."""
+    script = (
+        "import sys; from muster.agent.supervisor import disk_usage; disk_usage._TIME_S = -1.0; "
+        "disk_usage.main(sys.argv[1:])"
+    )
+    trees = [str(MIB), str(tmp_path)] * 2
+    run = subprocess.run(
+        [sys.executable, "-c", script, *trees], capture_output=True, check=True, timeout=30
+    )
+    assert run.stdout == b""
 
 
 def test_kernel_that_keeps_more_than_it_may_is_killed(supervisor: Driver) -> None:

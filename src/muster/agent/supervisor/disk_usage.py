@@ -49,7 +49,7 @@ class Walk:
             self._enter(folder, 0)
         except SeenEnough as found:
             return str(found)
-        except TimeoutError:
+        except OSError:  # out of time, or a file system that fails: others are still to be measured
             return ""
         finally:
             os.close(folder)
@@ -99,11 +99,14 @@ class Walk:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """`LIMIT_BYTES PATH …`: print a line for each tree, empty or with what is wrong with it."""
+    """`LIMIT_BYTES PATH …`: print a line for each tree, empty or with what is wrong with it; none
+    for those for which there is no time left, which are to be the first of the next measurement."""
     os.setpriority(os.PRIO_PROCESS, 0, _NICE)
     sys.setrecursionlimit(10 * MAX_DEPTH)
     deadline_s = time.monotonic() + _TIME_S
     pairs = iter(arguments)
     for limit_bytes, path in zip(pairs, pairs, strict=True):
+        if time.monotonic() > deadline_s:
+            return
         found = Walk(int(limit_bytes), deadline_s).measure(path)
         os.write(1, f"{found}\n".encode())

@@ -11,6 +11,7 @@ from muster.agent.supervisor.loop import Loop
 
 _PERIOD_S = 5.0
 _REST = 20  # times as long as a measurement took nothing is measured after it
+_LONGEST_REST_S = 120.0  # or trees that take long would have all others grow meanwhile
 _MAX_TREES = 200  # a measurement
 _READ_BYTES = 64 << 10
 _MAX_ANSWER_BYTES = 1 << 20
@@ -83,7 +84,6 @@ class DiskWatch:
                 os.close(write_fd)
             self._spawned(pid)
             self._fd, self._measured, self._began_s = read_fd, kernels, now_s
-            self._last.update(dict.fromkeys(kernels, now_s))
             self._answer.clear()
             self._loop.watch(read_fd, self._read)
 
@@ -98,8 +98,10 @@ class DiskWatch:
         self._loop.close(self._fd)
         self._fd = -1
         now_s = clock.now_s()
-        self._due_s = now_s + max(_PERIOD_S, _REST * (now_s - self._began_s))
-        lines = self._answer.decode(errors="replace").split("\n")
+        self._due_s = now_s + min(_LONGEST_REST_S, max(_PERIOD_S, _REST * (now_s - self._began_s)))
+        lines = self._answer.decode(errors="replace").splitlines()
+        # At least one counts as measured, lest a tree that ends the process is the first for ever.
+        self._last.update(dict.fromkeys(self._measured[: max(1, len(lines))], self._began_s))
         for kernel, found in zip(self._measured, lines, strict=False):
             if found and _is_bounded(kernel):
                 self._exceeded(kernel, found)
