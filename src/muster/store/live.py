@@ -12,7 +12,7 @@ from muster.core.owner import Owner
 from muster.core.specs import Level, QuotaSpec, ScalingGroup, SessionSpec
 from muster.scheduling.workload import Progress
 from muster.store.accounts import Accounts
-from muster.store.records import Agent, Allocation, Job, Kernel, Session, Tally
+from muster.store.records import Agent, Allocation, Job, Kernel, Session, tally_of
 
 LedgerKey = tuple[KernelId, int]
 
@@ -61,7 +61,7 @@ class Live:
         self.sessions[session.id] = session
         if session.name is not None:
             self.session_names[session.owner, session.name] = session
-        session.tally = Tally.of(session.kernels)
+        session.tally = tally_of(session.kernels)
         for kernel in session.kernels:
             self.kernels[kernel.id] = kernel
 

@@ -5,8 +5,9 @@ SQL. The objects refer to each other, so that a pass needs no look-ups.
 """
 
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from muster.core.ids import AgentId, JobId, KernelId, SessionId
 from muster.core.owner import Owner
@@ -125,45 +126,111 @@ class Task:
     retry_at: float = 0.0
 
 
-@dataclass(slots=True)
+_NONE: "Mapping[Kernel, None]" = MappingProxyType({})
+
+
 class Tally:
-    """A session's kernels, counted, so that nobody who looks at a gang need look at all of it.
+    """A session's kernels, counted, so that nobody who looks at a gang need look at all of it."""
 
-    Args:
-        by_status: how many have each status.
-        ended_well: how many ended with 0.
-        failed: those that have a ``failure``.
-        held: those of a gang that agents hold, ready to run.
-        unjudged: those of them that nobody has looked at yet.
-        grace_s: the longest that any of them may take to end.
-    """
+    __slots__ = ("_by_status", "_unjudged", "ended_well", "failed", "grace_s", "held")
 
-    by_status: dict[KernelStatus, int] = field(default_factory=dict)
-    ended_well: int = 0
-    failed: "dict[Kernel, None]" = field(default_factory=dict)
-    held: "dict[Kernel, None]" = field(default_factory=dict)
-    unjudged: "list[Kernel]" = field(default_factory=list)
-    grace_s: float = 0.0
-
-    @staticmethod
-    def of(kernels: "Sequence[Kernel]") -> "Tally":
-        tally = Tally()
+    def __init__(self, kernels: "Sequence[Kernel]") -> None:
+        self.ended_well = 0
+        """How many ended with 0."""
+        self.failed: dict[Kernel, None] = {}
+        """Those that have a ``failure``."""
+        self.held: dict[Kernel, None] = {}
+        """Those of a gang that agents hold, ready to run."""
+        self.grace_s = max((kernel.process.grace for kernel in kernels), default=0.0)
+        """The longest that any of them may take to end."""
+        self._by_status: dict[str, int] = {}
+        self._unjudged: list[Kernel] = []
         for kernel in kernels:
-            tally.joined(kernel)
-            tally.grace_s = max(tally.grace_s, kernel.process.grace)
-        return tally
+            self.moved(kernel)
 
-    def joined(self, kernel: "Kernel", before: KernelStatus | None = None) -> None:
+    def moved(self, kernel: "Kernel", before: str | None = None) -> None:
         """The kernel has its status now, and had the one ``before``, if any."""
         if before is not None:
-            self.by_status[before] -= 1
-        self.by_status[kernel.status] = self.by_status.get(kernel.status, 0) + 1
+            self._by_status[before] -= 1
+        self._by_status[kernel.status] = self._by_status.get(kernel.status, 0) + 1
         if kernel.status is KernelStatus.TERMINATED and kernel.exit_code == 0:
             self.ended_well += 1
 
     def among(self, statuses: Collection[KernelStatus]) -> int:
         """How many kernels have one of these statuses."""
-        return sum(count for status, count in self.by_status.items() if status in statuses)
+        return sum(count for status, count in self._by_status.items() if status in statuses)
+
+    def note_failure(self, kernel: "Kernel") -> None:
+        """The kernel has a ``failure``, or has none any more."""
+        if kernel.failure is None:
+            self.failed.pop(kernel, None)
+        else:
+            self.failed[kernel] = None
+            self._unjudged.append(kernel)
+
+    def take_unjudged(self) -> "Sequence[Kernel]":
+        """Those that have failed and that nobody has looked at yet."""
+        unjudged, self._unjudged = self._unjudged, []
+        return unjudged
+
+    def note_held(self, kernel: "Kernel", held: bool) -> None:
+        """The agent holds the kernel, ready to run, or no longer."""
+        if held:
+            self.held[kernel] = None
+        else:
+            self.held.pop(kernel, None)
+
+
+class LoneTally:
+    """The same of a session's only kernel, which tells all of it itself: such sessions are many."""
+
+    __slots__ = ("_is_unjudged", "_kernel")
+
+    def __init__(self, kernel: "Kernel") -> None:
+        self._kernel = kernel
+        self._is_unjudged = False
+
+    @property
+    def ended_well(self) -> int:
+        kernel = self._kernel
+        return int(kernel.status is KernelStatus.TERMINATED and kernel.exit_code == 0)
+
+    @property
+    def failed(self) -> "Mapping[Kernel, None]":
+        return _NONE if self._kernel.failure is None else {self._kernel: None}
+
+    @property
+    def held(self) -> "Mapping[Kernel, None]":
+        return _NONE  # it waits at no barrier
+
+    @property
+    def grace_s(self) -> float:
+        return self._kernel.process.grace
+
+    def moved(self, kernel: "Kernel", before: str | None = None) -> None:
+        pass
+
+    def among(self, statuses: Collection[KernelStatus]) -> int:
+        return int(self._kernel.status in statuses)
+
+    def note_failure(self, kernel: "Kernel") -> None:
+        self._is_unjudged = kernel.failure is not None
+
+    def take_unjudged(self) -> "Sequence[Kernel]":
+        if not self._is_unjudged:
+            return ()
+        self._is_unjudged = False
+        return (self._kernel,)
+
+    def note_held(self, kernel: "Kernel", held: bool) -> None:
+        pass
+
+
+def tally_of(kernels: "Sequence[Kernel]") -> Tally | LoneTally:
+    return LoneTally(kernels[0]) if len(kernels) == 1 else Tally(kernels)
+
+
+_EMPTY = Tally(())
 
 
 @dataclass(slots=True, eq=False)
@@ -197,7 +264,7 @@ class Session:
     reason: Reason | None = None
     repeats: "tuple[Repeat, ...]" = ()
     stop_at: float = 0.0
-    tally: Tally = field(default_factory=Tally)
+    tally: Tally | LoneTally = _EMPTY
 
     @property
     def timeout_s(self) -> float | None:

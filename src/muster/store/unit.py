@@ -19,7 +19,6 @@ from muster.core.states import (
     KERNEL_TABLE,
     SESSION_TABLE,
     TASK_TABLE,
-    KernelStatus,
     StateTable,
     TaskState,
 )
@@ -174,7 +173,7 @@ class Unit:
             record.status = to  # type: ignore[assignment]
             record.status_changed_at = self.now
             if isinstance(record, Kernel):
-                record.session.tally.joined(record, KernelStatus(before))
+                record.session.tally.moved(record, before)
                 continue  # a kernel's changes are told by its session's history and its own row
             if isinstance(record, Session):
                 self._write_counts(record)
@@ -197,12 +196,9 @@ class Unit:
     def fail(self, kernel: Kernel, why: Reason | None) -> None:
         """The last try of the phase that the kernel is in has failed; or, with None, there is
         another."""
-        kernel.failure = why
-        if why is None:
-            kernel.session.tally.failed.pop(kernel, None)
-        else:
-            kernel.session.tally.failed[kernel] = None
-            kernel.session.tally.unjudged.append(kernel)
+        if why is not None or kernel.failure is not None:
+            kernel.failure = why
+            kernel.session.tally.note_failure(kernel)
 
     # -- history -------------------------------------------------------------------------------
 

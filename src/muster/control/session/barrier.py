@@ -52,7 +52,7 @@ def is_held(kernel: Kernel, work: Work) -> None:
     if kernel.status is not KernelStatus.CREATING:
         return
     work.unit.fail(kernel, None)
-    session.tally.held[kernel] = None
+    session.tally.note_held(kernel, True)
     work.mark(session)
     if not is_closed(session):
         say_go(kernel, work)

@@ -101,7 +101,7 @@ class Facts:
         if kernel.started_at is None:
             kernel.started_at = report.at + agent.clock_offset_s
         work.unit.fail(kernel, None)
-        kernel.session.tally.held.pop(kernel, None)
+        kernel.session.tally.note_held(kernel, False)
         kernel.stop_sent_at = (
             kernel.stop_sent_at if kernel.session.status is SessionStatus.TERMINATING else None
         )

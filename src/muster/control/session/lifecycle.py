@@ -160,7 +160,7 @@ class SessionLifecycle(Lifecycle[Session]):
         kernel.ports = ()
         work.unit.fail(kernel, None)
         kernel.failed_at = None
-        kernel.session.tally.held.pop(kernel, None)
+        kernel.session.tally.note_held(kernel, False)
         kernel.stop_sent_at = None
         kernel.started_at = None
 
@@ -254,8 +254,7 @@ def _new_phase(session: Session) -> None:
 def failure_to_judge(session: Session) -> Reason | None:
     """The failure that a phase is to be judged by now, if any: one that no other try can cure at
     once, others unless the next try is set already."""
-    unjudged, session.tally.unjudged = session.tally.unjudged, []
-    for kernel in unjudged:
+    for kernel in session.tally.take_unjudged():
         if kernel.failure is not None and kernel.failure.code in _FINAL:
             return kernel.failure
     first = next(iter(session.tally.failed), None)
