@@ -130,7 +130,7 @@ def test_wrong_group_is_refused(admin: httpx.Client, body: dict[str, object], to
 def test_agent_that_is_alive_is_not_removed(admin: httpx.Client) -> None:
     answer = admin.delete("/v1/agents/a1")
     assert answer.status_code == 409
-    assert "ALIVE" in answer.json()["error"]
+    assert "is alive" in answer.json()["error"]
     assert admin.delete("/v1/agents/nothing").status_code == 404
 
 
