@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.agent.running import config, running
-from tests.e2e.cluster import processes_naming
+from tests.e2e.cluster import processes_naming, until
 from tests.wire.controller import TOKEN, controller, template
 
 from muster.agent.daemon import AgentRefused, run
@@ -53,6 +53,15 @@ async def test_wrong_token_ends_the_agent_with_the_controllers_reason(directory:
     async with controller() as made:
         with pytest.raises(AgentRefused, match="the join token is not valid"):
             await run(config(made, directory, token="guessed"), asyncio.Event())
+
+
+async def test_agent_that_is_refused_and_holds_nothing_leaves_no_supervisor(
+    directory: Path,
+) -> None:
+    async with controller() as made:
+        with pytest.raises(AgentRefused):
+            await run(config(made, directory, token="guessed"), asyncio.Event())
+    await asyncio.to_thread(until, lambda: not list(processes_naming(directory)), 10.0)
 
 
 async def test_first_contact_without_a_token_ends_the_agent_with_what_to_do(

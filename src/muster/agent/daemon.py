@@ -135,6 +135,10 @@ class AgentDaemon:
             self._kernels.use(link)
             try:
                 await run_until_one_ends(self._stay_connected(), closed=link.lost)
+            except AgentRefused:
+                if not self._kernels.inventory():
+                    link.shut_down()  # no agent will come back for it
+                raise
             finally:
                 self._kernels.use(None)
                 link.close()

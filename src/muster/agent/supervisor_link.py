@@ -186,6 +186,10 @@ class SupervisorLink(asyncio.Protocol):
                 kernels = [{"id": kernel, "generation": generation} for kernel, generation in some]
                 self._say({"op": "forget", "kernels": kernels, "places": told})
 
+    def shut_down(self) -> None:
+        """Have the supervisor end, and with it whatever it still holds."""
+        self._say({"op": "shutdown", "grace_s": 0.0})
+
     def _say(self, message: dict[str, Any]) -> None:
         self._say_line(_encode(message))
 
