@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 from tests.control.world import ADA, World
 
+from muster.control.engine.coordinator import Coordinator
 from muster.control.engine.work import Work
 from muster.control.inbox import Asked, Inbox, Input, Said
-from muster.control.plane import REFUSED_S
+from muster.control.plane import REFUSED_S, Unavailable
 from muster.control.requests import Requests
 from muster.core.errors import MusterError
 from muster.core.ids import AgentId, KernelId
@@ -19,7 +20,7 @@ from muster.core.resources import Resources
 from muster.core.specs import JobSpec
 from muster.core.states import JOB_TABLE, JobState
 from muster.store.records import Job
-from muster.wire.messages import KernelReport, ReportKind, Reports
+from muster.wire.messages import Acknowledge, KernelReport, ReportKind, Reports
 
 LARGE = Resources(cpu_milli=8000, memory_bytes=2**33)
 POISON = "\udcffpoison"
@@ -164,3 +165,34 @@ def test_reports_taken_apart_are_acknowledged_up_to_each_of_them() -> None:
             assert isinstance(item.message, Reports)
             seqs.append(item.message.last_seq)
     assert seqs == [10, 11, 12]
+
+
+def test_no_input_is_dropped_while_the_state_itself_fails_every_wake(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = world.submit(JobSpec(command=["x"], tasks=4)).id
+    agent = world.agent("a")
+    world.clock.advance(60.0)
+    agent.tick()
+    ended = list(agent.reports)
+    assert ended
+
+    def defective(self: Coordinator, work: Work) -> bool:
+        raise RuntimeError("a defect that no input brings")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Coordinator, "run", defective)
+        answers = asked(world, JobSpec(command=["y"]), None)
+        world.plane.agent_said(agent.id, Reports(agent.acknowledged + len(ended), tuple(ended)))
+        for _ in range(50):
+            world.plane.step()
+            world.clock.advance(1.0)
+    assert all(isinstance(answer, Unavailable) for answer in answers)
+    assert len(answers) == 1
+    acknowledged = [each for _, each in world.outgoing if isinstance(each, Acknowledge)]
+    assert not acknowledged, "the agent still has what ended"
+    world.settle()
+    world.connect_again()
+    job = world.plane.live.jobs[job_id]
+    world.run_until(lambda: job.status in JOB_TABLE.terminal, 60.0)
+    assert job.status is JobState.SUCCEEDED

@@ -137,6 +137,7 @@ class ControlPlane:
         self._link: AgentLink = _NoLink()
         self._hint = hint
         self._inbox = Inbox()
+        self._suspect: tuple[Input, MusterError] | None = None  # failed alone; is it to blame?
         self._not_heard: dict[AgentId, float] = {}  # until then
         self._watchers: dict[int, Callable[[Events], None]] = {}
         self._full = False  # the last wake took so much in that handlers are to come first
@@ -303,13 +304,14 @@ class ControlPlane:
             try:
                 self._store.reload()
             except SQLAlchemyError as error:
-                self._fail(self._inbox.take(), f"the state cannot be read: {error}"[:200])
+                inputs = [] if self._suspect is not None else self._inbox.take()
+                self._fail(inputs, f"the state cannot be read: {error}"[:200])
                 return self._retry_at
             self._build()
             self._broken = False
             self._forgetful = True
         self._note_news()
-        inputs = [] if self._full else self._inbox.take()
+        inputs = [] if self._full or self._suspect is not None else self._inbox.take()
         work = Work(self._store.unit(now, self.board), self._ids)
         if self.trouble is not None:
             work.unit.also(update(cluster).values(value=cluster.c.value))  # is there room again?
@@ -340,6 +342,10 @@ class ControlPlane:
                 return now
             self._fail(inputs, "the controller failed; its log says more")
             return self._retry_at
+        if self._suspect is not None and calm:  # without it the state can be stored
+            suspect, why = self._suspect
+            self._suspect = None
+            self._refuse(suspect, why)
         self._effect(work, effects)
         if self._inbox or not calm:
             for kind in work.dirty.values():
@@ -458,12 +464,14 @@ class ControlPlane:
             work.tell_losers()
 
     def _find_culprit(self, inputs: list[Input], error: Exception) -> None:
-        """Nothing was written, and it would fail again: one input at least cannot be taken or
-        stored. It is refused once it is alone; the others are taken as if nothing had happened."""
+        """Nothing was written, and it would fail again: an input, or the state itself, cannot be
+        taken or stored. An input is refused once it failed alone and a wake without any input did
+        not fail; the others are taken as if nothing had happened."""
         self._broken = True
-        culprit = self._inbox.give_back_apart(inputs)
-        if culprit is not None:
-            self._refuse(culprit, MusterError(f"this cannot be carried out: {error!r}"[:1000]))
+        suspect = self._inbox.give_back_apart(inputs)
+        if suspect is not None:
+            why = MusterError(f"this cannot be carried out: {error!r}"[:1000])
+            self._suspect = suspect, why
 
     def _refuse(self, item: Input, error: Exception) -> None:
         """Tell who sent what cannot be taken; it is not taken again."""
@@ -485,6 +493,9 @@ class ControlPlane:
     def _fail(self, inputs: list[Input], why: str) -> None:
         """Nothing was written: refuse the requests; what agents said is taken again later."""
         log.error("nothing was committed, trying again in %s s: %s", RETRY_COMMIT_S, why)
+        if self._suspect is not None:  # it was not to blame
+            self._inbox.give_back([self._suspect[0]])
+            self._suspect = None
         inputs = [*inputs, *self._inbox.take_all_given_back()]
         self._inbox.give_back([item for item in inputs if isinstance(item, Said)])
         self._broken = True
