@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import cast
 
@@ -8,7 +8,13 @@ from click.testing import CliRunner
 from tests.cli.fake_cluster import IDS, FakeCluster, job, session
 from tests.cli.test_placement import agent
 
-from muster.cli.completion import TIMEOUT_S, complete_agent, complete_group, complete_ref
+from muster.cli.completion import (
+    TIMEOUT_S,
+    complete_agent,
+    complete_group,
+    complete_ref,
+    complete_user,
+)
 from muster.cli.main import app
 from muster.cli.target import OnContact, Target
 from muster.client import Client
@@ -58,6 +64,11 @@ def test_agents_and_groups_are_offered() -> None:
     assert complete(cluster, "g", complete_group) == [("gpu", "2 agents")]
 
 
+def test_users_are_offered_with_their_domains() -> None:
+    assert complete(FakeCluster(), "a", complete_user) == [("ann", "default")]
+    assert complete(FakeCluster(), "b", complete_user) == []
+
+
 def test_cluster_is_the_one_that_the_line_names() -> None:
     cluster = FakeCluster()
     complete(cluster, "", url="http://a")
@@ -91,6 +102,39 @@ def test_commands_their_options_and_commands_below_them_are_offered() -> None:
     assert offered(cluster, "muster quota ") == ["remove", "set"]
     assert offered(cluster, "muster users ") == ["add", "list", "remove", "set"]
     assert offered(cluster, "muster ps --state run") == ["running"]
+
+
+NAMED = {"REF", "REF...", "AGENT...", "USER", "--agent", "--group", "--owner"}
+"""What a cluster knows the names of: metavars of arguments and options, and options without one."""
+ELSEWHERE = {"muster agent --group"}
+"""It talks to a controller as an agent, with no token that lists anything."""
+
+
+def parameters(
+    command: click.Command, path: str = "muster"
+) -> Iterator[tuple[str, click.Parameter]]:
+    """All parameters of a command and those below it, with the words that lead there."""
+    for parameter in command.params:
+        yield path, parameter
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None, name
+            yield from parameters(below, f"{path} {name}")
+
+
+def test_every_name_that_a_cluster_knows_is_completed() -> None:
+    found = {
+        f"{path} {name}": parameter
+        for path, parameter in parameters(app)
+        for name in (parameter.metavar, *parameter.opts)
+        if name in NAMED
+    }
+    assert {name.rpartition(" ")[2] for name in found} == NAMED
+    default = click.Option(["--nothing"])._custom_shell_complete
+    not_completed = {n for n, each in found.items() if each._custom_shell_complete is default}
+    assert not_completed == ELSEWHERE
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
+from muster.cli.completion import complete_agent
 from muster.cli.parameters import Option
 from muster.cli.request import without_nones
 from muster.client.moments import with_absolute_moments
@@ -20,7 +21,12 @@ Constraints = Annotated[
 ]
 Agents = Annotated[
     list[str] | None,
-    Option("--agent", metavar="NAME", help="Only on this agent; may be repeated."),
+    Option(
+        "--agent",
+        metavar="NAME",
+        help="Only on this agent; may be repeated.",
+        autocompletion=complete_agent,
+    ),
 ]
 SingleNode = Annotated[bool, Option("--single-node", help="All kernels of a gang on one agent.")]
 After = Annotated[

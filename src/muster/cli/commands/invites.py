@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from muster.cli.arguments import AsJson
+from muster.cli.completion import complete_group
 from muster.cli.parameters import Argument, Option
 from muster.cli.screen import Column, plain, print_json, stderr, stdout, table, write
 from muster.cli.target import Target, on_cluster
@@ -25,7 +26,10 @@ if TYPE_CHECKING:
 def invite(
     target: Target,
     name: Annotated[str | None, Argument(metavar="NAME")] = None,
-    group: Annotated[str | None, Option("--group", "-g", help="Scaling group to join.")] = None,
+    group: Annotated[
+        str | None,
+        Option("--group", "-g", help="Scaling group to join.", autocompletion=complete_group),
+    ] = None,
     uses: Annotated[
         int, Option("--uses", min=1, help="How many agents may join; for more than one, no NAME.")
     ] = 1,

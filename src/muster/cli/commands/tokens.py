@@ -7,6 +7,7 @@ import click
 from rich.text import Text
 
 from muster.cli.arguments import AsJson
+from muster.cli.completion import complete_user
 from muster.cli.listed_group import ListedGroup
 from muster.cli.parameters import Argument, Option, annotated
 from muster.cli.screen import Column, print_json, stderr, stdout, table, write
@@ -48,7 +49,13 @@ def create(
     name: Annotated[str, Argument(metavar="NAME")] = "token",
     role: Annotated[Role, Option("--role", help="What may be done with it.")] = Role.USER,
     user: Annotated[
-        str | None, Option("--user", metavar="USER", help="Whose it is. [default: yours]")
+        str | None,
+        Option(
+            "--user",
+            metavar="USER",
+            help="Whose it is. [default: yours]",
+            autocompletion=complete_user,
+        ),
     ] = None,
     domain: Annotated[
         str | None, Option("--domain", metavar="DOMAIN", help="The user's. [default: yours]")
