@@ -1,0 +1,53 @@
+"""What the pages name is there: tests, modules and the pages that they point at."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+SECURITY = ROOT / "docs" / "security.md"
+SOURCES = ("", "src/muster", "src/muster/agent")
+"""What paths of modules are relative to."""
+
+CODE = re.compile(r"`([^`\n]+)`")
+LINK = re.compile(r"\]\(([^)#\s]+)\)")
+MODULE = re.compile(r"[\w/]+\.py")
+TEST = re.compile(r"test_\w+")
+
+
+@pytest.fixture(scope="module")
+def tests() -> set[str]:
+    """The names of all test functions."""
+    named = re.compile(r"^(?:async )?def (test_\w+)", re.MULTILINE)
+    files = (ROOT / "tests").rglob("test_*.py")
+    return {name for file in files for name in named.findall(file.read_text())}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.name))
+def test_everything_that_a_page_names_is_there(page: Path, tests: set[str]) -> None:
+    text = page.read_text()
+    missing = [name for name in LINK.findall(text) if not is_elsewhere(name, page)]
+    for name in CODE.findall(text):
+        if name.startswith("tests/"):
+            if not (ROOT / name).exists():
+                missing.append(name)
+        elif MODULE.fullmatch(name) and "/" in name:
+            if not any((ROOT / below / name).is_file() for below in SOURCES):
+                missing.append(name)
+        elif TEST.fullmatch(name) and name not in tests:
+            missing.append(name)
+    assert missing == []
+
+
+def is_elsewhere(link: str, page: Path) -> bool:
+    """Whether a link leads to the web, or to a file that is there."""
+    return link.startswith("https://") or (page.parent / link).exists()
+
+
+def test_every_boundary_and_every_class_of_attack_has_a_test() -> None:
+    lines = SECURITY.read_text().splitlines()
+    rows = [line for line in lines if line.startswith("| ") and not line.endswith("| test |")]
+    assert len(rows) > 40
+    assert [row for row in rows if not TEST.search(row.split(" | ")[-1])] == []
