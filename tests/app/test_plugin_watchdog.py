@@ -9,8 +9,10 @@ import pytest
 SCRIPT = """
 import re, sys, time
 from muster.app import plugin_watchdog
+from muster.scheduling import guard
 from muster.scheduling.guard import PluginFault, _Leash
 
+guard.MAX_LINES = 10_000
 plugin_watchdog.LONGEST_S = 0.3
 plugin_watchdog.watch_plugins()
 
@@ -28,6 +30,10 @@ def catches():
             pass
     time.sleep(60)
 
+def loops():
+    while True:
+        pass
+
 def returns():
     return 7
 
@@ -41,6 +47,7 @@ else:
     print(answer)
 assert time.monotonic() - began < 10
 time.sleep(0.7)  # the alarm is off
+assert sys.gettrace() is None
 """
 
 
@@ -50,6 +57,7 @@ time.sleep(0.7)  # the alarm is off
         ("sleeps", "selector 'slow' ran for more than 0.3 s in one call"),
         ("matches", "selector 'slow' ran for more than 0.3 s in one call"),
         ("catches", "selector 'slow' ran for more than 0.3 s in one call"),
+        ("loops", "selector 'slow' ran for more than 10000 lines in one call"),
         ("returns", "7"),
     ],
 )

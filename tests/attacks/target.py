@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+from tests.control.strangers import install
 from tests.e2e.cluster import Cluster, agent, started, until
 
 from muster.agent.config import AgentConfig
@@ -40,6 +41,8 @@ class Target:
 
     def __init__(self, path: Path, agents: Sequence[AgentConfig]) -> None:
         self.cluster = Cluster(path / "home", agents)
+        packages = install(path / "packages").parent
+        self.cluster.environment["PYTHONPATH"] = f"{packages}:{ROOT}"
         self.tokens: dict[str, str] = {}
         self._probes = path / "probes"
         self._prober: subprocess.Popen[bytes] | None = None
@@ -67,13 +70,18 @@ class Target:
         roles = {"mallory": "user", "victor": "viewer", "ada": "user"}
         self.tokens = {user: self.cluster.add_user(user, role) for user, role in roles.items()}
 
+    def set_policy(self, **policy: str) -> None:
+        """Have the group of everybody's work follow this policy, and forget the one before."""
+        group = {"name": "default", "kernel_lease": LEASE_S, "agent_silence": 5.0, **policy}
+        with self.client() as admin:
+            admin.put_group(group)
+
     # -- the bystander ---------------------------------------------------------------------------
 
     @contextmanager
     def bystander(self) -> Iterator[None]:
         """Kernels of the bystander run from now on, and it hands in work all the while."""
-        with self.client() as admin:
-            admin.put_group({"name": "default", "kernel_lease": LEASE_S, "agent_silence": 5.0})
+        self.set_policy()
         with self.client("ada") as ada:
             job = ada.submit(
                 name="long", command=["sleep", "100000"], tasks=KERNELS, max_retries_preemption=0

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
-from tests.control.strangers import ENTRY_POINTS
+from tests.control.strangers import install
 from tests.control.world import Behaviour, Run, World
 
 from muster.core.resources import Resources
@@ -44,10 +44,6 @@ def group_world(tmp_path: Path) -> Iterator[GroupWorld]:
 @pytest.fixture
 def strangers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Plug-ins are installed, as by an installer; the answer is the folder that says so."""
-    metadata = tmp_path / "packages" / "stranger-1.0.dist-info"
-    metadata.mkdir(parents=True)
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger\nVersion: 1.0\n")
-    text = ENTRY_POINTS.format(module="tests.control.strangers")
-    (metadata / "entry_points.txt").write_text(text)
+    metadata = install(tmp_path / "packages")
     monkeypatch.syspath_prepend(metadata.parent)
     return metadata

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -43,6 +44,16 @@ badge_hook = {module}:BadgeHook
 fickle_hook = {module}:FickleHook
 growing_hook = {module}:GrowingHook
 """
+
+
+def install(packages: Path) -> Path:
+    """Have these plug-ins found where ``packages`` is on the path, as by an installer; the answer
+    is the folder that names them."""
+    metadata = packages / "stranger-1.0.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text(ENTRY_POINTS.format(module=__name__))
+    return metadata
 
 
 def loop() -> Any:

@@ -446,6 +446,30 @@ def test_leash_holds_whatever_is_made_of_its_error(act: Act) -> None:
     assert sys.gettrace() is before
 
 
+class Dumb(Exception):
+    """Fails at describing itself too."""
+
+    def __repr__(self) -> str:
+        raise ValueError("no words")
+
+
+def test_fault_of_an_error_without_words_names_its_kind() -> None:
+    def raises() -> Any:
+        raise Dumb
+
+    with pytest.raises(PluginFault, match="raised <Dumb instance"):
+        GuardedHook("stranger", Hook(raises)).before_start({})
+
+
+def test_fault_of_a_huge_answer_is_short() -> None:
+    hook = GuardedHook("stranger", Hook(answering({str(n): "x" * 10_000 for n in range(1000)})))
+    wrong = GuardedHook("stranger", Hook(answering(["x" * 1_000_000] * 1000)))
+    assert len(hook.before_start({})) == 1000
+    with pytest.raises(PluginFault, match="must answer an environment") as caught:
+        wrong.before_start({})
+    assert len(str(caught.value)) < 3000
+
+
 def test_leash_lets_the_person_at_the_keyboard_interrupt() -> None:
     def interrupted() -> Any:
         raise KeyboardInterrupt

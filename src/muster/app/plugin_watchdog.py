@@ -22,20 +22,19 @@ class Alarm:
     """Fills ``guard.Watchdog``; calls in other threads than the main one are not watched."""
 
     def __init__(self) -> None:
-        self._armed = False
+        self.armed = False
 
     def arm(self) -> None:
         if threading.current_thread() is threading.main_thread():
-            self._armed = True
+            self.armed = True
             signal.setitimer(signal.ITIMER_REAL, LONGEST_S, AGAIN_S)
 
     def disarm(self) -> None:
-        if self._armed:
-            self._armed = False
+        if threading.current_thread() is threading.main_thread():
             signal.setitimer(signal.ITIMER_REAL, 0)
 
     def rings(self, _signum: int, _frame: FrameType | None) -> None:
-        if self._armed:
+        if self.armed:
             raise guard.TooLate(f"ran for more than {LONGEST_S:g} s in one call")
 
 

@@ -8,6 +8,7 @@ one that means harm is not held by it.
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from reprlib import Repr
 from types import FrameType
 from typing import Any, Protocol
 
@@ -49,16 +50,34 @@ class TooLate(BaseException):
 
 class Watchdog(Protocol):
     """Looks at the clock while a plug-in is called, for what runs without lines of Python: a last
-    resort where a controller serves people, and absent from a replay."""
+    resort where a controller serves people, and absent from a replay.
+
+    ``armed`` is set by ``arm`` and cleared by its caller once the call has ended: from then on
+    nothing is raised any more.
+    """
+
+    armed: bool
 
     def arm(self) -> None:
         """A call begins; ``TooLate`` is raised in it when it takes too long."""
 
     def disarm(self) -> None:
-        """It has ended, and nothing is raised any more."""
+        """The call has ended, and ``armed`` is cleared: stop looking."""
 
 
-watchdog: Watchdog | None = None
+class _NoWatchdog:
+    """Never looks. Fills Watchdog."""
+
+    armed = False
+
+    def arm(self) -> None:
+        pass
+
+    def disarm(self) -> None:
+        pass
+
+
+watchdog: Watchdog = _NoWatchdog()
 """Of this process; set once at its start."""
 
 
@@ -92,6 +111,15 @@ class _Cut:
             self._again(self._frame)
 
 
+_TOLD = Repr()
+_TOLD.maxother = _TOLD.maxstring = 200
+
+
+def _told(what: object) -> str:
+    """For a sentence about it: short whatever its size, and also if it cannot describe itself."""
+    return _TOLD.repr(what)
+
+
 class _Leash:
     """Calls one plug-in."""
 
@@ -119,23 +147,23 @@ class _Leash:
                 sys.settrace(count)
 
         before, watching = sys.gettrace(), watchdog
-        if watching is not None:
-            watching.arm()
-        sys.settrace(count)
+        watching.arm()
         try:
-            answer = function(*arguments)
+            try:
+                sys.settrace(count)
+                answer = function(*arguments)
+            finally:
+                # No call comes before: it would be counted, and an alarm could ring in it.
+                over, watching.armed = True, False
+                sys.settrace(before)
+                watching.disarm()
         except KeyboardInterrupt:
             raise
         except TooLate as late:
             raise self.fault(str(late)) from late
         except BaseException as error:  # sys.exit() too: no plug-in may end the process
             if left >= 0:
-                raise self.fault(f"raised {error!r}") from error
-        finally:
-            if watching is not None:
-                watching.disarm()
-            over = True
-            sys.settrace(before)
+                raise self.fault(f"raised {_told(error)}") from error
         if left < 0:
             raise self.fault(f"ran for more than {MAX_LINES} lines in one call")
         return answer
@@ -154,7 +182,7 @@ class GuardedValidator:
     def validate(self, what: WorkloadClass, context: PassContext) -> Sequence[Reason]:
         reasons = self._leash.call(self._inner.validate, what, context)
         if not isinstance(reasons, Sequence) or not all(isinstance(r, Reason) for r in reasons):
-            raise self._leash.fault(f"must answer reasons, not {reasons!r}")
+            raise self._leash.fault(f"must answer reasons, not {_told(reasons)}")
         return tuple(reasons)
 
 
@@ -171,12 +199,13 @@ class GuardedSequencer:
         key = self._leash.call(self._inner.key, session, context)
         numbers = isinstance(key, tuple) and all(isinstance(part, int | float) for part in key)
         if not numbers or not all(part == part for part in key):
-            raise self._leash.fault(f"must answer a tuple of numbers, not {key!r}")
+            raise self._leash.fault(f"must answer a tuple of numbers, not {_told(key)}")
         if self._length is None:
             self._length = len(key)
         elif len(key) != self._length:
             raise self._leash.fault(
-                f"must answer tuples of one length: {self._length} numbers as at first, not {key!r}"
+                f"must answer tuples of one length: {self._length} numbers as at first, not "
+                f"{_told(key)}"
             )
         return tuple(key)
 
@@ -194,11 +223,11 @@ class GuardedSelector:
         try:
             scores = np.asarray(answer, np.float64)
         except (TypeError, ValueError):
-            raise self._leash.fault(f"must answer numbers, not {answer!r}") from None
+            raise self._leash.fault(f"must answer numbers, not {_told(answer)}") from None
         if scores.shape != candidates.shape or not np.isfinite(scores).all():
             raise self._leash.fault(
                 f"must answer a finite number for each of {candidates.size} agents; it answered "
-                f"{answer!r}"
+                f"{_told(answer)}"
             )
         return scores
 
@@ -214,7 +243,8 @@ class GuardedSelector:
             or len(shares) != count
         ):
             raise self._leash.fault(
-                f"must answer {count} devices of which {milli}/1000 is free; it answered {shares!r}"
+                f"must answer {count} devices of which {milli}/1000 is free; it answered "
+                f"{_told(shares)}"
             )
         return tuple(shares)
 
@@ -247,7 +277,7 @@ class GuardedHook:
     def on_schedule(self, what: WorkloadClass) -> WorkloadClass:
         changed = self._leash.call(self._inner.on_schedule, what)
         if not isinstance(changed, WorkloadClass):
-            raise self._leash.fault(f"must answer a workload, not {changed!r}")
+            raise self._leash.fault(f"must answer a workload, not {_told(changed)}")
         if (changed.owner, changed.group, changed.type, changed.kernels) != (
             what.owner,
             what.group,
@@ -264,7 +294,7 @@ class GuardedHook:
         if not isinstance(changed, Mapping) or not all(
             isinstance(name, str) and isinstance(value, str) for name, value in changed.items()
         ):
-            raise self._leash.fault(f"must answer an environment, not {changed!r}")
+            raise self._leash.fault(f"must answer an environment, not {_told(changed)}")
         return dict(changed)
 
     def after_end(self, session: SessionId, succeeded: bool) -> None:
