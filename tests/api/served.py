@@ -41,6 +41,7 @@ from muster.store.store import Store
 from muster.wire.log_reading import AgentUnreachable
 from muster.wire.messages import (
     ControllerMessage,
+    Hello,
     JoinRequest,
     LogChunk,
     LogRequest,
@@ -211,6 +212,9 @@ class ServedCluster:
             if not reported and not outgoing and (due is None or due > self.clock.now()):
                 return
         raise AssertionError("control does not come to rest")
+
+    def welcome(self, hello: Hello) -> None:
+        pass
 
     def send(self, agent: AgentId, message: ControllerMessage) -> None:
         self._outgoing.append((agent, message))

@@ -1,17 +1,19 @@
 """Commands that never arrived: the agent's next Hello makes up for them."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from sqlalchemy import select
-from tests.control.world import Behaviour, Run, World, task_index
+from tests.control.world import ADA, Behaviour, Run, World, attempt, task_index
 
 from muster.core.ids import JobId
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec, ScalingGroup
 from muster.core.states import JobState
 from muster.store import schema
+from muster.wire.messages import Start
 
 ONE_CPU = Resources(cpu_milli=1000, memory_bytes=2**30)
 
@@ -31,6 +33,16 @@ def make_world(tmp_path: Path) -> Iterator[MakeWorld]:
     yield make
     for world in worlds:
         world.close()
+
+
+def noting(attempts: list[int]) -> Behaviour:
+    """Endless kernels that tell which attempt each of them is."""
+
+    def begin(start: Start) -> Run:
+        attempts.append(attempt(start))
+        return Run(math.inf)
+
+    return begin
 
 
 def ended_well(world: World, id_: JobId) -> bool:
@@ -87,3 +99,33 @@ def test_start_of_a_queued_kernel_that_was_lost_with_the_controller_is_said_agai
     world.restart_controller()  # which it does not hear
 
     assert ended_well(world, job.id)
+
+
+def test_start_decided_before_a_machine_rebooted_reaches_no_later_boot(
+    make_world: MakeWorld,
+) -> None:
+    attempts: list[int] = []
+    world = make_world(["a"], 0.0, noting(attempts))
+    agent = world.agent("a")
+    agent.supervisor_frozen = True
+    world.submit(JobSpec(command=["long"]))
+    agent.supervisor_frozen = False
+    world.greet(agent)  # it is to be told again to start; both Hellos are heard in one wake
+    agent.reboot()
+    world.greet(agent)
+    world.run(1.0)
+    assert attempts == [2]
+
+
+def test_start_sent_before_control_hears_that_a_machine_rebooted_reaches_no_later_boot(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts: list[int] = []
+    world = make_world(["a"], 0.0, noting(attempts))
+    agent, spec = world.agent("a"), JobSpec(command=["long"])
+    monkeypatch.setattr("muster.control.inbox.INPUTS_A_WAKE", 1)  # another comes before its Hello
+    world.plane.ask(lambda work, requests: requests.submit_job(work, ADA, spec), lambda *_: None)
+    agent.reboot()
+    world.greet(agent)
+    world.run(1.0)
+    assert attempts == [2]

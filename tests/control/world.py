@@ -311,6 +311,8 @@ class World:
         self.agents: dict[AgentId, HollowAgent] = {}
         self.outgoing: list[tuple[AgentId, ControllerMessage]] = []
         self.closed: list[tuple[AgentId, str]] = []
+        self.greeted: dict[AgentId, Hello] = {}  # the first message of each current stream
+        self.welcome: set[AgentId] = set()  # those whose current stream's Hello control has heard
         self.drips = False
         self._credentials = itertools.count(1)
         self.boot_id = ""  # of the controller's machine
@@ -334,6 +336,7 @@ class World:
         self.store.close()
         self.clock.advance(away_s)
         self.outgoing.clear()
+        self.welcome.clear()
         self._open()
         for agent in self.agents.values():
             agent.tick()
@@ -405,6 +408,9 @@ class World:
         """Its Hello arrives, and is not heard by control yet."""
         hello = agent.hello()
         renewal = self.leases.admit(hello, beside=True)
+        self.greeted[agent.id] = hello
+        self.welcome.discard(agent.id)
+        self.outgoing = [each for each in self.outgoing if each[0] != agent.id]  # of its older one
         if renewal is not None:
             agent.receive(renewal)
         self.plane.agent_said(agent.id, hello)
@@ -493,8 +499,13 @@ class Link:
     def __init__(self, world: World) -> None:
         self._world = world
 
+    def welcome(self, hello: Hello) -> None:
+        if self._world.greeted.get(hello.agent) is hello:
+            self._world.welcome.add(hello.agent)
+
     def send(self, agent: AgentId, message: ControllerMessage) -> None:
-        self._world.outgoing.append((agent, message))
+        if agent in self._world.welcome or isinstance(message, Renew):
+            self._world.outgoing.append((agent, message))
 
     def close(self, agent: AgentId, why: str) -> None:
         self._world.closed.append((agent, why))

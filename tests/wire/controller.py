@@ -58,6 +58,7 @@ class Controller:
     heartbeat_s: float = 0.5
     acknowledging: bool = True
     renewing: bool = True
+    welcoming: bool = True
     refusal: Occupied | Overtaken | None = None  # of the next streams
     disks: list[bool] = field(default_factory=list)
     credentials: dict[str, AgentId] = field(default_factory=dict)
@@ -113,6 +114,8 @@ class Controller:
         match message:
             case Hello():
                 self.hellos.append(message)
+                if self.welcoming:
+                    self.gateway.welcome(message)
                 self.connected.add(agent)
             case Reports():
                 self.batches.append(message)

@@ -137,6 +137,20 @@ async def test_messages_both_ways_arrive_in_order() -> None:
         assert await anext(messages) == Renew(1.0, made.lease_s, made.heartbeat_s)
 
 
+async def test_stream_whose_hello_control_has_not_heard_is_sent_renewals_alone() -> None:
+    async with controller() as made, stream_of(made, "agt-1") as stream:
+        made.welcoming = False
+        await stream.send(hello("agt-1"))
+        messages = aiter(stream)
+        assert await anext(messages) == Renew(0.0, made.lease_s, made.heartbeat_s)
+        made.gateway.send(AgentId("agt-1"), Acknowledge(1))  # of what was said on another stream
+        made.gateway.welcome(hello("agt-1"))  # and so is this Hello, equal as it is
+        made.gateway.send(AgentId("agt-1"), Acknowledge(2))
+        made.gateway.welcome(made.hellos[0])
+        made.gateway.send(AgentId("agt-1"), Acknowledge(3))
+        assert await anext(messages) == Acknowledge(3)
+
+
 async def test_batch_beyond_a_message_arrives_whole_and_in_order() -> None:
     large = template("/bin/true", env={"LARGE": "x" * 10_000})
     starts = tuple(

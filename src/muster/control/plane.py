@@ -106,6 +106,9 @@ Events = list[tuple[str, str, str]]
 class _NoLink:
     """Before the wire is there: nobody is connected, so whatever is sent is dropped."""
 
+    def welcome(self, hello: Hello) -> None:
+        pass
+
     def send(self, agent: AgentId, message: ControllerMessage) -> None:
         pass
 
@@ -405,6 +408,9 @@ class ControlPlane:
                 agent.disk_full = item.message.full
                 self.board.agent_changed(agent)
             case Hello():
+                # What was decided before is about what the agent held before: it is settled anew.
+                work.commands.pop(agent.id, None)
+                effects.acknowledged.pop(agent.id, None)
                 effects.hellos[agent.id] = item.message
                 self._connected.add(agent.id)
                 self._greeter.greet(work, agent, item.message)
@@ -428,6 +434,7 @@ class ControlPlane:
             for agent in self._connected - effects.hellos.keys():
                 self._link.close(agent, "say hello again")
         for agent, hello in effects.hellos.items():
+            self._link.welcome(hello)
             if (renewal := self._leases.answer(agent, hello.sent_s)) is not None:
                 self._link.send(agent, renewal)
         for agent, commands in work.commands.items():

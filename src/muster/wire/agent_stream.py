@@ -8,11 +8,10 @@ from typing import Any
 
 from grpc import aio
 
-from muster.core.ids import AgentId
 from muster.wire import agent_pb2 as pb
 from muster.wire.checks import heard
 from muster.wire.codec import encode_in_pieces
-from muster.wire.messages import AgentMessage, ControllerMessage, Renew
+from muster.wire.messages import AgentMessage, ControllerMessage, Hello, Renew
 from muster.wire.transport import PIECE_BYTES
 
 log = logging.getLogger(__name__)
@@ -27,16 +26,18 @@ class AgentStream:
     its kernels. Of several that wait only the newest counts.
 
     Args:
-        agent: who is at the other end.
+        hello: what the agent at the other end said first. Until control has heard it, the stream
+            is not ``welcome``.
         queue_limit: messages that may wait for a slow agent. One more closes the stream: the
             agent says Hello again and is told what should exist, which is never more than is true.
         said: called with each message that arrives, until the stream is closed.
     """
 
     def __init__(
-        self, agent: AgentId, queue_limit: int, said: Callable[[AgentMessage], None]
+        self, hello: Hello, queue_limit: int, said: Callable[[AgentMessage], None]
     ) -> None:
-        self._agent = agent
+        self.hello = hello
+        self.welcome = False
         self._said = said
         self._queue_limit = queue_limit
         self._outgoing: deque[ControllerMessage] = deque()
@@ -125,7 +126,7 @@ class AgentStream:
         try:
             return list(encode_in_pieces(message, PIECE_BYTES))
         except (ValueError, TypeError):
-            log.exception("agent %s: a message cannot be encoded and is dropped", self._agent)
+            log.exception("agent %s: a message cannot be encoded and is dropped", self.hello.agent)
             return ()
 
 

@@ -70,6 +70,10 @@ class GatewayThread:
         await self._there(self._gateway.stop())
         await self._end()
 
+    def welcome(self, hello: Hello) -> None:
+        """See ``AgentLink.welcome``."""
+        self._to_gateway.call(partial(self._gateway.welcome, hello))
+
     def send(self, agent: AgentId, message: ControllerMessage) -> None:
         """See ``AgentLink.send``."""
         self._to_gateway.call(partial(self._gateway.send, agent, message))

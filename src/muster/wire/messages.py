@@ -234,8 +234,13 @@ ControllerMessage = Commands | Acknowledge | Renew
 class AgentLink(Protocol):
     """How control reaches agents: a seam that tests and simulation fill otherwise."""
 
+    def welcome(self, hello: Hello) -> None:
+        """Control has heard this Hello: what is sent to its agent from now on is for its stream.
+        A stream whose Hello control has not heard is sent renewals alone, for what control decided
+        before is about what the agent held then, perhaps in another boot."""
+
     def send(self, agent: AgentId, message: ControllerMessage) -> None:
-        """Queue a message; never blocks. For an agent that is not connected it is dropped: what
+        """Queue a message; never blocks. For an agent without a welcome stream it is dropped: what
         should exist is told again when the agent says Hello."""
 
     def close(self, agent: AgentId, why: str) -> None:

@@ -37,6 +37,7 @@ from muster.wire.messages import (
     Occupied,
     Overtaken,
     Refused,
+    Renew,
 )
 from muster.wire.transport import (
     DISMISSED,
@@ -140,9 +141,16 @@ class AgentGateway(agent_pb2_grpc.AgentGatewayServicer):
             await self._server.stop(STOP_GRACE_S)
             self._server = None
 
+    def welcome(self, hello: Hello) -> None:
+        """See ``AgentLink.welcome``."""
+        stream = self._streams.get(hello.agent)
+        if stream is not None and stream.hello is hello:
+            stream.welcome = True
+
     def send(self, agent: AgentId, message: ControllerMessage) -> None:
         """See ``AgentLink.send``."""
-        if (stream := self._streams.get(agent)) is not None:
+        stream = self._streams.get(agent)
+        if stream is not None and (stream.welcome or isinstance(message, Renew)):
             stream.send(message)
 
     def close(self, agent: AgentId, why: str) -> None:
@@ -178,7 +186,7 @@ class AgentGateway(agent_pb2_grpc.AgentGatewayServicer):
             hello = await self._hello(agent, context)
         except MalformedMessage as malformed:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(malformed))
-        stream = AgentStream(agent, self._queue_limit, partial(self._heard, agent))
+        stream = AgentStream(hello, self._queue_limit, partial(self._heard, agent))
         try:
             renewal = self._leases.admit(hello, beside=is_loopback(context.peer()))
         except Occupied as occupied:
