@@ -244,6 +244,24 @@ def test_rebooted_machine_is_let_in_at_once(tmp_path: Path) -> None:
         assert len(agent.starts) == 2
 
 
+@pytest.mark.parametrize("restarts", [1, 2])
+def test_machine_that_rebooted_before_silence_was_made_shorter_is_let_in_by_a_new_controller(
+    tmp_path: Path, restarts: int
+) -> None:
+    with running_world(tmp_path, agent_silence=15.0) as (world, agent, _):
+        world.run(5.0)
+        agent.online = False
+        world.clock.advance(6.0)
+        agent.reboot()
+        world.clock.advance(2.0)
+        for _ in range(restarts):
+            apply(world, agent_silence=1.0)  # the agent, which cannot know, stays ALIVE
+            world.restart_controller()
+        world.connect(agent)
+        world.run(1.0)
+        assert len(agent.starts) == 2
+
+
 def test_agent_that_was_started_again_is_let_in_at_once(tmp_path: Path) -> None:
     with running_world(tmp_path) as (world, agent, record):
         agent.renewed_s = 0.0

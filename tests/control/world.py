@@ -336,6 +336,7 @@ class World:
         self.store.close()
         self.clock.advance(away_s)
         self.outgoing.clear()
+        self.greeted.clear()
         self.welcome.clear()
         self._open()
         for agent in self.agents.values():
@@ -467,7 +468,7 @@ class World:
                 agent.receive(message)
         progressed = bool(outgoing)
         for agent in self.agents.values():
-            if agent.online and agent.reports:
+            if agent.id in self.greeted and agent.online and agent.reports:
                 self.leases.heard(agent.id)
                 reports = agent.reports[:1] if self.drips else agent.reports
                 last = agent.acknowledged + len(reports)

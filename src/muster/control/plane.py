@@ -159,12 +159,10 @@ class ControlPlane:
         live, leases = self._store.live, self._leases
         now = self._clock.now()
         for agent in live.agents.values():
-            group = live.groups[agent.group]
             if agent.status is AgentStatus.ALIVE:  # it was heard since it was last written
-                known = self._store.last_commit_at - group.agent_silence
+                known = self._store.last_commit_at - agent.silence_s
                 agent.seen_at = max(agent.seen_at, known)
-            leases.publish(agent, group)
-            agent.seen_at = leases.heard_at(agent.id)
+            leases.publish(agent, live.groups[agent.group])
             agent.connected = agent.id in self._connected
             agent.left_at = None if agent.connected else self._store.last_commit_at
         self.board = Board(live, self._past, self._store.asked)

@@ -179,6 +179,7 @@ def _agent(row: Row[Any]) -> Agent:
         leave_by=row.leave_by,
         instance=row.instance,
         lease_s=row.lease_s,
+        silence_s=row.silence_s,
         term_s=row.lease_s,
         reason=load_reason(row.reason, row.reason_numbers),
     )

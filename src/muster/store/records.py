@@ -36,7 +36,8 @@ class Agent:
 
     ``boot_id`` and ``instance`` tell the boot and the agent's directory whose kernels are its own.
     ``lease_s`` is the longest kernel lease that it may count with, ``term_s`` the one that is
-    granted now. ``seen_at`` moves with each message and is stored with other changes only.
+    granted now. ``silence_s`` is the longest for which it may have been silent while it is ALIVE.
+    ``seen_at`` moves with each message and is stored with other changes only.
 
     Not stored are ``term_s``; ``connected``, that it has a stream to this process, since
     ``connected_at``; ``left_at``, since when it has none, and the latest of its ``absences``, each
@@ -69,6 +70,7 @@ class Agent:
     absences: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=MAX_ABSENCES))
     instance: str = ""
     lease_s: float = 0.0
+    silence_s: float = 0.0
     term_s: float = 0.0
     disk_full: bool = False
     clock_offset_s: float = 0.0

@@ -161,6 +161,7 @@ AGENTS = Mapping[Agent](
         "leave_by",
         "instance",
         "lease_s",
+        "silence_s",
         *_REASON,
     ),
     barred=lambda agent: agent.barred or "",

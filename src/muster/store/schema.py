@@ -131,6 +131,7 @@ agents = Table(
     Column("leave_by", Float, nullable=True),
     Column("instance", String, nullable=False, server_default=""),
     Column("lease_s", Float, nullable=False, server_default="300"),  # infinite: without an end
+    Column("silence_s", Float, nullable=False, server_default="300"),
     *_reason(),
 )
 

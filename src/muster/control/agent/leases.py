@@ -222,6 +222,10 @@ class LeaseBook:
     def heard_at(self, agent: AgentId) -> float:
         return self._read(agent, lambda lease: lease.heard_at, -math.inf)
 
+    def unheard_s(self, agent: AgentId) -> float:
+        """How long the agent had not been heard when this controller started, if not since."""
+        return self._read(agent, lambda lease: lease.heard_at - lease.spoke_at, 0.0)
+
     def silent_since(self, agent: AgentId) -> float:
         """When the agent was heard last before it said Hello."""
         return self._read(agent, lambda lease: lease.silent_since, -math.inf)

@@ -63,10 +63,10 @@ class AgentLifecycle(Lifecycle[Agent]):
 
 
 class GrantLeases(FollowingHandler[Agent]):
-    """Keeps the term of an agent's renewals as its group says.
+    """Keeps the term of an agent's renewals, and how often it asks for them, as its group says.
 
-    A longer one is stored before it is granted, so that after a restart the controller waits for
-    the longest that the agent may count with; a shorter one once the longer are over.
+    What is longer is stored before it is granted, so that after a restart the controller counts
+    with the longest that the agent may know; what is shorter once the longer is over.
     """
 
     name = "GrantLeases"
@@ -82,8 +82,10 @@ class GrantLeases(FollowingHandler[Agent]):
             term_s = math.inf if self._leases.is_beside(record.id) else DEFAULT_TERM_S
         over = self._leases.until(record.id) <= work.now + term_s
         lease_s = term_s if over else max(term_s, record.lease_s)
-        if (term_s, lease_s) != (record.term_s, record.lease_s):
-            record.term_s, record.lease_s = term_s, lease_s
+        silence_s = _silence_s(record, work, self._leases) + self._leases.unheard_s(record.id)
+        terms = term_s, lease_s, silence_s
+        if terms != (record.term_s, record.lease_s, record.silence_s):
+            record.term_s, record.lease_s, record.silence_s = terms
             work.unit.touch(record)
 
 
@@ -129,9 +131,14 @@ class DetectLoss(DerivationHandler[Agent]):
 def _silent_at(agent: Agent, work: Work, leases: LeaseBook) -> float:
     """When the agent counts as silent, unless it is heard before."""
     heard_at = max(agent.seen_at, leases.heard_at(agent.id))
+    return heard_at + _silence_s(agent, work, leases)
+
+
+def _silence_s(agent: Agent, work: Work, leases: LeaseBook) -> float:
+    """How long the agent may be silent. It may not have learned yet that it is to speak more
+    often."""
     silence_s = work.live.groups[agent.group].agent_silence
-    # It may not have learned yet that it is to speak more often.
-    return heard_at + max(silence_s, HEARTBEATS_A_TERM * leases.pace_s(agent.id))
+    return max(silence_s, HEARTBEATS_A_TERM * leases.pace_s(agent.id))
 
 
 def _silence(agent: Agent, work: Work) -> Reason:
