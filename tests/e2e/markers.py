@@ -3,6 +3,11 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.e2e.cluster import until
+
+from muster.client import Client
+from muster.core.states import JobState
+
 # A task holds a lock for as long as any process of it lives, so whoever cannot have it says that
 # another attempt is still there. /proc/uptime is a clock that costs no process.
 _PRELUDE = """
@@ -52,3 +57,41 @@ def read_marks(directory: Path) -> list[Mark]:
             )
         )
     return marks
+
+
+_WORK = """
+code=0
+until [ -e "$MARKERS/go" ]; do sleep 0.05; done
+"""
+
+
+class Work:
+    """A task that runs until it is let go, and leaves marks of its attempts."""
+
+    def __init__(self, client: Client, directory: Path, name: str = "work") -> None:
+        self._client = client
+        self.markers = directory / name
+        self.markers.mkdir()
+        (self.markers / "lines").touch()
+        self.job = client.submit(
+            name=name,
+            command=marked(_WORK),
+            env={"MARKERS": str(self.markers)},
+            resources={"cpu": 1},
+        ).id
+        until(lambda: self.marks("begin"))
+
+    def marks(self, what: str) -> list[Mark]:
+        return [mark for mark in read_marks(self.markers) if mark.what == what]
+
+    def ran(self, agents: set[str]) -> None:
+        """Let it go; it succeeds, one attempt after the other on these agents."""
+        (self.markers / "go").touch()
+        assert self._client.wait(self.job, 60.0).state == JobState.SUCCEEDED
+        assert self.marks("overlap") == []
+        attempts = self._client.task(self.job, 0).attempts
+        assert {attempt.agent for attempt in attempts} == agents
+
+    @property
+    def agent(self) -> str | None:
+        return self._client.task(self.job, 0).attempts[-1].agent

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.e2e.cluster import Cluster, agent, started, until
-from tests.e2e.markers import Mark, marked, read_marks
+from tests.e2e.markers import Work
 from tests.e2e.proxy import StallingProxy, stalling
 
 from muster.client import Client
@@ -20,10 +20,6 @@ from muster.control.agent.leases import LEASE_MARGIN_S
 from muster.core.states import AgentStatus, JobState
 
 LEASE_S = 3.0
-_WORK = """
-code=0
-until [ -e "$MARKERS/go" ]; do sleep 0.05; done
-"""
 
 
 @pytest.fixture
@@ -42,38 +38,6 @@ def proxied(tmp_path: Path) -> Iterator[tuple[Cluster, StallingProxy]]:
         cluster.through("one", proxy.port)
         stack.enter_context(started(cluster))
         yield cluster, proxy
-
-
-class Work:
-    """A task that runs until it is let go, and leaves marks of its attempts."""
-
-    def __init__(self, client: Client, directory: Path) -> None:
-        self._client = client
-        self.markers = directory / "markers"
-        self.markers.mkdir()
-        (self.markers / "lines").touch()
-        self.job = client.submit(
-            name="work",
-            command=marked(_WORK),
-            env={"MARKERS": str(self.markers)},
-            resources={"cpu": 1},
-        ).id
-        until(lambda: self.marks("begin"))
-
-    def marks(self, what: str) -> list[Mark]:
-        return [mark for mark in read_marks(self.markers) if mark.what == what]
-
-    def ran(self, agents: set[str]) -> None:
-        """Let it go; it succeeds, one attempt after the other on these agents."""
-        (self.markers / "go").touch()
-        assert self._client.wait(self.job, 60.0).state == JobState.SUCCEEDED
-        assert self.marks("overlap") == []
-        attempts = self._client.task(self.job, 0).attempts
-        assert {attempt.agent for attempt in attempts} == agents
-
-    @property
-    def agent(self) -> str | None:
-        return self._client.task(self.job, 0).attempts[-1].agent
 
 
 def group(**fields: Any) -> dict[str, Any]:
