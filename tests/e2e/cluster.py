@@ -110,13 +110,16 @@ class Cluster:
     def agents(self) -> list[str]:
         return list(self._configs)
 
-    def start(self) -> None:
-        """Start everything, and wait until all agents have said who they are."""
+    def start(self, group: dict[str, Any] | None = None) -> None:
+        """Start everything, and wait until all agents have said who they are; they begin under the
+        policy of ``group``, if one is given."""
         self.start_controller()
         self.running()
-        for name in self._configs:
-            self.start_agent(name)
         with self.client() as client:
+            if group is not None:
+                client.put_group(group)
+            for name in self._configs:
+                self.start_agent(name)
             until(lambda: [a.status for a in client.agents()] == ["ALIVE"] * len(self._configs))
 
     def start_controller(self) -> subprocess.Popen[bytes]:
@@ -259,10 +262,10 @@ def assert_no_survivors(path: Path) -> None:
 
 
 @contextmanager
-def started(cluster: Cluster) -> Iterator[Cluster]:
+def started(cluster: Cluster, group: dict[str, Any] | None = None) -> Iterator[Cluster]:
     """The cluster runs, and afterwards nothing of it does."""
     try:
-        cluster.start()
+        cluster.start(group)
         yield cluster
     finally:
         cluster.close()

@@ -25,7 +25,7 @@ LEASE_S = 3.0
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     agents = [agent(name, cpu_milli=1000) for name in ("one", "two")]
-    with started(Cluster(tmp_path / "home", agents)) as cluster:
+    with started(Cluster(tmp_path / "home", agents), group()) as cluster:
         yield cluster
 
 
@@ -36,7 +36,7 @@ def proxied(tmp_path: Path) -> Iterator[tuple[Cluster, StallingProxy]]:
     with ExitStack() as stack:
         proxy = stack.enter_context(stalling(cluster.agent_port))
         cluster.through("one", proxy.port)
-        stack.enter_context(started(cluster))
+        stack.enter_context(started(cluster, group()))
         yield cluster, proxy
 
 

@@ -2,18 +2,23 @@
 
 import json
 import os
+import shlex
+import shutil
 import stat
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.e2e.cluster import assert_no_survivors, free_ports, until
 
+from muster.agent.supervisor.farewell import shut_down
 from muster.app.home import Home
 from muster.app.local import down
+from muster.app.own_authority import own_certificate
 
 MUSTER = Path(sys.executable).with_name("muster")
 TIMEOUT_S = 60.0
@@ -42,9 +47,9 @@ class People:
 
 
 @contextmanager
-def running(*words: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+def running(*words: str, log: Path, **options: Any) -> Iterator[subprocess.Popen[bytes]]:
     with log.open("ab") as output:
-        process = subprocess.Popen([str(MUSTER), *words], stdout=output, stderr=output)
+        process = subprocess.Popen([str(MUSTER), *words], stdout=output, stderr=output, **options)
     try:
         yield process
     finally:
@@ -99,6 +104,67 @@ def test_three_commands_make_a_cluster_of_several_machines(home: Home, tmp_path:
             assert "no cluster is known" in people.muster("--home", str(tmp_path), "ps").stderr
             assert people.muster("logout").returncode == 0
             assert "no cluster is known" in people.muster("ps").stderr
-    from muster.agent.supervisor.farewell import shut_down
-
     shut_down(tmp_path / "node", grace_s=1.0, timeout_s=20.0)
+
+
+class Machine:
+    """A machine of which an agent is to be made, with nothing on it but an authority's file."""
+
+    def __init__(self, directory: Path, authority: Path) -> None:
+        directory.mkdir()
+        self.agent = directory / "agent"
+        self.log = directory / "agent.log"
+        self._directory = directory
+        shutil.copy(authority, directory / "ca.pem")
+
+    @contextmanager
+    def typed(self, line: str) -> Iterator[subprocess.Popen[bytes]]:
+        """Run a command as it was printed, for a small agent that lives here."""
+        token, program, *words = shlex.split(line)
+        assert program == "muster"
+        name, _, secret = token.partition("=")
+        small = ("--dir", str(self.agent), "--cpus", "1", "--gpus", "none")
+        environment = os.environ | {name: secret}
+        options = {"cwd": self._directory, "env": environment}
+        try:
+            with running(*words, *small, log=self.log, **options) as process:
+                yield process
+        finally:
+            shut_down(self.agent, grace_s=1.0, timeout_s=20.0)
+
+
+def test_invited_machine_joins_over_tls_by_the_command_that_was_printed(
+    home: Home, tmp_path: Path
+) -> None:
+    port, agent_port = free_ports(2)
+    people = People(tmp_path / "people")
+    people.directory.mkdir()
+    host = "127.0.0.2"  # where nobody needs a name server
+    where = ("--home", str(home.path), "--port", str(port), "--agent-port", str(agent_port))
+    tls = ("--host", host, "--tls-self-signed", "--tls-name", host)
+    with running("controller", *where, *tls, log=home.log):
+        until(lambda: home.running() is not None)
+        login = ("login", f"https://{host}:{port}", "--ca", str(home.authority))
+        said = people.muster(*login, "--token-file", "-", stdin=home.client()["token"])
+        assert said.returncode == 0, said.stderr
+        invited = people.muster("agents", "invite", "node-7")
+        (line,) = invited.stdout.splitlines()
+        assert f"--controller {host}:{agent_port} --name node-7 --ca ca.pem" in line
+
+        other = Home(tmp_path / "other")
+        other.create()
+        own_certificate(other, ())
+        misled = Machine(tmp_path / "misled", other.authority)
+        with misled.typed(line):
+            until(lambda: "certificate" in misled.log.read_text().lower())
+        assert "no agents" in people.muster("agents").stderr
+
+        machine = Machine(tmp_path / "machine", home.authority)
+        with machine.typed(line):
+            until(lambda: "alive" in people.muster("agents").stdout)
+            ran = people.muster("run", "--agent", "node-7", "--", "echo", "at node-7")
+            assert (ran.returncode, ran.stdout) == (0, "at node-7\n"), ran.stderr
+            late = Machine(tmp_path / "late", home.authority)
+            with late.typed(line) as refused:
+                assert refused.wait(TIMEOUT_S) == 1
+            assert "join token" in late.log.read_text()

@@ -25,16 +25,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Two agents; four processors each, and little patience."""
     path = tmp_path_factory.mktemp("users") / "home"
     cluster = Cluster(path, [agent(name, cpu_milli=4000, gpus="none") for name in ("one", "two")])
-    with started(cluster):
-        with cluster.client() as admin:
-            admin.put_group(
-                {
-                    "name": "default",
-                    "sequencer": "fair_share",
-                    "agent_silence": 2,
-                    "kernel_lease": 4,
-                }
-            )
+    group = {"name": "default", "sequencer": "fair_share", "agent_silence": 2, "kernel_lease": 4}
+    with started(cluster, group):
         yield cluster
 
 
@@ -98,8 +90,8 @@ def test_name_is_taken_over_by_invitation_and_the_former_machine_is_told_so(
     tmp_path: Path,
 ) -> None:
     cluster = Cluster(tmp_path / "home", [agent("old", cpu_milli=1000, gpus="none")])
-    with started(cluster), cluster.client() as admin:
-        admin.put_group({"name": "default", "agent_silence": 1, "kernel_lease": 3})
+    group = {"name": "default", "agent_silence": 1, "kernel_lease": 3}
+    with started(cluster, group), cluster.client() as admin:
         job = admin.submit(command=["sleep", "600"], max_retries_preemption=5)
         until(lambda: cluster.kernels())
         former = admin.agents()[0].id
