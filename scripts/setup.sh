@@ -61,3 +61,9 @@ uv_install=(.venv/bin/uv pip install --quiet --python "$venv_python")
 "${uv_install[@]}" --require-hashes -r requirements.lock
 # Reinstalled even if it looks up to date: the build generates code from the proto files.
 "${uv_install[@]}" --no-deps --no-build-isolation --reinstall-package muster-scheduler -e .
+
+# Compiled now, so that no command compiles at each start what it imports: Python may be told not to
+# write bytecode, or be run by who may not write here. What only the demonstration draws and learns
+# with is left out, and so is what some package keeps that is no Python of this version.
+"$venv_python" -m compileall -qq -j 0 -x '/(tests|scipy|sklearn|matplotlib|mpl_toolkits|fontTools)/' \
+    src .venv/lib/python*/site-packages || true

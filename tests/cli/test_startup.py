@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from tests.client.authority import served
 
+IMPORTED_AT_MOST = 230
+"""Modules with which a listing may end up, those of Python itself included: it has 190 to 205."""
 HEAVY = ("asyncio", "fastapi", "grpc", "httpx", "numpy", "pydantic", "sqlalchemy", "yaml")
 
 
@@ -36,6 +38,7 @@ def test_listing_of_a_quiet_cluster_imports_nothing_heavy_nor_rich() -> None:
         "try:\n    app(args=['--token', 't', '--url', sys.argv[1], 'ps'])\n"
         f"finally:\n"
         f"    print(sorted(set(sys.modules) & set({(*HEAVY, 'rich')!r})), file=sys.stderr)\n"
+        f"    print(len(sys.modules), file=sys.stderr)\n"
     )
     with served(b'{"items": []}') as port:
         result = subprocess.run(
@@ -44,10 +47,25 @@ def test_listing_of_a_quiet_cluster_imports_nothing_heavy_nor_rich() -> None:
             text=True,
             timeout=30,
         )
-    assert result.stderr.splitlines()[-2:] == [
-        "no job is waiting or running; `muster ps -a` lists those that ended",
-        "[]",
-    ]
+    *said, imported = result.stderr.splitlines()
+    assert said == ["no job is waiting or running; `muster ps -a` lists those that ended", "[]"]
+    assert int(imported) <= IMPORTED_AT_MOST
+
+
+def test_listing_imports_nothing_that_setup_has_not_compiled() -> None:
+    program = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "import muster.cli.commands.ps, muster.cli.work_table, muster.client\n"
+        "for module in sys.modules.values():\n"
+        "    compiled = getattr(module, '__cached__', None)\n"
+        "    if compiled and 'site-packages' in compiled and not Path(compiled).exists():\n"
+        "        print(module.__name__)\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-B", "-c", program], capture_output=True, text=True, timeout=30
+    )
+    assert (result.stdout, result.stderr) == ("", "")
 
 
 def test_command_imports_no_other_command() -> None:
