@@ -427,7 +427,7 @@ def test_work_that_is_to_be_waited_for_is_suggested_when_its_name_is_mistyped() 
 
     cluster = Refusing(jobs_=[job("prep", JobState.SUCCEEDED)])
     result = cluster.run("run", "--after", "preq", "true")
-    assert result.stderr == f"muster: after.0.on is 'preq': {expected}; did you mean prep?\n"
+    assert result.stderr == f"muster: --after is 'preq': {expected}; did you mean prep?\n"
 
 
 def test_known_name_with_another_mistake_is_not_answered_with_itself() -> None:

@@ -1,14 +1,43 @@
 """What `muster doctor` says of a home."""
 
+import os
 from pathlib import Path
 
-from muster.app.doctor import checks
+import pytest
+from tests.client.authority import served
+
+from muster.app.doctor import Check, checks
 from muster.app.home import Home, Running
 
 
 def test_controller_that_died_is_named_with_what_to_do(tmp_path: Path) -> None:
     home = Home(tmp_path)
     home.write_running(Running(4242, "http://127.0.0.1:7600", "127.0.0.1:7601", "1.0", 0.0))
-    (check,) = [check for check in checks(tmp_path) if check.name == "controller"]
+    check = _of_controller(home)
     assert (check.ok, check.detail) == (False, "died (process 4242, http://127.0.0.1:7600)")
     assert check.remedy == "run `muster up` again: nothing is lost"
+
+
+@pytest.mark.parametrize(
+    ("answer", "ok", "said"),
+    [
+        (b'{"status": "ok", "version": "1"}', True, "(process "),
+        (b'{"status": "degraded", "version": "1", "reason": "the disk is full"}', False, "is full"),
+        (b"<html>hello</html>", False, "is not a Muster controller"),
+    ],
+)
+def test_controller_is_well_only_by_its_own_word(
+    answer: bytes, ok: bool, said: str, tmp_path: Path
+) -> None:
+    home = Home(tmp_path)
+    with home.locked(), served(answer) as port:
+        url = f"http://127.0.0.1:{port}"
+        home.write_running(Running(os.getpid(), url, "127.0.0.1:7601", "1.0", 0.0))
+        check = _of_controller(home)
+    assert check.ok is ok
+    assert said in check.detail
+
+
+def _of_controller(home: Home) -> Check:
+    (check,) = [check for check in checks(home.path) if check.name == "controller"]
+    return check

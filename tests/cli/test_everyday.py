@@ -14,6 +14,7 @@ from tests.control.world import Run, task_index
 from muster.cli.main import app
 from muster.cli.target import Target
 from muster.core.ids import KernelId
+from muster.core.owner import Role
 from muster.wire.messages import Start
 
 SWEEP = {"command": ["sweep"], "resources": {"cpu": "50m"}}
@@ -33,8 +34,8 @@ class Typed:
     def __init__(self, cluster: ServedCluster) -> None:
         self.cluster = cluster
 
-    def run(self, *words: str, stdin: str = "") -> Result:
-        target = Target(self.cluster.url, self.cluster.token())
+    def run(self, *words: str, stdin: str = "", role: Role = Role.USER) -> Result:
+        target = Target(self.cluster.url, self.cluster.token(role=role))
         return CliRunner().invoke(app, list(words), input=stdin, obj=target)
 
     def said(self, *words: str, stdin: str = "") -> str:
@@ -190,3 +191,40 @@ def test_logs_of_a_job_that_runs_leave_out_what_has_not_begun(typed: Typed) -> N
     result = typed.run("logs", "wide")
     assert (result.exit_code, result.stdout) == (0, "0 | here\n1 | here\n")
     typed.run("cancel", "wide")
+
+
+def test_history_of_an_agent_tells_that_it_was_cordoned_and_why(typed: Typed) -> None:
+    typed.run("cordon", "a1", "--reason", "loud fan", role=Role.ADMIN)
+    typed.run("uncordon", "a1", role=Role.ADMIN)
+    said = typed.run("history", "a1", role=Role.ADMIN).stdout
+    lines = [" ".join(line.split()[2:]) for line in said.splitlines()]
+    assert lines[1].startswith("agent joined joined group ")
+    assert lines[2].startswith("agent takes nothing new cordoned by ")
+    assert lines[2].endswith(" (loud fan): it takes nothing new")
+    assert lines[3].startswith("agent takes work again takes work again, says ")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("cordon", "a1", "--reason", "two\nlines"), r"--reason is 'two\nlines': expected one"),
+        (("drain", "a1", "--deadline", "soon"), "--deadline is 'soon': expected a duration"),
+        (("run", "--gpu", "some", "--", "true"), "--gpu is 'some': expected a whole number"),
+        (("run", "--retries", "-1", "--", "true"), "--retries is -1: expected"),
+        (("run", "--constraint", "??", "--", "true"), "--constraint is '??': expected"),
+        (("run", "--after", "nosuch", "--", "true"), "--after is 'nosuch': expected"),
+    ],
+)
+def test_refusal_names_the_option_that_was_typed(
+    words: tuple[str, ...], said: str, typed: Typed
+) -> None:
+    result = typed.run(*words, role=Role.ADMIN)
+    assert result.exit_code in (1, 2)
+    assert result.stderr.startswith(f"muster: {said}")
+
+
+def test_refusal_of_what_stands_in_a_file_names_its_key(typed: Typed) -> None:
+    result = typed.run("submit", "-", stdin='{"command": "true", "name": "a b"}')
+    assert result.stderr.startswith("muster: name is 'a b': expected")
+    result = typed.run("submit", "--name", "a b", "-", stdin='{"command": "true"}')
+    assert result.stderr.startswith("muster: --name is 'a b': expected")

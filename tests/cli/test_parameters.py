@@ -1,5 +1,6 @@
 """Annotated functions as commands: a toy one, and what it receives."""
 
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -76,6 +77,24 @@ def test_what_is_given_arrives_in_the_type_of_the_annotation() -> None:
         "names": ["a", "b"],
         "set_": "line",
     }
+
+
+@dataclass(frozen=True)
+class Size:
+    width: Annotated[int, Option("--width", min=1)] = 1
+    heights: Annotated[list[int] | None, Option("--height")] = None
+
+
+def test_options_of_a_dataclass_arrive_together() -> None:
+    received: list[tuple[Size, str]] = []
+
+    def toy(size: Size, name: Annotated[str, Option("--name")] = "x") -> None:
+        received.append((size, name))
+
+    for words in ([], ["--height", "3", "--width", "2", "--name", "y"]):
+        result = CliRunner().invoke(command_of(toy), words)
+        assert result.exit_code == 0, result.output
+    assert received == [(Size(), "x"), (Size(2, [3]), "y")]
 
 
 def test_parameter_without_a_description_is_a_mistake_of_the_program() -> None:

@@ -251,11 +251,11 @@ def test_submit_puts_the_options_in_place_of_what_the_file_says(text: str) -> No
     assert spec.not_before == 1801378800
 
 
-def test_submit_with_a_wrong_option_is_refused_with_its_field() -> None:
+def test_submit_with_a_wrong_option_is_refused_with_its_name() -> None:
     cluster = FakeCluster(jobs_=[job()])
     result = cluster.run("submit", "-", "--not-before", "tomorrow", stdin="command: [date]")
     assert result.exit_code == 1
-    assert "not_before" in result.stderr
+    assert "--not-before is 'tomorrow'" in result.stderr
     assert cluster.asked == []
 
 

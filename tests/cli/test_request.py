@@ -1,11 +1,15 @@
 import os
+import pty
+from contextlib import ExitStack
 from pathlib import Path
 
 import click
 import pytest
+from tests.cli.fake_cluster import FakeCluster
 
 from muster.cli.arguments import Subject, parse_ref
-from muster.cli.request import ATTRIBUTE, command_of, environment, pairs
+from muster.cli.commands import run
+from muster.cli.request import ATTRIBUTE, command_of, environment, pairs, unread_input
 from muster.client.workdir import current_directory
 
 CALLER = {"PATH": "/bin", "LANG": "C", "SECRET": "s", "EDITOR": "vi", "HOME": "/home/me"}
@@ -69,3 +73,37 @@ def test_ref_may_name_a_task() -> None:
 def test_ref_of_another_form_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter):
         parse_ref(text)
+
+
+def test_terminal_and_empty_input_hold_nothing_to_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "empty").touch()
+    (tmp_path / "lines").write_text("one\ntwo\n")
+    (ended, writer), (open_, other), (terminal, user) = os.pipe(), os.pipe(), pty.openpty()
+    os.close(writer)
+    os.write(terminal, b"typed ahead\n")
+    with ExitStack() as stack:
+
+        def unread(source: int | Path) -> int:
+            monkeypatch.setattr("sys.stdin", stack.enter_context(open(source)))  # noqa: PTH123
+            return unread_input()
+
+        assert [unread(each) for each in (Path("/dev/null"), tmp_path / "empty")] == [0, 0]
+        assert [unread(each) for each in (ended, open_, user)] == [0, 0, 0]
+        os.write(other, b"late\n")
+        assert unread_input() == 0, "the terminal's"
+        assert unread(tmp_path / "lines") == 8
+    os.close(other)
+    os.close(terminal)
+
+
+def test_input_that_comes_while_the_command_runs_is_said_to_be_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waiting = iter([0, 5])
+    monkeypatch.setattr(run, "unread_input", lambda: next(waiting))
+    monkeypatch.setattr(run, "submitted", lambda *_: 7)
+    result = FakeCluster().run("run", "-q", "true")
+    assert result.exit_code == 7, result.output
+    assert "warning: what came on standard input meanwhile was left there" in result.stderr

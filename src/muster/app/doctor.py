@@ -12,10 +12,14 @@ from pathlib import Path
 
 from muster.agent.cgroup_limits import ROOT as CGROUPS
 from muster.agent.gpus import find_gpus
-from muster.app.home import Home, default_home
+from muster.app.home import Home, Running, default_home
 from muster.app.keeper import keeper_of, last_kept
 from muster.app.local_agents import former_directories, holder
+from muster.client import Client
+from muster.core.errors import MusterError
 
+HEALTH_TIMEOUT_S = 5.0
+"""How long the controller may take to say how it is."""
 LEAST_DISK_BYTES = 2**30
 LEAST_OPEN_FILES = 1024
 
@@ -127,6 +131,8 @@ def _controller(home: Home) -> Check:
     if home.is_running() and running is not None:
         by = f", kept alive by process {keeper}" if keeper is not None else ""
         said = f"{running.url} (process {running.pid}{by}){crashed}"
+        if trouble := _trouble(home, running):
+            return Check("controller", False, f"{said}; {trouble}", f"see {home.log}")
         return Check("controller", not crashed, said, f"see {home.log} for why it crashed")
     if keeper is not None:
         said = f"is being started again by process {keeper}{crashed}"
@@ -136,6 +142,21 @@ def _controller(home: Home) -> Check:
         died += "; given up" if kept is not None and kept.gave_up else ""
         return Check("controller", False, died, "run `muster up` again: nothing is lost")
     return Check("controller", None, "does not run here", "start one with `muster up`")
+
+
+def _trouble(home: Home, running: Running) -> str:
+    """What is wrong with a controller by its own word; empty if nothing is."""
+    kept = home.client()
+    url, token = kept.get("url", running.url), kept.get("token", "none")
+    try:
+        with Client(url, token, ca=kept.get("ca"), timeout_s=HEALTH_TIMEOUT_S) as client:
+            health = client.health()
+    except MusterError as error:
+        return str(error)
+    if health.status == "ok":
+        return ""
+    said = f"{health.status}: {health.reason}"
+    return f"{said}; what runs goes on, and changes are refused until this is mended"
 
 
 def _agents(home: Home) -> Iterator[Check]:

@@ -2,20 +2,32 @@
 
     def ps(target: Target, limit: Annotated[int, Option("--limit", min=1)] = 50) -> None: ...
 
+Options that belong together, or to several commands, are the fields of a dataclass: a parameter of
+its type takes all of them.
+
 A thin layer over click, which alone is quick to import: Typer imports pydantic with every command.
 """
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass, replace
 from enum import Enum, EnumMeta
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 import click
+from click.core import ParameterSource
+
+from muster.core.errors import InvalidSpec, Problem
 
 R = TypeVar("R")
+
+_OF_A_LIST = re.compile(r"\.\d+(\.\w+)?$")
+"""What a field's name ends with where one value of an option that may be repeated is wrong."""
 
 Complete = Callable[[click.Context, str], Sequence[tuple[str, str]]]
 """Offers values for what was typed so far, each with a word about it."""
@@ -45,6 +57,7 @@ class Option:
         callback: checks the value, and gives the one that the command receives.
         is_eager: it is looked at before the others.
         show_default: False where ``help`` tells it.
+        field: of the request that the value becomes, where that is not the parameter's name.
     """
 
     def __init__(
@@ -59,6 +72,7 @@ class Option:
         is_eager: bool = False,
         show_default: bool = True,
         autocompletion: Complete | None = None,
+        field: str | None = None,
     ) -> None:
         self.flags = flags
         self.metavar = metavar
@@ -69,21 +83,33 @@ class Option:
         self.is_eager = is_eager
         self.show_default = show_default
         self.autocompletion = autocompletion
+        self.field = field
 
 
 def annotated(function: Callable[..., R]) -> Callable[..., R]:
     """Give a function the click parameters that its annotations describe, for ``click.command``.
 
-    A parameter of type ``click.Context`` receives the context; of a list, what is not given is the
-    default.
+    A parameter of type ``click.Context`` receives the context, one of a dataclass the options that
+    its fields describe; of a list, what is not given is the default.
     """
     parameters = inspect.signature(function).parameters.values()
     contexts = [each.name for each in parameters if each.annotation is click.Context]
-    described = [_parameter(each) for each in parameters if each.annotation is not click.Context]
+    groups: dict[str, Any] = {
+        each.name: each.annotation for each in parameters if is_dataclass(each.annotation)
+    }
+    described = [
+        _parameter(option)
+        for each in parameters
+        if each.annotation is not click.Context
+        for option in _options_of(each)
+    ]
 
     @functools.wraps(function)
     def with_context(**values: Any) -> R:
-        return function(**dict.fromkeys(contexts, click.get_current_context()), **values)
+        for name, group in groups.items():
+            values[name] = group(**{each.name: values.pop(each.name) for each in fields(group)})
+        with naming_options():
+            return function(**dict.fromkeys(contexts, click.get_current_context()), **values)
 
     # Where click's own decorators leave what they describe, the last one first.
     with_context.__click_params__ = described[::-1]  # type: ignore[attr-defined]
@@ -95,6 +121,42 @@ def command_of(function: Callable[..., object] | click.Command) -> click.Command
     if isinstance(function, click.Command):
         return function
     return click.command(function.__name__)(annotated(function))
+
+
+def _options_of(parameter: inspect.Parameter) -> Iterable[inspect.Parameter]:
+    group: Any = parameter.annotation
+    if is_dataclass(parameter.annotation):
+        return inspect.signature(group).parameters.values()
+    return (parameter,)
+
+
+@contextmanager
+def naming_options() -> Iterator[None]:
+    """Have refusals name options of the running command as they were typed: the controller knows
+    only the fields of the request."""
+    try:
+        yield
+    except InvalidSpec as error:
+        context = click.get_current_context()
+        raise InvalidSpec([_by_option(each, context) for each in error.problems]) from None
+
+
+def _by_option(problem: Problem, context: click.Context) -> Problem:
+    field = _OF_A_LIST.sub("", problem.field)
+    for option in context.command.params:
+        if isinstance(option, _FieldOption) and option.field == field:
+            source = context.get_parameter_source(option.name or "")
+            if source is ParameterSource.COMMANDLINE:
+                return replace(problem, field=max(option.opts, key=len))
+    return problem
+
+
+class _FieldOption(click.Option):
+    """An option that knows which ``field`` of a request its value becomes."""
+
+    def __init__(self, *args: Any, field: str, **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self.field = field
 
 
 def _parameter(parameter: inspect.Parameter) -> click.Parameter:
@@ -126,14 +188,18 @@ def _parameter(parameter: inspect.Parameter) -> click.Parameter:
         nargs = -1 if many else 1
         return click.Argument([parameter.name], type=_type(type_), nargs=nargs, **common)
     flag = type_ is bool
-    return click.Option(
+    show_default: bool | str = described.show_default
+    if isinstance(default, Enum) and show_default:
+        show_default = str(default.value)
+    return _FieldOption(
         [*described.flags, parameter.name],
+        field=described.field or parameter.name,
         type=None if flag else _type(type_, *described.range),
         is_flag=flag,
         multiple=many,
         envvar=described.envvar,
         is_eager=described.is_eager,
-        show_default=described.show_default,
+        show_default=show_default,
         **common,
     )
 

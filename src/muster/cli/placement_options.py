@@ -1,6 +1,7 @@
 """Options that say where and when work may start, for every command that hands work in."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from muster.cli.completion import complete_agent
@@ -11,61 +12,72 @@ from muster.client.moments import with_absolute_moments
 if TYPE_CHECKING:
     from muster.core.specs import JobSpec, SessionSpec
 
-Constraints = Annotated[
-    list[str] | None,
-    Option(
-        "--constraint",
-        metavar="RULE",
-        help="On agents' attributes, as zone=a, disk>=100 or !spot; may be repeated.",
-    ),
-]
-Agents = Annotated[
-    list[str] | None,
-    Option(
-        "--agent",
-        metavar="NAME",
-        help="Only on this agent; may be repeated.",
-        autocompletion=complete_agent,
-    ),
-]
-SingleNode = Annotated[bool, Option("--single-node", help="All kernels of a gang on one agent.")]
-After = Annotated[
-    list[str] | None,
-    Option(
-        "--after",
-        metavar="REF[:WHEN]",
-        help="Start once that is succeeded (or running, or ended); may be repeated.",
-    ),
-]
-NotBefore = Annotated[
-    str | None,
-    Option("--not-before", metavar="MOMENT", help="Earliest start, as +2h or 'tomorrow 08:00'."),
-]
-
 Project = Annotated[
     str | None,
     Option("--project", metavar="PROJECT", help="Which of yours it counts for."),
 ]
 
 
-def placement_keys(
-    constraints: list[str] | None,
-    agents: list[str] | None,
-    single_node: bool,
-    after: list[str] | None,
-    not_before: str | None,
-) -> dict[str, Any]:
-    """The keys of a spec that these options stand for."""
-    placement = without_nones(
-        {
-            "constraints": constraints or None,
-            "agents": agents or None,
-            "mode": "single-node" if single_node else None,
-        }
-    )
-    return without_nones(
-        {"placement": placement or None, "after": after or None, "not_before": not_before}
-    )
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where and when work may start, and for which project it counts."""
+
+    constraint: Annotated[
+        list[str] | None,
+        Option(
+            "--constraint",
+            metavar="RULE",
+            help="On agents' attributes, as zone=a, disk>=100 or !spot; may be repeated.",
+            field="placement.constraints",
+        ),
+    ] = None
+    agent: Annotated[
+        list[str] | None,
+        Option(
+            "--agent",
+            metavar="NAME",
+            help="Only on this agent; may be repeated.",
+            autocompletion=complete_agent,
+            field="placement.agents",
+        ),
+    ] = None
+    single_node: Annotated[
+        bool,
+        Option("--single-node", help="All kernels of a gang on one agent.", field="placement.mode"),
+    ] = False
+    after: Annotated[
+        list[str] | None,
+        Option(
+            "--after",
+            metavar="REF[:WHEN]",
+            help="Start once that is succeeded (or running, or ended); may be repeated.",
+        ),
+    ] = None
+    not_before: Annotated[
+        str | None,
+        Option(
+            "--not-before", metavar="MOMENT", help="Earliest start, as +2h or 'tomorrow 08:00'."
+        ),
+    ] = None
+    project: Project = None
+
+    def keys(self) -> dict[str, Any]:
+        """The keys of a spec that the options stand for."""
+        placement = without_nones(
+            {
+                "constraints": self.constraint or None,
+                "agents": self.agent or None,
+                "mode": "single-node" if self.single_node else None,
+            }
+        )
+        return without_nones(
+            {
+                "placement": placement or None,
+                "after": self.after or None,
+                "not_before": self.not_before,
+                "project": self.project,
+            }
+        )
 
 
 def with_keys(spec: "JobSpec | SessionSpec", keys: Mapping[str, Any]) -> "JobSpec | SessionSpec":

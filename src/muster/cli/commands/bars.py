@@ -8,7 +8,7 @@ import click
 
 from muster.cli.completion import complete_agent
 from muster.cli.exits import ExitCode
-from muster.cli.parameters import Argument, Option
+from muster.cli.parameters import Argument, Option, naming_options
 from muster.cli.screen import plain
 from muster.cli.target import Target, on_cluster
 from muster.cli.words import clock_time, count
@@ -26,7 +26,9 @@ AgentRefs = Annotated[
         autocompletion=complete_agent,
     ),
 ]
-Reason = Annotated[str, Option("--reason", "-r", metavar="TEXT", help="Why, for those who look.")]
+Reason = Annotated[
+    str, Option("--reason", "-r", metavar="TEXT", help="Why, for those who look.", field="note")
+]
 
 
 @on_cluster
@@ -83,7 +85,8 @@ def each_agent(target: Target, refs: list[str], act: "Callable[[Client, str], No
     with target.client() as client:
         for ref in dict.fromkeys(refs):
             try:
-                act(client, ref)
+                with naming_options():
+                    act(client, ref)
             except MusterError as error:
                 worst = max(worst, failures.report(error))
     raise click.exceptions.Exit(worst)

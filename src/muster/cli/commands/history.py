@@ -14,6 +14,7 @@ from muster.cli.parameters import Option
 from muster.cli.screen import Column, plain, print_json, status, stderr, stdout, table, write
 from muster.cli.target import Target, on_cluster
 from muster.cli.words import clock_time
+from muster.core.reasons import ReasonCode
 from muster.core.results import SchedulingResult
 
 if TYPE_CHECKING:
@@ -61,6 +62,13 @@ _STAYED = {
     SchedulingResult.GIVE_UP: "is given up",
 }
 """The same where its state stayed as it was."""
+_OF_AGENTS: Mapping[str, str] = {
+    ReasonCode.AGENT_JOINED: "joined",
+    ReasonCode.AGENT_BARRED: "takes nothing new",
+    ReasonCode.AGENT_UNBARRED: "takes work again",
+    ReasonCode.FOREIGN_REPORT: "was not believed",
+}
+"""The same where its state stayed and the reason is what happened."""
 
 
 @on_cluster
@@ -132,6 +140,9 @@ def _subject(entry: "HistoryView") -> tuple[str, Mapping[str, str]]:
 def _happened(entry: "HistoryView", words: Mapping[str, str]) -> Text:
     moved = entry.from_status is not None and entry.from_status != entry.to_status
     shown = status(entry.to_status)
+    for reason in entry.reasons:
+        if not moved and reason.code in _OF_AGENTS:
+            return Text(_OF_AGENTS[reason.code])
     if moved or (entry.result == SchedulingResult.SUCCESS and not entry.reasons):
         said = words.get(entry.to_status, shown.plain)
         at = ""

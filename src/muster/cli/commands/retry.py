@@ -4,10 +4,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from muster.cli.arguments import AsJson, Ref, parse_ref
-from muster.cli.hand_in import Told, handed_in
+from muster.cli.arguments import Ref, parse_ref
+from muster.cli.hand_in import handed_in
 from muster.cli.nearest import suggesting
 from muster.cli.parameters import Option
+from muster.cli.staying import Staying
 from muster.cli.target import Target, on_cluster
 from muster.core.errors import NotFound
 
@@ -20,16 +21,10 @@ if TYPE_CHECKING:
 def retry(
     target: Target,
     ref: Ref,
+    staying: Staying,
     failed: Annotated[
         bool, Option("--failed", help="Only what failed, not what was stopped with the job.")
     ] = False,
-    wait: Annotated[
-        bool, Option("--wait", help="Wait until it has ended; end with its exit code.")
-    ] = False,
-    quiet: Annotated[
-        bool, Option("--quiet", "-q", help="Print the id alone; no progress with --wait.")
-    ] = False,
-    as_json: AsJson = False,
 ) -> None:
     """Run again, as a new job, what did not succeed of one that ended."""
     subject = parse_ref(ref)
@@ -48,5 +43,4 @@ def retry(
                 raise no_job from None
             raise click.BadParameter(f"{ref!r} is a session: only jobs are retried") from None
 
-    told = Told(detach=not wait, quiet=quiet, as_json=as_json)
-    raise click.exceptions.Exit(handed_in(target, hand_in, told))
+    raise click.exceptions.Exit(handed_in(target, hand_in, staying.told()))

@@ -1,28 +1,19 @@
 """``muster submit``."""
 
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import click
 from rich.text import Text
 
-from muster.cli.arguments import AsJson
-from muster.cli.hand_in import Told, submitted
+from muster.cli.hand_in import submitted
 from muster.cli.parameters import Option
-from muster.cli.placement_options import (
-    After,
-    Agents,
-    Constraints,
-    NotBefore,
-    Project,
-    SingleNode,
-    placement_keys,
-    with_keys,
-)
-from muster.cli.request import without_nones
+from muster.cli.placement_options import Placement, with_keys
 from muster.cli.screen import plain, stderr
 from muster.cli.spec_file import SpecFile, directory_of, read_spec
+from muster.cli.staying import Staying
 from muster.cli.target import Target, on_cluster
 from muster.client.workdir import current_directory
 
@@ -34,38 +25,26 @@ if TYPE_CHECKING:
 def submit(
     target: Target,
     file: Annotated[str, SpecFile],
+    placement: Placement,
+    staying: Staying,
     name: Annotated[str | None, Option("--name", help="In place of the file's.")] = None,
-    constraint: Constraints = None,
-    agent: Agents = None,
-    single_node: SingleNode = False,
-    after: After = None,
-    not_before: NotBefore = None,
-    project: Project = None,
-    wait: Annotated[
-        bool, Option("--wait", help="Wait until it has ended; end with its exit code.")
-    ] = False,
     no_wait: Annotated[
         bool, Option("--no-wait", help="Exit code 2 if it does not start at once.")
     ] = False,
-    quiet: Annotated[
-        bool, Option("--quiet", "-q", help="Print the id alone; no progress with --wait.")
-    ] = False,
-    as_json: AsJson = False,
 ) -> None:
     """Hand in a job or a session from a file; prints its name and id."""
     from muster.core.specs import JobSpec, ScalingGroup, SessionSpec
 
-    if wait and no_wait:
+    if staying.wait and no_wait:
         raise click.BadParameter("give one of --wait and --no-wait")
     spec = read_spec(file)
     if isinstance(spec, ScalingGroup):
         raise click.BadParameter(f"{file} is a group: use `muster groups apply {file}`")
     if not isinstance(spec, JobSpec | SessionSpec):
         raise click.BadParameter(f"{file} is a {spec.kind}, which is not work to hand in")
-    keys = placement_keys(constraint, agent, single_node, after, not_before)
-    if keys := keys | without_nones({"name": name, "project": project}):
+    if keys := placement.keys() | ({"name": name} if name is not None else {}):
         spec = with_keys(spec, keys)
-    if isinstance(spec, JobSpec) and not quiet and (left := left_behind(spec)):
+    if isinstance(spec, JobSpec) and not staying.quiet and (left := left_behind(spec)):
         here = "." if directory_of(file) == current_directory() else current_directory()
         stderr().print(
             Text(
@@ -74,7 +53,7 @@ def submit(
             ),
             soft_wrap=True,
         )
-    told = Told(detach=not wait, no_wait=no_wait, quiet=quiet, as_json=as_json)
+    told = replace(staying.told(), no_wait=no_wait)
     raise click.exceptions.Exit(submitted(target, spec, told))
 
 

@@ -1,0 +1,146 @@
+"""Options of ``muster run`` that become keys of a JobSpec: what is run, with what, and where."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from muster.cli.completion import complete_group
+from muster.cli.parameters import Option
+from muster.cli.request import environment, pairs, without_nones
+from muster.client.workdir import current_directory
+
+Amount = str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Tasks:
+    """How often the command runs, how long, and what becomes of failures."""
+
+    tasks: Annotated[int | None, Option("--tasks", "-n", help="Run so many of it.")] = None
+    gang: Annotated[
+        bool,
+        Option(
+            "--gang",
+            help="All tasks start together, with ranks and an address.",
+            field="coscheduled",
+        ),
+    ] = False
+    name: Annotated[str | None, Option("--name", help="Name of the job.")] = None
+    group: Annotated[
+        str | None, Option("--group", help="Scaling group.", autocompletion=complete_group)
+    ] = None
+    priority: Annotated[int | None, Option("--priority", help="0 to 100; higher goes first.")] = (
+        None
+    )
+    timeout: Annotated[
+        str | None, Option("--timeout", metavar="TIME", help="Longest run of a task, as 1h30m.")
+    ] = None
+    scheduling_timeout: Annotated[
+        str | None, Option("--scheduling-timeout", metavar="TIME", help="Longest wait for room.")
+    ] = None
+    retries: Annotated[
+        int | None,
+        Option("--retries", help="Retries of a task that fails.", field="max_retries_failure"),
+    ] = None
+    keep_going: Annotated[
+        bool, Option("--keep-going", "-k", help="The other tasks run on when one fails.")
+    ] = False
+
+    def keys(self) -> dict[str, Any]:
+        return {
+            "tasks": self.tasks,
+            "coscheduled": self.gang or None,
+            "name": self.name,
+            "group": self.group,
+            "priority": self.priority,
+            "timeout": self.timeout,
+            "scheduling_timeout": self.scheduling_timeout,
+            "max_retries_failure": self.retries,
+            "keep_going": self.keep_going or None,
+        }
+
+
+def _of_resources(*flags: str, metavar: str, help: str) -> Option:
+    field = "resources." + flags[0].removeprefix("--").replace("-", "_")
+    return Option(*flags, metavar=metavar, help=help, field=field)
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What each task asks for."""
+
+    cpu: Annotated[
+        Amount, _of_resources("--cpu", "-c", metavar="N", help="Processors a task, as 4 or 500m.")
+    ] = None
+    memory: Annotated[
+        Amount, _of_resources("--memory", "-m", metavar="SIZE", help="Memory a task, as 16GiB.")
+    ] = None
+    gpu: Annotated[
+        Amount, _of_resources("--gpu", "-g", metavar="N", help="GPUs a task, or a part, as 0.5.")
+    ] = None
+    gpu_model: Annotated[
+        str | None,
+        _of_resources("--gpu-model", metavar="MODEL", help="As H100, or H100|B200."),
+    ] = None
+    disk: Annotated[
+        Amount, _of_resources("--disk", metavar="SIZE", help="Scratch space a task.")
+    ] = None
+    resource: Annotated[
+        list[str] | None,
+        Option(
+            "--resource",
+            "-r",
+            metavar="NAME=AMOUNT",
+            help="Extra; may be repeated.",
+            field="resources.extra",
+        ),
+    ] = None
+
+    def keys(self) -> dict[str, Any]:
+        """
+        Raises:
+            click.BadParameter: an extra resource is not NAME=AMOUNT.
+        """
+        resources = without_nones(
+            {
+                "cpu": self.cpu,
+                "memory": self.memory,
+                "gpu": self.gpu,
+                "gpu_model": self.gpu_model,
+                "disk": self.disk,
+                "extra": pairs(self.resource, "--resource") if self.resource else None,
+            }
+        )
+        return {"resources": resources or None}
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What each task finds around it: its variables, and its directory."""
+
+    env: Annotated[
+        list[str] | None,
+        Option("--env", "-e", metavar="KEY[=VALUE]", help="Variable; may be repeated."),
+    ] = None
+    clean_env: Annotated[
+        bool, Option("--clean-env", help="Do not pass PATH and the like from here.")
+    ] = False
+    workdir: Annotated[
+        Path | None,
+        Option("--workdir", "-w", metavar="DIR", help="Where it runs. [default: here]"),
+    ] = None
+    scratch: Annotated[bool, Option("--scratch", help="Run in an empty directory of its own.")] = (
+        False
+    )
+
+    def keys(self) -> dict[str, Any]:
+        """
+        Raises:
+            click.BadParameter: a variable has no value, here neither.
+        """
+        here = str(self.workdir.absolute()) if self.workdir else current_directory()
+        return {
+            "env": environment(self.env or [], os.environ, clean=self.clean_env),
+            "workdir": None if self.scratch else here,
+        }

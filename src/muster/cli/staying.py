@@ -1,0 +1,24 @@
+"""Options of commands that hand work in and leave it alone, unless they are told to stay."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from muster.cli.arguments import AsJson
+from muster.cli.hand_in import Told
+from muster.cli.parameters import Option
+
+
+@dataclass(frozen=True, slots=True)
+class Staying:
+    """Whether a command stays until the work has ended, and what it tells of it."""
+
+    wait: Annotated[
+        bool, Option("--wait", help="Wait until it has ended; end with its exit code.")
+    ] = False
+    quiet: Annotated[
+        bool, Option("--quiet", "-q", help="Print the id alone; no progress with --wait.")
+    ] = False
+    as_json: AsJson = False
+
+    def told(self) -> Told:
+        return Told(detach=not self.wait, quiet=self.quiet, as_json=self.as_json)
