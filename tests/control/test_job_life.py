@@ -12,6 +12,7 @@ from muster.core.resources import Resources
 from muster.core.specs import JobSpec
 from muster.core.states import JobState, SessionStatus, TaskState
 from muster.store import schema
+from muster.store.entities import ENTITIES
 from muster.store.load import load_live
 from muster.wire.messages import Start
 
@@ -38,11 +39,11 @@ def task_rows(world: World, job_id: str) -> list[tuple[str, int, int | None]]:
     tasks = schema.tasks
     with world.store.engine.connect() as connection:
         found = connection.execute(
-            select(tasks.c.state, tasks.c.attempt, tasks.c.exit_code)
+            select(tasks.c.status, tasks.c.attempt, tasks.c.exit_code)
             .where(tasks.c.job_id == job_id)
             .order_by(tasks.c.idx)
         ).all()
-    return [(row.state, row.attempt, row.exit_code) for row in found]
+    return [(row.status, row.attempt, row.exit_code) for row in found]
 
 
 def history(world: World, entity: str) -> list[tuple[str | None, str, str]]:
@@ -292,7 +293,7 @@ def test_mirror_equals_what_is_read_from_sql(make_world: MakeWorld) -> None:
     world.submit(JobSpec(command=["x"], tasks=7))
     world.run(4)
     with world.store.engine.connect() as connection:
-        stored = load_live(connection)
+        stored = load_live(connection, ENTITIES)
     live = world.plane.live
     assert {k: s.status for k, s in stored.sessions.items()} == {
         k: s.status for k, s in live.sessions.items()

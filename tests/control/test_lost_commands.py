@@ -49,7 +49,7 @@ def ended_well(world: World, id_: JobId) -> bool:
     """Whether the job succeeds before long, and nothing of it is left."""
     world.run_until(lambda: id_ not in world.plane.live.jobs, 60.0)
     with world.store.engine.connect().execution_options(readonly=True) as connection:
-        state = connection.scalar(select(schema.jobs.c.state).where(schema.jobs.c.id == id_))
+        state = connection.scalar(select(schema.jobs.c.status).where(schema.jobs.c.id == id_))
     return state == JobState.SUCCEEDED and not world.plane.live.ledger
 
 

@@ -90,7 +90,7 @@ def test_task_that_fails_is_charged_though_a_sibling_is_not_proven_gone_in_time(
     tasks = schema.tasks
     with world.store.engine.connect() as connection:
         charged = connection.execute(
-            select(tasks.c.state, tasks.c.failure_count, tasks.c.exit_code)
+            select(tasks.c.status, tasks.c.failure_count, tasks.c.exit_code)
             .where(tasks.c.job_id == job.id)
             .order_by(tasks.c.idx)
         ).all()

@@ -64,7 +64,7 @@ class Waiting:
         )
         self.now = 0.0
         unit = store.unit(self.now, Watch())
-        unit.add_session(self.session)
+        unit.add(self.session)
         store.commit(unit)
 
     def refuse(self, reasons: tuple[Reason, ...]) -> None:

@@ -3,6 +3,7 @@
 import gc
 
 from muster.core.specs import SessionSpec
+from muster.store.entities import ENTITIES
 from muster.store.live import Live
 
 
@@ -11,20 +12,20 @@ def spec(name: str, command: str) -> SessionSpec:
 
 
 def test_specs_that_differ_by_their_name_are_one() -> None:
-    live = Live()
+    live = Live(ENTITIES)
     one = live.shared(spec("a", "/bin/true"))
     assert live.shared(spec("b", "/bin/true")) is one
     assert one.name is None
 
 
 def test_specs_that_differ_otherwise_stay_apart() -> None:
-    live = Live()
+    live = Live(ENTITIES)
     one, other = live.shared(spec("a", "/bin/true")), live.shared(spec("a", "/bin/false"))
     assert (one.kernels[0].command, other.kernels[0].command) == (["/bin/true"], ["/bin/false"])
 
 
 def test_spec_that_nobody_holds_is_forgotten() -> None:
-    live = Live()
+    live = Live(ENTITIES)
     live.shared(spec("a", "/bin/true"))
     gc.collect()
     assert not live.specs

@@ -48,18 +48,18 @@ def unit(store: Store, now: float = 100.0) -> Unit:
 def a_job(seed: int = 1) -> Job:
     spec = JobSpec(command=["x"], tasks=3)
     return Job(
-        IdFactory(VirtualClock(), random.Random(seed)).job(),
-        "x-1",
-        ADA,
-        "default",
-        spec,
-        spec.resources.resources(),
-        JobState.PENDING,
-        100.0,
-        3,
-        0,
-        {},
-        100.0,
+        id=IdFactory(VirtualClock(), random.Random(seed)).job(),
+        name="x-1",
+        owner=ADA,
+        group="default",
+        spec=spec,
+        resources=spec.resources.resources(),
+        status=JobState.PENDING,
+        status_changed_at=100.0,
+        tasks_total=3,
+        next_task=0,
+        counts={},
+        submitted_at=100.0,
     )
 
 
@@ -68,10 +68,13 @@ def test_only_records_with_the_expected_status_change_and_the_rest_is_reported(
 ) -> None:
     job = a_job()
     work = unit(store)
-    work.add_job(job)
-    tasks = [Task(job, index, TaskState.PENDING, 100.0) for index in range(2)]
+    work.add(job)
+    tasks = [
+        Task(job=job, index=index, status=TaskState.PENDING, status_changed_at=100.0)
+        for index in range(2)
+    ]
     for task in tasks:
-        work.add_task(task)
+        work.add(task)
     work.transition([tasks[0]], {TaskState.PENDING}, TaskState.ASSIGNED, phase="x")
     stale = work.transition(tasks, {TaskState.ASSIGNED}, TaskState.RUNNING, phase="x")
     assert stale == [tasks[1]]
@@ -82,7 +85,7 @@ def test_only_records_with_the_expected_status_change_and_the_rest_is_reported(
 def test_change_that_the_table_does_not_hold_is_refused(store: Store) -> None:
     job = a_job()
     work = unit(store)
-    work.add_job(job)
+    work.add(job)
     work.transition([job], {JobState.PENDING}, JobState.KILLED, phase="x")
     with pytest.raises(IllegalTransition):
         work.transition([job], {JobState.KILLED}, JobState.PENDING, phase="x")
@@ -93,10 +96,10 @@ def test_row_that_somebody_else_changed_fails_the_commit_and_the_mirror_is_read_
 ) -> None:
     job = a_job()
     work = unit(store)
-    work.add_job(job)
+    work.add(job)
     store.commit(work)
     with store.engine.begin() as other:
-        other.execute(update(schema.jobs).values(state="RUNNING"))
+        other.execute(update(schema.jobs).values(status="RUNNING"))
     work = unit(store)
     work.transition([job], {JobState.PENDING}, JobState.KILLED, phase="x")
     with pytest.raises(CommitFailed):
@@ -123,28 +126,28 @@ def test_freeing_twice_is_harmless_and_the_row_is_gone(store: Store) -> None:
 
 def an_agent(id_: str = "agt-1") -> Agent:
     return Agent(
-        AgentId(id_),
-        "a",
-        "default",
-        AgentStatus.ALIVE,
-        1.0,
-        "hash",
-        "boot",
-        "0.1",
-        "host",
-        Resources.with_extra(1, 2, 3, 0, {"licence": 5}),
-        (Device(0, "H100", "GPU-1", 80),),
-        {"rack": "r1"},
-        1.0,
-        2.0,
-        reason(ReasonCode.AGENT_SILENT, silent_s=3),
+        id=AgentId(id_),
+        name="a",
+        group="default",
+        status=AgentStatus.ALIVE,
+        status_changed_at=1.0,
+        credential_hash="hash",
+        boot_id="boot",
+        version="0.1",
+        host="host",
+        capacity=Resources.with_extra(1, 2, 3, 0, {"licence": 5}),
+        devices=(Device(0, "H100", "GPU-1", 80),),
+        attributes={"rack": "r1"},
+        joined_at=1.0,
+        seen_at=2.0,
+        reason=reason(ReasonCode.AGENT_SILENT, silent_s=3),
     )
 
 
 def test_everything_of_an_agent_is_the_same_after_reading_it_again(store: Store) -> None:
     agent = an_agent()
     work = unit(store)
-    work.add_agent(agent)
+    work.add(agent)
     store.commit(work)
     store.reload()
     (found,) = store.live.agents.values()
@@ -154,8 +157,8 @@ def test_everything_of_an_agent_is_the_same_after_reading_it_again(store: Store)
 
 def test_two_agents_of_one_name_are_refused(store: Store) -> None:
     work = unit(store)
-    work.add_agent(an_agent("agt-1"))
-    work.add_agent(an_agent("agt-2"))
+    work.add(an_agent("agt-1"))
+    work.add(an_agent("agt-2"))
     with pytest.raises(CommitFailed):
         store.commit(work)
 
@@ -167,14 +170,14 @@ def test_name_of_an_agent_is_free_for_another_only_once_it_was_removed(
     former = an_agent("agt-1")
     former.status = status
     work = unit(store)
-    work.add_agent(former)
+    work.add(former)
     store.commit(work)
     for removed in (False, True):
         work = unit(store)
         if removed:
             former = store.live.agents[former.id]
             work.transition([former], AGENT_TABLE.live, AgentStatus.REMOVED, phase="x")
-        work.add_agent(an_agent("agt-2"))
+        work.add(an_agent("agt-2"))
         if removed:
             store.commit(work)
         else:
@@ -191,7 +194,7 @@ def test_moment_of_the_last_commit_is_known_to_the_next_process(tmp_path: Path) 
         opened = Store(open_engine(url))
         assert opened.last_commit_at == moments[-1]
         work = unit(opened, now)
-        work.add_job(a_job(seed=int(now)))
+        work.add(a_job(seed=int(now)))
         opened.commit(work)
         opened.close()
         moments.append(now)

@@ -26,6 +26,7 @@ from muster.control.agent.lifecycle import (
     GrantLeases,
 )
 from muster.control.engine.coordinator import MAX_CHANGES, Coordinator
+from muster.control.engine.steps import Order
 from muster.control.engine.work import Work
 from muster.control.identity.tokens import keep_tokens
 from muster.control.inbox import Asked, Inbox, Input, Said
@@ -170,7 +171,7 @@ class ControlPlane:
         self._facts = Facts(sessions, self.board)
         self._greeter = Greeter(self._facts, self.board, leases)
         self.requests = Requests(self.board, sessions)
-        self._coordinator = Coordinator(
+        order = Order.of(
             [sessions, JobLifecycle(self.board), AgentLifecycle(self.board, leases)],
             [
                 GrantLeases(leases),
@@ -192,6 +193,7 @@ class ControlPlane:
                 DeriveJobs(sessions, self.board),
             ],
         )
+        self._coordinator = Coordinator(order)
         self._next_sweep = now
 
     def attach(self, link: AgentLink) -> None:
@@ -361,9 +363,8 @@ class ControlPlane:
             return
         keep_tokens(work, since=self._next_sweep - SWEEP_S)
         self._next_sweep = work.now + SWEEP_S
-        for records in (self.live.agents, self.live.jobs, self.live.sessions):
-            for record in records.values():
-                work.mark(record)
+        for record in self.live.swept():
+            work.mark(record)
 
     def _take_all(self, inputs: list[Input], work: Work, effects: _Effects) -> bool:
         """Whether no input failed; if one did, the wake is undone, and the next one takes them

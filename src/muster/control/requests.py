@@ -113,7 +113,7 @@ class Requests:
             retry_of=retry_of,
         )
         follow(self._board, targets)
-        work.unit.add_job(job)
+        work.unit.add(job)
         self._board.expanded(job)
         work.mark(job)
         return job
@@ -181,7 +181,8 @@ class Requests:
         ]
         admit(work.live, self._board, workload_class(session), 1)
         follow(self._board, targets)
-        work.unit.add_session(session)
+        work.unit.add(session)
+        work.unit.add(*session.kernels)
         work.mark(session)
         self._board.session_changed(session)
         return session
@@ -350,5 +351,6 @@ class Requests:
 
     def _kill_first(self, work: Work, job: Job) -> None:
         index = job.spec.task_at(job.next_task)
-        work.unit.add_task(Task(job, index, TaskState.PENDING, work.now))
+        task = Task(job=job, index=index, status=TaskState.PENDING, status_changed_at=work.now)
+        work.unit.add(task)
         job.next_task += 1

@@ -8,4 +8,5 @@ class SchedulingResult(StrEnum):
     NEED_RETRY = "NEED_RETRY"  # failed; will be tried again
     EXPIRED = "EXPIRED"  # given up because it took too long
     GIVE_UP = "GIVE_UP"  # given up because it failed too often
+    STALE = "STALE"  # nothing was heard for too long to tell
     SKIPPED = "SKIPPED"  # not attempted

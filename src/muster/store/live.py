@@ -4,6 +4,8 @@ The leader alone writes, so the mirror is exact: a unit of work changes it and S
 commit fails the mirror is thrown away and read again; nothing else may repair it.
 """
 
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
 from weakref import WeakValueDictionary
 
 from muster.core.errors import NotFound
@@ -12,7 +14,8 @@ from muster.core.owner import Owner
 from muster.core.specs import Level, QuotaSpec, ScalingGroup, SessionSpec
 from muster.scheduling.workload import Progress
 from muster.store.accounts import Accounts
-from muster.store.records import Agent, Allocation, Job, Kernel, Session, tally_of
+from muster.store.entity import Entities, R, Record
+from muster.store.records import Agent, Allocation, Job, Kernel, Session
 
 LedgerKey = tuple[KernelId, int]
 
@@ -20,14 +23,16 @@ LedgerKey = tuple[KernelId, int]
 class Live:
     """Records by id. Iteration order is order of creation."""
 
-    def __init__(self) -> None:
+    def __init__(self, entities: Entities) -> None:
+        self.entities = entities
+        self._records: dict[type, dict[Any, Any]] = {kind: {} for kind in entities}
         self.groups: dict[str, ScalingGroup] = {}
         self.quotas: dict[tuple[Level, str], QuotaSpec] = {}
         self.accounts = Accounts()
-        self.agents: dict[AgentId, Agent] = {}
+        self.agents: dict[AgentId, Agent] = self._records[Agent]
         self.credentials: dict[str, AgentId] = {}  # by hash; those of removed agents too
-        self.jobs: dict[JobId, Job] = {}
-        self.sessions: dict[SessionId, Session] = {}
+        self.jobs: dict[JobId, Job] = self._records[Job]
+        self.sessions: dict[SessionId, Session] = self._records[Session]
         self.kernels: dict[KernelId, Kernel] = {}
         self.ended_targets: dict[str, Progress] = {}  # how work ended that live work waits for
         self.job_names: dict[tuple[Owner, str], Job] = {}
@@ -57,24 +62,32 @@ class Live:
         key = spec.model_dump_json(exclude={"name"}, exclude_defaults=True)
         return self.specs.setdefault(key, spec.model_copy(update={"name": None}))
 
-    def add_session(self, session: Session) -> None:
-        self.sessions[session.id] = session
-        if session.name is not None:
-            self.session_names[session.owner, session.name] = session
-        session.tally = tally_of(session.kernels)
-        for kernel in session.kernels:
-            self.kernels[kernel.id] = kernel
+    def of(self, kind: type[R]) -> Mapping[str, R]:
+        """The records of an entity, by id."""
+        return cast(Mapping[str, R], self._records[kind])
 
-    def drop_session(self, session: Session) -> None:
-        del self.sessions[session.id]
-        if session.name is not None:
-            name = (session.owner, session.name)
-            if self.session_names.get(name) is session:
-                del self.session_names[name]
-        for kernel in session.kernels:
-            del self.kernels[kernel.id]
-            if kernel.id in self.rows_of:
-                self.left_by[kernel.id] = session.job.id if session.job else session.id
+    def find(self, id_: str) -> Record | None:
+        """The record that history and events call so, of whatever entity."""
+        found = (records[id_] for records in self._records.values() if id_ in records)
+        return next(found, None)
+
+    def swept(self) -> Iterator[Record]:
+        """All records but those that go with others."""
+        for records in self._records.values():
+            yield from records.values()
+
+    def add(self, record: Record) -> None:
+        entity = self.entities[type(record)]
+        if not entity.goes_with:
+            self._records[type(record)][entity.id_of(record)] = record
+        if entity.joins is not None:
+            entity.joins(self, record)
+
+    def drop(self, record: Record) -> None:
+        entity = self.entities[type(record)]
+        del self._records[type(record)][entity.id_of(record)]
+        if entity.leaves is not None:
+            entity.leaves(self, record)
 
     def work_of(self, kernel: KernelId) -> str | None:
         """The job, or the session of its own, that a kernel with a row of the ledger belongs to."""
@@ -83,14 +96,6 @@ class Live:
             return self.left_by.get(kernel)
         session = record.session
         return session.job.id if session.job is not None else session.id
-
-    def add_job(self, job: Job) -> None:
-        self.jobs[job.id] = job
-        self.job_names[job.owner, job.name] = job
-
-    def drop_job(self, job: Job) -> None:
-        del self.jobs[job.id]
-        del self.job_names[job.owner, job.name]
 
     def hold(self, row: Allocation) -> None:
         key = (row.kernel_id, row.generation)

@@ -32,6 +32,7 @@ from muster.core.states import (
 )
 from muster.store import schema
 from muster.store.accounts import read_accounts
+from muster.store.entity import Entities
 from muster.store.live import Live
 from muster.store.queries.refs import one_of
 from muster.store.queries.targets import read_ended_by_id
@@ -46,29 +47,32 @@ from muster.store.rows import (
 CHUNK = 500  # bound parameters a statement
 
 
-def load_live(connection: Connection) -> Live:
+def load_live(connection: Connection, entities: Entities) -> Live:
     """Everything that has not ended, and what holds resources."""
-    live = Live()
+    live = Live(entities)
     live.accounts = read_accounts(connection)
     for row in connection.execute(select(schema.groups)):
         live.groups[row.name] = ScalingGroup.model_validate_json(row.spec)
     for row in connection.execute(select(schema.quotas)):
         live.quotas[Level(row.level), row.name] = QuotaSpec.model_validate_json(row.spec)
-    agents = schema.agents
-    for row in connection.execute(select(agents.c.credential_hash, agents.c.id)):
-        live.credentials[row.credential_hash] = AgentId(row.id)
-    for row in connection.execute(
-        select(agents).where(agents.c.status.not_in(sorted(AGENT_TABLE.terminal)))
-    ):
-        agent = _agent(row)
-        live.agents[agent.id] = agent
-    _load_jobs(connection, live)
-    _load_sessions(connection, live)
+    for entity in entities.values():
+        if entity.load is not None:
+            entity.load(connection, live)
     _load_ended_targets(connection, live)
     for row in connection.execute(select(schema.allocations).order_by(schema.allocations.c.since)):
         live.hold(_allocation(row))
     _load_orphans(connection, live)
     return live
+
+
+def load_agents(connection: Connection, live: Live) -> None:
+    agents = schema.agents
+    for known in connection.execute(select(agents.c.credential_hash, agents.c.id)):
+        live.credentials[known.credential_hash] = AgentId(known.id)
+    for row in connection.execute(
+        select(agents).where(agents.c.status.not_in(sorted(AGENT_TABLE.terminal)))
+    ):
+        live.add(_agent(row))
 
 
 def _load_ended_targets(connection: Connection, live: Live) -> None:
@@ -89,15 +93,20 @@ def _load_orphans(connection: Connection, live: Live) -> None:
         live.left_by[KernelId(row.id)] = row.job_id or row.session_id
 
 
-def _load_jobs(connection: Connection, live: Live) -> None:
-    jobs, tasks = schema.jobs, schema.tasks
+def load_jobs(connection: Connection, live: Live) -> None:
+    jobs = schema.jobs
     for row in connection.execute(
-        select(jobs).where(one_of(jobs.c.state, JOB_TABLE.live)).order_by(jobs.c.id)
+        select(jobs).where(one_of(jobs.c.status, JOB_TABLE.live)).order_by(jobs.c.id)
     ):
-        live.add_job(load_job(row))
+        live.add(load_job(row))
+
+
+def load_tasks(connection: Connection, live: Live) -> None:
+    """Those of jobs that are in the mirror already; their rows have the tasks counted."""
+    tasks = schema.tasks
     for row in connection.execute(
         select(tasks)
-        .where(tasks.c.state.in_(sorted(TASK_TABLE.live)))
+        .where(tasks.c.status.in_(sorted(TASK_TABLE.live)))
         .order_by(tasks.c.job_id, tasks.c.idx)
     ):
         job = live.jobs.get(JobId(row.job_id))
@@ -107,7 +116,7 @@ def _load_jobs(connection: Connection, live: Live) -> None:
                 job.waiting[task.index] = task
 
 
-def _load_sessions(connection: Connection, live: Live) -> None:
+def load_sessions(connection: Connection, live: Live) -> None:
     sessions, kernels = schema.sessions, schema.kernels
     found = connection.execute(
         select(sessions)
@@ -129,7 +138,7 @@ def _load_sessions(connection: Connection, live: Live) -> None:
             _kernel(kernel, session, *processes[kernel.idx])
             for kernel in sorted(by_session[row.id], key=lambda kernel: kernel.idx)
         ]
-        live.add_session(session)
+        live.add(session)
 
 
 def _in_chunks(
@@ -194,8 +203,8 @@ def load_job(row: Row[Any]) -> Job:
         group=row.group,
         spec=spec,
         resources=spec.resources.resources(),
-        status=JobState(row.state),
-        status_changed_at=row.state_changed_at,
+        status=JobState(row.status),
+        status_changed_at=row.status_changed_at,
         tasks_total=row.tasks_total,
         next_task=row.next_task,
         counts={TaskState(state): count for state, count in json.loads(row.counts).items()},
@@ -211,8 +220,8 @@ def _task(row: Row[Any], job: Job) -> Task:
     return Task(
         job=job,
         index=row.idx,
-        status=TaskState(row.state),
-        status_changed_at=row.state_changed_at,
+        status=TaskState(row.status),
+        status_changed_at=row.status_changed_at,
         attempt=row.attempt,
         failure_count=row.failure_count,
         preemption_count=row.preemption_count,

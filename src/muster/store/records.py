@@ -11,9 +11,8 @@ from types import MappingProxyType
 
 from muster.core.ids import AgentId, JobId, KernelId, SessionId
 from muster.core.owner import Owner
-from muster.core.reasons import Reason, ReasonCode
+from muster.core.reasons import Reason
 from muster.core.resources import Device, DeviceShare, Resources
-from muster.core.results import SchedulingResult
 from muster.core.specs import JobSpec, SessionSpec, SessionType
 from muster.core.specs.session import Process
 from muster.core.states import (
@@ -24,13 +23,14 @@ from muster.core.states import (
     SessionStatus,
     TaskState,
 )
+from muster.store.entity import Record, Tried
 
 MAX_ABSENCES = 64
 """Of an agent, that are remembered; in earlier ones it counts as heard."""
 
 
-@dataclass(slots=True, eq=False)
-class Agent:
+@dataclass(slots=True, eq=False, kw_only=True)
+class Agent(Record):
     """A machine. ``barred`` says why it gets nothing new, if it does not, ``bar_note`` in an
     operator's words; ``leave_by`` is when work must have left one that is draining.
 
@@ -50,7 +50,6 @@ class Agent:
     name: str
     group: str
     status: AgentStatus
-    status_changed_at: float
     credential_hash: str
     boot_id: str
     version: str
@@ -77,8 +76,8 @@ class Agent:
     reported_foreign: bool = False
 
 
-@dataclass(slots=True, eq=False)
-class Job:
+@dataclass(slots=True, eq=False, kw_only=True)
+class Job(Record):
     """Batch work. ``tasks_total`` is how many tasks it runs; ``counts`` holds the number of their
     rows by state. The tasks from the ``next_task``-th on have no rows yet and are PENDING.
     ``tasks`` are the live rows by index; ``waiting`` those of them that have no session and need
@@ -91,7 +90,6 @@ class Job:
     spec: JobSpec
     resources: Resources
     status: JobState
-    status_changed_at: float
     tasks_total: int
     next_task: int
     counts: dict[TaskState, int]
@@ -104,8 +102,8 @@ class Job:
     waiting: "dict[int, Task]" = field(default_factory=dict)
 
 
-@dataclass(slots=True, eq=False)
-class Task:
+@dataclass(slots=True, eq=False, kw_only=True)
+class Task(Record):
     """One replica of a job; ``attempt`` counts from 1, 0 before the first. ``session_id`` is the
     current attempt's, None between two; ``kernel_id`` is the last one's. ``lost_starts`` are the
     attempts in a row that were lost before they began, ``retry_at`` the earliest moment of the next
@@ -114,7 +112,6 @@ class Task:
     job: Job
     index: int
     status: TaskState
-    status_changed_at: float
     attempt: int = 0
     failure_count: int = 0
     preemption_count: int = 0
@@ -235,11 +232,10 @@ def tally_of(kernels: "Sequence[Kernel]") -> Tally | LoneTally:
 _EMPTY = Tally(())
 
 
-@dataclass(slots=True, eq=False)
-class Session:
-    """What is placed. ``queued_at`` is when it (again) became PENDING; ``tries`` belong to the
-    phase it is in; ``barrier_opened_at`` is when a gang's kernels were first told to run, so that
-    some may have; ``retry_at`` is the earliest moment of the next try, and ``stop_at`` the first
+@dataclass(slots=True, eq=False, kw_only=True)
+class Session(Tried):
+    """What is placed. ``queued_at`` is when it (again) became PENDING; ``barrier_opened_at``
+    is when a gang's kernels were first told to run, so that some may have; ``stop_at`` is the first
     moment at which one of its kernels has to be told to stop. ``tally`` is kept by units of work;
     it and ``stop_at`` are not stored."""
 
@@ -252,19 +248,15 @@ class Session:
     priority: int
     spec: SessionSpec | None
     status: SessionStatus
-    status_changed_at: float
     created_at: float
     queued_at: float
     kernels: "Sequence[Kernel]" = ()
-    tries: int = 0
-    retry_at: float = 0.0
     reschedules: int = 0
     failed_agents: tuple[AgentId, ...] = ()
     started_at: float | None = None
     finished_at: float | None = None
     barrier_opened_at: float | None = None
     reason: Reason | None = None
-    repeats: "tuple[Repeat, ...]" = ()
     stop_at: float = 0.0
     tally: Tally | LoneTally = _EMPTY
 
@@ -279,28 +271,8 @@ class Session:
         return owner.scheduling_timeout if owner else None
 
 
-@dataclass(slots=True, eq=False)
-class Repeat:
-    """A history row of a session, ``seq``, with which equal ones merge; ``written_at`` is when its
-    count was last stored."""
-
-    phase: str
-    result: SchedulingResult
-    reasons: tuple[Reason, ...]
-    count: int
-    last_at: float
-    written_at: float
-    seq: int
-
-    def is_of(self, phase: str, result: SchedulingResult, codes: Sequence[ReasonCode]) -> bool:
-        """Whether a row of this phase, result and reasons is the same one again."""
-        if self.phase != phase or self.result is not result or len(self.reasons) != len(codes):
-            return False
-        return all(one.code is code for one, code in zip(self.reasons, codes, strict=True))
-
-
-@dataclass(slots=True, eq=False)
-class Kernel:
+@dataclass(slots=True, eq=False, kw_only=True)
+class Kernel(Record):
     """One process tree on one agent. ``failure`` is the last failed try of the phase it is in;
     ``failed_at`` when the last one failed, by the agent's clock: what is told again of it is no
     other failure. ``stop_sent_at`` is when it was last told to stop."""
@@ -311,7 +283,6 @@ class Kernel:
     process: Process
     resources: Resources
     status: KernelStatus
-    status_changed_at: float
     task_index: int | None = None
     attempt: int = 0
     generation: int = 0

@@ -1,66 +1,17 @@
 """Records as rows and back: the only place that knows both forms."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any, Generic, TypeVar
-
-from sqlalchemy import Connection, Table, bindparam, select
+from typing import Any
 
 from muster.core.reasons import Reason
 from muster.core.resources import Device, DeviceShare, Resources
 from muster.store import schema
-from muster.store.batch import deleting, inserting, updating
+from muster.store.batch import inserting, updating
+from muster.store.mapping import RowMapping
 from muster.store.records import Agent, Allocation, Job, Kernel, Session, Task
-
-R = TypeVar("R")
-Row = list[Any]
-
-
-class Mapping(Generic[R]):
-    """How one kind of record is kept.
-
-    Args:
-        table: where; its status column is ``status`` or ``state``.
-        changing: columns that may change after the insert; always written together.
-        sources: where a column's value comes from, unless it is the attribute of its name.
-
-    ``update`` is a compare-and-set: the primary key and the status that the row had find it.
-    """
-
-    def __init__(
-        self, table: Table, changing: Sequence[str], **sources: Callable[[R], Any]
-    ) -> None:
-        keys = [column.name for column in table.primary_key]
-        status = [name for name in ("status", "state") if name in table.c and name in changing]
-        self.insert = inserting(table)
-        self.update = updating(table, changing, [*keys, *status])
-        self.delete = deleting(table, keys)
-        self._whole = [sources.get(c.name) or attrgetter(c.name) for c in table.columns]
-        self._changing = [sources.get(name) or attrgetter(name) for name in changing]
-        self._key_names = [f"key_{name}" for name in keys]
-        is_row = (table.c[name] == bindparam(f"key_{name}") for name in keys)
-        self._stored = select(table.c[(status or keys)[0]]).where(*is_row)
-        self._key = [sources.get(name) or attrgetter(name) for name in keys]
-
-    def whole(self, record: R) -> Row:
-        return [get(record) for get in self._whole]
-
-    def changed(self, record: R, *status: str) -> Row:
-        """The row for ``update``; ``status`` is the one that the stored row still has."""
-        return [*[get(record) for get in self._changing], *self.key(record), *status]
-
-    def key(self, record: R) -> Row:
-        return [get(record) for get in self._key]
-
-    def stored(self, connection: Connection, record: R) -> str | None:
-        """The status that SQL has for the record, or its key where it has no status; None if there
-        is no such row."""
-        found: str | None = connection.execute(
-            self._stored, dict(zip(self._key_names, self.key(record), strict=True))
-        ).scalar()
-        return found
 
 
 def load_reason(code: str | None, numbers: str | None) -> Reason | None:
@@ -128,10 +79,6 @@ _OWNER: dict[str, Callable[[Any], Any]] = {
     "project": attrgetter("owner.project"),
     "user": attrgetter("owner.user"),
 }
-_STATE: dict[str, Callable[[Any], Any]] = {
-    "state": attrgetter("status"),
-    "state_changed_at": attrgetter("status_changed_at"),
-}
 
 
 def _job_id(record: Session) -> str | None:
@@ -142,7 +89,7 @@ def _spec(record: Job | Session) -> str | None:
     return record.spec.model_dump_json(exclude_defaults=True) if record.spec else None
 
 
-AGENTS = Mapping[Agent](
+AGENTS = RowMapping[Agent](
     schema.agents,
     changing=(
         "status",
@@ -170,21 +117,29 @@ AGENTS = Mapping[Agent](
     attributes=lambda agent: json.dumps(agent.attributes),
     **_REASON,
 )
-JOBS = Mapping[Job](
+JOBS = RowMapping[Job](
     schema.jobs,
-    changing=(*_STATE, "next_task", "counts", "started_at", "finished_at", *_REASON),
+    changing=(
+        "status",
+        "status_changed_at",
+        "next_task",
+        "counts",
+        "started_at",
+        "finished_at",
+        *_REASON,
+    ),
     spec=_spec,
     counts=lambda job: json.dumps(job.counts),
     task_count=attrgetter("spec.tasks"),
     only=lambda job: job.spec.only and str(job.spec.only),
-    **_STATE,
     **_OWNER,
     **_REASON,
 )
-TASKS = Mapping[Task](
+TASKS = RowMapping[Task](
     schema.tasks,
     changing=(
-        *_STATE,
+        "status",
+        "status_changed_at",
         "attempt",
         "failure_count",
         "preemption_count",
@@ -197,10 +152,9 @@ TASKS = Mapping[Task](
     ),
     job_id=attrgetter("job.id"),
     idx=attrgetter("index"),
-    **_STATE,
     **_REASON,
 )
-SESSIONS = Mapping[Session](
+SESSIONS = RowMapping[Session](
     schema.sessions,
     changing=(
         "status",
@@ -221,7 +175,7 @@ SESSIONS = Mapping[Session](
     **_OWNER,
     **_REASON,
 )
-KERNELS = Mapping[Kernel](
+KERNELS = RowMapping[Kernel](
     schema.kernels,
     changing=(
         "status",
@@ -244,7 +198,7 @@ KERNELS = Mapping[Kernel](
     ports=lambda kernel: json.dumps(kernel.ports) if kernel.ports else "[]",
     **_REASON,
 )
-ALLOCATIONS = Mapping[Allocation](
+ALLOCATIONS = RowMapping[Allocation](
     schema.allocations,
     changing=("charged", "devices"),
     cpu_milli=attrgetter("resources.cpu_milli"),

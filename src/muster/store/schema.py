@@ -151,8 +151,8 @@ jobs = Table(
     *_owner(),
     Column("group", String, nullable=False),
     Column("spec", Text, nullable=False),  # JSON, as JobSpec
-    Column("state", String, nullable=False),
-    Column("state_changed_at", Float, nullable=False),
+    Column("status", String, nullable=False),
+    Column("status_changed_at", Float, nullable=False),
     Column("tasks_total", BigInteger, nullable=False),  # how many are run
     Column("task_count", BigInteger, nullable=False),  # their indexes are below it
     Column("only", Text, nullable=True),  # which of those are run, as TaskRanges; null is all
@@ -168,8 +168,8 @@ jobs = Table(
 Index(
     "jobs_live",
     jobs.c.id,
-    sqlite_where=jobs.c.state.in_(sorted(JOB_TABLE.live)),
-    postgresql_where=jobs.c.state.in_(sorted(JOB_TABLE.live)),
+    sqlite_where=jobs.c.status.in_(sorted(JOB_TABLE.live)),
+    postgresql_where=jobs.c.status.in_(sorted(JOB_TABLE.live)),
 )
 Index("jobs_by_name", jobs.c.name)
 Index("jobs_by_group", jobs.c.group, jobs.c.id)
@@ -178,8 +178,8 @@ UNSUCCESSFUL_JOBS = sorted(JOB_TABLE.terminal - {JobState.SUCCEEDED})
 Index(
     "jobs_unsuccessful",
     jobs.c.id,
-    sqlite_where=jobs.c.state.in_(UNSUCCESSFUL_JOBS),
-    postgresql_where=jobs.c.state.in_(UNSUCCESSFUL_JOBS),
+    sqlite_where=jobs.c.status.in_(UNSUCCESSFUL_JOBS),
+    postgresql_where=jobs.c.status.in_(UNSUCCESSFUL_JOBS),
 )
 Index(
     "jobs_by_retried",
@@ -194,8 +194,8 @@ tasks = Table(
     metadata,
     Column("job_id", String, primary_key=True),
     Column("idx", BigInteger, primary_key=True, autoincrement=False),
-    Column("state", String, nullable=False),
-    Column("state_changed_at", Float, nullable=False),
+    Column("status", String, nullable=False),
+    Column("status_changed_at", Float, nullable=False),
     Column("attempt", Integer, nullable=False),  # 0 before the first
     Column("failure_count", Integer, nullable=False),
     Column("preemption_count", Integer, nullable=False),

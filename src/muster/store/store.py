@@ -14,11 +14,13 @@ from sqlalchemy.exc import (
 from muster.core.resources import Resources
 from muster.scheduling.fairness import Stay
 from muster.store import schema
+from muster.store.entities import ENTITIES
+from muster.store.entity import Entities
 from muster.store.live import Live
 from muster.store.load import load_live
 from muster.store.records import Kernel
 from muster.store.stays import read_asked, read_stays
-from muster.store.unit import LedgerWatch, StaleWrite, Unit, entity_name
+from muster.store.unit import LedgerWatch, StaleWrite, Unit
 
 OUTBOX_KEPT = 10_000  # commits; who missed more reads the state itself
 _PRUNE_EVERY = 1_000
@@ -52,10 +54,11 @@ class Store:
     ``last_commit_at`` is when the last commit before the last ``reload`` was made.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, entities: Entities = ENTITIES) -> None:
         self.engine = engine
+        self.entities = entities
         self._connection = engine.connect()
-        self.live = Live()
+        self.live = Live(entities)
         self._history_seq = 0
         self._outbox_seq = 0
         self.last_commit_at = 0.0
@@ -65,7 +68,7 @@ class Store:
         """Throw the mirror away and read it again."""
         self._connection.rollback()
         with self._connection.begin():
-            self.live = load_live(self._connection)
+            self.live = load_live(self._connection, self.entities)
             outbox = schema.outbox
             newest = select(outbox.c.seq, outbox.c.at).order_by(outbox.c.seq.desc()).limit(1)
             row = self._connection.execute(newest).first()
@@ -128,7 +131,7 @@ class Store:
         except SQLAlchemyError as error:
             raise CommitFailed(str(getattr(error, "orig", None) or error)) from error
         return frozenset(
-            entity_name(record.session if isinstance(record, Kernel) else record)
+            self.entities.name_of(record.session if isinstance(record, Kernel) else record)
             for record in records
         )
 

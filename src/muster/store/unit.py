@@ -6,29 +6,20 @@ however many statuses it passed on the way, and a history row for each of those.
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, Protocol, TypeVar
+from enum import StrEnum
+from typing import Any, Protocol
 
 from sqlalchemy import Connection
 
 from muster.core.reasons import Reason
 from muster.core.resources import DeviceShare
 from muster.core.results import SchedulingResult
-from muster.core.states import (
-    AGENT_TABLE,
-    JOB_TABLE,
-    KERNEL_TABLE,
-    SESSION_TABLE,
-    TASK_TABLE,
-    StateTable,
-    TaskState,
-)
 from muster.store import rows
+from muster.store.entity import R, Record, Repeat, Told, Tried
 from muster.store.ledger import overcommitted
 from muster.store.live import LedgerKey, Live
-from muster.store.records import Agent, Allocation, Job, Kernel, Repeat, Session, Task
+from muster.store.records import Agent, Allocation, Kernel
 
-Record = Agent | Job | Task | Session | Kernel
-R = TypeVar("R", Agent, Job, Task, Session, Kernel)
 NEW = ""  # in place of a stored status: the row does not exist yet
 
 
@@ -45,7 +36,7 @@ class StaleWrite(Exception):
 
 
 MAX_REPEATS = 4
-"""History rows of a session that later ones may merge with."""
+"""History rows of a record that later ones may merge with."""
 COUNTS_WRITTEN_S = 300.0
 """How old the stored count of a merged refusal may be: a kill -9 loses no more than that of it.
 The refusals of all that waits are counted at each sweep; writing all of them at each would cost
@@ -66,27 +57,6 @@ class LedgerWatch(Protocol):
         """A row is gone; what it charged is free."""
 
 
-_TABLES: dict[type, StateTable[Any]] = {
-    Agent: AGENT_TABLE,
-    Job: JOB_TABLE,
-    Task: TASK_TABLE,
-    Session: SESSION_TABLE,
-    Kernel: KERNEL_TABLE,
-}
-_MAPPINGS: dict[type, rows.Mapping[Any]] = {
-    Agent: rows.AGENTS,
-    Job: rows.JOBS,
-    Session: rows.SESSIONS,
-    Kernel: rows.KERNELS,
-    Task: rows.TASKS,
-}
-
-
-def entity_name(record: Record) -> str:
-    """What history calls it: its id, or ``job/index`` for a task."""
-    return f"{record.job.id}/{record.index}" if isinstance(record, Task) else record.id
-
-
 class Unit:
     """One unit of work over the mirror.
 
@@ -104,7 +74,8 @@ class Unit:
         self.live = live
         self.now = now
         self.history_seq = history_seq
-        self.touched: dict[type, dict[Any, str]] = {kind: {} for kind in _MAPPINGS}
+        self._entities = live.entities
+        self.touched: dict[type, dict[Any, str]] = {kind: {} for kind in self._entities}
         self._watch = watch
         self._ledger: dict[LedgerKey, tuple[bool, Allocation | None]] = {}
         self._granted: dict[LedgerKey, Allocation] = {}
@@ -119,28 +90,13 @@ class Unit:
         """Note that columns other than the status change; call before or after changing them."""
         self.touched[type(record)].setdefault(record, record.status)
 
-    def add_agent(self, agent: Agent) -> None:
-        self.live.agents[agent.id] = agent
-        self.touched[Agent][agent] = NEW
-
-    def add_job(self, job: Job) -> None:
-        self.live.add_job(job)
-        self.touched[Job][job] = NEW
-
-    def add_session(self, session: Session) -> None:
-        """A new session with its kernels."""
-        self.live.add_session(session)
-        self.touched[Session][session] = NEW
-        new_kernels = self.touched[Kernel]
-        for kernel in session.kernels:
-            new_kernels[kernel] = NEW
-
-    def add_task(self, task: Task) -> None:
-        job = task.job
-        job.tasks[task.index] = task
-        job.counts[task.status] = job.counts.get(task.status, 0) + 1
-        self.touched[Task][task] = NEW
-        self.touch(job)
+    def add(self, *records: Record) -> None:
+        """New records: all of one entity."""
+        kind = type(records[0])
+        touched = self.touched[kind]
+        for record in records:
+            self.live.add(record)
+            touched[record] = NEW
 
     # -- statuses ------------------------------------------------------------------------------
 
@@ -148,7 +104,7 @@ class Unit:
         self,
         records: Iterable[R],
         expected: Collection[str],
-        to: str,
+        to: StrEnum,
         *,
         phase: str,
         result: SchedulingResult = SchedulingResult.SUCCESS,
@@ -168,30 +124,19 @@ class Unit:
                 stale.append(record)
                 continue
             kind = type(record)
-            _TABLES[kind].check(before, to)
+            entity = self._entities[kind]
+            entity.states.check(before, to)
             self.touched[kind].setdefault(record, before)
-            record.status = to  # type: ignore[assignment]
+            record.status = to
             record.status_changed_at = self.now
-            if isinstance(record, Kernel):
-                record.session.tally.moved(record, before)
-                continue  # a kernel's changes are told by its session's history and its own row
-            if isinstance(record, Session):
+            if entity.moved is not None:
+                entity.moved(self, record, before)
+            if isinstance(record, Tried):
                 self._write_counts(record)
-            elif isinstance(record, Task):
-                self._count(record, before)
-                if result is SchedulingResult.SUCCESS and reason is None:
-                    continue  # told by the session of the attempt
-            self._add_history(entity_name(record), phase, before, to, result, reason)
+            plain = result is SchedulingResult.SUCCESS and reason is None
+            if entity.told is Told.ALWAYS or (entity.told is Told.WITH_REASON and not plain):
+                self._add_history(entity.id_of(record), phase, before, to, result, reason)
         return stale
-
-    def _count(self, task: Task, before: str) -> None:
-        job = task.job
-        counts = job.counts
-        counts[TaskState(before)] -= 1
-        counts[task.status] = counts.get(task.status, 0) + 1
-        self.touch(job)
-        if task.status in TASK_TABLE.terminal:
-            job.tasks.pop(task.index, None)
 
     def fail(self, kernel: Kernel, why: Reason | None) -> None:
         """The last try of the phase that the kernel is in has failed; or, with None, there is
@@ -208,51 +153,56 @@ class Unit:
         phase: str,
         result: SchedulingResult,
         reason: Reason | None = None,
-        to: str | None = None,
     ) -> None:
-        """A history row without a change of status; a session's refusals and retries merge."""
-        if isinstance(record, Session) and to is None and result in _REPEATING:
+        """A history row without a change of status; refusals and retries merge."""
+        if isinstance(record, Tried) and result in _REPEATING:
             self._repeat(record, phase, result, () if reason is None else (reason,))
             return
-        status = to or record.status
-        self._add_history(entity_name(record), phase, record.status, status, result, reason)
+        name, status = self._entities.name_of(record), record.status
+        self._add_history(name, phase, status, status, result, reason)
 
-    def skip(self, session: Session, phase: str, reasons: tuple[Reason, ...]) -> None:
-        """A refusal of a session; see ``_repeat``."""
-        self._repeat(session, phase, SchedulingResult.SKIPPED, reasons)
+    def skip(self, record: Tried, phase: str, reasons: tuple[Reason, ...]) -> None:
+        """A refusal of a record; see ``_repeat``."""
+        self._repeat(record, phase, SchedulingResult.SKIPPED, reasons)
 
     def _repeat(
-        self, session: Session, phase: str, result: SchedulingResult, reasons: tuple[Reason, ...]
+        self,
+        record: Tried,
+        phase: str,
+        result: SchedulingResult,
+        reasons: tuple[Reason, ...],
     ) -> None:
         """A history row that merges with a late one of the same phase, result and reason codes: the
         count and the last time of that one go up. So reasons that come and go in turn fill no
         table."""
         codes = [reason.code for reason in reasons]
-        for repeat in session.repeats:
+        for repeat in record.repeats:
             if repeat.is_of(phase, result, codes):
                 repeat.count += 1
                 repeat.last_at = self.now
                 repeat.reasons = reasons
                 is_old = self.now >= repeat.written_at + COUNTS_WRITTEN_S
                 if is_old or result is not SchedulingResult.SKIPPED:
-                    self._write_count(repeat, session)
+                    self._write_count(repeat, record)
                 return
-        seq = self._add_history(session.id, phase, session.status, session.status, result, *reasons)
+        name, status = self._entities.name_of(record), record.status
+        seq = self._add_history(name, phase, status, status, result, *reasons)
         repeat = Repeat(phase, result, reasons, 1, self.now, self.now, seq)
-        if len(session.repeats) == MAX_REPEATS:
-            self._write_count(session.repeats[0], session)
-        session.repeats = (*session.repeats, repeat)[-MAX_REPEATS:]
+        if len(record.repeats) == MAX_REPEATS:
+            self._write_count(record.repeats[0], record)
+        record.repeats = (*record.repeats, repeat)[-MAX_REPEATS:]
 
-    def _write_counts(self, session: Session) -> None:
-        for repeat in session.repeats:
-            self._write_count(repeat, session)
-        session.repeats = ()
+    def _write_counts(self, record: Tried) -> None:
+        for repeat in record.repeats:
+            self._write_count(repeat, record)
+        record.repeats = ()
 
-    def _write_count(self, repeat: Repeat, session: Session) -> None:
+    def _write_count(self, repeat: Repeat, record: Tried) -> None:
         if repeat.count > 1:
             repeat.written_at = self.now
             reasons = rows.dump_reasons(repeat.reasons)
-            row = (reasons, repeat.count, repeat.last_at, session.id, repeat.seq)
+            name = self._entities.name_of(record)
+            row = (reasons, repeat.count, repeat.last_at, name, repeat.seq)
             self._merged[repeat.seq] = row
 
     def _add_history(
@@ -361,10 +311,10 @@ class Unit:
     def ends_something(self) -> bool:
         """Whether the commit will drop a record from the mirror, because it has ended. Whoever
         follows that record has to do so before: nobody finds it afterwards."""
-        tables = (Session, SESSION_TABLE), (Job, JOB_TABLE), (Agent, AGENT_TABLE)
         return any(
-            record.status in table.terminal
-            for kind, table in tables
+            record.status in entity.states.terminal
+            for kind, entity in self._entities.items()
+            if not entity.goes_with
             for record in self.touched[kind]
         )
 
@@ -381,10 +331,10 @@ class Unit:
     def events(self) -> list[tuple[str, str, str]]:
         """What this unit changed: (kind, id, status), for those who watch."""
         changed = [
-            (kind.__name__.lower(), entity_name(record), record.status)
-            for kind, records in self.touched.items()
-            if kind is not Kernel
-            for record in records
+            (entity.name, entity.id_of(record), record.status)
+            for kind, entity in self._entities.items()
+            if entity.told is not Told.NEVER
+            for record in self.touched[kind]
         ]
         return self._told + changed if self._told else changed
 
@@ -395,8 +345,8 @@ class Unit:
             StaleWrite: a row did not have the status that the mirror knew, or what was granted
                 does not fit beside what SQL says is held.
         """
-        for kind, mapping in _MAPPINGS.items():
-            records = self.touched[kind]
+        for kind, entity in self._entities.items():
+            records, mapping = self.touched[kind], entity.rows
             new = [mapping.whole(record) for record, stored in records.items() if stored == NEW]
             old = [mapping.changed(record, stored) for record, stored in records.items() if stored]
             written = mapping.update.execute(connection, old)
@@ -436,19 +386,15 @@ class Unit:
         asked once what was written is rolled back."""
         return [
             record
-            for kind, mapping in _MAPPINGS.items()
+            for kind, entity in self._entities.items()
             for record, stored in self.touched[kind].items()
-            if stored and mapping.stored(connection, record) != stored
+            if stored and entity.rows.stored(connection, record) != stored
         ]
 
     def settle(self) -> None:
         """After the commit: forget what has ended; it is in SQL."""
-        for session in self.touched[Session]:
-            if session.status in SESSION_TABLE.terminal:
-                self.live.drop_session(session)
-        for job in self.touched[Job]:
-            if job.status in JOB_TABLE.terminal:
-                self.live.drop_job(job)
-        for agent in self.touched[Agent]:
-            if agent.status in AGENT_TABLE.terminal:
-                self.live.agents.pop(agent.id, None)
+        for kind, entity in self._entities.items():
+            if not entity.goes_with:
+                for record in self.touched[kind]:
+                    if record.status in entity.states.terminal:
+                        self.live.drop(record)

@@ -77,7 +77,7 @@ def join(work: Work, board: Board, request: JoinRequest) -> Agent:
         joined_at=work.now,
         seen_at=work.now,
     )
-    work.unit.add_agent(agent)
+    work.unit.add(agent)
     work.live.credentials[hashed] = agent.id
     board.agent_changed(agent)
     why = reason(ReasonCode.AGENT_JOINED, group=request.group)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from enum import StrEnum
 
 from muster.control.agent.leases import (
     DEFAULT_TERM_S,
@@ -9,18 +10,12 @@ from muster.control.agent.leases import (
     LEASE_MARGIN_S,
     LeaseBook,
 )
-from muster.control.engine.handler import (
-    DerivationHandler,
-    FollowingHandler,
-    Handler,
-    TransitionStatus,
-)
+from muster.control.engine.handler import DerivationHandler, FollowingHandler
 from muster.control.engine.lifecycle import Lifecycle
-from muster.control.engine.work import Work
+from muster.control.engine.work import Move, Work
 from muster.control.session.board import Board
 from muster.control.session.facts import Facts
 from muster.core.reasons import Reason, ReasonCode, reason
-from muster.core.results import SchedulingResult
 from muster.core.states import AgentStatus
 from muster.store.live import LedgerKey
 from muster.store.records import Agent
@@ -33,24 +28,9 @@ class AgentLifecycle(Lifecycle[Agent]):
         self._board = board
         self._leases = leases
 
-    def move(
-        self,
-        work: Work,
-        records: Sequence[Agent],
-        handler: Handler[Agent],
-        to: TransitionStatus,
-        result: SchedulingResult,
-        reason: Reason | None,
-    ) -> list[Agent]:
-        assert to.status is not None, "an agent moves to a status"
-        stale = work.transition(
-            records, handler.targets, to.status, phase=handler.name, result=result, reason=reason
-        )
-        moved = [agent for agent in records if agent not in stale]
-        for agent in moved:
-            agent.reason = reason
-            self._board.agent_changed(agent)
-        return moved
+    def moved(self, work: Work, record: Agent, move: Move) -> None:
+        record.reason = move.reason
+        self._board.agent_changed(record)
 
     def deadlines(self, record: Agent, work: Work) -> Iterable[float]:
         if record.leave_by is not None:
@@ -99,7 +79,7 @@ class DetectSilence(DerivationHandler[Agent]):
     def __init__(self, leases: LeaseBook) -> None:
         self._leases = leases
 
-    def derive(self, record: Agent, work: Work) -> tuple[str, Reason | None] | None:
+    def derive(self, record: Agent, work: Work) -> tuple[StrEnum, Reason | None] | None:
         # What was heard while the controller was busy counts.
         if work.now < _silent_at(record, work, self._leases):
             return None
@@ -117,7 +97,7 @@ class DetectLoss(DerivationHandler[Agent]):
         self._facts = facts
         self._leases = leases
 
-    def derive(self, record: Agent, work: Work) -> tuple[str, Reason | None] | None:
+    def derive(self, record: Agent, work: Work) -> tuple[StrEnum, Reason | None] | None:
         if not self._leases.revoke(record.id):
             return None
         return AgentStatus.LOST, _silence(record, work)

@@ -1,15 +1,14 @@
 """What the engine asks of an entity, beside its handlers."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic
+from enum import StrEnum
+from typing import ClassVar, Generic
 
-from muster.control.engine.handler import Handler, TransitionStatus
-from muster.control.engine.work import Work
+from muster.control.engine.handler import TransitionStatus
+from muster.control.engine.work import Move, Work
 from muster.core.reasons import Reason, ReasonCode
-from muster.core.results import SchedulingResult
-from muster.store.unit import R
+from muster.store.entity import R, Record, Tried
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,22 +23,61 @@ class RetryPolicy:
         return min(self.backoff_s * 2.0 ** (tries - 1), self.longest_backoff_s)
 
 
-class Lifecycle(ABC, Generic[R]):
-    """One entity's declaration to the engine."""
+class Lifecycle(Generic[R]):
+    """One entity's declaration to the engine: what happens when its records move."""
 
     entity: ClassVar[type]
 
-    @abstractmethod
     def move(
         self,
         work: Work,
         records: Sequence[R],
-        handler: Handler[R],
+        expected: Collection[str],
         to: TransitionStatus,
-        result: SchedulingResult,
-        reason: Reason | None,
+        move: Move,
     ) -> list[R]:
-        """Give the records (and what hangs on them) their next status; those that moved."""
+        """Give those of the records that have an ``expected`` status their next one, and lead those
+        who follow them; the answer is who moved. The rest are left alone: somebody was faster.
+
+        Raises:
+            IllegalTransition: the entity's table does not allow the change.
+        """
+        moved = []
+        for record in records:
+            there = self.instead(record, to)
+            if there.status is not None:
+                if not work.move(record, expected, there.status, move):
+                    continue
+                if isinstance(record, Tried):  # tries belong to a phase
+                    record.tries = 0
+                    record.retry_at = 0.0
+                self.moved(work, record, move)
+            if there.followers is not None:
+                self.lead(work, record, there.followers, move)
+            self.settled(work, record)
+            moved.append(record)
+        return moved
+
+    def instead(self, record: R, to: TransitionStatus) -> TransitionStatus:
+        """Where a record goes that is to go to ``to``, if its state does not allow that."""
+        return to
+
+    def moved(self, work: Work, record: R, move: Move) -> None:
+        """Called for a record that has its new status; those who follow it have not yet."""
+
+    def followers(self, record: R) -> Iterable[Record]:
+        """Those whose status follows the record's, where a handler declares one for them."""
+        return ()
+
+    def lead(self, work: Work, record: R, status: StrEnum, move: Move) -> None:
+        """Give the live ones of those who follow the record their next status."""
+        for follower in self.followers(record):
+            live = work.live.entities[type(follower)].states.live
+            if follower.status is not status:
+                work.unit.transition([follower], live, status, phase=move.phase)
+
+    def settled(self, work: Work, record: R) -> None:
+        """Called once the record and those who follow it have moved."""
 
     def deadlines(self, record: R, work: Work) -> Iterable[float]:
         """When the record is to be looked at again, though nothing happens to it, beside when a
@@ -53,9 +91,10 @@ class Lifecycle(ABC, Generic[R]):
         """Whether a failure for this reason cannot be cured by another try in place."""
         return False
 
-    def gave_up(self, handler: Handler[R], record: Any, reason: Reason) -> Reason:
-        """The reason of a GIVE_UP whose last failure was ``reason``."""
+    def gave_up(self, phase: str, tries: int, reason: Reason) -> Reason:
+        """The reason of a GIVE_UP of ``phase`` after so many tries, of which the last failed for
+        ``reason``."""
         return Reason(
             ReasonCode.PHASE_GAVE_UP,
-            (("phase", handler.name), ("tries", record.tries), ("how", reason.sentence())),
+            (("phase", phase), ("tries", tries), ("how", reason.sentence())),
         )

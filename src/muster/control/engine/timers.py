@@ -4,7 +4,7 @@ import heapq
 import math
 from collections.abc import Iterator
 
-from muster.store.unit import Record
+from muster.store.entity import Record
 
 RESOLUTION_S = 0.05
 

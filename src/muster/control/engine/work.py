@@ -1,20 +1,32 @@
 """One wake's work: the unit that will be committed, and the commands that leave after it."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, TypeVar, cast
 
-from muster.core.ids import AgentId, IdFactory, JobId, SessionId
+from muster.core.ids import AgentId, IdFactory
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.results import SchedulingResult
+from muster.store.entity import R, Record
 from muster.store.live import Live
-from muster.store.records import Job, Session, Task
-from muster.store.unit import R, Record, Unit
+from muster.store.records import Job
+from muster.store.unit import Unit
 from muster.wire.messages import Command
 
 T = TypeVar("T")
 
 COMMIT_PHASE = "Commit"
 """What history calls it when a record was not as the commit expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Why records move: the phase that moves them, with what result, and for which reason."""
+
+    phase: str
+    result: SchedulingResult = SchedulingResult.SUCCESS
+    reason: Reason | None = None
 
 
 class Work:
@@ -32,7 +44,7 @@ class Work:
         self.ids = ids
         self.now = unit.now
         self.commands: dict[AgentId, list[Command]] = {}
-        self.dirty: dict[type, dict[Any, None]] = {}
+        self.dirty: dict[type, dict[Record, None]] = {}
         self.brought_up: dict[Job, int] = {}
         self.sit_out: Mapping[str, float] = {}
         self.new_sit_out = False
@@ -50,26 +62,23 @@ class Work:
         return cast(T, self._once[make])
 
     def mark(self, record: Record) -> None:
-        """Have the record looked at in the next pass; with a session, the job it belongs to."""
+        """Have the record looked at in the next pass, and the one that it is part of."""
         self.dirty.setdefault(type(record), {})[record] = None
-        if (isinstance(record, Session) and record.job is not None) or isinstance(record, Task):
-            self.dirty.setdefault(Job, {})[record.job] = None
+        part_of = self.live.entities[type(record)].part_of
+        whole = None if part_of is None else part_of(record)
+        if whole is not None:
+            self.dirty.setdefault(type(whole), {})[whole] = None
 
     def tell_losers(self) -> None:
         """Say of those who lost a race in the wake before this one that they did."""
         why = reason(ReasonCode.LOST_RACE)
-        live = self.live
         for name in self.sit_out:
-            record = (
-                live.sessions.get(SessionId(name))
-                or live.jobs.get(JobId(name))
-                or live.agents.get(AgentId(name))
-            )
+            record = self.live.find(name)
             if record is not None:
                 self.unit.note(record, COMMIT_PHASE, SchedulingResult.SKIPPED, why)
                 self.mark(record)
 
-    def take_dirty(self) -> dict[type, list[Any]]:
+    def take_dirty(self) -> dict[type, list[Record]]:
         dirty, self.dirty = self.dirty, {}
         return {kind: list(records) for kind, records in dirty.items()}
 
@@ -77,7 +86,7 @@ class Work:
         self,
         records: Iterable[R],
         expected: Collection[str],
-        to: str,
+        to: StrEnum,
         *,
         phase: str,
         result: SchedulingResult = SchedulingResult.SUCCESS,
@@ -93,6 +102,15 @@ class Work:
             if record not in left_alone:
                 self.mark(record)
         return stale
+
+    def move(self, record: Record, expected: Collection[str], to: StrEnum, move: Move) -> bool:
+        """``transition`` of one record; whether it moved."""
+        stale = self.unit.transition(
+            (record,), expected, to, phase=move.phase, result=move.result, reason=move.reason
+        )
+        if not stale:
+            self.mark(record)
+        return not stale
 
     def send(self, agent: AgentId, command: Command) -> None:
         self.commands.setdefault(agent, []).append(command)

@@ -1,15 +1,15 @@
 """DeriveJobs: a job's state is derived from its tasks; its end takes the rest along."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from enum import StrEnum
 
-from muster.control.engine.handler import DerivationHandler, Handler, TransitionStatus
+from muster.control.engine.handler import DerivationHandler
 from muster.control.engine.lifecycle import Lifecycle
-from muster.control.engine.work import Work
+from muster.control.engine.work import Move, Work
 from muster.control.job.judge import derive_job
 from muster.control.session.board import Board
 from muster.control.session.lifecycle import SessionLifecycle
 from muster.core.reasons import Reason, ReasonCode, reason
-from muster.core.results import SchedulingResult
 from muster.core.states import JOB_TABLE, TASK_TABLE, JobState, TaskState
 from muster.scheduling.validators import NEVER
 from muster.store.records import Job
@@ -24,26 +24,11 @@ class JobLifecycle(Lifecycle[Job]):
     def __init__(self, board: Board) -> None:
         self._board = board
 
-    def move(
-        self,
-        work: Work,
-        records: Sequence[Job],
-        handler: Handler[Job],
-        to: TransitionStatus,
-        result: SchedulingResult,
-        reason: Reason | None,
-    ) -> list[Job]:
-        assert to.status is not None, "a job moves to a state"
-        stale = work.transition(
-            records, handler.targets, to.status, phase=handler.name, result=result, reason=reason
-        )
-        moved = [job for job in records if job not in stale]
-        for job in moved:
-            self._board.job_changed(job)
-            if job.status in JOB_TABLE.terminal:
-                job.finished_at = work.now
-                job.reason = reason
-        return moved
+    def moved(self, work: Work, record: Job, move: Move) -> None:
+        self._board.job_changed(record)
+        if record.status in JOB_TABLE.terminal:
+            record.finished_at = work.now
+            record.reason = move.reason
 
     def deadlines(self, record: Job, work: Work) -> Iterable[float]:
         if record.waiting and record.status in JOB_TABLE.live:
@@ -59,7 +44,7 @@ class DeriveJobs(DerivationHandler[Job]):
         self._sessions = sessions
         self._board = board
 
-    def derive(self, record: Job, work: Work) -> tuple[str, Reason | None] | None:
+    def derive(self, record: Job, work: Work) -> tuple[StrEnum, Reason | None] | None:
         state = derive_job(
             record.status,
             record.tasks_total,

@@ -77,8 +77,10 @@ class ExpandJobs(FollowingHandler[Job]):
         return gone and work.now >= task.retry_at
 
     def _next_task(self, job: Job, work: Work) -> Task:
-        task = Task(job, job.spec.task_at(job.next_task), TaskState.PENDING, work.now)
-        work.unit.add_task(task)
+        index = job.spec.task_at(job.next_task)
+        task = Task(job=job, index=index, status=TaskState.PENDING, status_changed_at=work.now)
+        work.unit.add(task)
+        work.unit.touch(job)
         job.next_task += 1
         return task
 
@@ -120,7 +122,8 @@ class ExpandJobs(FollowingHandler[Job]):
             task.started_at = None
             work.unit.touch(task)
         session.kernels = kernels
-        work.unit.add_session(session)
+        work.unit.add(session)
+        work.unit.add(*kernels)
         work.mark(session)
         self._board.session_changed(session)
 

@@ -147,9 +147,7 @@ class Facts:
             # Nothing of it ran: it goes back to the queue, and nobody is to blame. What was lost is
             # another matter: it may have run without a word, so its attempt must not run again.
             work.unit.fail(kernel, why)
-            self._lifecycle.reschedule(
-                work, [session], PHASE, SchedulingResult.SKIPPED, why, blame=False
-            )
+            self._lifecycle.reschedule(work, session, PHASE, why)
             return
         at = report.at + work.live.agents[agent_id].clock_offset_s
         self.end(work, kernel, why, at, report.exit_code, report.signal)

@@ -6,10 +6,11 @@ charged until its agent confirms (DESIGN section 4, "Generation").
 
 import math
 from collections.abc import Iterable, Sequence
+from enum import StrEnum
 
-from muster.control.engine.handler import Handler, LifecycleHandler, TransitionStatus
+from muster.control.engine.handler import LifecycleHandler, TransitionStatus
 from muster.control.engine.lifecycle import Lifecycle, RetryPolicy
-from muster.control.engine.work import Work
+from muster.control.engine.work import Move, Work
 from muster.control.session.board import Board
 from muster.control.session.running import STAYING, placed_since
 from muster.core.ids import AgentId
@@ -48,6 +49,11 @@ _FINAL = (
     }
 )
 _BEGUN = KERNEL_TABLE.terminal | {KernelStatus.RUNNING}
+_ENDING = SESSION_TABLE.live - {SessionStatus.TERMINATING}
+AGAIN = TransitionStatus(SessionStatus.PENDING, KernelStatus.PENDING)
+"""Back to the queue: the old generation of its kernels is told to stop."""
+STOP = TransitionStatus(SessionStatus.TERMINATING, KernelStatus.TERMINATING)
+CANCEL = TransitionStatus(SessionStatus.CANCELLED, KernelStatus.CANCELLED)
 RECALL_AFTER_S = 1.0
 """How long a kernel may be held ahead on an agent before it is taken back to be placed anew."""
 TELLING_S = 5.0
@@ -62,86 +68,72 @@ class SessionLifecycle(Lifecycle[Session]):
     def __init__(self, board: Board) -> None:
         self._board = board
 
-    def move(
-        self,
-        work: Work,
-        records: Sequence[Session],
-        handler: Handler[Session],
-        to: TransitionStatus,
-        result: SchedulingResult,
-        reason: Reason | None,
-    ) -> list[Session]:
-        status = SessionStatus(to.status) if to.status else None
-        if status is SessionStatus.PENDING:
-            return self.reschedule(work, records, handler.name, result, reason)
-        if status is SessionStatus.TERMINATING:
-            return self.terminate(work, records, handler.name, reason, result)
-        moved = list(records)
-        if status is not None:
-            stale = work.transition(
-                records, handler.targets, status, phase=handler.name, result=result, reason=reason
-            )
-            moved = [record for record in records if record not in stale] if stale else moved
-        for session in moved:
-            _new_phase(session)
-            if status is SessionStatus.RUNNING:
-                session.started_at = work.now
-                session.reason = None
-            elif status in SESSION_TABLE.terminal:
-                session.finished_at = work.now
-                kept = session.reason if status is SessionStatus.TERMINATED else None
-                session.reason = kept or reason
-            if to.kernel is not None:
-                live = [kernel for kernel in session.kernels if kernel.status != to.kernel]
-                work.unit.transition(live, KERNEL_TABLE.live, to.kernel, phase=handler.name)
-            self._board.session_changed(session)
-        return moved
+    # -- what happens when a session moves -----------------------------------------------------
 
-    # -- back to the queue ---------------------------------------------------------------------
-
-    def reschedule(
-        self,
-        work: Work,
-        sessions: Iterable[Session],
-        phase: str,
-        result: SchedulingResult,
-        why: Reason | None,
-        *,
-        blame: bool = True,
-    ) -> list[Session]:
-        """Back to PENDING. ``blame``: remember the agents, and count the re-schedule.
-
-        A session of which a kernel runs or has ended, or whose barrier was opened, cannot begin
+    def instead(self, record: Session, to: TransitionStatus) -> TransitionStatus:
+        """A session of which a kernel runs or has ended, or whose barrier was opened, cannot begin
         anew: what is terminal stays so, and an attempt that may have run is not run again. It ends,
-        and its job begins another attempt.
-        """
-        moved = []
-        for session in sessions:
-            if session.barrier_opened_at is not None or session.tally.among(_BEGUN):
-                moved += self.terminate(work, [session], phase, why, result)
-                continue
-            to = SessionStatus.PENDING
-            if work.transition(
-                [session], PLACED_SESSION, to, phase=phase, result=result, reason=why
-            ):
-                continue
-            _new_phase(session)
-            displaced = why is not None and why.code in DISPLACED
-            session.reason = why if blame or displaced else None
-            if blame or displaced:
-                session.queued_at = work.now
-            if blame:
-                session.reschedules += 1
-                failed = {k.agent_id: None for k in session.kernels if k.agent_id and k.failure}
-                failed = failed or {k.agent_id: None for k in session.kernels if k.agent_id}
-                session.failed_agents = tuple(
-                    dict.fromkeys((*session.failed_agents, *_ids(failed)))
-                )[-32:]
-            for kernel in session.kernels:
-                self._take_back(work, kernel, phase)
-            self._board.session_changed(session)
-            moved.append(session)
-        return moved
+        and its job begins another attempt. One that waits need not be stopped first."""
+        if to.status is SessionStatus.PENDING:
+            begun = record.barrier_opened_at is not None or record.tally.among(_BEGUN)
+            return STOP if begun else to
+        if to.status is SessionStatus.TERMINATING:
+            return CANCEL if record.status is SessionStatus.PENDING else STOP
+        return to
+
+    def moved(self, work: Work, record: Session, move: Move) -> None:
+        why = move.reason
+        match record.status:
+            case SessionStatus.PENDING:
+                self._back_in_queue(record, work.now, move)
+            case SessionStatus.RUNNING:
+                record.started_at = work.now
+                record.reason = None
+            case SessionStatus.TERMINATING:
+                record.reason = why
+                record.stop_at = 0.0
+            case SessionStatus.TERMINATED:
+                record.finished_at = work.now
+                record.reason = record.reason or why
+            case SessionStatus.CANCELLED:
+                record.finished_at = work.now
+                record.reason = why
+
+    def _back_in_queue(self, session: Session, now: float, move: Move) -> None:
+        """Who fails to start is remembered with its agents, and waits anew; who was not tried
+        (SKIPPED) goes where it was, unless it was displaced."""
+        why, blame = move.reason, move.result is not SchedulingResult.SKIPPED
+        displaced = why is not None and why.code in DISPLACED
+        session.reason = why if blame or displaced else None
+        if blame or displaced:
+            session.queued_at = now
+        if blame:
+            session.reschedules += 1
+            failed = {k.agent_id: None for k in session.kernels if k.agent_id and k.failure}
+            failed = failed or {k.agent_id: None for k in session.kernels if k.agent_id}
+            session.failed_agents = tuple(dict.fromkeys((*session.failed_agents, *_ids(failed))))[
+                -32:
+            ]
+
+    def followers(self, record: Session) -> Sequence[Kernel]:
+        return record.kernels
+
+    def lead(self, work: Work, record: Session, status: StrEnum, move: Move) -> None:
+        if status is KernelStatus.PENDING:
+            for kernel in record.kernels:
+                self._take_back(work, kernel, move.phase)
+            return
+        if status is KernelStatus.TERMINATING:
+            for kernel in record.kernels:
+                if kernel.status is KernelStatus.SCHEDULED:  # its agent has not heard of it
+                    scheduled = (kernel.status,)
+                    to = KernelStatus.CANCELLED
+                    work.unit.transition([kernel], scheduled, to, phase=move.phase)
+                    work.unit.release((kernel.id, kernel.generation))
+        super().lead(work, record, status, move)
+
+    def settled(self, work: Work, record: Session) -> None:
+        self._board.session_changed(record)
 
     def _take_back(self, work: Work, kernel: Kernel, phase: str) -> None:
         never_sent = kernel.status is KernelStatus.SCHEDULED
@@ -164,50 +156,25 @@ class SessionLifecycle(Lifecycle[Session]):
         kernel.stop_sent_at = None
         kernel.started_at = None
 
+    # -- what others have sessions do ----------------------------------------------------------
+
+    def reschedule(self, work: Work, session: Session, phase: str, why: Reason | None) -> None:
+        """Have a placed session go back to the queue, at nobody's cost."""
+        self.move(work, [session], PLACED_SESSION, AGAIN, _skipped(phase, why))
+
     def displace(self, work: Work, session: Session, phase: str, why: Reason) -> None:
         """Have a session leave its agents: one that has not started is placed anew, another is
         stopped, and its job runs it again."""
         if session.status in PLACED_SESSION:
-            self.reschedule(work, [session], phase, SchedulingResult.SKIPPED, why, blame=False)
+            self.reschedule(work, session, phase, why)
         else:
             self.terminate(work, [session], phase, why)
 
-    # -- towards the end -----------------------------------------------------------------------
-
     def terminate(
-        self,
-        work: Work,
-        sessions: Iterable[Session],
-        phase: str,
-        why: Reason | None,
-        result: SchedulingResult = SchedulingResult.SUCCESS,
-    ) -> list[Session]:
-        """End sessions, wherever they are: PENDING ones are CANCELLED, others TERMINATING."""
-        moved = []
-        for session in sessions:
-            if session.status is SessionStatus.PENDING:
-                to, kernel_to = SessionStatus.CANCELLED, KernelStatus.CANCELLED
-            elif session.status in SESSION_TABLE.terminal | {SessionStatus.TERMINATING}:
-                continue
-            else:
-                to, kernel_to = SessionStatus.TERMINATING, KernelStatus.TERMINATING
-            session.reason = why
-            work.transition([session], {session.status}, to, phase=phase, result=result, reason=why)
-            _new_phase(session)
-            session.stop_at = 0.0
-            if to is SessionStatus.CANCELLED:
-                session.finished_at = work.now
-            for kernel in session.kernels:
-                if kernel.status is KernelStatus.SCHEDULED:
-                    work.unit.transition(
-                        [kernel], (kernel.status,), KernelStatus.CANCELLED, phase=phase
-                    )
-                    work.unit.release((kernel.id, kernel.generation))
-                elif kernel.status in KERNEL_TABLE.live:
-                    work.unit.transition([kernel], (kernel.status,), kernel_to, phase=phase)
-            self._board.session_changed(session)
-            moved.append(session)
-        return moved
+        self, work: Work, sessions: Sequence[Session], phase: str, why: Reason | None
+    ) -> None:
+        """End sessions, wherever they are."""
+        self.move(work, sessions, _ENDING, STOP, Move(phase, reason=why))
 
     # -- time and tries ------------------------------------------------------------------------
 
@@ -237,18 +204,16 @@ class SessionLifecycle(Lifecycle[Session]):
     def final(self, reason: Reason) -> bool:
         return reason.code in _FINAL
 
-    def gave_up(self, handler: Handler[Session], record: Session, reason: Reason) -> Reason:
-        return reason if self.final(reason) else super().gave_up(handler, record, reason)
+    def gave_up(self, phase: str, tries: int, reason: Reason) -> Reason:
+        return reason if self.final(reason) else super().gave_up(phase, tries, reason)
+
+
+def _skipped(phase: str, why: Reason | None) -> Move:
+    return Move(phase, SchedulingResult.SKIPPED, why)
 
 
 def _ids(agents: Iterable[AgentId | None]) -> list[AgentId]:
     return [agent for agent in agents if agent is not None]
-
-
-def _new_phase(session: Session) -> None:
-    """Tries belong to a phase (DESIGN section 4)."""
-    session.tries = 0
-    session.retry_at = 0.0
 
 
 def failure_to_judge(session: Session) -> Reason | None:

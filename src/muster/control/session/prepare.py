@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 
 from muster.control.engine.handler import (
+    STAY,
     HandlerResult,
     StatusTransitions,
     TransitionStatus,
 )
 from muster.control.engine.work import Work
 from muster.control.session.environment import needs_preparation, ports_needed
-from muster.control.session.lifecycle import HeardPhase, failure_to_judge
+from muster.control.session.lifecycle import AGAIN, HeardPhase, failure_to_judge
 from muster.core.states import KernelStatus, SessionStatus
 from muster.store.records import Kernel, Session
 from muster.wire.messages import Prepare
@@ -25,9 +26,9 @@ class PrepareSessions(HeardPhase):
     targets = frozenset({SessionStatus.SCHEDULED, SessionStatus.PREPARING})
     transitions = StatusTransitions(
         success=TransitionStatus(SessionStatus.PREPARING, KernelStatus.PREPARING),
-        need_retry=None,
-        expired=TransitionStatus(SessionStatus.PENDING, KernelStatus.PENDING),
-        give_up=TransitionStatus(SessionStatus.PENDING, KernelStatus.PENDING),
+        need_retry=STAY,
+        expired=AGAIN,
+        give_up=AGAIN,
     )
 
     def execute(self, targets: Sequence[Session], work: Work) -> HandlerResult[Session]:

@@ -1,19 +1,47 @@
 """The four promotions (reference sokovan-status-transitions, "SessionPromotionHandler")."""
 
-from muster.control.engine.handler import (
-    DerivationHandler,
-    KernelMatchType,
-    SessionPromotionHandler,
-)
+from enum import Enum, StrEnum
+from typing import ClassVar
+
+from muster.control.engine.handler import DerivationHandler, PromotionHandler
 from muster.control.engine.work import Work
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.specs import SessionType
-from muster.core.states import KERNEL_TABLE, KernelStatus, SessionStatus
+from muster.core.states import KERNEL_TABLE, SESSION_TABLE, KernelStatus, SessionStatus
 from muster.store.records import Kernel, Session
 
 _K = KernelStatus
 _UNPREPARED = frozenset({_K.PENDING, _K.SCHEDULED, _K.PREPARING, _K.PULLING})
 _UNSTARTED = _UNPREPARED | {_K.PREPARED, _K.CREATING}
+
+
+class KernelMatchType(Enum):
+    ALL = "all"
+    ANY = "any"
+    NOT_ANY = "not_any"
+
+
+class SessionPromotionHandler(PromotionHandler[Session]):
+    """Promotes sessions by the statuses of their kernels."""
+
+    entity = Session
+    check_kernel_statuses: ClassVar[frozenset[KernelStatus]]
+    match_type: ClassVar[KernelMatchType]
+
+    def promotes(self, record: Session) -> bool:
+        """Whether the kernels meet the condition; a session without kernels never does, except
+        to its end (DESIGN section 4)."""
+        kernels = len(record.kernels)
+        found = record.tally.among(self.check_kernel_statuses)
+        match self.match_type:
+            case KernelMatchType.ALL:
+                return 0 < kernels == found
+            case KernelMatchType.ANY:
+                return found > 0
+            case KernelMatchType.NOT_ANY:
+                if not kernels:
+                    return self.success in SESSION_TABLE.terminal
+                return not found
 
 
 class PromoteToPrepared(SessionPromotionHandler):
@@ -45,14 +73,14 @@ class DetectTermination(SessionPromotionHandler):
     match_type = KernelMatchType.ANY
     success = SessionStatus.TERMINATING
 
-    def promotes(self, session: Session) -> bool:
-        ended = session.tally.among(self.check_kernel_statuses)
-        if session.type is not SessionType.BATCH:
+    def promotes(self, record: Session) -> bool:
+        ended = record.tally.among(self.check_kernel_statuses)
+        if record.type is not SessionType.BATCH:
             return ended > 0
-        return ended == len(session.kernels) or ended > session.tally.ended_well
+        return ended == len(record.kernels) or ended > record.tally.ended_well
 
-    def reason(self, session: Session) -> Reason | None:
-        for kernel in session.kernels:
+    def reason(self, record: Session) -> Reason | None:
+        for kernel in record.kernels:
             if kernel.status in self.check_kernel_statuses and not ended_well(kernel):
                 how = kernel.reason.sentence() if kernel.reason else kernel.status
                 return reason(ReasonCode.KERNEL_ENDED, index=kernel.index, how=how)
@@ -66,8 +94,8 @@ class PromoteToTerminated(SessionPromotionHandler):
     match_type = KernelMatchType.NOT_ANY
     success = SessionStatus.TERMINATED
 
-    def reason(self, session: Session) -> Reason | None:
-        return session.reason
+    def reason(self, record: Session) -> Reason | None:
+        return record.reason
 
 
 class EnforceTimeout(DerivationHandler[Session]):
@@ -77,7 +105,7 @@ class EnforceTimeout(DerivationHandler[Session]):
     entity = Session
     targets = frozenset({SessionStatus.RUNNING})
 
-    def derive(self, record: Session, work: Work) -> tuple[str, Reason | None] | None:
+    def derive(self, record: Session, work: Work) -> tuple[StrEnum, Reason | None] | None:
         timeout_s = record.timeout_s
         if timeout_s is None or record.started_at is None:
             return None

@@ -12,12 +12,11 @@ from muster.control.engine.handler import (
 from muster.control.engine.work import Work
 from muster.control.session.ahead import Ahead, grant_held_ahead, lacks_room, overtaken
 from muster.control.session.board import Board, GroupBoard
-from muster.control.session.lifecycle import SessionLifecycle, reschedule_limit
+from muster.control.session.lifecycle import CANCEL, SessionLifecycle, reschedule_limit
 from muster.control.session.running import placed_since
 from muster.control.session.start import recall
 from muster.core.ids import KernelId
 from muster.core.reasons import Reason, ReasonCode, reason
-from muster.core.results import SchedulingResult
 from muster.core.specs.group import PreemptionMode
 from muster.core.states import KernelStatus, SessionStatus
 from muster.scheduling.guard import PluginFault
@@ -47,9 +46,8 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
     targets = frozenset({SessionStatus.PENDING})
     transitions = StatusTransitions(
         success=TransitionStatus(SessionStatus.SCHEDULED, KernelStatus.SCHEDULED),
-        need_retry=None,
-        expired=TransitionStatus(SessionStatus.CANCELLED, KernelStatus.CANCELLED),
-        give_up=TransitionStatus(SessionStatus.CANCELLED, KernelStatus.CANCELLED),
+        expired=CANCEL,
+        give_up=CANCEL,
     )
 
     def __init__(self, board: Board, sessions: SessionLifecycle) -> None:
@@ -205,9 +203,7 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
             if kernel.status is KernelStatus.CREATING:
                 recall(kernel, work)
             else:
-                self._sessions.reschedule(
-                    work, [kernel.session], self.name, SchedulingResult.SKIPPED, None, blame=False
-                )
+                self._sessions.reschedule(work, kernel.session, self.name, None)
 
     def timeout_s(self, record: Session, work: Work) -> float | None:
         return record.scheduling_timeout_s or work.live.groups[record.group].pending_timeout

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from muster.control.engine.handler import (
+    STAY,
     HandlerResult,
     StatusTransitions,
     TransitionStatus,
@@ -13,6 +14,7 @@ from muster.control.session.barrier import is_closed
 from muster.control.session.board import Board
 from muster.control.session.environment import Gang, gang_of, own_variables, template
 from muster.control.session.lifecycle import (
+    AGAIN,
     RECALL_AFTER_S,
     HeardPhase,
     failure_to_judge,
@@ -38,9 +40,9 @@ class StartSessions(HeardPhase):
     targets = frozenset({SessionStatus.PREPARED, SessionStatus.CREATING})
     transitions = StatusTransitions(
         success=TransitionStatus(SessionStatus.CREATING, KernelStatus.CREATING),
-        need_retry=None,
-        expired=TransitionStatus(SessionStatus.PENDING, KernelStatus.PENDING),
-        give_up=TransitionStatus(SessionStatus.PENDING, KernelStatus.PENDING),
+        need_retry=STAY,
+        expired=AGAIN,
+        give_up=AGAIN,
     )
 
     def __init__(self, board: Board) -> None:

@@ -27,10 +27,7 @@ class TerminateSessions(HeardPhase):
     entity = Session
     targets = frozenset({SessionStatus.TERMINATING})
     transitions = StatusTransitions(
-        success=TransitionStatus(SessionStatus.TERMINATED),
-        need_retry=None,
         expired=TransitionStatus(SessionStatus.TERMINATED, KernelStatus.TERMINATED),
-        give_up=TransitionStatus(SessionStatus.TERMINATED, KernelStatus.TERMINATED),
     )
 
     def execute(self, targets: Sequence[Session], work: Work) -> HandlerResult[Session]:

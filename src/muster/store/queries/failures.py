@@ -31,7 +31,7 @@ def list_failures(connection: Connection, principal: Principal, ref: str) -> Fai
     """
     tasks = schema.tasks
     job = job_row(connection, principal, ref)
-    way = (tasks.c.state, tasks.c.exit_code, tasks.c.reason, tasks.c.reason_numbers)
+    way = (tasks.c.status, tasks.c.exit_code, tasks.c.reason, tasks.c.reason_numbers)
     conditions = (tasks.c.job_id == job.id, failed_by_itself())
     in_all = connection.execute(select(func.count()).where(*conditions)).scalar_one()
     within = func.row_number().over(partition_by=way, order_by=tasks.c.idx)
@@ -54,7 +54,7 @@ def list_failures(connection: Connection, principal: Principal, ref: str) -> Fai
         row = members[0]
         items.append(
             FailureView(
-                state=TaskState(row.state),
+                state=TaskState(row.status),
                 exit_code=row.exit_code,
                 reason=reason_view(row),
                 tasks=row.alike,
@@ -91,7 +91,7 @@ def read_to_retry(
         condition = failed_by_itself()
         left: list[tuple[int, int]] = []
     else:
-        condition = schema.tasks.c.state != TaskState.SUCCEEDED
+        condition = schema.tasks.c.status != TaskState.SUCCEEDED
         whole = job.spec.only or TaskRanges.of([(0, job.spec.tasks - 1)])
         left = list(whole.after(job.next_task))  # they have no rows
     rows = connection.execute(_islands(job, condition)).all()

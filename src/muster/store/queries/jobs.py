@@ -74,7 +74,7 @@ def row_counts(row: Row[Any]) -> dict[TaskState, int]:
 
 
 def _view(row: Row[Any]) -> JobView:
-    state = JobState(row.state)
+    state = JobState(row.status)
     ended = state in JOB_TABLE.terminal
     return JobView(
         id=row.id,
@@ -82,7 +82,7 @@ def _view(row: Row[Any]) -> JobView:
         owner=owner_view(row),
         group=row.group,
         state=state,
-        state_changed_at=row.state_changed_at,
+        state_changed_at=row.status_changed_at,
         tasks_total=row.tasks_total,
         task_count=row.task_count,
         counts=all_counts(row_counts(row), row.tasks_total, row.next_task, ended=ended),

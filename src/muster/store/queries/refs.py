@@ -37,7 +37,7 @@ class Named:
 JOBS = Named(
     "job",
     schema.jobs,
-    schema.jobs.c.state,
+    schema.jobs.c.status,
     JOB_TABLE.live,
     unsuccessful=frozenset(schema.UNSUCCESSFUL_JOBS),
 )

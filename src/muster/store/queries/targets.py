@@ -53,11 +53,11 @@ def _called(
 def _jobs(connection: Connection, which: ColumnElement[bool]) -> Iterator[_Ended]:
     jobs = schema.jobs.c
     for row in connection.execute(
-        select(jobs.id, jobs.name, jobs.state, jobs.finished_at)
-        .where(which, one_of(jobs.state, JOB_TABLE.terminal))
+        select(jobs.id, jobs.name, jobs.status, jobs.finished_at)
+        .where(which, one_of(jobs.status, JOB_TABLE.terminal))
         .order_by(jobs.id)  # the last one said is the newest
     ):
-        yield row.id, row.name, _progress(row.state == JobState.SUCCEEDED, row.finished_at)
+        yield row.id, row.name, _progress(row.status == JobState.SUCCEEDED, row.finished_at)
 
 
 def _sessions(connection: Connection, which: ColumnElement[bool]) -> Iterator[_Ended]:

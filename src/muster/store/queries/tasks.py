@@ -28,8 +28,8 @@ def failed_by_itself() -> ColumnElement[bool]:
     """The condition that a task went wrong, and was not only stopped with its job."""
     c = schema.tasks.c
     ends = (TaskState.FAILED, TaskState.WORKER_FAILED, TaskState.UNSCHEDULABLE)
-    timed_out = and_(c.state == TaskState.KILLED, c.reason == ReasonCode.TIMEOUT)
-    return or_(c.state.in_(ends), timed_out)
+    timed_out = and_(c.status == TaskState.KILLED, c.reason == ReasonCode.TIMEOUT)
+    return or_(c.status.in_(ends), timed_out)
 
 
 def list_tasks(
@@ -67,7 +67,7 @@ def list_tasks(
         rows = connection.execute(query).all() if offset < rows_total else []
     else:
         rows_total = row_counts(job).get(state, 0)
-        rows = connection.execute(query.where(tasks.c.state == state).offset(offset)).all()
+        rows = connection.execute(query.where(tasks.c.status == state).offset(offset)).all()
     items = list(_with_attempts(connection, job, rows))
     without_row = 0
     if state is None or state is state_without_row(ended=_ended(job)):
@@ -138,8 +138,8 @@ def job_row(connection: Connection, principal: Principal, ref: str) -> Row[Any]:
     id_ = resolve(connection, JOBS, principal, ref)
     needed: Select[Any] = select(
         c.id,
-        c.state,
-        c.state_changed_at,
+        c.status,
+        c.status_changed_at,
         c.submitted_at,
         c.tasks_total,
         c.task_count,
@@ -176,15 +176,15 @@ def task_view(connection: Connection, job: Row[Any], index: int) -> TaskDetail:
 
 
 def _ended(job: Row[Any]) -> bool:
-    return job.state in JOB_TABLE.terminal
+    return job.status in JOB_TABLE.terminal
 
 
 def _view(row: Row[Any], attempts: Iterable[KernelView] = ()) -> TaskDetail:
     return TaskDetail(
         job_id=row.job_id,
         index=row.idx,
-        state=TaskState(row.state),
-        state_changed_at=row.state_changed_at,
+        state=TaskState(row.status),
+        state_changed_at=row.status_changed_at,
         attempt=row.attempt,
         failure_count=row.failure_count,
         preemption_count=row.preemption_count,
@@ -204,6 +204,6 @@ def _without_row(job: Row[Any], index: int) -> TaskDetail:
         job_id=job.id,
         index=index,
         state=state_without_row(ended=ended),
-        state_changed_at=job.state_changed_at if ended else job.submitted_at,
+        state_changed_at=job.status_changed_at if ended else job.submitted_at,
         attempts=(),
     )

@@ -1,0 +1,329 @@
+"""How the engine runs one handler: what it returns or derives, judged and applied.
+
+The verdicts on a lifecycle handler's targets, in the reference's order (sokovan-status-transitions,
+"Coordinator Processing Flow"): SUCCESS; STALE; for failures GIVE_UP past the limit of tries, else
+NEED_RETRY; EXPIRED for those neither successful nor failed that stayed too long; SKIPPED otherwise.
+"""
+
+import logging
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Generic, Protocol, Self, cast
+
+from muster.control.engine.handler import (
+    STAY,
+    DerivationHandler,
+    FollowingHandler,
+    Handler,
+    HandlerResult,
+    LifecycleHandler,
+    PromotionHandler,
+    T,
+    TransitionStatus,
+)
+from muster.control.engine.lifecycle import Lifecycle
+from muster.control.engine.work import Move, Work
+from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.results import SchedulingResult
+from muster.store.entity import R, Record
+
+log = logging.getLogger(__name__)
+
+Batch = Mapping[type, Sequence[Record]]
+"""Records that changed, by their kind."""
+
+
+class Verdict(StrEnum):
+    SUCCESS = "success"
+    STALE = "stale"
+    NEED_RETRY = "need_retry"
+    GIVE_UP = "give_up"
+    EXPIRED = "expired"
+
+
+Reached = tuple[str, Verdict]
+"""A handler's name, and a verdict on one of its targets."""
+
+
+class UndeclaredVerdict(Exception):
+    """A handler's targets got a verdict of which its transitions do not say what it leads to."""
+
+
+class Step(Protocol):
+    """A handler with its entity's lifecycle, as the coordinator runs it."""
+
+    entity: type
+
+    def is_due(self, batch: Batch, work: Work) -> bool:
+        """Whether the handler has something to do in a pass over these records."""
+
+    def run(self, batch: Batch, work: Work) -> bool:
+        """Have the handler deal with the records; whether it had anything to do."""
+
+    def deadlines(self, record: Record, work: Work) -> Iterable[float]:
+        """When the handler's time for the record is over, if it has one."""
+
+
+class _Step(ABC, Generic[R]):
+    def __init__(self, handler: Handler[R], lifecycle: Lifecycle[R] | None) -> None:
+        self.entity = handler.entity
+        self._handler = handler
+        self._lifecycle = lifecycle
+
+    def _targets(self, batch: Batch, work: Work) -> Sequence[R] | None:
+        """Those that the handler is to deal with; None if it is not due."""
+        candidates = cast(Sequence[R], batch.get(self.entity, ()))
+        try:
+            targets = self._handler.gather(candidates, work)
+            return targets if self._handler.is_due(targets) else None
+        except Exception:
+            log.exception("handler %s cannot tell what it is to do", self._handler.name)
+            return None
+
+    def is_due(self, batch: Batch, work: Work) -> bool:
+        return self._targets(batch, work) is not None
+
+    def run(self, batch: Batch, work: Work) -> bool:
+        targets = self._targets(batch, work)
+        if targets is None:
+            return False
+        self._run(targets, work)
+        return True
+
+    @abstractmethod
+    def _run(self, targets: Sequence[R], work: Work) -> None: ...
+
+    def deadlines(self, record: Record, work: Work) -> Iterable[float]:
+        return ()
+
+    def _move(self, record: R, to: TransitionStatus, move: Move, work: Work) -> bool:
+        if self._lifecycle is None:
+            raise TypeError(f"{self._handler.name} moves a record whose entity has no lifecycle")
+        return bool(self._lifecycle.move(work, [record], self._handler.targets, to, move))
+
+    def _tell_defect(self, record: R, work: Work, error: Exception) -> None:
+        """One record that a handler cannot deal with must not hold up all the others."""
+        name = work.live.entities.name_of(record)
+        log.error("handler %s failed on %s", self._handler.name, name, exc_info=error)
+
+
+class _OneByOne(_Step[R]):
+    """A handler that looks at each record by itself."""
+
+    def _run(self, targets: Sequence[R], work: Work) -> None:
+        for record in targets:
+            try:
+                self._run_on(record, work)
+            except Exception as error:
+                self._tell_defect(record, work, error)
+
+    @abstractmethod
+    def _run_on(self, record: R, work: Work) -> None: ...
+
+
+class _Promotion(_OneByOne[R]):
+    def __init__(self, handler: PromotionHandler[R], lifecycle: Lifecycle[R] | None) -> None:
+        super().__init__(handler, lifecycle)
+        self._promotion = handler
+        self._to = TransitionStatus(handler.success)
+
+    def _run_on(self, record: R, work: Work) -> None:
+        if self._promotion.promotes(record):
+            move = Move(self._handler.name, reason=self._promotion.reason(record))
+            self._move(record, self._to, move, work)
+
+
+class _Derivation(_OneByOne[R]):
+    def __init__(self, handler: DerivationHandler[R], lifecycle: Lifecycle[R] | None) -> None:
+        super().__init__(handler, lifecycle)
+        self._derivation = handler
+
+    def _run_on(self, record: R, work: Work) -> None:
+        derived = self._derivation.derive(record, work)
+        if derived is not None:
+            status, why = derived
+            move = Move(self._handler.name, reason=why)
+            if self._move(record, TransitionStatus(status), move, work):
+                self._derivation.derived(record, work)
+
+
+class _Following(_OneByOne[R]):
+    def __init__(self, handler: FollowingHandler[R], lifecycle: Lifecycle[R] | None) -> None:
+        super().__init__(handler, lifecycle)
+        self._following = handler
+
+    def _run_on(self, record: R, work: Work) -> None:
+        self._following.follow(record, work)
+
+
+_RESULTS = {
+    Verdict.SUCCESS: SchedulingResult.SUCCESS,
+    Verdict.STALE: SchedulingResult.STALE,
+    Verdict.NEED_RETRY: SchedulingResult.NEED_RETRY,
+    Verdict.GIVE_UP: SchedulingResult.GIVE_UP,
+    Verdict.EXPIRED: SchedulingResult.EXPIRED,
+}
+
+
+class _Judged(_Step[T]):
+    """A lifecycle handler, whose results are judged. ``reached`` counts the verdicts."""
+
+    def __init__(
+        self, handler: LifecycleHandler[T], lifecycle: Lifecycle[T], reached: Counter[Reached]
+    ) -> None:
+        super().__init__(handler, lifecycle)
+        self._judged = handler
+        self._rules = lifecycle
+        self._reached = reached
+        self._one_by_one = False  # one of them made the handler fail: which?
+        self._to = {verdict: getattr(handler.transitions, verdict) for verdict in Verdict}
+
+    def _run(self, targets: Sequence[T], work: Work) -> None:
+        result = self._execute(targets, work)
+        moved = []
+        for record in result.successes:
+            try:
+                if self._apply(record, Verdict.SUCCESS, None, work):
+                    moved.append(record)
+            except Exception as error:
+                self._tell_defect(record, work, error)
+        if moved:
+            try:
+                self._judged.succeeded(moved, work)
+            except Exception:
+                log.exception("handler %s failed after its successes", self._handler.name)
+        done = {*result.successes, *result.failures, *result.stale}
+        rest = [each for each in dict.fromkeys((*targets, *result.skipped)) if each not in done]
+        for record in (*result.stale, *result.failures, *rest):
+            try:
+                self._judge(record, result, work)
+            except Exception as error:
+                self._tell_defect(record, work, error)
+
+    def _judge(self, record: T, result: HandlerResult[T], work: Work) -> None:
+        if record in result.stale:
+            self._apply(record, Verdict.STALE, result.stale[record], work)
+        elif record in result.failures:
+            self._judge_failure(record, result.failures[record], work)
+        else:
+            self._judge_rest(record, result.skipped.get(record, ()), work)
+
+    def _execute(self, targets: Sequence[T], work: Work) -> HandlerResult[T]:
+        """What the handler says of all targets; of each by itself, once it has failed on some."""
+        if not self._one_by_one:
+            return self._try(targets, work)
+        self._one_by_one = False
+        whole: HandlerResult[T] = HandlerResult()
+        for record in targets:
+            part = self._try([record], work)
+            whole.successes += part.successes
+            whole.failures |= part.failures
+            whole.skipped |= part.skipped
+            whole.stale |= part.stale
+        return whole
+
+    def _try(self, targets: Sequence[T], work: Work) -> HandlerResult[T]:
+        """A handler that raises costs nobody a try: a defect of ours must not end anybody's work.
+        The next pass asks it for each target by itself."""
+        try:
+            return self._judged.execute(targets, work)
+        except Exception as error:
+            log.exception("handler %s failed on %d targets", self._handler.name, len(targets))
+            if len(targets) > 1:
+                for record in targets:
+                    work.mark(record)
+            self._one_by_one = True
+            why = reason(
+                ReasonCode.HANDLER_ERROR, handler=self._handler.name, error=repr(error)[:200]
+            )
+            return HandlerResult(skipped=dict.fromkeys(targets, (why,)))
+
+    def _judge_failure(self, record: T, why: Reason, work: Work) -> None:
+        policy = self._rules.retry_policy(record, work)
+        record.tries += 1
+        work.unit.touch(record)
+        if record.tries >= policy.max_tries or self._rules.final(why):
+            told = self._rules.gave_up(self._handler.name, record.tries, why)
+            self._apply(record, Verdict.GIVE_UP, told, work)
+        else:
+            record.retry_at = work.now + policy.delay_s(record.tries)
+            self._apply(record, Verdict.NEED_RETRY, why, work)
+
+    def _judge_rest(self, record: T, skipped: Sequence[Reason], work: Work) -> None:
+        timeout_s = self._judged.timeout_s(record, work)
+        if timeout_s is not None and work.now >= self._judged.since(record, work) + timeout_s:
+            why = self._judged.expiry_reason(record, work, timeout_s) or reason(
+                ReasonCode.PHASE_EXPIRED, phase=self._handler.name, timeout_s=round(timeout_s, 3)
+            )
+            self._apply(record, Verdict.EXPIRED, why, work)
+        elif skipped:
+            work.unit.skip(record, self._handler.name, tuple(skipped))
+
+    def _apply(self, record: T, verdict: Verdict, why: Reason | None, work: Work) -> bool:
+        """Carry a verdict out; whether the record has what the verdict leads to."""
+        to, result = self._to[verdict], _RESULTS[verdict]
+        if to is None:
+            raise UndeclaredVerdict(f"{self._handler.name} does not say what {verdict} leads to")
+        self._reached[self._handler.name, verdict] += 1
+        if to is not STAY:
+            return self._move(record, to, Move(self._handler.name, result, why), work)
+        if result is not SchedulingResult.SUCCESS:
+            work.unit.note(record, self._handler.name, result, why)
+        return True
+
+    def deadlines(self, record: Record, work: Work) -> Iterable[float]:
+        if record.status in self._handler.targets:
+            mine = cast(T, record)
+            timeout_s = self._judged.timeout_s(mine, work)
+            if timeout_s is not None:
+                yield self._judged.since(mine, work) + timeout_s
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Handlers in the order in which a pass runs them, each with its entity's lifecycle.
+
+    ``deadlines`` tell, for each kind of record, when to look at one again though nothing happens
+    to it; ``reached`` counts the verdicts on targets of lifecycle handlers.
+    """
+
+    steps: Sequence[Step]
+    deadlines: Mapping[type, Sequence[Callable[[Record, Work], Iterable[float]]]]
+    reached: Counter[Reached]
+
+    @classmethod
+    def of(cls, lifecycles: Iterable[Lifecycle[Any]], handlers: Iterable[Handler[Any]]) -> Self:
+        """
+        Raises:
+            TypeError: a handler is of no kind that the engine knows, or its entity has no
+                lifecycle.
+        """
+        rules = {lifecycle.entity: lifecycle for lifecycle in lifecycles}
+        reached: Counter[Reached] = Counter()
+        steps = [_step_of(each, rules.get(each.entity), reached) for each in handlers]
+        deadlines = {
+            kind: [each.deadlines, *(step.deadlines for step in steps if step.entity is kind)]
+            for kind, each in rules.items()
+        }
+        return cls(steps, deadlines, reached)
+
+
+def _step_of(
+    handler: Handler[R], lifecycle: Lifecycle[R] | None, reached: Counter[Reached]
+) -> Step:
+    match handler:
+        case LifecycleHandler():
+            if lifecycle is None:
+                raise TypeError(f"the entity of {handler.name} has no lifecycle")
+            return _Judged(handler, lifecycle, reached)
+        case PromotionHandler():
+            return _Promotion(handler, lifecycle)
+        case DerivationHandler():
+            return _Derivation(handler, lifecycle)
+        case FollowingHandler():
+            return _Following(handler, lifecycle)
+        case _:
+            raise TypeError(f"{handler.name} is of no kind that the engine knows")

@@ -1,0 +1,114 @@
+"""The entities of every cluster, each declared once (see ``store.entity``)."""
+
+from muster.core.ids import KINDS
+from muster.core.states import (
+    AGENT_TABLE,
+    JOB_TABLE,
+    KERNEL_TABLE,
+    SESSION_TABLE,
+    TASK_TABLE,
+    TaskState,
+)
+from muster.store import rows
+from muster.store.entity import Entities, Entity, Told
+from muster.store.live import Live
+from muster.store.load import load_agents, load_jobs, load_sessions, load_tasks
+from muster.store.records import Agent, Job, Kernel, Session, Task, tally_of
+from muster.store.unit import Unit
+
+
+def _job_joins(live: Live, job: Job) -> None:
+    live.job_names[job.owner, job.name] = job
+
+
+def _job_leaves(live: Live, job: Job) -> None:
+    del live.job_names[job.owner, job.name]
+
+
+def _task_joins(live: Live, task: Task) -> None:
+    job = task.job
+    job.tasks[task.index] = task
+    job.counts[task.status] = job.counts.get(task.status, 0) + 1
+
+
+def _task_moved(unit: Unit, task: Task, before: str) -> None:
+    job = task.job
+    job.counts[TaskState(before)] -= 1
+    job.counts[task.status] = job.counts.get(task.status, 0) + 1
+    unit.touch(job)
+    if task.status in TASK_TABLE.terminal:
+        job.tasks.pop(task.index, None)
+
+
+def _session_joins(live: Live, session: Session) -> None:
+    if session.name is not None:
+        live.session_names[session.owner, session.name] = session
+    session.tally = tally_of(session.kernels)
+    for kernel in session.kernels:
+        live.kernels[kernel.id] = kernel
+
+
+def _session_leaves(live: Live, session: Session) -> None:
+    if session.name is not None:
+        name = (session.owner, session.name)
+        if live.session_names.get(name) is session:
+            del live.session_names[name]
+    for kernel in session.kernels:
+        del live.kernels[kernel.id]
+        if kernel.id in live.rows_of:
+            live.left_by[kernel.id] = session.job.id if session.job else session.id
+
+
+def _kernel_moved(unit: Unit, kernel: Kernel, before: str) -> None:
+    kernel.session.tally.moved(kernel, before)
+
+
+AGENT = Entity("agent", Agent, AGENT_TABLE, rows.AGENTS, load_agents, prefix=KINDS["agent"])
+JOB = Entity(
+    "job",
+    Job,
+    JOB_TABLE,
+    rows.JOBS,
+    load_jobs,
+    prefix=KINDS["job"],
+    joins=_job_joins,
+    leaves=_job_leaves,
+)
+TASK = Entity(
+    "task",
+    Task,
+    TASK_TABLE,
+    rows.TASKS,
+    load_tasks,
+    id_of=lambda task: f"{task.job.id}/{task.index}",
+    part_of=lambda task: task.job,
+    goes_with=True,
+    told=Told.WITH_REASON,
+    joins=_task_joins,
+    moved=_task_moved,
+)
+SESSION = Entity(
+    "session",
+    Session,
+    SESSION_TABLE,
+    rows.SESSIONS,
+    load_sessions,
+    prefix=KINDS["session"],
+    part_of=lambda session: session.job,
+    joins=_session_joins,
+    leaves=_session_leaves,
+)
+KERNEL = Entity(
+    "kernel",
+    Kernel,
+    KERNEL_TABLE,
+    rows.KERNELS,
+    prefix=KINDS["kernel"],
+    part_of=lambda kernel: kernel.session,
+    goes_with=True,
+    told=Told.NEVER,  # its session's history tells of it
+    moved=_kernel_moved,
+)
+
+ENTITIES = Entities((AGENT, JOB, SESSION, KERNEL, TASK))
+"""In the order in which they are read and written."""

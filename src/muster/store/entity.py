@@ -1,0 +1,147 @@
+"""What an entity is: declared once, and everything else follows from the declaration.
+
+The mirror, the unit of work, loading, references, history, events, the sweep and the diagrams of
+states are made from the entities that a store is given. Adding one edits none of them.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+from sqlalchemy import Connection
+
+from muster.core.reasons import Reason, ReasonCode
+from muster.core.results import SchedulingResult
+from muster.core.states import StateTable
+from muster.store.mapping import RowMapping
+
+if TYPE_CHECKING:
+    from muster.store.live import Live
+    from muster.store.unit import Unit
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Record:
+    """A row of an entity that has not ended, in memory. Only units of work change it."""
+
+    status: StrEnum
+    status_changed_at: float
+
+
+R = TypeVar("R", bound=Record)
+
+
+@dataclass(slots=True, eq=False)
+class Repeat:
+    """A history row of a record, ``seq``, with which equal ones merge; ``written_at`` is when its
+    count was last stored."""
+
+    phase: str
+    result: SchedulingResult
+    reasons: tuple[Reason, ...]
+    count: int
+    last_at: float
+    written_at: float
+    seq: int
+
+    def is_of(self, phase: str, result: SchedulingResult, codes: Sequence[ReasonCode]) -> bool:
+        """Whether a row of this phase, result and reasons is the same one again."""
+        if self.phase != phase or self.result is not result or len(self.reasons) != len(codes):
+            return False
+        return all(one.code is code for one, code in zip(self.reasons, codes, strict=True))
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Tried(Record):
+    """A record that lifecycle handlers act on, with what the engine keeps of that.
+
+    ``tries`` are the failed ones of the phase that the record is in, ``retry_at`` the earliest
+    moment of the next; ``repeats`` the latest history rows that equal ones merge with.
+    """
+
+    tries: int = 0
+    retry_at: float = 0.0
+    repeats: tuple[Repeat, ...] = ()
+
+
+class Told(Enum):
+    """Which changes of a record's status its history tells."""
+
+    ALWAYS = "always"
+    WITH_REASON = "with reason"  # a plain success is told by the record that it follows
+    NEVER = "never"
+
+
+class Entity(Generic[R]):
+    """One kind of thing that has a life.
+
+    Args:
+        name: what people, events and history call the kind: ``session``.
+        record: the class of its records.
+        states: its state machine.
+        rows: its table, and the mapping both ways.
+        load: reads the rows of those that have not ended, and adds them to the mirror; None if
+            the records that these go with bring them.
+        prefix: of its ids, where people refer to it: ``ses``.
+        id_of: what history and events call a record; its ``id`` unless said otherwise.
+        part_of: the record that has to be looked at whenever this one has changed.
+        goes_with: the record leaves the mirror with another one, not at its own end; the mirror
+            has no index of such records.
+        told: which changes of its status history tells.
+        joins: called for each record that enters the mirror.
+        leaves: called for each record that leaves the mirror.
+        moved: called for a record whose status has changed, with the one before.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        record: type[R],
+        states: StateTable[Any],
+        rows: RowMapping[R],
+        load: "Callable[[Connection, Live], None] | None" = None,
+        *,
+        prefix: str = "",
+        id_of: Callable[[R], str] = lambda record: cast(str, cast(Any, record).id),
+        part_of: Callable[[R], Record | None] | None = None,
+        goes_with: bool = False,
+        told: Told = Told.ALWAYS,
+        joins: "Callable[[Live, R], None] | None" = None,
+        leaves: "Callable[[Live, R], None] | None" = None,
+        moved: "Callable[[Unit, R, str], None] | None" = None,
+    ) -> None:
+        self.name = name
+        self.record = record
+        self.states = states
+        self.rows = rows
+        self.load = load
+        self.prefix = prefix
+        self.id_of = id_of
+        self.part_of = part_of
+        self.goes_with = goes_with
+        self.told = told
+        self.joins = joins
+        self.leaves = leaves
+        self.moved = moved
+
+
+class Entities(Mapping[type, Entity[Any]]):
+    """The entities of a store by the class of their records, in the order in which they are read
+    and written."""
+
+    def __init__(self, entities: Sequence[Entity[Any]]) -> None:
+        self._of_record = {entity.record: entity for entity in entities}
+
+    def __getitem__(self, record: type) -> Entity[Any]:
+        return self._of_record[record]
+
+    def __iter__(self) -> Iterator[type]:
+        return iter(self._of_record)
+
+    def __len__(self) -> int:
+        return len(self._of_record)
+
+    def name_of(self, record: Record) -> str:
+        """What history calls a record: its id, or ``job/index`` for a task."""
+        return self._of_record[type(record)].id_of(record)

@@ -1,0 +1,14 @@
+"""one word for a status"""
+
+from alembic import op
+
+revision = "0009"
+down_revision = "0008"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    for table in ("jobs", "tasks"):
+        op.alter_column(table, "state", new_column_name="status")
+        op.alter_column(table, "state_changed_at", new_column_name="status_changed_at")
