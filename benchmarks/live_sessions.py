@@ -13,9 +13,15 @@ from pathlib import Path
 
 import psutil
 
+from muster.control.agent.desk import AgentDesk
+from muster.control.agent.leases import LeaseBook
+from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
+from muster.control.group.requests import GroupRequests
+from muster.control.inbox import Inbox
+from muster.control.modules import cluster_modules
 from muster.control.plane import ControlPlane
-from muster.control.requests import Requests
+from muster.control.session.requests import SessionRequests
 from muster.core.clock import SteadyClock
 from muster.core.ids import IdFactory
 from muster.core.owner import Owner, Principal, Role
@@ -47,8 +53,12 @@ def _measure_here(sessions: int, distinct: bool) -> float:
     with tempfile.TemporaryDirectory(prefix="muster-bench-") as directory:
         clock = SteadyClock()
         store = Store(open_engine(sqlite_url(Path(directory) / "muster.db")))
-        plane = ControlPlane(store, clock, IdFactory(clock, random.Random(1)), lambda: None)
-        plane.ask(lambda work, requests: requests.put_group(work, _GROUP), _expect_no_error)
+        inbox, leases = Inbox(), LeaseBook(clock)
+        modules = cluster_modules(AgentDesk(store, clock, leases, inbox), leases)
+        plane = ControlPlane(store, clock, IdFactory(clock, random.Random(1)), inbox, modules)
+        plane.ask(
+            lambda work, parts: parts[GroupRequests].put_group(work, _GROUP), _expect_no_error
+        )
         plane.step()
         _submit(plane, 0, WARM_UP, distinct)
         before = _resident_bytes()
@@ -71,11 +81,11 @@ def _submit(plane: ControlPlane, first: int, sessions: int, distinct: bool) -> N
         plane.step()
 
 
-def _submit_one(work: Work, requests: Requests, *, number: int, distinct: bool) -> None:
+def _submit_one(work: Work, parts: Parts, *, number: int, distinct: bool) -> None:
     arguments = [str(number)] if distinct else []
     kernel = {"command": ["/bin/true", *arguments]}
     spec = SessionSpec.model_validate({"name": f"session-{number}", "kernels": [kernel]})
-    requests.submit_session(work, _SOMEBODY, spec)
+    parts[SessionRequests].submit(work, _SOMEBODY, spec)
 
 
 def _expect_no_error(_result: object, error: Exception | None) -> None:

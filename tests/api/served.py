@@ -23,13 +23,17 @@ from tests.control.world import Behaviour, HollowAgent, Run
 from muster.api.app import create_app
 from muster.api.app import stop as stop_requests
 from muster.client import Client
+from muster.control.agent.desk import AgentDesk
 from muster.control.agent.leases import LeaseBook
+from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.explain import explain_job, explain_session
+from muster.control.group.requests import GroupRequests
 from muster.control.identity.accounts import ensure_user
 from muster.control.identity.tokens import create_open_join_token, create_token
+from muster.control.inbox import Inbox
+from muster.control.modules import cluster_modules
 from muster.control.plane import ControlPlane
-from muster.control.requests import Requests
 from muster.core.clock import VirtualClock
 from muster.core.ids import AgentId, IdFactory, KernelId
 from muster.core.owner import Owner, Principal, Role
@@ -153,11 +157,16 @@ class ServedCluster:
         self.engine = open_database(self.path / "muster.db")
         self.store = Store(self.engine)
         self.leases = LeaseBook(self.clock)
-        self.plane = ControlPlane(self.store, self.clock, self.ids, self._hint, self.leases)
-        self.plane.attach(self)
+        inbox = Inbox(self._hint)
+        self.desk = AgentDesk(self.store, self.clock, self.leases, inbox)
+        modules = cluster_modules(self.desk, self.leases)
+        self.plane = ControlPlane(self.store, self.clock, self.ids, inbox, modules)
+        self.desk.link = self
         if not self.plane.live.groups:
             group = ScalingGroup(name="default")
-            await self.plane.request(lambda work, requests: requests.put_group(work, group))
+            await self.plane.request(
+                lambda work, parts: parts[GroupRequests].put_group(work, group)
+            )
         self.app = create_app(
             plane=self.plane,
             engine=self.engine,
@@ -207,7 +216,7 @@ class ServedCluster:
                 agent.tick()
                 if agent.reports:
                     last = agent.acknowledged + len(agent.reports)
-                    self.plane.agent_said(agent.id, Reports(last, tuple(agent.reports)))
+                    self.desk.agent_said(agent.id, Reports(last, tuple(agent.reports)))
                     reported = True
             if not reported and not outgoing and (due is None or due > self.clock.now()):
                 return
@@ -225,7 +234,7 @@ class ServedCluster:
     async def _add_agent(self, name: str, capacity: Resources) -> None:
         token = await self.plane.request(lambda work, _: create_open_join_token(work, "root"))
         credential = f"credential of {name}".ljust(40, ".")
-        reply = await self.plane.join(JoinRequest(token, name, "default", credential))
+        reply = await self.desk.join(JoinRequest(token, name, "default", credential))
         devices = tuple(Device(index, "H100") for index in range(self._gpus))
         self._agents[reply.agent] = HollowAgent(
             reply.agent, name, self.clock, capacity, devices, lambda start: self.behaviour(start)
@@ -236,7 +245,7 @@ class ServedCluster:
         for agent in self._agents.values():
             hello = agent.hello()
             self.leases.admit(hello, beside=False)
-            self.plane.agent_said(agent.id, hello)
+            self.desk.agent_said(agent.id, hello)
         self._settle()
 
     # -- output ----------------------------------------------------------------------------------
@@ -338,7 +347,7 @@ class ServedCluster:
         """The id and the secret of a new token."""
         spec = TokenSpec(domain=owner.domain, user=owner.user, role=role, **fields)
 
-        def make(work: Work, _: Requests) -> tuple[str, str]:
+        def make(work: Work, _: Parts) -> tuple[str, str]:
             ensure_user(work, owner)
             token, secret = create_token(work, ROOT, spec)
             return token.id, secret

@@ -9,9 +9,11 @@ from sqlalchemy import insert, text
 from tests.control.world import HollowAgent, Run, World
 
 from muster.control.agent.joining import join
+from muster.control.agent.requests import AgentRequests
+from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
+from muster.control.group.requests import GroupRequests
 from muster.control.identity.tokens import create_join_token, revoke_join_token
-from muster.control.requests import Requests
 from muster.core.errors import MusterError
 from muster.core.owner import Owner, Principal, Role
 from muster.core.resources import Resources
@@ -40,7 +42,7 @@ def remove(world: World, name: str) -> None:
     agent = world.agents[world.agent(name).id]
     agent.online = False
     world.run_until(lambda: world.plane.live.agents[agent.id].status is AgentStatus.LOST)
-    world.ask(lambda work, requests: requests.remove_agent(work, ADMIN, agent.id))
+    world.ask(lambda work, parts: parts[AgentRequests].remove(work, ADMIN, agent.id))
     del world.agents[agent.id]
 
 
@@ -65,7 +67,7 @@ def test_name_may_join_again_in_the_wake_in_which_it_was_removed(world: World) -
     former.online = False
     world.run_until(lambda: world.plane.live.agents[former.id].status is AgentStatus.LOST)
     world.plane.ask(
-        lambda work, requests: requests.remove_agent(work, ADMIN, former.id), lambda *_: None
+        lambda work, parts: parts[AgentRequests].remove(work, ADMIN, former.id), lambda *_: None
     )
     del world.agents[former.id]
     joined = world.add_agent("b", ONE_CPU)
@@ -87,7 +89,7 @@ def invite(world: World, agent: str | None = None, **fields: object) -> str:
 def goes_away(world: World, name: str) -> HollowAgent:
     agent = world.agent(name)
     agent.online = False
-    world.plane.agent_left(agent.id)
+    world.desk.agent_left(agent.id)
     world.settle()
     return agent
 
@@ -127,7 +129,7 @@ def test_name_is_taken_over_by_an_invitation_of_after_its_agent_went_away(world:
     assert joined.id != former.id
     assert former.id not in world.plane.live.agents
     with pytest.raises(Dismissed):
-        world.plane.authenticate(old_credential)
+        world.desk.authenticate(old_credential)
     with world.store.engine.connect() as connection:
         told = connection.execute(
             text("SELECT reasons FROM history WHERE entity = :id AND to_status = 'REMOVED'"),
@@ -144,8 +146,8 @@ def test_former_credential_is_known_as_such_after_a_restart(world: World) -> Non
     world.restart_controller()
     assert first.id not in world.plane.live.agents
     with pytest.raises(Dismissed):
-        world.plane.authenticate(credential)
-    assert world.plane.authenticate("nobody's".ljust(40, "-")) is None
+        world.desk.authenticate(credential)
+    assert world.desk.authenticate("nobody's".ljust(40, "-")) is None
 
 
 def test_name_is_not_taken_over_while_work_of_its_agent_may_still_run(world: World) -> None:
@@ -180,8 +182,8 @@ def test_token_for_so_many_uses_lets_no_more_join_however_many_ask_at_once(world
     joined: list[str] = []
     refused: list[str] = []
 
-    def join_as(request: JoinRequest, work: Work, _: Requests) -> Agent:
-        return join(work, world.plane.board, request)
+    def join_as(request: JoinRequest, work: Work, _: Parts) -> Agent:
+        return join(work, world.board, request)
 
     def answered(agent: Agent | None, error: Exception | None) -> None:
         if agent is None:
@@ -201,9 +203,9 @@ def test_token_for_so_many_uses_lets_no_more_join_however_many_ask_at_once(world
 def test_token_is_not_charged_for_a_join_that_could_not_be_stored(world: World) -> None:
     token = invite(world)
 
-    def fails(work: Work, _: Requests) -> None:
+    def fails(work: Work, _: Parts) -> None:
         request = JoinRequest(token, "c", "default", "chosen by c".ljust(40, "-"))
-        join(work, world.plane.board, request)
+        join(work, world.board, request)
         work.unit.also(insert(schema.groups), {"name": "default", "spec": "twice"})
 
     with pytest.raises(MusterError, match="cannot be carried out"):
@@ -215,7 +217,7 @@ def test_token_is_not_charged_for_a_join_that_could_not_be_stored(world: World) 
 
 def test_token_of_another_name_group_or_time_is_refused(world: World) -> None:
     assert "an agent named 'c'" in refusal(world, "d", invite(world, "c"))
-    world.ask(lambda work, requests: requests.put_group(work, ScalingGroup(name="gpu")))
+    world.ask(lambda work, parts: parts[GroupRequests].put_group(work, ScalingGroup(name="gpu")))
     assert "is for group gpu" in refusal(world, "c", invite(world, group="gpu"))
     late = invite(world, expires=60)
     world.clock.advance(60.0)
@@ -232,9 +234,7 @@ def test_credential_that_could_be_guessed_is_refused(world: World, credential: s
     token = invite(world)
     with pytest.raises(MusterError, match="too short or too long"):
         world.ask(
-            lambda work, _: join(
-                work, world.plane.board, JoinRequest(token, "c", "default", credential)
-            )
+            lambda work, _: join(work, world.board, JoinRequest(token, "c", "default", credential))
         )
 
 

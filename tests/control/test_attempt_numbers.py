@@ -3,6 +3,7 @@
 from tests.control.conftest import GroupWorld
 from tests.control.world import ADA, Run, World, attempt, state
 
+from muster.control.job.requests import JobRequests
 from muster.core.specs import JobSpec
 from muster.core.states import JobState
 from muster.store.records import Job
@@ -52,13 +53,13 @@ def test_attempt_whose_place_was_taken_before_it_was_heard_to_run_is_over(
 def cut_off_at_its_start(world: World, spec: JobSpec) -> Job:
     """Submit; the agent gets the Start and begins, and is cut off before it can say so."""
     agent = world.agent("a")
-    world.plane.ask(lambda work, requests: requests.submit_job(work, ADA, spec), lambda *_: None)
+    world.plane.ask(lambda work, parts: parts[JobRequests].submit(work, ADA, spec), lambda *_: None)
     world.plane.step()
     for _, message in world.outgoing:
         agent.receive(message)
     world.outgoing.clear()
     assert agent.running
     agent.online = False
-    world.plane.agent_left(agent.id)
+    world.desk.agent_left(agent.id)
     world.settle()
     return next(iter(world.plane.live.jobs.values()))

@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import func, select
 from tests.control.world import Behaviour, Run, World, task_index
 
+from muster.control.group.requests import GroupRequests
 from muster.core.owner import Owner, Principal, Role
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec, Level, QuotaSpec, ScalingGroup
@@ -129,13 +130,13 @@ def test_quota_that_is_set_calls_back_what_is_held_ahead(make_world: MakeWorld) 
     world = make_world(short_or_long)
     job = stream(world)
     nobody = QuotaSpec(level=Level.DOMAIN, name="default", sessions=0)
-    world.ask(lambda work, requests: requests.put_quota(work, nobody))
+    world.ask(lambda work, parts: parts[GroupRequests].put_quota(work, nobody))
     world.run(1.0, 0.1)
     started = len(world.agent("a").starts)
     world.run(5.0, 0.1)
     assert len(world.agent("a").starts) == started
     assert not world.agent("a").queued
-    world.ask(lambda work, requests: requests.remove_quota(work, Level.DOMAIN, "default"))
+    world.ask(lambda work, parts: parts[GroupRequests].remove_quota(work, Level.DOMAIN, "default"))
     world.run_until(lambda: job.status is JobState.SUCCEEDED)
 
 
@@ -183,7 +184,7 @@ def test_room_that_comes_free_is_not_granted_ahead_of_higher_priority(
     agent = world.agent("a")
     order.clear()
     agent.online = False
-    world.plane.agent_left(agent.id)
+    world.desk.agent_left(agent.id)
     world.run(SHORT_S, 0.05)
     world.submit(JobSpec(command=["urgent"], priority=90))
     world.run(0.2, 0.05)

@@ -4,6 +4,7 @@ import pytest
 from tests.control.conftest import GroupWorld
 from tests.control.world import ADA, Run, World, task_index
 
+from muster.control.agent.requests import AgentRequests
 from muster.core.errors import InvalidSpec
 from muster.core.ids import AgentId
 from muster.core.reasons import ReasonCode
@@ -20,7 +21,7 @@ def asking(*constraints: object, tasks: int = 1, **placement: object) -> JobSpec
 
 def bar(world: World, name: str, how: AgentBar | None) -> None:
     id_ = AgentId(world.agent(name).id)
-    world.ask(lambda work, requests: requests.bar_agent(work, ADA, id_, how))
+    world.ask(lambda work, parts: parts[AgentRequests].bar(work, ADA, id_, how))
 
 
 def busy(world: World) -> dict[str, int]:
@@ -119,7 +120,7 @@ def test_bar_that_is_lifted_lets_waiting_work_start_at_once(group_world: GroupWo
     world = group_world({"a": 2}, lambda start: Run(5))
     bar(world, "a", AgentBar.CORDONED)
     job = world.submit(JobSpec(command=["x"]))
-    (members,) = world.plane.board.groups["default"].queue.classes
+    (members,) = world.board.groups["default"].queue.classes
     assert [why.code for why in members.reasons] == [ReasonCode.NO_ALIVE_AGENTS]
     bar(world, "a", None)
     assert job.status is JobState.RUNNING

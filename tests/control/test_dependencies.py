@@ -4,6 +4,8 @@ import pytest
 from tests.control.conftest import GroupWorld, cpus
 from tests.control.world import ADA, Run, World
 
+from muster.control.job.requests import JobRequests
+from muster.control.session.requests import SessionRequests
 from muster.core.errors import InvalidSpec
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec, SessionSpec
@@ -107,7 +109,7 @@ def test_session_that_was_stopped_has_not_succeeded_though_it_exits_with_0(
         world.restart_controller()
         second = world.plane.live.jobs[second.id]
     if by == "cancel":
-        world.ask(lambda work, requests: requests.cancel_session(work, ADA, first.id))
+        world.ask(lambda work, parts: parts[SessionRequests].cancel(work, ADA, first.id))
     finish(world, second)
     assert second.status is JobState.UNSCHEDULABLE
     with pytest.raises(InvalidSpec, match="ended without success"):
@@ -137,10 +139,10 @@ def test_work_after_the_end_waits_until_no_process_is_left(
     if alone:
         session = {"name": "first", "kernels": [{"command": ["first"], "grace": 1}]}
         id_ = world.submit_session(SessionSpec.model_validate(session)).id
-        world.ask(lambda work, requests: requests.cancel_session(work, ADA, id_))
+        world.ask(lambda work, parts: parts[SessionRequests].cancel(work, ADA, id_))
     else:
         job_id = world.submit(named("first", grace=1)).id
-        world.ask(lambda work, requests: requests.cancel_job(work, ADA, job_id))
+        world.ask(lambda work, parts: parts[JobRequests].cancel(work, ADA, job_id))
     world.submit(named("second", "first:ended"))
     world.run(20.0)  # longer than termination may take: it counts as ended, and still runs
     assert world.plane.live.ledger
@@ -215,6 +217,6 @@ def test_nothing_is_followed_that_nobody_waits_for_any_more(group_world: GroupWo
     world = group_world({"a": 8})
     first = world.submit(named("first"))
     second = world.submit(named("second", "first", first.id))
-    assert list(world.plane.board.targets._progress) == [first.id]
+    assert list(world.board.targets._progress) == [first.id]
     finish(world, first, second)
-    assert not world.plane.board.targets._progress
+    assert not world.board.targets._progress

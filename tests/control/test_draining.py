@@ -4,7 +4,9 @@ import pytest
 from tests.control.conftest import GroupWorld
 from tests.control.world import ADA, Run, World
 
+from muster.control.agent.requests import AgentRequests
 from muster.control.explain import explain_job
+from muster.control.job.requests import JobRequests
 from muster.core.errors import Conflict
 from muster.core.ids import AgentId
 from muster.core.reasons import ReasonCode
@@ -19,14 +21,14 @@ WORK = JobSpec(command=["work"])
 def drain(world: World, name: str, within_s: float | None) -> None:
     id_ = world.agent(name).id
     world.ask(
-        lambda work, requests: requests.bar_agent(
+        lambda work, parts: parts[AgentRequests].bar(
             work, ADA, id_, AgentBar.DRAINING, "new disk", within_s
         )
     )
 
 
 def remove(world: World, id_: AgentId) -> None:
-    world.ask(lambda work, requests: requests.remove_agent(work, ADA, id_))
+    world.ask(lambda work, parts: parts[AgentRequests].remove(work, ADA, id_))
 
 
 def where(world: World, job: Job) -> set[str]:
@@ -65,7 +67,7 @@ def test_work_past_the_deadline_runs_elsewhere_and_charges_no_failure(
     task = first.tasks[0]
     assert (task.status, task.failure_count, task.preemption_count) == (TaskState.PENDING, 0, 1)
     assert where(world, second) == {other}
-    world.ask(lambda work, requests: requests.cancel_job(work, ADA, second.id))
+    world.ask(lambda work, parts: parts[JobRequests].cancel(work, ADA, second.id))
     world.run(5.0)
     assert where(world, first) == {other}
     assert task.attempt == 2
@@ -142,15 +144,15 @@ def test_cordoned_agent_keeps_its_work(group_world: GroupWorld) -> None:
     world.run(1.0)
     id_ = world.agent("a").id
     world.ask(
-        lambda work, requests: requests.bar_agent(work, ADA, id_, AgentBar.CORDONED, "looks odd")
+        lambda work, parts: parts[AgentRequests].bar(work, ADA, id_, AgentBar.CORDONED, "looks odd")
     )
     waiting = world.submit(WORK)
     world.run(500.0)
     assert len(world.agent("a").running) == 1
     assert waiting.status is JobState.PENDING
-    status = world.plane.board.groups["default"].snapshot.facts(0).status
+    status = world.board.groups["default"].snapshot.facts(0).status
     assert status == "cordoned: looks odd"
-    why = explain_job(world.plane.live, world.plane.board, waiting.id, world.clock.now())
+    why = explain_job(world.plane.live, world.board, waiting.id, world.clock.now())
     assert "1 cordoned: looks odd" in why.reasons[0].sentence
     assert "muster uncordon" in why.reasons[0].remedy
     assert "silent" not in why.reasons[0].remedy
@@ -164,7 +166,7 @@ def test_why_of_running_work_tells_that_its_machine_is_being_emptied(
     world.run(1.0)
     drain(world, "a", 60.0)
     world.run(10.0)
-    why = explain_job(world.plane.live, world.plane.board, job.id, world.clock.now())
+    why = explain_job(world.plane.live, world.board, job.id, world.clock.now())
     (told,) = why.reasons
     assert told.sentence == (
         "agent a is being drained (new disk): what still runs there in 50 s is stopped"

@@ -7,9 +7,10 @@ import pytest
 from sqlalchemy import text
 from tests.control.world import ADA, Run, World
 
+from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
+from muster.control.job.requests import JobRequests
 from muster.control.plane import Unavailable
-from muster.control.requests import Requests
 from muster.core.reasons import ReasonCode
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec
@@ -39,7 +40,7 @@ def world(tmp_path: Path, failures: list[ReasonCode]) -> Iterator[World]:
 
 
 def break_a_commit(world: World) -> None:
-    def nonsense(work: Work, _: Requests) -> None:
+    def nonsense(work: Work, _: Parts) -> None:
         work.unit.also(text("INSERT INTO nonsense VALUES (1)"))
 
     with pytest.raises(Unavailable):
@@ -69,13 +70,15 @@ def test_failed_start_that_a_failed_commit_forgot_is_tried_again_before_long(
 def test_agents_that_are_not_connected_are_not_told(world: World) -> None:
     agent = world.agent("a")
     agent.online = False
-    world.plane.agent_left(agent.id)
+    world.desk.agent_left(agent.id)
     world.settle()
     break_a_commit(world)
     world.run(1.5)
 
     assert not world.closed
-    assert world.ask(lambda work, requests: requests.submit_job(work, ADA, JobSpec(command=["x"])))
+    assert world.ask(
+        lambda work, parts: parts[JobRequests].submit(work, ADA, JobSpec(command=["x"]))
+    )
 
 
 def trouble(world: World) -> str | None:

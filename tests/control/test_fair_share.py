@@ -4,6 +4,7 @@ import pytest
 from tests.control.conftest import GroupWorld
 from tests.control.world import ADA, Run, World
 
+from muster.control.group.requests import GroupRequests
 from muster.core.owner import Owner, Principal, Role
 from muster.core.specs import JobSpec, Level, ScalingGroup, SessionSpec
 from muster.core.states import JOB_TABLE, JobState
@@ -20,7 +21,7 @@ def job(name: str, tasks: int = 1, **more: object) -> JobSpec:
 
 def had(world: World, who: Principal) -> dict[str, float]:
     """Amount-seconds that the user has had, as far as they count still."""
-    fairness = world.plane.board.groups["default"].fairness
+    fairness = world.board.groups["default"].fairness
     assert fairness is not None, "it is kept for a sequencer that asks"
     scope = (Level.USER, Level.USER.of(who.owner))
     return dict(fairness.used(scope, world.clock.now()))
@@ -78,11 +79,11 @@ def test_group_that_begins_to_share_fairly_knows_the_past(group_world: GroupWorl
     some_past(world)
     spec = ScalingGroup.model_validate({"name": "default"} | FAIR)
     for _ in range(2):
-        world.ask(lambda work, requests: requests.put_group(work, spec))
+        world.ask(lambda work, parts: parts[GroupRequests].put_group(work, spec))
     assert had(world, ADA)["cpu"] > 300 * 2 * 1500
     world.run(100)
     assert not world.plane.live.sessions
-    assert not world.plane.board.groups["default"].placed
+    assert not world.board.groups["default"].placed
 
 
 def test_other_half_life_changes_what_counts_and_nothing_that_is_held(
@@ -93,7 +94,7 @@ def test_other_half_life_changes_what_counts_and_nothing_that_is_held(
     before = had(world, ADA)["cpu"]
     options = {"fair_share": {"half_life": 60}}
     spec = ScalingGroup.model_validate({"name": "default"} | FAIR | {"options": options})
-    world.ask(lambda work, requests: requests.put_group(work, spec))
+    world.ask(lambda work, parts: parts[GroupRequests].put_group(work, spec))
     assert 0 < had(world, ADA)["cpu"] < before / 5
     again = world.submit(job("again"))
     world.run_until(lambda: again.status in JOB_TABLE.terminal)

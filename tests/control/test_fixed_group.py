@@ -6,8 +6,9 @@ import pytest
 from tests.control.conftest import GroupWorld, cpus
 from tests.control.world import ADA, Run, state
 
+from muster.control.agent.requests import AgentRequests
+from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
-from muster.control.requests import Requests
 from muster.core.errors import InvalidSpec
 from muster.core.ids import AgentId
 from muster.core.specs import JobSpec
@@ -67,12 +68,12 @@ def test_fixed_group_does_not_count_agents_out_that_may_come_back(
     world = group_world({"a": 4, "b": 8}, lambda start: Run(50), fixed=True)
     for id_ in [world.agent(name).id for name in absent]:
         if absence == "silent":
-            world.plane.agent_left(id_)
+            world.desk.agent_left(id_)
         else:
             world.ask(partial(_suspect, id_=id_))
     job = world.submit(asking(8))
     assert state(job) is JobState.PENDING
 
 
-def _suspect(work: Work, requests: Requests, id_: AgentId) -> None:
-    requests.bar_agent(work, ADA, id_, AgentBar.SUSPECT)
+def _suspect(work: Work, parts: Parts, id_: AgentId) -> None:
+    parts[AgentRequests].bar(work, ADA, id_, AgentBar.SUSPECT)

@@ -9,6 +9,7 @@ import pytest
 from tests.control.world import ADA, Behaviour, HollowAgent, Run, World, attempt, kernel_index
 
 from muster.control.explain import explain_job
+from muster.control.job.requests import JobRequests
 from muster.core.reasons import ReasonCode
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec, ScalingGroup
@@ -65,7 +66,7 @@ def test_no_kernel_of_a_gang_runs_while_one_supervisor_stalls(make_world: MakeWo
         world.run(0.5)
         assert not running(world)
     assert world.agent("a").held, "it is ready, and waits"
-    why = explain_job(world.plane.live, world.plane.board, job.id, world.clock.now())
+    why = explain_job(world.plane.live, world.board, job.id, world.clock.now())
     (told,) = (each.sentence for each in why.reasons if each.code == ReasonCode.AT_BARRIER)
     assert told.startswith("1 of 2 kernels of the gang are ready")
     assert told.endswith("agent b has not said so yet")
@@ -190,7 +191,7 @@ def test_gang_that_is_cancelled_at_the_barrier_never_runs(make_world: MakeWorld)
     world = make_world(lambda start: Run(5.0, starts_after=1e9 * kernel_index(start)))
     job = world.submit(GANG)
     world.run(1.0)
-    world.ask(lambda work, requests: requests.cancel_job(work, ADA, job.id))
+    world.ask(lambda work, parts: parts[JobRequests].cancel(work, ADA, job.id))
     world.run(5.0)
     assert not world.plane.live.ledger
     assert not any(agent.held or agent.running for agent in world.agents.values())

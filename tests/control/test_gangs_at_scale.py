@@ -14,6 +14,7 @@ import muster
 from muster.control import plane
 from muster.control.engine import coordinator
 from muster.control.explain import explain_session
+from muster.control.session.requests import SessionRequests
 from muster.core.reasons import ReasonCode
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec, SessionSpec
@@ -134,11 +135,11 @@ def life_of_a_session(world: World, kernels: int) -> None:
     """Each report comes in a wake of its own; in between the agent and the controller come anew."""
     session = world.submit_session(gang(kernels))
     assert session.status is SessionStatus.RUNNING
-    live, board = world.plane.live, world.plane.board
+    live, board = world.plane.live, world.board
     assert explain_session(live, board, session.id, world.clock.now()).verdict
     world.connect(world.agent("a"))
     world.restart_controller()
-    world.ask(lambda work, requests: requests.cancel_session(work, ADA, session.id))
+    world.ask(lambda work, parts: parts[SessionRequests].cancel(work, ADA, session.id))
     assert session.id not in world.plane.live.sessions
     assert not world.plane.live.ledger
 
@@ -157,7 +158,7 @@ def life_of_a_gang_that_cannot_be_created(world: World, kernels: int) -> None:
     world.behaviour = lambda start: Run(create_failure=ReasonCode.DISK_FULL)
     session = world.submit_session(gang(kernels))
     world.run_until(lambda: session.reschedules > 0)
-    world.ask(lambda work, requests: requests.cancel_session(work, ADA, session.id))
+    world.ask(lambda work, parts: parts[SessionRequests].cancel(work, ADA, session.id))
     world.run(1)
     assert not world.plane.live.ledger
 
@@ -193,7 +194,7 @@ def test_large_gang_leaves_room_between_the_steps_of_its_life_for_the_requests_o
             assert session is not None
             asked.append(session)
 
-        world.plane.ask(lambda work, requests: requests.submit_session(work, ADA, spec), answer)
+        world.plane.ask(lambda work, parts: parts[SessionRequests].submit(work, ADA, spec), answer)
 
     submit(gang(500))
     statuses = []

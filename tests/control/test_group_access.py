@@ -3,6 +3,7 @@
 from tests.control.conftest import GroupWorld
 from tests.control.world import ADA, Run, World, state
 
+from muster.control.group.requests import GroupRequests
 from muster.core.owner import Owner, Principal, Role
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec, ScalingGroup
@@ -13,7 +14,7 @@ EVE = Principal(Owner("default", "lab", "eve"), Role.USER)
 
 def open_to(world: World, *projects: str) -> None:
     spec = ScalingGroup.model_validate({"name": "default", "projects": projects})
-    world.ask(lambda work, requests: requests.put_group(work, spec))
+    world.ask(lambda work, parts: parts[GroupRequests].put_group(work, spec))
 
 
 def test_work_that_waits_when_its_project_loses_the_group_is_cancelled(

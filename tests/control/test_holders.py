@@ -5,6 +5,7 @@ from tests.control.conftest import GroupWorld
 from tests.control.world import ADA, Run, World
 
 from muster.control.explain import explain_job
+from muster.control.group.requests import GroupRequests
 from muster.core.owner import Owner, Principal, Role
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec, QuotaSpec
@@ -22,7 +23,7 @@ def job(name: str, cpu: int = 1, **more: object) -> JobSpec:
 
 
 def why(world: World, job: Job, asker: Principal) -> WhyView:
-    live, board, now = world.plane.live, world.plane.board, world.clock.now()
+    live, board, now = world.plane.live, world.board, world.clock.now()
     answer = explain_job(live, board, job.id, now, asker)
     return msgspec.convert(answer.as_dict(), WhyView)
 
@@ -75,7 +76,7 @@ def test_quota_is_held_by_the_work_that_counts_in_it(group_world: GroupWorld) ->
     world = group_world({"a": 8}, lambda start: Run(1000))
     name = str(ADA.owner)
     spec = QuotaSpec.model_validate({"level": "user", "name": name, "limits": {"cpu": 2}})
-    world.ask(lambda work, requests: requests.put_quota(work, spec))
+    world.ask(lambda work, parts: parts[GroupRequests].put_quota(work, spec))
     world.submit(job("holds", 2), ADA)
     (quota,) = why(world, world.submit(job("waits"), ADA), ADA).held
     assert (quota.quota, quota.held, quota.limit) == (f"user {name}", "2", "2")
@@ -89,7 +90,7 @@ def test_running_work_whose_agent_cannot_be_reached_says_so(group_world: GroupWo
     assert not why(world, runs, ADA).reasons
     agent = world.agent("a")
     agent.online = False
-    world.plane.agent_left(agent.id)
+    world.desk.agent_left(agent.id)
     world.run(4)
     (reason,) = why(world, runs, ADA).reasons
     assert reason.code == ReasonCode.AGENT_UNREACHABLE

@@ -6,6 +6,7 @@ from tests.control.strangers import BadgeHook, Hook
 from tests.control.world import Run, World, task_index
 
 from muster.control.explain import explain_session
+from muster.control.group.requests import GroupRequests
 from muster.core.ids import SessionId
 from muster.core.specs import JobSpec, ScalingGroup, SessionSpec
 from muster.core.states import JOB_TABLE, JobState, SessionStatus
@@ -133,7 +134,7 @@ def test_hook_of_another_group_has_no_say(group_world: GroupWorld) -> None:
     kept = Kept()
     world = group_world({"a": 8}, kept)
     other = ScalingGroup.model_validate({"name": "other", "hooks": {"batch": "badge_hook"}})
-    world.ask(lambda work, requests: requests.put_group(work, other))
+    world.ask(lambda work, parts: parts[GroupRequests].put_group(work, other))
     job = world.submit(WITH_SECRET)
     world.run_until(lambda: job.status in JOB_TABLE.terminal)
     assert all("BADGE" not in environment for environment in kept.environments)
@@ -149,7 +150,7 @@ def session(world: World, type_: str = "inference", **more: object) -> Session:
 
 def queued(world: World) -> dict[SessionId, int]:
     """The priority of each session that waits."""
-    return {each.id: each.what.priority for each in world.plane.board.groups["default"].queue}
+    return {each.id: each.what.priority for each in world.board.groups["default"].queue}
 
 
 def test_hook_is_asked_once_of_each_session_and_its_answer_stays(group_world: GroupWorld) -> None:
@@ -158,7 +159,7 @@ def test_hook_is_asked_once_of_each_session_and_its_answer_stays(group_world: Gr
         {"a": 1}, lambda start: Run(5), hooks={"inference": "fickle_hook"}, options=options
     )
     first, second = session(world), session(world)
-    board, now = world.plane.board, world.clock.now
+    board, now = world.board, world.clock.now
     assert queued(world) == {second.id: 2}
     for _ in range(3):
         assert explain_session(world.plane.live, board, second.id, now()).reasons
@@ -180,7 +181,7 @@ def test_hook_of_another_policy_is_asked_of_what_waits(group_world: GroupWorld) 
 
     def use(**policy: object) -> list[int]:
         spec = ScalingGroup.model_validate({"name": "default", **policy})
-        world.ask(lambda work, requests: requests.put_group(work, spec))
+        world.ask(lambda work, parts: parts[GroupRequests].put_group(work, spec))
         return sorted(queued(world).values())
 
     assert use() == [20, 40, 60, 60]
@@ -202,11 +203,11 @@ def test_session_of_which_remains_are_cleaned_up_waits_as_the_hooks_of_then_want
     agent.online = False  # it does not hear what is sent to it
     job = world.submit(JobSpec(command=["x"], priority=10))
     session(world, priority=90)
-    ((cleaning, remains),) = world.plane.board.groups["default"].cleaning.items()
+    ((cleaning, remains),) = world.board.groups["default"].cleaning.items()
     assert (world.plane.live.sessions[cleaning].job, remains.what.priority) == (job, 10)
     badges = {"name": "default", "hooks": {"batch": "badge_hook"}, **policy}
     spec = ScalingGroup.model_validate(badges)
-    world.ask(lambda work, requests: requests.put_group(work, spec))
+    world.ask(lambda work, parts: parts[GroupRequests].put_group(work, spec))
     world.connect(agent)
     assert job.status is JobState.RUNNING, "its priority became 99"
 
@@ -214,7 +215,7 @@ def test_session_of_which_remains_are_cleaned_up_waits_as_the_hooks_of_then_want
 def test_hook_that_changes_what_kernels_ask_for_is_refused(group_world: GroupWorld) -> None:
     world = group_world({"a": 4}, lambda start: Run(1), hooks={"batch": "growing_hook"})
     world.submit(JobSpec(command=["x"]))
-    group = world.plane.board.groups["default"]
+    group = world.board.groups["default"]
     assert [fault.name for fault in group.policy.refused] == ["growing_hook"]
     world.run(5)
     columns = group.snapshot.columns

@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import select
 from tests.control.world import ADA, Run, World, attempt, kernel_index, task_index
 
+from muster.control.job.requests import JobRequests
 from muster.core.reasons import ReasonCode
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec
@@ -202,7 +203,7 @@ def test_gang_whose_task_fails_for_good_ends_its_siblings_as_worker_failed(
 def test_cancelled_job_is_killed_and_its_processes_stopped(make_world: MakeWorld) -> None:
     world = make_world({"a": CPU}, behaviour=lambda start: Run(seconds=100))
     job = world.submit(JobSpec(command=["x"], tasks=10))
-    world.ask(lambda work, requests: requests.cancel_job(work, ADA, job.id))
+    world.ask(lambda work, parts: parts[JobRequests].cancel(work, ADA, job.id))
     world.run(1)
     assert job.status is JobState.KILLED
     assert job.reason is not None
@@ -322,7 +323,7 @@ def test_agent_that_has_not_said_hello_since_the_controller_restarted_gets_nothi
 def test_agent_whose_stream_ended_gets_nothing_until_it_says_hello(make_world: MakeWorld) -> None:
     world = make_world({"a": CPU})
     agent = world.agent("a")
-    world.plane.agent_left(agent.id)
+    world.desk.agent_left(agent.id)
     job = world.submit(JobSpec(command=["x"]))
     world.run(5)
     assert job.started_at is None
@@ -351,7 +352,7 @@ def test_end_that_could_not_be_told_in_time_keeps_its_exit_code(make_world: Make
     world.run(2)
     agent = world.agent("a")
     agent.online = False
-    world.plane.agent_left(agent.id)
+    world.desk.agent_left(agent.id)
     world.run(200)
     world.connect(agent)
     world.run(5)
@@ -372,7 +373,7 @@ def test_gang_that_loses_a_machine_charges_that_and_not_who_failed_of_it(
     starts = [start for start, *_ in first.running.values()]
     lost, other = (first, second) if kernel_index(starts[0]) == 0 else (second, first)
     lost.online = False
-    world.plane.agent_left(lost.id)
+    world.desk.agent_left(lost.id)
     world.run(3)
     (key,) = other.running
     other._end(key, ReasonCode.EXITED, 1)

@@ -5,6 +5,7 @@ from tests.control.world import Run, World
 
 from muster.agent.supervisor.supervisor import MAX_KERNELS
 from muster.control.explain import explain_session
+from muster.control.group.requests import GroupRequests
 from muster.control.session.backlogs import MOST_HELD
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec, ScalingGroup, SessionSpec
@@ -31,7 +32,7 @@ def states(jobs: list[Job]) -> list[JobState]:
 
 def why(world: World, session: Session) -> list[tuple[str, str]]:
     now = world.clock.now()
-    told = explain_session(world.plane.live, world.plane.board, session.id, now)
+    told = explain_session(world.plane.live, world.board, session.id, now)
     return [(reason.code, reason.sentence) for reason in told.reasons]
 
 
@@ -76,7 +77,7 @@ def test_group_written_with_more_kernels_for_each_agent_starts_what_waited(
     world = group_world({"a": 64}, lambda start: Run(100), kernels_per_agent=1)
     submitted = jobs(world, 2)
     spec = ScalingGroup(name="default", kernels_per_agent=2)
-    world.ask(lambda work, requests: requests.put_group(work, spec))
+    world.ask(lambda work, parts: parts[GroupRequests].put_group(work, spec))
     assert states(submitted) == [JobState.RUNNING] * 2
 
 

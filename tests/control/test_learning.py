@@ -8,6 +8,7 @@ from tests.control.strangers import CuriousSelector
 from tests.control.world import ADA, Run, World
 
 from muster.control.explain import explain_job
+from muster.control.group.requests import GroupRequests
 from muster.control.plan import plan_job
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec, SessionSpec
@@ -25,14 +26,14 @@ def job(tasks: int = 1, cpu: float = 1, **more: Any) -> JobSpec:
 
 
 def selector(world: World) -> Fragmentation:
-    found = world.plane.board.groups["default"].policy.selector
+    found = world.board.groups["default"].policy.selector
     assert isinstance(found, Fragmentation)
     return found
 
 
 def write_group(world: World, **changes: Any) -> None:
     spec = world.plane.live.groups["default"].model_copy(update=changes)
-    world.ask(lambda work, requests: requests.put_group(work, spec))
+    world.ask(lambda work, parts: parts[GroupRequests].put_group(work, spec))
 
 
 def some_past(world: World) -> None:
@@ -95,7 +96,7 @@ def test_selector_goes_on_when_another_plug_in_fails(group_world: GroupWorld) ->
     world = group_world({"a": 7}, **FRAGMENTATION, validators=["raising_validator"])
     before = selector(world)
     world.submit(job(3))
-    assert world.plane.board.groups["default"].policy.refused
+    assert world.board.groups["default"].policy.refused
     assert selector(world) is before
     assert before._demand.kernels == 3
 
@@ -123,7 +124,7 @@ def test_asking_why_and_planning_change_nothing_of_what_is_known(group_world: Gr
     waits = world.submit(job(60, gpu=3))
     learnt = selector(world)
     weights, prices = learnt._weights, learnt._prices
-    live, board, now = world.plane.live, world.plane.board, world.clock.now()
+    live, board, now = world.plane.live, world.board, world.clock.now()
     assert learnt._board is not None
     assert learnt._is_refresh_due(learnt._board)
     explain_job(live, board, waits.id, now)

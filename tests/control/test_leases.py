@@ -10,6 +10,7 @@ import pytest
 from tests.control.world import HollowAgent, Run, World
 
 from muster.agent.supervisor.supervisor import LEASE_GRACE_MAX_S
+from muster.control.group.requests import GroupRequests
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec, ScalingGroup
 from muster.core.states import AgentStatus, JobState
@@ -46,7 +47,7 @@ def running_world(path: Path, **fields: object) -> Iterator[tuple[World, HollowA
 
 
 def apply(world: World, **fields: object) -> None:
-    world.ask(lambda work, requests: requests.put_group(work, group(**fields)))
+    world.ask(lambda work, parts: parts[GroupRequests].put_group(work, group(**fields)))
 
 
 def silent_until_lost(world: World, agent: HollowAgent) -> float:

@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import select
 from tests.control.world import ADA, Behaviour, Run, World, attempt, task_index
 
+from muster.control.job.requests import JobRequests
 from muster.core.ids import JobId
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec, ScalingGroup
@@ -124,7 +125,7 @@ def test_start_sent_before_control_hears_that_a_machine_rebooted_reaches_no_late
     world = make_world(["a"], 0.0, noting(attempts))
     agent, spec = world.agent("a"), JobSpec(command=["long"])
     monkeypatch.setattr("muster.control.inbox.INPUTS_A_WAKE", 1)  # another comes before its Hello
-    world.plane.ask(lambda work, requests: requests.submit_job(work, ADA, spec), lambda *_: None)
+    world.plane.ask(lambda work, parts: parts[JobRequests].submit(work, ADA, spec), lambda *_: None)
     agent.reboot()
     world.greet(agent)
     world.run(1.0)

@@ -10,9 +10,12 @@ from sqlalchemy import insert, select, update
 from tests.control.conftest import GroupWorld
 from tests.control.world import ADA, Run, World
 
+from muster.control.agent.requests import AgentRequests
+from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
-from muster.control.requests import Requests
+from muster.control.job.requests import JobRequests
 from muster.control.session import schedule
+from muster.control.session.requests import SessionRequests
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec, SessionSpec
 from muster.core.states import AgentBar, JobState, SessionStatus
@@ -36,7 +39,7 @@ def write_behind(world: World, statement: Any) -> None:
         connection.execute(statement)
 
 
-def ask_together(world: World, *actions: Callable[[Work, Requests], Any]) -> list[Any]:
+def ask_together(world: World, *actions: Callable[[Work, Parts], Any]) -> list[Any]:
     """Requests of one wake, with what each is answered."""
     answers: list[Any] = [None] * len(actions)
     for position, action in enumerate(actions):
@@ -53,7 +56,7 @@ def reconnect(world: World) -> None:
     """What agents do whose streams were closed."""
     while world.closed:
         agent_id, _ = world.closed.pop()
-        world.plane.agent_left(agent_id)
+        world.desk.agent_left(agent_id)
         world.connect(world.agents[agent_id])
 
 
@@ -99,10 +102,10 @@ def test_record_that_another_process_changed_fails_only_itself(group_world: Grou
     write_behind(world, update(schema.agents).where(changed).values(status="UNREACHABLE"))
     answers = ask_together(
         world,
-        lambda work, requests: requests.submit_job(work, ADA, one("second")),
-        lambda work, requests: requests.bar_agent(work, ADA, agent, AgentBar.CORDONED),
-        lambda work, requests: requests.bar_agent(work, ADA, agent, None),
-        lambda work, requests: requests.cancel_session(work, ADA, waiting.id),
+        lambda work, parts: parts[JobRequests].submit(work, ADA, one("second")),
+        lambda work, parts: parts[AgentRequests].bar(work, ADA, agent, AgentBar.CORDONED),
+        lambda work, parts: parts[AgentRequests].bar(work, ADA, agent, None),
+        lambda work, parts: parts[SessionRequests].cancel(work, ADA, waiting.id),
     )
     assert [isinstance(each, Exception) for each in answers] == [False] * 4
     assert answers[3].status is SessionStatus.CANCELLED
@@ -121,8 +124,8 @@ def test_room_that_another_process_took_is_seen_at_commit_and_others_are_placed(
     on = {"placement": {"agents": ["a"], "agents_only": True}}
     large, small = ask_together(
         world,
-        lambda work, requests: requests.submit_job(work, ADA, one("large", 2, **on)),
-        lambda work, requests: requests.submit_job(work, ADA, one("small", 4)),
+        lambda work, parts: parts[JobRequests].submit(work, ADA, one("large", 2, **on)),
+        lambda work, parts: parts[JobRequests].submit(work, ADA, one("small", 4)),
     )
     assert world.plane.live.jobs[small.id].status is JobState.RUNNING
     world.run(3.0)

@@ -6,6 +6,7 @@ from sqlalchemy import select
 from tests.control.conftest import GroupWorld
 from tests.control.world import ADA, Run, World
 
+from muster.control.job.requests import JobRequests
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec
 from muster.store import schema
@@ -37,7 +38,7 @@ def test_one_cancel_tells_job_tasks_and_sessions_the_same_reason(group_world: Gr
     world = group_world({"a": 2}, lambda start: Run(50))
     job = world.submit(JobSpec(command=["sweep"], tasks=40))
     world.run(2.0)
-    world.ask(lambda work, requests: requests.cancel_job(work, ADA, job.id))
+    world.ask(lambda work, parts: parts[JobRequests].cancel(work, ADA, job.id))
     world.run(2.0)
     told = reasons_of_job(world, job.id)
     only = {ReasonCode.CANCELLED.value}

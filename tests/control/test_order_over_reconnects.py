@@ -34,7 +34,7 @@ def leave(world: World, *names: str) -> None:
     for name in names:
         agent = world.agent(name)
         agent.online = False
-        world.plane.agent_left(agent.id)
+        world.desk.agent_left(agent.id)
     world.settle()
 
 

@@ -23,7 +23,7 @@ def spec(**fields: object) -> JobSpec:
 def leave(world: World, name: str) -> None:
     agent = world.agent(name)
     agent.online = False
-    world.plane.agent_left(agent.id)
+    world.desk.agent_left(agent.id)
     world.settle()
 
 
@@ -206,7 +206,7 @@ def test_failed_try_that_is_told_again_is_charged_once(
         reason=ReasonCode.DISK_FULL,
     )
     for _ in range(5):
-        world.plane.agent_said(agent.id, Reports(agent.acknowledged, (again,)))
+        world.desk.agent_said(agent.id, Reports(agent.acknowledged, (again,)))
         world.settle()
     assert (kernel.session.tries, kernel.session.reschedules) == (1, 0)
     world.run(20.0)

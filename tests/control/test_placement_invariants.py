@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 from tests.control.conftest import cpus
 from tests.control.world import ADA, Run, World
 
+from muster.control.agent.requests import AgentRequests
+from muster.control.group.requests import GroupRequests
+from muster.control.job.requests import JobRequests
 from muster.core.errors import MusterError
 from muster.core.ids import AgentId, KernelId
 from muster.core.owner import Owner, Principal, Role
@@ -76,12 +79,12 @@ class History:
 
     def _bar(self, name: str, how: AgentBar | None) -> None:
         id_ = AgentId(self.world.agent(name).id)
-        self.world.ask(lambda work, requests: requests.bar_agent(work, ADA, id_, how))
+        self.world.ask(lambda work, parts: parts[AgentRequests].bar(work, ADA, id_, how))
 
     def _silence(self, name: str) -> None:
         agent = self.world.agent(name)
         agent.online = False
-        self.world.plane.agent_left(agent.id)
+        self.world.desk.agent_left(agent.id)
         self.world.settle()
 
     def _hello(self, name: str) -> None:
@@ -95,18 +98,18 @@ class History:
         limits = {} if cpu is None else {"limits": {"cpu": cpu}}
         name = str(who.owner)
         spec = QuotaSpec.model_validate({"level": Level.USER, "name": name, **limits})
-        self.world.ask(lambda work, requests: requests.put_quota(work, spec))
+        self.world.ask(lambda work, parts: parts[GroupRequests].put_quota(work, spec))
 
     def _cancel(self) -> None:
         job = next(iter(self.world.plane.live.jobs.values()), None)
         if job is not None:
             who = Principal(job.owner, Role.USER)
-            self.world.ask(lambda work, requests: requests.cancel_job(work, who, job.id))
+            self.world.ask(lambda work, parts: parts[JobRequests].cancel(work, who, job.id))
 
 
 def check(world: World) -> None:
     """The board against the ledger and the sessions."""
-    live, board = world.plane.live, world.plane.board
+    live, board = world.plane.live, world.board
     group = board.groups["default"]
     pending = {s.id for s in live.sessions.values() if s.status is SessionStatus.PENDING}
     unclean = {s for s in pending if any(k.id in live.rows_of for k in live.sessions[s].kernels)}
@@ -121,7 +124,7 @@ def check(world: World) -> None:
     assert placed <= set(group.placed)
     ended = set(group.placed) - placed
     assert all(id_ not in live.sessions for id_ in ended), "no agent has confirmed their end yet"
-    held = world.plane.board.context(group, world.clock.now()).running
+    held = world.board.context(group, world.clock.now()).running
     amounts: Counter[tuple[Scope, str]] = Counter()
     sessions: Counter[Scope] = Counter()
     waiting: Counter[Scope] = Counter()

@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import func, select
 from tests.control.world import ADA, Run, World
 
+from muster.control.group.requests import GroupRequests
 from muster.control.plan import plan_job, plan_session
 from muster.control.session.admission import NONE_ENDED, Ended
 from muster.core.errors import Conflict, InvalidSpec, MusterError
@@ -63,7 +64,7 @@ def plan(
     principal: Principal = ADA,
     ended: Ended = NONE_ENDED,
 ) -> PlanView:
-    live, board, now = world.plane.live, world.plane.board, world.clock.now()
+    live, board, now = world.plane.live, world.board, world.clock.now()
     if isinstance(spec, JobSpec):
         return plan_job(live, board, principal, spec, now, ended)
     return plan_session(live, board, principal, spec, now, ended)
@@ -75,7 +76,7 @@ def places(found: PlanView) -> list[tuple[str, list[int]]]:
 
 def contents(world: World) -> object:
     """All that a plan could have touched."""
-    live, board = world.plane.live, world.plane.board
+    live, board = world.plane.live, world.board
     groups = {
         name: (
             group.snapshot.version,
@@ -150,7 +151,7 @@ def test_work_without_room_is_told_when_it_would_start_at_the_latest(world: Worl
 
 def test_all_reasons_are_told_at_once(world: World) -> None:
     quota = QuotaSpec.model_validate({"name": "default/default/ada", "limits": {"cpu": 4}})
-    world.ask(lambda work, requests: requests.put_quota(work, quota))
+    world.ask(lambda work, parts: parts[GroupRequests].put_quota(work, quota))
     world.submit(job(resources={"cpu": 3}))
     world.submit(job(tasks=2, resources={"cpu": 2}), BOB)
     world.submit(job(resources={"cpu": 2}), BOB)
@@ -210,7 +211,7 @@ def test_what_submission_refuses_is_refused_in_the_same_words(
 ) -> None:
     world = make_world(workspaces=["/home"])
     quota = QuotaSpec.model_validate({"name": "*/*/*", "limits": {"cpu": 8}})
-    world.ask(lambda work, requests: requests.put_quota(work, quota))
+    world.ask(lambda work, parts: parts[GroupRequests].put_quota(work, quota))
     world.submit(job(name="taken"))
     with pytest.raises(error, match=told) as planned:
         plan(world, job(**fields))
@@ -251,12 +252,12 @@ def test_plug_in_that_fails_under_a_plan_goes_on_serving_until_a_pass_finds_it_s
     make_world: MakeWorld,
 ) -> None:
     world = make_world(selector="moody")
-    policy = world.plane.board.groups["default"].policy
+    policy = world.board.groups["default"].policy
     found = plan(world, job(resources={"gpu": 1}))
     assert found.outcome is PlanOutcome.STARTS
-    assert world.plane.board.groups["default"].policy is policy
+    assert world.board.groups["default"].policy is policy
     world.submit(job(resources={"gpu": 1}))
-    (fault,) = world.plane.board.groups["default"].policy.refused
+    (fault,) = world.board.groups["default"].policy.refused
     assert (fault.kind, fault.name) == ("selector", "moody")
 
 

@@ -10,6 +10,7 @@ from tests.control.conftest import GroupWorld
 from tests.control.strangers import CuriousSelector
 from tests.control.world import Run, World
 
+from muster.control.group.requests import GroupRequests
 from muster.core.errors import InvalidSpec, MusterError
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec, ScalingGroup
@@ -38,7 +39,7 @@ pytestmark = pytest.mark.usefixtures("strangers")
 
 def refused(world: World) -> list[tuple[str, str, str]]:
     """The plug-ins that the group says do not serve, and why."""
-    policy = world.plane.board.groups["default"].policy
+    policy = world.board.groups["default"].policy
     return [(fault.kind, fault.name, fault.why) for fault in policy.refused]
 
 
@@ -61,7 +62,7 @@ def test_group_goes_on_without_a_plug_in_that_fails(
     ((told_kind, name, told),) = refused(world)
     assert (told_kind, name) == (kind, name_of(policy))
     assert re.search(why, told)
-    usage = world.plane.board.usage
+    usage = world.board.usage
     assert not any(holding.amounts for holding in usage._holdings.values())
 
 
@@ -102,7 +103,7 @@ def test_group_written_again_tries_its_plug_ins_again(group_world: GroupWorld) -
     world.submit(JobSpec(command=["x"]))
     assert refused(world)
     spec = world.plane.live.groups["default"]
-    world.ask(lambda work, requests: requests.put_group(work, spec))
+    world.ask(lambda work, parts: parts[GroupRequests].put_group(work, spec))
     assert not refused(world)
     world.submit(JobSpec(command=["x"]))
     assert refused(world)
@@ -113,7 +114,7 @@ def test_unknown_plug_in_is_refused_and_the_group_stays_as_it_was(group_world: G
     before = world.plane.live.groups["default"]
     spec = ScalingGroup.model_validate({"name": "default", "selector": "unheard"})
     with pytest.raises(MusterError, match="no selector named 'unheard'"):
-        world.ask(lambda work, requests: requests.put_group(work, spec))
+        world.ask(lambda work, parts: parts[GroupRequests].put_group(work, spec))
     assert world.plane.live.groups["default"] == before
     world.restart_controller()
     assert world.plane.live.groups["default"] == before
@@ -129,7 +130,7 @@ def test_options_that_nobody_reads_are_refused_and_the_group_stays_as_it_was(
         {"name": "default", "selector": "fragmentation", "options": options}
     )
     with pytest.raises(InvalidSpec, match=r"options\.fragmentatoin is .*mean 'fragmentation'"):
-        world.ask(lambda work, requests: requests.put_group(work, spec))
+        world.ask(lambda work, parts: parts[GroupRequests].put_group(work, spec))
     assert world.plane.live.groups["default"] == before
 
 

@@ -9,18 +9,22 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 from tests.control.world import ADA, World
 
+from muster.control.agent.desk import REFUSED_S, Said
+from muster.control.agent.hello import Greeter
 from muster.control.engine.coordinator import Coordinator
+from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
-from muster.control.inbox import Asked, Inbox, Input, Said
-from muster.control.plane import REFUSED_S, Unavailable
-from muster.control.requests import Requests
+from muster.control.inbox import Asked, Inbox, Input
+from muster.control.job.requests import JobRequests
+from muster.control.plane import Unavailable
+from muster.control.session.facts import Facts
 from muster.core.errors import MusterError
 from muster.core.ids import AgentId, KernelId
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec
 from muster.core.states import JOB_TABLE, JobState
-from muster.store.records import Job
-from muster.wire.messages import Acknowledge, KernelReport, ReportKind, Reports
+from muster.store.records import Agent, Job
+from muster.wire.messages import Acknowledge, Hello, KernelReport, ReportKind, Reports
 
 LARGE = Resources(cpu_milli=8000, memory_bytes=2**33)
 POISON = "\udcffpoison"
@@ -45,10 +49,10 @@ def asked(world: World, spec: JobSpec, poison: Callable[[Work], None] | None) ->
     """A submission that waits for the next wake; what came of it will be in the list."""
     answers: list[object] = []
 
-    def submit(work: Work, requests: Requests) -> Job:
+    def submit(work: Work, parts: Parts) -> Job:
         if poison is not None:
             poison(work)
-        return requests.submit_job(work, ADA, spec)
+        return parts[JobRequests].submit(work, ADA, spec)
 
     world.plane.ask(submit, lambda job, error: answers.append(job if error is None else error))
     return answers
@@ -88,14 +92,14 @@ def test_exactly_the_poisoned_requests_are_refused(world: World, poisoned: list[
 def test_report_that_cannot_be_stored_is_dropped_and_all_others_are_heard(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    apply = world.plane._facts.__class__.apply
+    apply = Facts.apply
 
-    def poisoned(facts: object, work: Work, agent: object, report: KernelReport) -> None:
+    def poisoned(facts: Facts, work: Work, agent: AgentId, report: KernelReport) -> None:
         if report.detail == "poison":
             work.unit.also(text("SELECT :a"), {"a": POISON})
-        apply(facts, work, agent, report)  # type: ignore[arg-type]
+        apply(facts, work, agent, report)
 
-    monkeypatch.setattr(world.plane._facts.__class__, "apply", poisoned)
+    monkeypatch.setattr(Facts, "apply", poisoned)
     job_id = world.submit(JobSpec(command=["x"], tasks=4)).id
     agent = world.agent("a")
     agent.tick()
@@ -114,16 +118,16 @@ def test_hello_that_cannot_be_taken_is_not_heard_again_for_a_while(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = world.agent("a")
-    greet = world.plane._greeter.__class__.greet
+    greet = Greeter.greet
     calls: list[str] = []
 
-    def broken(greeter: object, work: Work, record: object, hello: object) -> None:
-        if record.name == "a":  # type: ignore[attr-defined]
+    def broken(greeter: Greeter, work: Work, record: Agent, hello: Hello) -> None:
+        if record.name == "a":
             calls.append("a")
             raise ValueError("poison")
-        greet(greeter, work, record, hello)  # type: ignore[arg-type]
+        greet(greeter, work, record, hello)
 
-    monkeypatch.setattr(world.plane._greeter.__class__, "greet", broken)
+    monkeypatch.setattr(Greeter, "greet", broken)
     for _ in range(10):
         world.connect(agent)
     assert len(calls) == 1
@@ -154,10 +158,11 @@ def test_inputs_given_back_keep_their_order() -> None:
     assert all(a is b for a, b in zip(found, [*inputs, later], strict=True))
 
 
-def test_reports_taken_apart_are_acknowledged_up_to_each_of_them() -> None:
+def test_reports_taken_apart_are_acknowledged_up_to_each_of_them(world: World) -> None:
     reports = tuple(KernelReport(KernelId(f"k{n}"), 1, ReportKind.ENDED, 0.0) for n in range(3))
     inbox = Inbox()
-    assert inbox.give_back_apart([Said(AgentId("a"), Reports(12, reports))]) is None
+    said = Said(world.desk, AgentId("a"), Reports(12, reports))
+    assert inbox.give_back_apart([said]) is None
     seqs = []
     while inbox:
         for item in inbox.take():
@@ -183,7 +188,7 @@ def test_no_input_is_dropped_while_the_state_itself_fails_every_wake(
     with monkeypatch.context() as broken:
         broken.setattr(Coordinator, "run", defective)
         answers = asked(world, JobSpec(command=["y"]), None)
-        world.plane.agent_said(agent.id, Reports(agent.acknowledged + len(ended), tuple(ended)))
+        world.desk.agent_said(agent.id, Reports(agent.acknowledged + len(ended), tuple(ended)))
         for _ in range(50):
             world.plane.step()
             world.clock.advance(1.0)

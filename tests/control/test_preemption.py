@@ -8,6 +8,7 @@ from tests.control.conftest import GroupWorld
 from tests.control.world import Run, World, task_index
 
 from muster.control.explain import explain_job
+from muster.control.group.requests import GroupRequests
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec, SessionSpec
 from muster.core.states import JOB_TABLE, JobState, SessionStatus, TaskState
@@ -91,7 +92,7 @@ def test_why_of_what_others_leave_for_says_so_and_proposes_nobody_else(
     high = world.submit(job(80))
     world.run(1)
     assert running(world) == ["p10", "p10"]
-    live, board = world.plane.live, world.plane.board
+    live, board = world.plane.live, world.board
     (leaving,) = board.displacing.values()
     assert len(leaving) == 1
 
@@ -158,7 +159,7 @@ def test_session_that_nobody_would_begin_anew_is_displaced_only_where_victims_en
         group = type(world.plane.live.groups["default"]).model_validate(
             {"name": "default", "preemption": preemption}
         )
-        world.ask(lambda work, requests: requests.put_group(work, group))
+        world.ask(lambda work, parts: parts[GroupRequests].put_group(work, group))
     world.submit(job(80))
     world.run(5)
     ended = session.status is SessionStatus.TERMINATED

@@ -6,6 +6,8 @@ import pytest
 from tests.control.conftest import GroupWorld
 from tests.control.world import ADA, Run, World, state
 
+from muster.control.group.requests import GroupRequests
+from muster.control.job.requests import JobRequests
 from muster.core.errors import Conflict
 from muster.core.owner import Owner, Principal, Role
 from muster.core.reasons import ReasonCode
@@ -19,7 +21,7 @@ PEOPLE = (ADA, BOB, CAT)
 
 def put(world: World, level: Level, name: str, **limits: object) -> None:
     spec = QuotaSpec.model_validate({"level": level, "name": name, **limits})
-    world.ask(lambda work, requests: requests.put_quota(work, spec))
+    world.ask(lambda work, parts: parts[GroupRequests].put_quota(work, spec))
 
 
 def job(tasks: int = 1, **more: object) -> JobSpec:
@@ -41,7 +43,7 @@ def why(world: World, user: str) -> set[ReasonCode]:
     """Why sessions of the user wait."""
     return {
         each.code
-        for waiting in world.plane.board.groups["default"].queue.classes
+        for waiting in world.board.groups["default"].queue.classes
         if waiting.what.owner.user == user
         for each in waiting.reasons
     }
@@ -88,7 +90,7 @@ def test_limits_hold_under_a_stream_of_work_and_restarts_of_the_controller(
             break
     assert not [id_ for id_ in jobs if id_ in world.plane.live.jobs], "all of it ran"
     assert most["ada"] == 2, "and no limit is tighter than it says"
-    usage = world.plane.board.usage.of((Level.DOMAIN, "default"))
+    usage = world.board.usage.of((Level.DOMAIN, "default"))
     assert (usage.amounts, usage.sessions, usage.pending) == ({}, 0, 0)
 
 
@@ -99,7 +101,11 @@ def test_raised_quota_lets_work_start_at_once(group_world: GroupWorld) -> None:
     assert running(world) == {"ada": 1}
     put(world, Level.USER, "default/default/ada", sessions=2)
     assert running(world) == {"ada": 2}
-    world.ask(lambda work, requests: requests.remove_quota(work, Level.USER, "default/default/ada"))
+    world.ask(
+        lambda work, parts: parts[GroupRequests].remove_quota(
+            work, Level.USER, "default/default/ada"
+        )
+    )
     assert running(world) == {"ada": 3}
 
 
@@ -147,14 +153,14 @@ def test_tasks_of_a_job_that_are_not_in_the_queue_yet_count_as_waiting(
     second = world.submit(job(3))
     world.run_until(lambda: first.id not in world.plane.live.jobs)
     world.run_until(lambda: second.id not in world.plane.live.jobs)
-    assert world.plane.board.usage.of((Level.USER, "default/default/ada")).pending == 0
+    assert world.board.usage.of((Level.USER, "default/default/ada")).pending == 0
 
 
 def test_cancelled_job_waits_no_more(group_world: GroupWorld) -> None:
     world = group_world({"a": 1}, lambda start: Run(50))
     put(world, Level.USER, "default/default/ada", pending_sessions=10)
     long = world.submit(job(10))
-    world.ask(lambda work, requests: requests.cancel_job(work, ADA, long.id))
+    world.ask(lambda work, parts: parts[JobRequests].cancel(work, ADA, long.id))
     world.run(1)
     assert world.submit(job(10)).status is JobState.RUNNING
 
@@ -187,5 +193,5 @@ def test_session_given_up_after_too_many_placements_waits_no_more(group_world: G
     failing = world.submit(job())
     world.run_until(lambda: failing.status in JOB_TABLE.terminal)
     assert failing.status is JobState.FAILED
-    assert world.plane.board.usage.of((Level.USER, "default/default/ada")).pending == 0
-    assert not world.plane.board.candidates
+    assert world.board.usage.of((Level.USER, "default/default/ada")).pending == 0
+    assert not world.board.candidates

@@ -60,7 +60,7 @@ def test_failed_start_that_is_told_again_after_the_kernel_runs_changes_nothing(
     begun = KernelReport(*key, ReportKind.STARTED, 0.0)
 
     for reports in ((failed, begun), (failed,)):  # whatever the acknowledgement did not reach
-        world.plane.agent_said(agent.id, Reports(agent.acknowledged, reports))
+        world.desk.agent_said(agent.id, Reports(agent.acknowledged, reports))
         world.settle()
         assert kernel.session.status is SessionStatus.RUNNING
         assert key in world.plane.live.ledger
@@ -125,10 +125,10 @@ def test_devices_that_the_agent_does_not_have_are_not_believed(
         world.submit(JobSpec(command=["x"], resources=half))
         agent, kernel = world.agent("a"), only_kernel(world)
         started = KernelReport(kernel.id, 0, ReportKind.STARTED, 0.0, shares=(share,))
-        world.plane.agent_said(agent.id, Reports(agent.acknowledged, (started,)))
+        world.desk.agent_said(agent.id, Reports(agent.acknowledged, (started,)))
         world.settle()
         assert kernel.shares == (DeviceShare(0, 500),)
-        columns = world.plane.board.groups["default"].snapshot.columns
+        columns = world.board.groups["default"].snapshot.columns
         assert columns.device_free.tolist() == [[500, 1000]]
         other = world.submit(JobSpec(command=["y"], resources=half))
         assert other.status is JobState.RUNNING
@@ -142,10 +142,10 @@ def test_devices_are_where_the_agent_says_if_it_has_them(tmp_path: Path) -> None
         agent, kernel = world.agent("a"), only_kernel(world)
         share = DeviceShare(1, 1000)
         started = KernelReport(kernel.id, 0, ReportKind.STARTED, 0.0, shares=(share,))
-        world.plane.agent_said(agent.id, Reports(agent.acknowledged, (started,)))
+        world.desk.agent_said(agent.id, Reports(agent.acknowledged, (started,)))
         world.settle()
         assert kernel.shares == (share,)
-        columns = world.plane.board.groups["default"].snapshot.columns
+        columns = world.board.groups["default"].snapshot.columns
         assert columns.device_free.tolist() == [[1000, 0]]
 
 
@@ -170,7 +170,7 @@ def test_report_of_another_agents_kernel_is_refused_and_noted_once_a_connection(
 
     for connections in (1, 2):
         for _ in range(3):
-            world.plane.agent_said(liar.id, Reports(liar.acknowledged, (ended, ended)))
+            world.desk.agent_said(liar.id, Reports(liar.acknowledged, (ended, ended)))
             world.settle()
         assert foreign_notes(world, liar.id) == connections
         assert kernel.session.status is SessionStatus.RUNNING

@@ -13,13 +13,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from muster.control.agent.desk import AgentDesk
 from muster.control.agent.joining import join
 from muster.control.agent.leases import LeaseBook
+from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
+from muster.control.group.requests import GroupRequests
 from muster.control.identity.tokens import create_open_join_token
+from muster.control.inbox import Inbox
+from muster.control.job.requests import JobRequests
+from muster.control.modules import cluster_modules
 from muster.control.plane import ControlPlane
-from muster.control.requests import Requests
 from muster.control.session.admission import Ended
+from muster.control.session.board import Board
+from muster.control.session.requests import SessionRequests
 from muster.core.clock import VirtualClock
 from muster.core.ids import AgentId, IdFactory
 from muster.core.owner import Owner, Principal, Role
@@ -318,17 +325,22 @@ class World:
         self.boot_id = ""  # of the controller's machine
         self._open()
         spec = group or ScalingGroup(name="default")
-        self.ask(lambda work, requests: requests.put_group(work, spec))
+        self.ask(lambda work, parts: parts[GroupRequests].put_group(work, spec))
         for name, capacity in agents.items():
             self.add_agent(name, capacity, (gpus or {}).get(name, 0))
 
     def _open(self) -> None:
         self.store = Store(open_engine(sqlite_url(self.path / "muster.db")))
         self.leases = LeaseBook(self.clock, self.boot_id)
-        self.plane = ControlPlane(
-            self.store, self.clock, self.ids, hint=lambda: None, leases=self.leases
-        )
-        self.plane.attach(Link(self))
+        self.inbox = Inbox()
+        self.desk = AgentDesk(self.store, self.clock, self.leases, self.inbox)
+        modules = cluster_modules(self.desk, self.leases)
+        self.plane = ControlPlane(self.store, self.clock, self.ids, self.inbox, modules)
+        self.desk.link = Link(self)
+
+    @property
+    def board(self) -> Board:
+        return self.plane.parts[Board]
 
     def restart_controller(self, away_s: float = 0.01) -> None:
         """kill -9, and after a while a new one on the same database; what was on its way is lost.
@@ -381,8 +393,8 @@ class World:
             token = self.ask(lambda work, _: create_open_join_token(work, "root"))
         credential = credential or f"credential-{next(self._credentials)}".ljust(40, "-")
         request = JoinRequest(token, name, "default", credential)
-        record: Agent = self.ask(lambda work, _: join(work, self.plane.board, request))
-        assert self.plane.authenticate(credential) == record.id
+        record: Agent = self.ask(lambda work, _: join(work, self.board, request))
+        assert self.desk.authenticate(credential) == record.id
         return record
 
     def agent(self, name: str) -> HollowAgent:
@@ -402,7 +414,7 @@ class World:
         """What agents do whose streams were closed."""
         while self.closed:
             agent_id, _ = self.closed.pop()
-            self.plane.agent_left(agent_id)
+            self.desk.agent_left(agent_id)
             self.connect(self.agents[agent_id])
 
     def greet(self, agent: HollowAgent) -> None:
@@ -414,7 +426,7 @@ class World:
         self.outgoing = [each for each in self.outgoing if each[0] != agent.id]  # of its older one
         if renewal is not None:
             agent.receive(renewal)
-        self.plane.agent_said(agent.id, hello)
+        self.desk.agent_said(agent.id, hello)
 
     def beat(self, agent: HollowAgent) -> None:
         """Its heartbeat is answered at once."""
@@ -422,7 +434,7 @@ class World:
         if renewal is not None:
             agent.receive(renewal)
 
-    def ask(self, action: Callable[[Work, Requests], Any]) -> Any:
+    def ask(self, action: Callable[[Work, Parts], Any]) -> Any:
         """Run a request to its answer."""
         box: list[tuple[Any, Exception | None]] = []
         self.plane.ask(action, lambda result, error: box.append((result, error)))
@@ -435,14 +447,14 @@ class World:
     def submit(self, spec: JobSpec, principal: Principal = ADA) -> Job:
         ended = self._ended(spec, principal)
         job: Job = self.ask(
-            lambda work, requests: requests.submit_job(work, principal, spec, ended)
+            lambda work, parts: parts[JobRequests].submit(work, principal, spec, ended)
         )
         return job
 
     def submit_session(self, spec: SessionSpec, principal: Principal = ADA) -> Session:
         ended = self._ended(spec, principal)
         session: Session = self.ask(
-            lambda work, requests: requests.submit_session(work, principal, spec, ended)
+            lambda work, parts: parts[SessionRequests].submit(work, principal, spec, ended)
         )
         return session
 
@@ -456,7 +468,7 @@ class World:
         for _ in range(10_000):
             due = self.plane.step()
             progressed = self._deliver()
-            if not progressed and not self.plane._inbox and (due is None or due > self.clock.now()):
+            if not progressed and not self.inbox and (due is None or due > self.clock.now()):
                 return
         raise AssertionError("the world does not come to rest")
 
@@ -472,7 +484,7 @@ class World:
                 self.leases.heard(agent.id)
                 reports = agent.reports[:1] if self.drips else agent.reports
                 last = agent.acknowledged + len(reports)
-                self.plane.agent_said(agent.id, Reports(last, tuple(reports)))
+                self.desk.agent_said(agent.id, Reports(last, tuple(reports)))
                 progressed = True
         return progressed
 

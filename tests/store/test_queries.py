@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection, event, insert, text
 from tests.control.world import ADA, Run, World, task_index
 
+from muster.control.job.requests import JobRequests
 from muster.core.errors import Ambiguous, NotFound
 from muster.core.owner import Owner, Principal, Role
 from muster.core.resources import Resources
@@ -216,7 +217,7 @@ def test_tasks_without_rows_are_pending_and_killed_once_the_job_ended(
     assert page.total == 5000
     assert read_task(connection, ADA, submitted.id, 4999).attempts == ()
 
-    world.ask(lambda work, requests: requests.cancel_job(work, ADA, submitted.id))
+    world.ask(lambda work, parts: parts[JobRequests].cancel(work, ADA, submitted.id))
     world.run(5)
     page = list_tasks(fresh(connection), ADA, submitted.id, TaskState.KILLED, 4990, 100)
     assert [item.index for item in page.items] == list(range(4990, 5000))

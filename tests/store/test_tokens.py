@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import Engine, insert, select, text
 from tests.control.world import ADA, World
 
+from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.identity.accounts import ensure_user
 from muster.control.identity.tokens import (
@@ -18,7 +19,6 @@ from muster.control.identity.tokens import (
     verify,
 )
 from muster.control.plane import SWEEP_S
-from muster.control.requests import Requests
 from muster.core.errors import Ambiguous, Conflict, InvalidSpec, NotFound
 from muster.core.owner import Owner, Principal, Role
 from muster.core.specs.account import JoinTokenSpec, TokenSpec
@@ -194,7 +194,7 @@ def test_token_whose_making_could_not_be_stored_opens_nothing(world: World) -> N
     spec = TokenSpec(user="ada")
     made: list[tuple[Token, str]] = []
 
-    def fails(work: Work, _: Requests) -> None:
+    def fails(work: Work, _: Parts) -> None:
         made.append(create_token(work, ROOT, spec))
         duplicate = {"name": "default", "created_at": 0.0}
         work.unit.also(insert(schema.domains), duplicate)

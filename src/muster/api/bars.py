@@ -11,6 +11,8 @@ from muster.api.answers import answer
 from muster.api.bodies import read_spec
 from muster.api.context import Call
 from muster.api.live_views import agent_view
+from muster.control.agent.requests import AgentRequests
+from muster.control.session.board import Board
 from muster.core.errors import NotFound, Problem
 from muster.core.ids import AgentId
 from muster.core.specs.amounts import Duration, Spec
@@ -62,11 +64,11 @@ async def bar_agent(request: Request, call: Call, ref: str) -> Response:
     id_ = AgentId(await call.read(resolve, AGENTS, principal, ref))
     bar = AgentBar(spec.bar) if spec.bar is not None else None
     await call.change(
-        lambda work, requests: requests.bar_agent(
+        lambda work, parts: parts[AgentRequests].bar(
             work, principal, id_, bar, spec.note, spec.deadline
         )
     )
     agent = plane.live.agents.get(id_)
     if agent is None:
         raise NotFound(f"agent {ref!r} was removed meanwhile")
-    return answer(agent_view(agent, plane.live, plane.board))
+    return answer(agent_view(agent, plane.live, plane.parts[Board]))

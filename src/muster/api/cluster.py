@@ -14,6 +14,9 @@ from muster.api.bodies import read_spec
 from muster.api.context import Api, Call
 from muster.api.live_views import agent_view, group_view
 from muster.api.openapi import spec_body
+from muster.control.agent.requests import AgentRequests
+from muster.control.group.requests import GroupRequests
+from muster.control.session.board import Board
 from muster.core.errors import InvalidSpec, Problem
 from muster.core.ids import AgentId
 from muster.core.owner import Principal, Role
@@ -43,7 +46,7 @@ async def get_health(request: Request) -> Response:
 @router.get("/v1/cluster", response_model=ClusterView)
 async def get_cluster(call: Call) -> Response:
     """The cluster as a whole."""
-    live, board = call.api.plane.live, call.api.plane.board
+    live, board = call.api.plane.live, call.api.plane.parts[Board]
     cluster = ClusterView(
         id=await call.read(read_cluster_id),
         version=__version__,
@@ -69,7 +72,7 @@ async def get_agents(call: Call, group: str | None = None) -> Response:
         for agent in wanted[start : start + AGENTS_AT_ONCE]:
             current = plane.live.agents.get(agent.id)
             if current is not None:
-                views.append(agent_view(current, plane.live, plane.board))
+                views.append(agent_view(current, plane.live, plane.parts[Board]))
         await asyncio.sleep(0)
     page = AgentPage(items=tuple(views))
     return json_answer(await to_thread.run_sync(msgspec.json.encode, page))
@@ -81,14 +84,14 @@ async def delete_agent(call: Call, ref: str) -> Response:
     call.must_be_admin("remove agents")
     id_ = AgentId(await call.read(resolve, AGENTS, call.principal, ref))
     principal = call.principal
-    await call.change(lambda work, requests: requests.remove_agent(work, principal, id_))
+    await call.change(lambda work, parts: parts[AgentRequests].remove(work, principal, id_))
     return Response(status_code=204)
 
 
 @router.get("/v1/groups", response_model=GroupPage)
 async def get_groups(call: Call) -> Response:
     """Scaling groups by name, with their policies."""
-    live, board = call.api.plane.live, call.api.plane.board
+    live, board = call.api.plane.live, call.api.plane.parts[Board]
     views = (group_view(name, live, board) for name in sorted(live.groups))
     return answer(GroupPage(items=tuple(_as_seen(view, call.principal) for view in views)))
 
@@ -110,5 +113,5 @@ async def put_group(request: Request, call: Call, name: str) -> Response:
     if spec.name != name:
         raise InvalidSpec([Problem("name", repr(spec.name), f"expected {name!r}, as in the path")])
     plane = call.api.plane
-    await call.change(lambda work, requests: requests.put_group(work, spec))
-    return answer(group_view(name, plane.live, plane.board))
+    await call.change(lambda work, parts: parts[GroupRequests].put_group(work, spec))
+    return answer(group_view(name, plane.live, plane.parts[Board]))

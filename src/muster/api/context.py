@@ -13,11 +13,11 @@ from muster.api.auth import Access
 from muster.api.changes import Changes
 from muster.api.reader import Reader
 from muster.api.submissions import Submissions
+from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.explain import Why
 from muster.control.identity.tokens import principal_now
 from muster.control.plane import ControlPlane
-from muster.control.requests import Requests
 from muster.control.session.board import Board
 from muster.core.clock import Clock
 from muster.core.ids import AgentId, JobId, SessionId
@@ -74,7 +74,7 @@ class Caller:
         if self.principal.role is not Role.ADMIN:
             raise Forbidden(f"only an admin's token may {to}")
 
-    def still_allowed(self, action: Callable[[Work, Requests], T]) -> Callable[[Work, Requests], T]:
+    def still_allowed(self, action: Callable[[Work, Parts], T]) -> Callable[[Work, Parts], T]:
         """The action, refused if the caller is no longer let in as it was when its request began:
         the body may have taken half a minute to arrive, and the token may be gone since.
 
@@ -82,10 +82,10 @@ class Caller:
             Unauthenticated: the token has ended, or is good for something else now.
         """
 
-        def checked(work: Work, requests: Requests) -> T:
+        def checked(work: Work, parts: Parts) -> T:
             if principal_now(work.live, self.principal.token, work.now) != self.principal:
                 raise Unauthenticated
-            return action(work, requests)
+            return action(work, parts)
 
         return checked
 
@@ -101,7 +101,7 @@ class Caller:
         """See ``Reader.json``."""
         return await self.api.reader.json(self.principal.owner, query, *args, **kwargs)
 
-    async def change(self, action: Callable[[Work, Requests], T]) -> T:
+    async def change(self, action: Callable[[Work, Parts], T]) -> T:
         """What the action answers once its wake has committed it.
 
         Raises:

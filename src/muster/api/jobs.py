@@ -15,9 +15,11 @@ from muster.api.listing import Cursor, Group, Limit, Name, OwnerOf, State, state
 from muster.api.live_views import grace_left, job_view
 from muster.api.openapi import spec_body
 from muster.api.targets import knowing_ended
+from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
-from muster.control.requests import Requests, Retried
+from muster.control.job.requests import JobRequests, Retried
 from muster.control.session.admission import Ended
+from muster.control.session.board import Board
 from muster.core.errors import InvalidSpec, NotFound, Problem
 from muster.core.ids import JobId
 from muster.core.owner import Principal
@@ -78,11 +80,9 @@ async def _accepted(call: Caller, job: Job | str) -> Response:
     return json_answer(await call.json(read_job, call.principal, job))
 
 
-def _submit(
-    work: Work, requests: Requests, *, principal: Principal, spec: JobSpec, ended: Ended
-) -> Job:
+def _submit(work: Work, parts: Parts, *, principal: Principal, spec: JobSpec, ended: Ended) -> Job:
     known_group(work.live, spec.group)
-    return requests.submit_job(work, principal, spec, ended)
+    return parts[JobRequests].submit(work, principal, spec, ended)
 
 
 def known_group(live: Live, group: str) -> None:
@@ -124,10 +124,10 @@ async def cancel_job(call: Call, ref: str) -> Response:
     principal = call.principal
     job = await call.read(read_job, principal, ref)
 
-    def cancel(work: Work, requests: Requests) -> tuple[Job, bool]:
+    def cancel(work: Work, parts: Parts) -> tuple[Job, bool]:
         live = work.live.jobs.get(JobId(job.id))
         runs = live is not None and any(live.counts.get(state) for state in _HAS_PROCESSES)
-        return requests.cancel_job(work, principal, JobId(job.id)), runs
+        return parts[JobRequests].cancel(work, principal, JobId(job.id)), runs
 
     try:
         cancelled, runs = await call.change(cancel)
@@ -170,8 +170,8 @@ async def retry_job(
     retried = Retried(found.id, found.name, found.spec, only)
 
     async def hand_in(ended: Ended) -> Job | str:
-        def retry(work: Work, requests: Requests) -> Job:
-            return requests.retry_job(work, principal, retried, ended)
+        def retry(work: Work, parts: Parts) -> Job:
+            return parts[JobRequests].retry(work, principal, retried, ended)
 
         return await api.submissions.once(
             principal.owner, idempotency_key, call.still_allowed(retry)
@@ -259,7 +259,7 @@ async def why_job(call: Call, ref: str) -> Response:
     live = api.plane.live
     if JobId(job.id) in live.jobs:
         now = api.clock.now()
-        why = api.explain_job(live, api.plane.board, JobId(job.id), now, call.principal)
+        why = api.explain_job(live, api.plane.parts[Board], JobId(job.id), now, call.principal)
         return answer(msgspec.convert(why.as_dict(), WhyView))
     counts = ", ".join(f"{count} {state}" for state, count in job.counts.items())
     reasons = (job.reason,) if job.reason else ()

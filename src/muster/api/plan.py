@@ -11,6 +11,7 @@ from muster.api.openapi import spec_body
 from muster.api.targets import knowing_ended
 from muster.control.plan import plan_job, plan_session
 from muster.control.session.admission import Ended
+from muster.control.session.board import Board
 from muster.core.specs import JobSpec, SessionSpec
 from muster.core.views import PlanView
 
@@ -25,7 +26,7 @@ async def plan_work(request: Request, call: Call) -> Response:
     api, principal = call.api, call.principal.within(spec.project)
 
     async def look(ended: Ended) -> PlanView:
-        live, board, now = api.plane.live, api.plane.board, api.clock.now()
+        live, board, now = api.plane.live, api.plane.parts[Board], api.clock.now()
         known_group(live, spec.group)
         if isinstance(spec, JobSpec):
             return plan_job(live, board, principal, spec, now, ended)

@@ -9,6 +9,7 @@ from muster.api.answers import answer
 from muster.api.bodies import read_spec
 from muster.api.context import Call
 from muster.api.openapi import spec_body
+from muster.control.group.requests import GroupRequests
 from muster.control.session.board import Board
 from muster.core.errors import InvalidSpec, Problem
 from muster.core.owner import Role
@@ -22,7 +23,7 @@ router = APIRouter(prefix="/v1/quotas", tags=["cluster"])
 @router.get("", response_model=QuotaPage)
 async def get_quotas(call: Call) -> Response:
     """All quotas for an admin; for others those that bind them, with what is used."""
-    board = call.api.plane.board
+    board = call.api.plane.parts[Board]
     if call.principal.role is Role.ADMIN:
         specs = call.api.plane.live.quotas.values()
         views = [_view(spec, board, _own_name(spec)) for spec in specs]
@@ -49,15 +50,15 @@ async def put_quota(request: Request, call: Call, level: Level, name: str) -> Re
     if problems:
         raise InvalidSpec(problems)
     plane = call.api.plane
-    await call.change(lambda work, requests: requests.put_quota(work, spec))
-    return answer(_view(spec, plane.board, _own_name(spec)))
+    await call.change(lambda work, parts: parts[GroupRequests].put_quota(work, spec))
+    return answer(_view(spec, plane.parts[Board], _own_name(spec)))
 
 
 @router.delete("/{level}/{name:path}", status_code=204)
 async def delete_quota(call: Call, level: Level, name: str) -> Response:
     """Have a domain, a project or a user have no limits of its own; for admins."""
     call.must_be_admin("change quotas")
-    await call.change(lambda work, requests: requests.remove_quota(work, level, name))
+    await call.change(lambda work, parts: parts[GroupRequests].remove_quota(work, level, name))
     return Response(status_code=204)
 
 

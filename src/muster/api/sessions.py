@@ -15,9 +15,11 @@ from muster.api.listing import Cursor, Group, Limit, Name, OwnerOf, State, state
 from muster.api.live_views import grace_left, session_view
 from muster.api.openapi import spec_body
 from muster.api.targets import knowing_ended
+from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
-from muster.control.requests import Requests
 from muster.control.session.admission import Ended
+from muster.control.session.board import Board
+from muster.control.session.requests import SessionRequests
 from muster.core.errors import NotFound
 from muster.core.ids import SessionId
 from muster.core.owner import Principal
@@ -55,10 +57,10 @@ async def submit_session(
 
 
 def _submit(
-    work: Work, requests: Requests, *, principal: Principal, spec: SessionSpec, ended: Ended
+    work: Work, parts: Parts, *, principal: Principal, spec: SessionSpec, ended: Ended
 ) -> Session:
     known_group(work.live, spec.group)
-    return requests.submit_session(work, principal, spec, ended)
+    return parts[SessionRequests].submit(work, principal, spec, ended)
 
 
 @router.get("", response_model=SessionPage)
@@ -91,11 +93,11 @@ async def cancel_session(call: Call, ref: str) -> Response:
     principal = call.principal
     found = await call.read(read_session, principal, ref)
 
-    def cancel(work: Work, requests: Requests) -> tuple[Session, list[float]]:
+    def cancel(work: Work, parts: Parts) -> tuple[Session, list[float]]:
         live = work.live.sessions.get(SessionId(found.id))
         running = [k for k in (live.kernels if live else ()) if k.started_at and not k.ended_at]
         graces_s = [kernel.process.grace for kernel in running]
-        return requests.cancel_session(work, principal, SessionId(found.id)), graces_s
+        return parts[SessionRequests].cancel(work, principal, SessionId(found.id)), graces_s
 
     try:
         cancelled, graces_s = await call.change(cancel)
@@ -115,7 +117,7 @@ async def why_session(call: Call, ref: str) -> Response:
     live = api.plane.live
     if SessionId(found.id) in live.sessions:
         id_, now = SessionId(found.id), api.clock.now()
-        why = api.explain_session(live, api.plane.board, id_, now, call.principal)
+        why = api.explain_session(live, api.plane.parts[Board], id_, now, call.principal)
         return answer(msgspec.convert(why.as_dict(), WhyView))
     reasons = (found.reason,) if found.reason else ()
     verdict = f"ended {found.status}"

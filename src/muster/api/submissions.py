@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Engine
 
+from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.plane import ControlPlane
-from muster.control.requests import Requests
 from muster.core.clock import Clock
 from muster.core.errors import InvalidSpec, MusterError, Problem
 from muster.core.owner import Owner
@@ -47,7 +47,7 @@ class Submissions:
         self._forgotten_at = 0.0
 
     async def once(
-        self, owner: Owner, chosen: str | None, action: Callable[[Work, Requests], R]
+        self, owner: Owner, chosen: str | None, action: Callable[[Work, Parts], R]
     ) -> R | str:
         """Have ``action`` accept work, unless the same key did: then the id of what it accepted.
 
@@ -67,13 +67,13 @@ class Submissions:
         begun = self._under_way.get(key) or self._begin(key, action)
         return await asyncio.wait_for(asyncio.shield(begun), TIMEOUT_S)
 
-    def _begin(self, key: str, action: Callable[[Work, Requests], R]) -> "asyncio.Future[R]":
+    def _begin(self, key: str, action: Callable[[Work, Parts], R]) -> "asyncio.Future[R]":
         future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         now = self._clock.now()
         forget = self._too_old(now)
 
-        def accept(work: Work, requests: Requests) -> R:
-            accepted = action(work, requests)
+        def accept(work: Work, parts: Parts) -> R:
+            accepted = action(work, parts)
             if forget is not None:
                 work.unit.also(forget_before(forget))
             work.unit.also(*remember(key, accepted.id, now))

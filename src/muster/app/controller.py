@@ -29,10 +29,14 @@ from muster.app.http_server import serving
 from muster.app.local_agents import LocalAgents
 from muster.app.plugin_watchdog import watch_plugins
 from muster.app.process import allow_files, settle_memory
+from muster.control.agent.desk import AgentDesk
 from muster.control.agent.leases import LeaseBook
 from muster.control.explain import explain_job, explain_session
+from muster.control.group.requests import GroupRequests
 from muster.control.identity.accounts import first_admin
 from muster.control.identity.tokens import create_open_join_token, verify
+from muster.control.inbox import Inbox
+from muster.control.modules import cluster_modules
 from muster.control.plane import ControlPlane
 from muster.core.clock import SteadyClock
 from muster.core.errors import MusterError
@@ -90,18 +94,20 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack) -> None:
     ids = IdFactory(clock, random.Random(secrets.randbits(64)))
     driver = Driver(clock)
     leases = LeaseBook(clock, boot_id())
-    plane = ControlPlane(store, clock, ids, driver.hint, leases)
-    gateway = GatewayThread(plane, plane, leases, tls=config.tls)
-    plane.attach(gateway)
+    inbox = Inbox(driver.hint)
+    desk = AgentDesk(store, clock, leases, inbox)
+    plane = ControlPlane(store, clock, ids, inbox, cluster_modules(desk, leases))
+    gateway = GatewayThread(desk, desk, leases, tls=config.tls)
+    desk.link = gateway
     await stack.enter_async_context(_driving(driver, plane))
     with engine.connect().execution_options(readonly=True) as connection:
         named = bool(read_cluster_id(connection))
     if not named:
         name = secrets.token_hex(8)
-        await plane.request(lambda work, requests: requests.name_cluster(work, name))
+        await plane.request(lambda work, parts: parts[GroupRequests].name_cluster(work, name))
     if DEFAULT_GROUP not in plane.live.groups:
         group = ScalingGroup(name=DEFAULT_GROUP)
-        await plane.request(lambda work, requests: requests.put_group(work, group))
+        await plane.request(lambda work, parts: parts[GroupRequests].put_group(work, group))
     agent_ports = _ports(config.agent_port, config.agent_ports_tried)
     agent_port = await gateway.start(*(address(config.host, port) for port in agent_ports))
     stack.push_async_callback(gateway.stop)

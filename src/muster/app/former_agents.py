@@ -12,9 +12,10 @@ from muster.agent.supervisor.launch import launch
 from muster.app.home import Home
 from muster.app.local_agents import holder
 from muster.control.agent.leases import LeaseBook
+from muster.control.agent.requests import AgentRequests
+from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.plane import ControlPlane
-from muster.control.requests import Requests
 from muster.core.errors import MusterError
 from muster.core.ids import AgentId
 from muster.core.owner import Owner, Principal, Role
@@ -53,13 +54,13 @@ async def forget(
         await asyncio.sleep(LOOK_AGAIN_S)
 
 
-def _look_at(id_: AgentId, work: Work, _: Requests) -> None:
+def _look_at(id_: AgentId, work: Work, _: Parts) -> None:
     if (agent := work.live.agents.get(id_)) is not None:
         work.mark(agent)
 
 
-def _remove(id_: AgentId, work: Work, requests: Requests) -> None:
-    requests.remove_agent(work, _UP, id_)
+def _remove(id_: AgentId, work: Work, parts: Parts) -> None:
+    parts[AgentRequests].remove(work, _UP, id_)
 
 
 def _end_kernels(home: Home, id_: AgentId) -> None:

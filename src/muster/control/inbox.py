@@ -1,46 +1,96 @@
-"""What came in and waits for a wake: requests of people, and what agents said."""
+"""What came in and waits for a wake: requests of people, reports of agents, outcomes of effects."""
 
+import asyncio
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar, TypeVar
 
-from muster.core.errors import Busy
-from muster.core.ids import AgentId
-from muster.wire.messages import Disk, Hello, Reports
+from muster.control.engine.effects import Performer
+from muster.control.engine.module import Parts
+from muster.control.engine.work import Work
+from muster.core.errors import Busy, MusterError
 
-if TYPE_CHECKING:
-    from muster.control.engine.work import Work
-    from muster.control.requests import Requests
+T = TypeVar("T")
 
 MAX_INPUTS = 100_000
 """Inputs that may wait for the next wake."""
 INPUTS_A_WAKE = 2_000
 
 
-@dataclass(slots=True)
-class Asked:
-    """A request and who waits for its answer."""
+class Input(ABC):
+    """Something that a wake takes in.
 
-    action: "Callable[[Work, Requests], Any]"
+    ``is_kept`` says what becomes of it when nothing can be stored: it is taken again, or refused.
+    """
+
+    is_kept: ClassVar[bool] = True
+
+    @abstractmethod
+    def take(self, work: Work, parts: Parts) -> None:
+        """Let the wake's work take note of it.
+
+        Raises:
+            Exception: it cannot be taken, and is refused; nothing of the wake is committed.
+        """
+
+    @abstractmethod
+    def refuse(self, error: Exception) -> None:
+        """Tell whom it concerns that it was not taken, and will not be."""
+
+    def apart(self) -> Sequence["Input"]:
+        """Smaller inputs that say the same together; itself if it cannot be divided."""
+        return (self,)
+
+
+@dataclass(slots=True, eq=False)
+class Asked(Input):
+    """A request and who waits for its answer, which they get once it is committed."""
+
+    action: Callable[[Work, Parts], Any]
     answer: Callable[[Any, Exception | None], None]
 
+    is_kept = False
 
-@dataclass(slots=True)
-class Said:
-    agent: AgentId
-    message: Hello | Reports | Disk | None  # None: it left
+    def take(self, work: Work, parts: Parts) -> None:
+        try:
+            work.emit(Answer(self, self.action(work, parts), None))
+        except MusterError as refusal:
+            work.emit(Answer(self, None, refusal))
+
+    def refuse(self, error: Exception) -> None:
+        self.answer(None, error)
 
 
-Input = Asked | Said
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The effect of a request: whoever asked hears the result, or the refusal."""
+
+    to: Asked
+    result: Any
+    refusal: Exception | None
+
+
+class Answers(Performer[Answer]):
+    kind = Answer
+
+    def perform(self, effects: Sequence[Answer]) -> None:
+        for each in effects:
+            each.to.answer(each.result, each.refusal)
 
 
 class Inbox:
     """Inputs in the order in which they came; those of a wake that was undone go first, in the
-    batches that they were given back in."""
+    batches that they were given back in.
 
-    def __init__(self) -> None:
+    Args:
+        hint: called whenever something came in.
+    """
+
+    def __init__(self, hint: Callable[[], None] = lambda: None) -> None:
+        self._hint = hint
         self._fresh: deque[Input] = deque()
         self._again: deque[list[Input]] = deque()
 
@@ -55,6 +105,40 @@ class Inbox:
         if len(self._fresh) >= MAX_INPUTS:
             raise Busy("the controller has more to do than it can take; try again later")
         self._fresh.append(item)
+        self._hint()
+
+    def ask(
+        self,
+        action: Callable[[Work, Parts], T],
+        answer: Callable[[T | None, Exception | None], None],
+    ) -> None:
+        """Have ``action`` run in the next wake; ``answer`` is called once that is committed.
+
+        Raises:
+            Busy: too much waits already.
+        """
+        self.put(Asked(action, answer))
+
+    async def request(self, action: Callable[[Work, Parts], T], timeout_s: float = 30.0) -> T:
+        """``ask``, as a coroutine.
+
+        Raises:
+            MusterError: the action refused, or could not be stored.
+            TimeoutError: no wake committed it in time; it may still happen.
+        """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+
+        def answer(result: Any, error: Exception | None) -> None:
+            if future.done():
+                return
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        self.ask(action, answer)
+        return await asyncio.wait_for(future, timeout_s)
 
     def take(self) -> list[Input]:
         """The inputs of the next wake."""
@@ -78,22 +162,10 @@ class Inbox:
         one that did, once it is alone.
         """
         if len(inputs) == 1:
-            inputs = _parts(inputs[0])
+            inputs = [*inputs[0].apart()]
         if len(inputs) == 1:
             return inputs[0]
         middle = len(inputs) // 2
         self.give_back(inputs[middle:])
         self.give_back(inputs[:middle])
         return None
-
-
-def _parts(item: Input) -> list[Input]:
-    """The reports of one message as messages of their own."""
-    if isinstance(item, Asked) or not isinstance(item.message, Reports):
-        return [item]
-    batch = item.message
-    first = batch.last_seq - len(batch.reports) + 1
-    return [
-        Said(item.agent, replace(batch, last_seq=first + index, reports=(report,)))
-        for index, report in enumerate(batch.reports)
-    ] or [item]

@@ -8,7 +8,7 @@ from sqlalchemy.engine import make_url
 
 from muster.core.errors import MusterError
 
-HEAD = "0009"
+HEAD = "0010"
 """The newest migration. A test compares it with the versions folder."""
 
 _MIGRATIONS = Path(__file__).parent / "migrations"

@@ -1,6 +1,6 @@
 """DrainAgents: what a draining agent still runs once its deadline is over has to leave."""
 
-from muster.control.engine.handler import FollowingHandler
+from muster.control.engine.handler import FollowingHandler, Stage
 from muster.control.engine.work import Work
 from muster.control.session.lifecycle import SessionLifecycle
 from muster.core.reasons import ReasonCode, reason
@@ -13,6 +13,7 @@ class DrainAgents(FollowingHandler[Agent]):
     are proven gone: an agent that does not answer is not emptied by this."""
 
     name = "DrainAgents"
+    stage = Stage.OBSERVE
     entity = Agent
     targets = frozenset(AGENT_TABLE.live)
 

@@ -10,7 +10,7 @@ from muster.control.agent.leases import (
     LEASE_MARGIN_S,
     LeaseBook,
 )
-from muster.control.engine.handler import DerivationHandler, FollowingHandler
+from muster.control.engine.handler import DerivationHandler, FollowingHandler, Stage
 from muster.control.engine.lifecycle import Lifecycle
 from muster.control.engine.work import Move, Work
 from muster.control.session.board import Board
@@ -50,6 +50,7 @@ class GrantLeases(FollowingHandler[Agent]):
     """
 
     name = "GrantLeases"
+    stage = Stage.OBSERVE
     entity = Agent
     targets = frozenset({AgentStatus.ALIVE, AgentStatus.UNREACHABLE})
 
@@ -73,6 +74,7 @@ class DetectSilence(DerivationHandler[Agent]):
     """ALIVE → UNREACHABLE: its kernels are unknown and stay charged; it gets nothing new."""
 
     name = "DetectSilence"
+    stage = Stage.OBSERVE
     entity = Agent
     targets = frozenset({AgentStatus.ALIVE})
 
@@ -90,6 +92,7 @@ class DetectLoss(DerivationHandler[Agent]):
     """UNREACHABLE → LOST: it has stopped its kernels itself by now, so they are gone."""
 
     name = "DetectLoss"
+    stage = Stage.OBSERVE
     entity = Agent
     targets = frozenset({AgentStatus.UNREACHABLE})
 

@@ -8,7 +8,7 @@ back as an input, so nothing in a pass waits (and the whole of it runs under vir
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import ClassVar, Generic, TypeVar
 
 from muster.control.engine.work import Work
@@ -54,10 +54,22 @@ class HandlerResult(Generic[R]):
     stale: dict[R, Reason] = field(default_factory=dict)
 
 
+class Stage(IntEnum):
+    """When in a pass a handler runs, before or after those of other entities; within a stage the
+    order is that of modules and of their handlers."""
+
+    OBSERVE = 1  # machines: who is there
+    EXPAND = 2  # what is to be run becomes records
+    ADVANCE = 3  # the life of those
+    SETTLE = 4  # what became of them counts for what asked for them
+    DERIVE = 5  # and for the whole
+
+
 class Handler(ABC, Generic[R]):
     """Anything that looks at the changed records of one entity in a pass."""
 
     name: ClassVar[str]
+    stage: ClassVar[Stage] = Stage.ADVANCE
     entity: ClassVar[type]
     targets: ClassVar[frozenset[StrEnum]]
 

@@ -1,18 +1,17 @@
-"""One wake's work: the unit that will be committed, and the commands that leave after it."""
+"""One wake's work: the unit that will be committed, and the effects that are performed after."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeVar, cast
 
-from muster.core.ids import AgentId, IdFactory
+from muster.core.ids import IdFactory
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.results import SchedulingResult
 from muster.store.entity import R, Record
 from muster.store.live import Live
 from muster.store.records import Job
 from muster.store.unit import Unit
-from muster.wire.messages import Command
 
 T = TypeVar("T")
 
@@ -33,7 +32,9 @@ class Work:
     """What handlers see and fill.
 
     ``dirty`` are the records that the next pass looks at, in the order in which they were marked;
-    ``commands`` leave once the unit is committed, never before (rule 8). ``brought_up`` is how many
+    ``effects`` are performed once the unit is committed, never before (rule 8), and
+    ``must_be_whole`` says that handlers have to run before that, however much came in.
+    ``brought_up`` is how many
     tasks of a job the last pass made candidates; ``sit_out`` are records that
     lost a race at a commit, by the names that history gives them, and until when sessions among
     them are not to be placed; with ``new_sit_out`` neither are those that this wake makes.
@@ -43,7 +44,8 @@ class Work:
         self.unit = unit
         self.ids = ids
         self.now = unit.now
-        self.commands: dict[AgentId, list[Command]] = {}
+        self.effects: dict[type, list[Any]] = {}
+        self.must_be_whole = False
         self.dirty: dict[type, dict[Record, None]] = {}
         self.brought_up: dict[Job, int] = {}
         self.sit_out: Mapping[str, float] = {}
@@ -112,5 +114,11 @@ class Work:
             self.mark(record)
         return not stale
 
-    def send(self, agent: AgentId, command: Command) -> None:
-        self.commands.setdefault(agent, []).append(command)
+    def emit(self, effect: object) -> None:
+        """Wish something of the world: see ``engine.effects``."""
+        self.effects.setdefault(type(effect), []).append(effect)
+
+    def retract(self, kind: type[T], unwanted: Callable[[T], bool]) -> None:
+        """Wish those of a kind no more that are ``unwanted``."""
+        if kind in self.effects:
+            self.effects[kind] = [each for each in self.effects[kind] if not unwanted(each)]

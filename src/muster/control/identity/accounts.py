@@ -9,9 +9,11 @@ from collections.abc import Callable, Collection
 
 from sqlalchemy import delete, insert
 
+from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.identity.tokens import create_token, must_leave_an_admin, revoke
-from muster.control.requests import Requests
+from muster.control.job.requests import JobRequests
+from muster.control.session.requests import SessionRequests
 from muster.core.errors import Conflict, InvalidSpec, NotFound, Problem
 from muster.core.owner import Owner, Principal, Role
 from muster.core.specs.account import DEFAULT, DomainSpec, ProjectSpec, TokenSpec, UserSpec
@@ -78,7 +80,7 @@ def add_project(work: Work, spec: ProjectSpec) -> tuple[str, str]:
 
 
 def remove_project(
-    work: Work, requests: Requests, by: Principal, domain: str, name: str, *, cancel: bool
+    work: Work, parts: Parts, by: Principal, domain: str, name: str, *, cancel: bool
 ) -> None:
     """Forget a project, and the tokens that are good for it alone; its users keep their others.
 
@@ -100,7 +102,7 @@ def remove_project(
 
     tokens = [t for t in accounts.tokens if (t.domain, t.project) == key]
     must_leave_an_admin(work, tokens)
-    _end_work(work, requests, by, f"project {_path(key)}", concerned, cancel=cancel)
+    _end_work(work, parts, by, f"project {_path(key)}", concerned, cancel=cancel)
     for user in members:
         _write_projects(work, user, tuple(each for each in user.projects if each != name))
     for token in tokens:
@@ -138,7 +140,7 @@ def add_user(work: Work, spec: UserSpec) -> User:
 
 def change_user(
     work: Work,
-    requests: Requests,
+    parts: Parts,
     by: Principal,
     domain: str,
     name: str,
@@ -164,7 +166,7 @@ def change_user(
     tokens = [token for token in _tokens_of(accounts, user) if token.project in left]
     must_leave_an_admin(work, tokens)
     who = f"user {_path((domain, name))} in {', '.join(sorted(left))}"
-    _end_work(work, requests, by, who, concerned, cancel=cancel)
+    _end_work(work, parts, by, who, concerned, cancel=cancel)
     for token in tokens:
         revoke(work, token)
     _write_projects(work, user, now_in)
@@ -172,7 +174,7 @@ def change_user(
 
 
 def remove_user(
-    work: Work, requests: Requests, by: Principal, domain: str, name: str, *, cancel: bool
+    work: Work, parts: Parts, by: Principal, domain: str, name: str, *, cancel: bool
 ) -> None:
     """Forget a user, and revoke all of the user's tokens.
 
@@ -189,7 +191,7 @@ def remove_user(
     def concerned(owner: Owner) -> bool:
         return (owner.domain, owner.user) == (domain, name)
 
-    _end_work(work, requests, by, f"user {_path((domain, name))}", concerned, cancel=cancel)
+    _end_work(work, parts, by, f"user {_path((domain, name))}", concerned, cancel=cancel)
     for token in tokens:
         revoke(work, token)
     del accounts.users[domain, name]
@@ -211,7 +213,7 @@ def _tokens_of(accounts: Accounts, user: User) -> list[Token]:
 
 def _end_work(
     work: Work,
-    requests: Requests,
+    parts: Parts,
     by: Principal,
     whose: str,
     concerned: Callable[[Owner], bool],
@@ -236,9 +238,9 @@ def _end_work(
             f"own): wait for it, or cancel it with --cancel"
         )
     for job in jobs:
-        requests.cancel_job(work, by, job.id)
+        parts[JobRequests].cancel(work, by, job.id)
     for session in sessions:
-        requests.cancel_session(work, by, session.id)
+        parts[SessionRequests].cancel(work, by, session.id)
 
 
 def _write_projects(work: Work, user: User, projects: tuple[str, ...]) -> None:

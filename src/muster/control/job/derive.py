@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from enum import StrEnum
 
-from muster.control.engine.handler import DerivationHandler
+from muster.control.engine.handler import DerivationHandler, Stage
 from muster.control.engine.lifecycle import Lifecycle
 from muster.control.engine.work import Move, Work
 from muster.control.job.judge import derive_job
@@ -37,6 +37,7 @@ class JobLifecycle(Lifecycle[Job]):
 
 class DeriveJobs(DerivationHandler[Job]):
     name = "DeriveJobs"
+    stage = Stage.DERIVE
     entity = Job
     targets = frozenset(JOB_TABLE.live)
 

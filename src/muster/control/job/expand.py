@@ -6,7 +6,7 @@ stand in the queue at a time.
 
 from collections.abc import Sequence
 
-from muster.control.engine.handler import FollowingHandler
+from muster.control.engine.handler import FollowingHandler, Stage
 from muster.control.engine.work import Work
 from muster.control.session.board import Board
 from muster.core.reasons import DISPLACED, Reason, ReasonCode
@@ -24,6 +24,7 @@ wake places all that the one before brought up."""
 
 class ExpandJobs(FollowingHandler[Job]):
     name = "ExpandJobs"
+    stage = Stage.EXPAND
     entity = Job
     targets = frozenset(JOB_TABLE.live)
 

@@ -1,6 +1,6 @@
 """SettleTasks: a task's state follows its session's; an ended attempt is judged."""
 
-from muster.control.engine.handler import FollowingHandler
+from muster.control.engine.handler import FollowingHandler, Stage
 from muster.control.engine.work import Work
 from muster.control.job.judge import Attempt, Budget, Verdict, judge, judge_gang
 from muster.control.session.board import Board
@@ -32,6 +32,7 @@ class SettleTasks(FollowingHandler[Session]):
     """Tasks have no state machine of their own: it is a function of the attempt (DESIGN 5)."""
 
     name = "SettleTasks"
+    stage = Stage.SETTLE
     entity = Session
     targets = frozenset(SessionStatus)
 

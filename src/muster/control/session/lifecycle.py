@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
+from muster.control.agent.effects import CommandAgent
 from muster.control.engine.handler import LifecycleHandler, TransitionStatus
 from muster.control.engine.lifecycle import Lifecycle, RetryPolicy
 from muster.control.engine.work import Move, Work
@@ -145,7 +146,9 @@ class SessionLifecycle(Lifecycle[Session]):
             if never_sent:
                 work.unit.release(key)
             else:
-                work.send(row.agent_id, Stop(*key, kernel.process.grace, "re-scheduled"))
+                work.emit(
+                    CommandAgent(row.agent_id, Stop(*key, kernel.process.grace, "re-scheduled"))
+                )
         kernel.generation += 1
         kernel.agent_id = None
         kernel.shares = ()

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from muster.control.agent.effects import CommandAgent
 from muster.control.engine.handler import (
     STAY,
     HandlerResult,
@@ -59,7 +60,7 @@ class PrepareSessions(HeardPhase):
         for kernel in kernels:
             if kernel.status in _WAITING and kernel.agent_id is not None:
                 command = Prepare(kernel.id, kernel.generation, ports_needed(kernel))
-                work.send(kernel.agent_id, command)
+                work.emit(CommandAgent(kernel.agent_id, command))
 
     def timeout_s(self, record: Session, work: Work) -> float | None:
         return work.live.groups[record.group].prepare_timeout

@@ -1,0 +1,268 @@
+"""The agents' desk: what agents say comes in here, and what control says to them goes out.
+
+It fills the wire's ``AgentEvents`` and ``Gatekeeper``. Whatever an agent says is an input of the
+next wake; whatever control says to one is an effect of a wake that was committed.
+"""
+
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from muster.control.agent.effects import AcknowledgeReports, AnswerHello, CommandAgent
+from muster.control.agent.hello import Greeter
+from muster.control.agent.joining import check, join
+from muster.control.agent.leases import LeaseBook
+from muster.control.engine.effects import Performer
+from muster.control.engine.module import Parts
+from muster.control.engine.work import Work
+from muster.control.inbox import Inbox, Input
+from muster.control.session.board import Board
+from muster.control.session.facts import Facts
+from muster.core.clock import Clock
+from muster.core.errors import Busy, MusterError
+from muster.core.ids import AgentId
+from muster.core.states import AgentStatus
+from muster.store.records import Agent
+from muster.store.store import Store
+from muster.store.tokens import token_hash
+from muster.wire.messages import (
+    Acknowledge,
+    AgentLink,
+    Command,
+    Commands,
+    ControllerMessage,
+    Disk,
+    Dismissed,
+    Hello,
+    JoinReply,
+    JoinRequest,
+    Refused,
+    Reports,
+)
+
+log = logging.getLogger(__name__)
+
+REFUSED_S = 30.0
+"""How long an agent's Hello is not heard after one that could not be taken."""
+
+
+class NoLink:
+    """Before the wire is there: nobody is connected, so whatever is sent is dropped."""
+
+    def welcome(self, hello: Hello) -> None:
+        pass
+
+    def send(self, agent: AgentId, message: ControllerMessage) -> None:
+        pass
+
+    def close(self, agent: AgentId, why: str) -> None:
+        pass
+
+
+class AgentDesk:
+    """Fills ``wire``'s AgentEvents and Gatekeeper.
+
+    ``connected`` are the agents that said Hello on a stream that has not ended.
+    """
+
+    def __init__(self, store: Store, clock: Clock, leases: LeaseBook, inbox: Inbox) -> None:
+        self._store = store
+        self._clock = clock
+        self._leases = leases
+        self._inbox = inbox
+        self.link: AgentLink = NoLink()
+        self.connected: set[AgentId] = set()
+        self._not_heard: dict[AgentId, float] = {}  # until then
+        self._forgetful = False  # failures that agents told of are nowhere else: they tell again
+        self.performers = (_Welcomes(self), _CommandsToAgents(self), _Acknowledgements(self))
+
+    # -- what agents say -----------------------------------------------------------------------
+
+    def agent_said(self, agent: AgentId, message: Hello | Reports | Disk) -> None:
+        if agent not in self._store.live.agents:
+            self.link.close(agent, "this agent was removed")
+            return
+        now = self._clock.now()
+        if isinstance(message, Hello) and now < self._not_heard.get(agent, 0.0):
+            self.link.close(agent, "what it said lately could not be understood; wait a while")
+            return
+        try:
+            self._inbox.put(Said(self, agent, message))
+        except Busy as error:
+            self.link.close(agent, str(error))
+
+    def agent_left(self, agent: AgentId) -> None:
+        """It gets nothing new until it says Hello again. Its kernels are another matter: silence is
+        what counts for them (rule 9)."""
+        with suppress(Busy):
+            self._inbox.put(Said(self, agent, None))
+
+    async def join(self, request: JoinRequest) -> JoinReply:
+        try:
+            check(self._store.live, request, self._clock.now())  # a wrong one costs no wake
+            agent = await self._inbox.request(lambda work, parts: join(work, parts[Board], request))
+        except MusterError as error:
+            raise Refused(str(error)) from error
+        return JoinReply(agent.id)
+
+    def authenticate(self, credential: str) -> AgentId | None:
+        live = self._store.live  # read on the gateway's thread
+        agent = live.credentials.get(token_hash(credential))
+        if agent is not None and agent not in live.agents:
+            raise Dismissed("this agent was removed, or another machine has its name now")
+        return agent
+
+    def hear(self, work: Work, parts: Parts, said: "Said") -> None:
+        """Let the wake's work take note of what an agent said."""
+        agent = work.live.agents.get(said.agent)
+        if agent is None:
+            return
+        match said.message:
+            case None:
+                self.connected.discard(agent.id)
+                agent.connected = False
+                agent.left_at = work.now
+                parts[Board].agent_changed(agent)
+            case Disk(full=full):
+                agent.disk_full = full
+                parts[Board].agent_changed(agent)
+            case Hello() as hello:
+                # What was decided before is about what the agent held before: it is settled anew.
+                work.retract(CommandAgent, lambda effect: effect.agent == agent.id)
+                work.retract(AcknowledgeReports, lambda effect: effect.agent == agent.id)
+                work.retract(AnswerHello, lambda effect: effect.agent == agent.id)
+                self.connected.add(agent.id)
+                parts[Greeter].greet(work, agent, hello)
+                work.emit(AnswerHello(hello))
+                work.must_be_whole = True  # it is told the term that a handler finds
+            case Reports() as batch:
+                self._hear_reports(work, parts[Facts], agent, batch)
+
+    def _hear_reports(self, work: Work, facts: Facts, agent: Agent, batch: Reports) -> None:
+        for report in batch.reports:
+            try:
+                facts.apply(work, agent.id, report)
+            except Exception:
+                # It would fail again, and hold up all that its agent has to say.
+                log.exception("a report of agent %s is dropped: %s", agent.id, report)
+        work.emit(AcknowledgeReports(agent.id, batch.last_seq))
+
+    def refuse(self, said: "Said") -> None:
+        """What an agent said cannot be taken, and is not taken again."""
+        agent = said.agent
+        match said.message:
+            case Reports(last_seq=seq):
+                log.warning("a report of agent %s is dropped: %.1000r", agent, said.message)
+                self.link.send(agent, Acknowledge(seq))
+                self.link.close(agent, "a report of it could not be taken, and is dropped")
+            case Hello():
+                self._not_heard[agent] = self._clock.now() + REFUSED_S
+                self.link.close(agent, "what it said could not be understood")
+            case None:
+                self.connected.discard(agent)
+            case _:
+                self.link.close(agent, "what it said could not be understood")
+
+    # -- after the mirror was read, and after a commit -----------------------------------------
+
+    def begin(self) -> None:
+        """The mirror was read: what it does not hold of agents is derived anew."""
+        live = self._store.live
+        for agent in live.agents.values():
+            if agent.status is AgentStatus.ALIVE:  # it was heard since it was last written
+                known = self._store.last_commit_at - agent.silence_s
+                agent.seen_at = max(agent.seen_at, known)
+            self._leases.publish(agent, live.groups[agent.group])
+            agent.connected = agent.id in self.connected
+            agent.left_at = None if agent.connected else self._store.last_commit_at
+        self._forgetful = True
+
+    def committed(self, work: Work) -> None:
+        """What is committed of agents holds for their leases and streams."""
+        for agent in work.unit.touched[Agent]:
+            self._leases.publish(agent, work.live.groups[agent.group])
+            if agent.status is not AgentStatus.ALIVE:
+                self.link.close(agent.id, "say hello again")
+        if self._forgetful:
+            self._forgetful = False
+            greeted = {each.agent for each in work.effects.get(AnswerHello, ())}
+            for id_ in self.connected - greeted:
+                self.link.close(id_, "say hello again")
+
+    def catch_up(self) -> None:
+        """Agents were heard when their heartbeats came, whatever the control plane did then."""
+        agents = self._store.live.agents
+        for id_, (heard_at, offset_s) in self._leases.take_news().items():
+            if (agent := agents.get(id_)) is not None:
+                agent.seen_at, agent.clock_offset_s = heard_at, offset_s
+
+    def answer(self, hello: Hello) -> None:
+        self.link.welcome(hello)
+        renewal = self._leases.answer(hello.agent, hello.sent_s)
+        if renewal is not None:
+            self.link.send(hello.agent, renewal)
+
+
+@dataclass(slots=True, eq=False)
+class Said(Input):
+    """What an agent said; None: its stream ended."""
+
+    desk: AgentDesk
+    agent: AgentId
+    message: Hello | Reports | Disk | None
+
+    def take(self, work: Work, parts: Parts) -> None:
+        self.desk.hear(work, parts, self)
+
+    def refuse(self, error: Exception) -> None:
+        self.desk.refuse(self)
+
+    def apart(self) -> Sequence[Input]:
+        """The reports of one message as messages of their own."""
+        if not isinstance(self.message, Reports) or not self.message.reports:
+            return (self,)
+        batch = self.message
+        first = batch.last_seq - len(batch.reports) + 1
+        return [
+            replace(self, message=replace(batch, last_seq=first + index, reports=(report,)))
+            for index, report in enumerate(batch.reports)
+        ]
+
+
+class _Welcomes(Performer[AnswerHello]):
+    kind = AnswerHello
+
+    def __init__(self, desk: AgentDesk) -> None:
+        self._desk = desk
+
+    def perform(self, effects: Sequence[AnswerHello]) -> None:
+        for each in effects:
+            self._desk.answer(each.hello)
+
+
+class _CommandsToAgents(Performer[CommandAgent]):
+    """Those of an agent go in one message."""
+
+    kind = CommandAgent
+
+    def __init__(self, desk: AgentDesk) -> None:
+        self._desk = desk
+
+    def perform(self, effects: Sequence[CommandAgent]) -> None:
+        of_agent: dict[AgentId, list[Command]] = {}
+        for each in effects:
+            of_agent.setdefault(each.agent, []).append(each.command)
+        for agent, commands in of_agent.items():
+            self._desk.link.send(agent, Commands(tuple(commands)))
+
+
+class _Acknowledgements(Performer[AcknowledgeReports]):
+    kind = AcknowledgeReports
+
+    def __init__(self, desk: AgentDesk) -> None:
+        self._desk = desk
+
+    def perform(self, effects: Sequence[AcknowledgeReports]) -> None:
+        for agent, seq in {each.agent: each.seq for each in effects}.items():
+            self._desk.link.send(agent, Acknowledge(seq))

@@ -1,0 +1,53 @@
+"""Agents, as the control plane composes them."""
+
+from muster.control.agent.desk import AgentDesk
+from muster.control.agent.drain import DrainAgents
+from muster.control.agent.hello import Greeter
+from muster.control.agent.leases import LeaseBook
+from muster.control.agent.lifecycle import (
+    AgentLifecycle,
+    DetectLoss,
+    DetectSilence,
+    GrantLeases,
+)
+from muster.control.agent.requests import AgentRequests
+from muster.control.engine.module import Context, Declared, Module
+from muster.control.engine.work import Work
+from muster.control.session.board import Board
+from muster.control.session.facts import Facts
+from muster.control.session.lifecycle import SessionLifecycle
+
+
+class AgentModule(Module):
+    """
+    Args:
+        leases: what agents may be granted, and when they were heard; the gateway's too.
+    """
+
+    def __init__(self, desk: AgentDesk, leases: LeaseBook) -> None:
+        self._desk = desk
+        self._leases = leases
+        self.performers = desk.performers
+
+    def begin(self) -> None:
+        self._desk.begin()
+
+    def declare(self, context: Context) -> Declared:
+        parts, leases = context.parts, self._leases
+        board, facts = parts[Board], parts[Facts]
+        return Declared(
+            lifecycles=[AgentLifecycle(board, leases)],
+            handlers=[
+                GrantLeases(leases),
+                DetectSilence(leases),
+                DetectLoss(facts, leases),
+                DrainAgents(parts[SessionLifecycle]),
+            ],
+            offers=[Greeter(facts, board, leases), AgentRequests(board)],
+        )
+
+    def committed(self, work: Work) -> None:
+        self._desk.committed(work)
+
+    def catch_up(self) -> None:
+        self._desk.catch_up()

@@ -1,0 +1,1 @@
+"""Scaling groups and quotas: what operators set."""

@@ -1,0 +1,10 @@
+"""Scaling groups and quotas, as the control plane composes them."""
+
+from muster.control.engine.module import Context, Declared, Module
+from muster.control.group.requests import GroupRequests
+from muster.control.session.board import Board
+
+
+class GroupModule(Module):
+    def declare(self, context: Context) -> Declared:
+        return Declared(offers=[GroupRequests(context.parts[Board])])

@@ -1,0 +1,73 @@
+"""What operators set: functions of one wake's work that refuse before they change anything."""
+
+from sqlalchemy import delete, insert
+
+from muster.control.engine.work import Work
+from muster.control.session.board import Board
+from muster.control.session.start import recall_held_ahead
+from muster.core.errors import NotFound
+from muster.core.specs import Level, QuotaSpec, ScalingGroup
+from muster.scheduling.policy import Policy, check_options
+from muster.store import schema
+
+
+class GroupRequests:
+    """Requests about scaling groups, quotas and the cluster itself."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
+    def name_cluster(self, work: Work, id_: str) -> None:
+        """Give a new cluster the id that it keeps."""
+        work.unit.also(insert(schema.cluster), {"key": "id", "value": id_})
+
+    def put_group(self, work: Work, spec: ScalingGroup) -> ScalingGroup:
+        """A new scaling group, or another policy for one.
+
+        Raises:
+            InvalidSpec: it has options for a part that it does not use.
+            MusterError: it names an unknown plug-in.
+        """
+        check_options(spec)
+        Policy.of(spec)
+        groups = schema.groups
+        work.unit.also(delete(groups).where(groups.c.name == spec.name))
+        work.unit.also(insert(groups), {"name": spec.name, "spec": spec.model_dump_json()})
+        work.live.groups[spec.name] = spec
+        self._board.group_changed(spec.name)
+        for agent in work.live.agents.values():
+            if agent.group == spec.name:
+                work.mark(agent)  # it may be granted another lease
+                work.unit.touch(agent)  # and is to speak more often, or less
+        return spec
+
+    def put_quota(self, work: Work, spec: QuotaSpec) -> QuotaSpec:
+        """Limits for somebody, in place of those there were."""
+        self._write_quota(work, (spec.level, spec.name), spec)
+        return spec
+
+    def remove_quota(self, work: Work, level: Level, name: str) -> QuotaSpec:
+        """No limits of their own any more.
+
+        Raises:
+            NotFound: there were none.
+        """
+        spec = work.live.quotas.get((level, name))
+        if spec is None:
+            raise NotFound(f"there is no quota of {level} {name}")
+        self._write_quota(work, (level, name), None)
+        return spec
+
+    def _write_quota(self, work: Work, key: tuple[Level, str], spec: QuotaSpec | None) -> None:
+        quotas = schema.quotas
+        level, name = key
+        work.unit.also(delete(quotas).where(quotas.c.level == level, quotas.c.name == name))
+        if spec is None:
+            del work.live.quotas[key]
+        else:
+            row = {"level": level, "name": name, "spec": spec.model_dump_json()}
+            work.unit.also(insert(quotas), row)
+            work.live.quotas[key] = spec
+        self._board.quotas_changed()
+        for agent_id in work.live.held_by:
+            recall_held_ahead(work, agent_id, unless=self._board.may_wait_ahead)

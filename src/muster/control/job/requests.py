@@ -1,0 +1,154 @@
+"""What people ask of jobs: functions of one wake's work that refuse before they change anything."""
+
+import re
+from dataclasses import dataclass
+
+from muster.control.engine.work import Work
+from muster.control.job.derive import kill_tasks
+from muster.control.naming import MAX_STEM, program_name
+from muster.control.session.admission import (
+    NONE_ENDED,
+    Ended,
+    admit,
+    by_id,
+    check_name,
+    check_workdirs,
+    find_targets,
+    follow,
+)
+from muster.control.session.board import Board
+from muster.control.session.lifecycle import SessionLifecycle
+from muster.control.session.workloads import job_class
+from muster.core.errors import Conflict, NotFound
+from muster.core.ids import JobId
+from muster.core.owner import Owner, Principal
+from muster.core.reasons import ReasonCode, reason
+from muster.core.specs import JobSpec
+from muster.core.states import JobState, TaskState
+from muster.core.task_ranges import TaskRanges
+from muster.store.records import Job, Task
+
+PHASE = "Request"
+_RETRIED = re.compile(r"-retry-[0-9]+$")
+
+
+@dataclass(frozen=True, slots=True)
+class Retried:
+    """A job that has ended and of which tasks are to be run again: all of them, or ``only``."""
+
+    id: JobId
+    name: str
+    spec: JobSpec
+    only: TaskRanges | None
+
+
+class JobRequests:
+    """Requests about live jobs; reads of what has ended are SQL's business."""
+
+    def __init__(self, board: Board, sessions: SessionLifecycle) -> None:
+        self._board = board
+        self._sessions = sessions
+        self._last_number: dict[tuple[Owner, str], int] = {}  # of the names that it has given
+
+    def submit(
+        self,
+        work: Work,
+        principal: Principal,
+        spec: JobSpec,
+        ended: Ended = NONE_ENDED,
+        *,
+        retry_of: JobId | None = None,
+    ) -> Job:
+        """A new job, PENDING.
+
+        Args:
+            ended: of what it is to start after, that which has ended.
+            retry_of: the job of which it runs tasks again.
+
+        Raises:
+            NotFound: no such group.
+            InvalidSpec: a working directory outside the group's workspaces; what ``admit`` and
+                ``find_targets`` refuse.
+            Conflict: a live job of the same owner has the name; a quota forbids it.
+        """
+        group = work.live.group(spec.group)
+        check_workdirs(group, [spec])
+        id_ = work.ids.job()
+        name = spec.name or self._new_name(work, principal.owner, program_name(spec.command))
+        check_name(work.live, principal.owner, name)
+        targets = find_targets(self._board, principal.owner, spec.after, ended)
+        if targets:
+            spec = spec.model_copy(update={"after": by_id(spec.after, targets)})
+        sessions = 1 if spec.coscheduled else spec.tasks_to_run
+        admit(work.live, self._board, job_class(principal.owner, spec), sessions)
+        job = Job(
+            id=id_,
+            name=name,
+            owner=principal.owner,
+            group=spec.group,
+            spec=spec,
+            resources=spec.resources.resources(),
+            status=JobState.PENDING,
+            status_changed_at=work.now,
+            tasks_total=spec.tasks_to_run,
+            next_task=0,
+            counts={},
+            submitted_at=work.now,
+            retry_of=retry_of,
+        )
+        follow(self._board, targets)
+        work.unit.add(job)
+        self._board.expanded(job)
+        work.mark(job)
+        return job
+
+    def retry(
+        self, work: Work, principal: Principal, of: Retried, ended: Ended = NONE_ENDED
+    ) -> Job:
+        """A new job that runs tasks of one that has ended again, each under its index.
+
+        Raises:
+            Conflict: a job that does so is live already; and what ``submit`` raises.
+        """
+        again = next((job for job in work.live.jobs.values() if job.retry_of == of.id), None)
+        if again is not None:
+            raise Conflict(f"job {of.name} is being retried already, by {again.name} ({again.id})")
+        stem = f"{_RETRIED.sub('', of.name)[:MAX_STEM].rstrip('._-')}-retry"
+        named = of.spec.model_copy(
+            update={"only": of.only, "name": self._new_name(work, principal.owner, stem)}
+        )
+        return self.submit(work, principal, named, ended, retry_of=of.id)
+
+    def cancel(self, work: Work, principal: Principal, id_: JobId) -> Job:
+        """Cancel a job: its tasks are KILLED, their processes stopped.
+
+        Raises:
+            NotFound: no such live job of the principal's.
+        """
+        job = work.live.jobs.get(id_)
+        if job is None or not principal.may_change(job.owner):
+            raise NotFound(f"there is no live job {id_}")
+        why = reason(ReasonCode.CANCELLED, by=principal.owner.user)
+        job.reason = why
+        work.unit.touch(job)
+        if not job.tasks and job.next_task < job.tasks_total:
+            # Nothing of it is live: its end hangs on one task that is KILLED.
+            self._kill_first(work, job)
+        kill_tasks(job, why, work, self._sessions, phase=PHASE)
+        work.mark(job)
+        return job
+
+    def _new_name(self, work: Work, owner: Owner, stem: str) -> str:
+        """With a number not given before: nobody shall ask for the job of this morning and be told
+        of this evening's."""
+        number = self._last_number.get((owner, stem), 0) + 1
+        while (owner, f"{stem}-{number}") in work.live.job_names:
+            number += 1
+        self._last_number[owner, stem] = number
+        return f"{stem}-{number}"
+
+    def _kill_first(self, work: Work, job: Job) -> None:
+        index = job.spec.task_at(job.next_task)
+        task = Task(job=job, index=index, status=TaskState.PENDING, status_changed_at=work.now)
+        work.unit.add(task)
+        job.next_task += 1

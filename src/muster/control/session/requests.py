@@ -1,0 +1,102 @@
+"""What people ask of sessions: functions of one wake's work that refuse before they change
+anything."""
+
+from muster.control.engine.work import Work
+from muster.control.session.admission import (
+    NONE_ENDED,
+    Ended,
+    admit,
+    by_id,
+    check_workdirs,
+    find_targets,
+    follow,
+)
+from muster.control.session.board import Board
+from muster.control.session.lifecycle import SessionLifecycle
+from muster.control.session.workloads import workload_class
+from muster.core.errors import Conflict, NotFound
+from muster.core.ids import SessionId
+from muster.core.owner import Principal
+from muster.core.reasons import ReasonCode, reason
+from muster.core.specs import SessionSpec
+from muster.core.states import KernelStatus, SessionStatus
+from muster.store.load import session_processes
+from muster.store.records import Kernel, Session
+
+PHASE = "Request"
+
+
+class SessionRequests:
+    """Requests about live sessions; reads of what has ended are SQL's business."""
+
+    def __init__(self, board: Board, sessions: SessionLifecycle) -> None:
+        self._board = board
+        self._sessions = sessions
+
+    def submit(
+        self, work: Work, principal: Principal, spec: SessionSpec, ended: Ended = NONE_ENDED
+    ) -> Session:
+        """A new session without a job, PENDING.
+
+        Args:
+            ended: of what it is to start after, that which has ended.
+
+        Raises:
+            NotFound: no such group.
+            InvalidSpec: a working directory outside the group's workspaces; what ``admit`` and
+                ``find_targets`` refuse.
+            Conflict: a quota forbids it.
+        """
+        check_workdirs(work.live.group(spec.group), spec.kernels)
+        targets = find_targets(self._board, principal.owner, spec.after, ended)
+        if targets:
+            spec = spec.model_copy(update={"after": by_id(spec.after, targets)})
+        session = Session(
+            id=work.ids.session(),
+            job=None,
+            name=spec.name,
+            type=spec.type,
+            owner=principal.owner,
+            group=spec.group,
+            priority=spec.priority,
+            spec=work.live.shared(spec),
+            status=SessionStatus.PENDING,
+            status_changed_at=work.now,
+            created_at=work.now,
+            queued_at=work.now,
+        )
+        session.kernels = [
+            Kernel(
+                id=work.ids.kernel(),
+                session=session,
+                index=index,
+                process=process,
+                resources=resources,
+                status=KernelStatus.PENDING,
+                status_changed_at=work.now,
+            )
+            for index, (process, resources) in enumerate(session_processes(session))
+        ]
+        admit(work.live, self._board, workload_class(session), 1)
+        follow(self._board, targets)
+        work.unit.add(session)
+        work.unit.add(*session.kernels)
+        work.mark(session)
+        self._board.session_changed(session)
+        return session
+
+    def cancel(self, work: Work, principal: Principal, id_: SessionId) -> Session:
+        """Cancel a session of its own; a job's sessions end with the job.
+
+        Raises:
+            NotFound: no such live session of the principal's.
+            Conflict: it belongs to a job.
+        """
+        session = work.live.sessions.get(id_)
+        if session is None or not principal.may_change(session.owner):
+            raise NotFound(f"there is no live session {id_}")
+        if session.job is not None:
+            raise Conflict(f"session {id_} belongs to job {session.job.id}: cancel that")
+        why = reason(ReasonCode.CANCELLED, by=principal.owner.user)
+        self._sessions.terminate(work, [session], PHASE, why)
+        return session
