@@ -1,5 +1,5 @@
-"""The openb trace (Alibaba cluster-trace-gpu-v2023) under the protocol of Weng et al., "Beware of
-Fragmentation" (USENIX ATC 2023), and under load that comes and goes."""
+"""The openb trace (Alibaba cluster-trace-gpu-v2023) under its published protocol (source: Weng
+2023), and under load that comes and goes."""
 
 import csv
 import os

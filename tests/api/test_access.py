@@ -1,4 +1,4 @@
-"""Who may see and do what; what belongs to others does not exist for them (DESIGN section 13)."""
+"""Who may see and do what; what belongs to others does not exist for them (design: Access)."""
 
 from typing import Any
 

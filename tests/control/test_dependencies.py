@@ -122,7 +122,7 @@ def test_job_whose_only_task_is_being_started_does_not_run_yet(group_world: Grou
     first = world.submit(named("first"))
     world.submit(named("second", "first:running"))
     world.run(3.0)
-    assert first.status is JobState.RUNNING, "as the reference derives it"
+    assert first.status is JobState.RUNNING, "a task is assigned"
     assert script.started == ["first"]
     world.run(1.5)
     assert script.started == ["first", "second"]

@@ -1,4 +1,4 @@
-"""Verdicts on attempts, and the derivation of a job's state, as the reference and DESIGN 9 say."""
+"""Verdicts on attempts (design: Verdicts on gangs), and a job's state (design: Job derivation)."""
 
 from dataclasses import replace
 

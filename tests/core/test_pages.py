@@ -51,3 +51,38 @@ def test_every_boundary_and_every_class_of_attack_has_a_test() -> None:
     rows = [line for line in lines if line.startswith("| ") and not line.endswith("| test |")]
     assert len(rows) > 40
     assert [row for row in rows if not TEST.search(row.split(" | ")[-1])] == []
+
+
+CITED = re.compile(r"[\s`]\((design|source): ([^()]+)\)")
+WRAPPED = re.compile(r"\s*\n\s*(?:#|//)?\s*")
+ELSEWHERE = re.compile(
+    r"DESIGN(?!ATED)|\brules? \d|\bsection \d|sokovan-|iris-task|iris-auto|gpu-recov"
+)
+"""What once pointed at documents that are not in the repository."""
+
+
+def cited_files() -> list[Path]:
+    folders = [("src/muster", "*.py"), ("src/muster", "*.proto"), ("tests", "*.py")]
+    folders += [("benchmarks", "*.py"), ("scripts", "*.py"), ("docs", "*.md")]
+    files = [path for folder, kind in folders for path in (ROOT / folder).rglob(kind)]
+    return [*files, ROOT / "README.md", ROOT / "pyproject.toml"]
+
+
+def names_of(page: str) -> set[str]:
+    """What a page's headings of the third level are called."""
+    return set(re.findall(r"^### (.+)$", (ROOT / "docs" / page).read_text(), re.MULTILINE))
+
+
+def test_every_rule_and_source_that_is_cited_is_a_heading() -> None:
+    names = {"design": names_of("design.md"), "source": names_of("references.md")}
+    found: set[tuple[str, str]] = set()
+    for path in cited_files():
+        found |= set(CITED.findall(WRAPPED.sub(" ", path.read_text())))
+    assert len(found) > 40
+    assert {(page, name) for page, name in found if name not in names[page]} == set()
+
+
+def test_nothing_is_cited_that_is_not_in_the_repository() -> None:
+    own = Path(__file__)
+    cited = {path: ELSEWHERE.findall(path.read_text()) for path in cited_files() if path != own}
+    assert {str(path): names for path, names in cited.items() if names} == {}

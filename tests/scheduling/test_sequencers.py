@@ -134,8 +134,8 @@ def test_drf_starts_with_whoever_holds_the_least() -> None:
 
 
 def test_drf_shares_as_in_its_paper() -> None:
-    """Ghodsi et al., section 4.1: 9 processors and 18 GB, one user's tasks take 1 and 4, the
-    other's 3 and 1: three of the one and two of the other start."""
+    """The example of (source: Ghodsi 2011): 9 processors and 18 GB, one user's tasks take 1 and 4,
+    the other's 3 and 1: three of the one and two of the other start."""
     running = context(cpu=9, gib=18)
     queue = [session(f"a{n}", ask(cpu=1, gib=4), at=n) for n in range(9)]
     queue += [session(f"b{n}", ask(cpu=3, gib=1), at=n + 9, owner=BOB) for n in range(9)]

@@ -1,1 +1,1 @@
-"""The daemon on one machine (DESIGN section 11)."""
+"""The daemon on one machine (design: Agents)."""

@@ -1,4 +1,5 @@
-"""Which boot of the machine this is: kernels of another boot are proven gone (DESIGN section 2)."""
+"""Which boot of the machine this is: kernels of another boot are proven gone (design: The
+ledger)."""
 
 import os
 import uuid

@@ -1,7 +1,7 @@
 """The agent: finds its kernels again, keeps in touch with the controller, does what it says.
 
-It never starts a process of a kernel itself: that is the supervisor's, which outlives it (DESIGN
-section 11). One thread, one event loop.
+It never starts a process of a kernel itself: that is the supervisor's, which outlives it (design:
+Agents). One thread, one event loop.
 """
 
 import asyncio

@@ -89,7 +89,7 @@ class Kernels:
     # What the controller is told
 
     def inventory(self) -> tuple[HeldKernel, ...]:
-        """All that this agent holds (DESIGN section 11)."""
+        """All that this agent holds (design: Agents)."""
         held = [HeldKernel(*key, status) for key, status in self._holdings]
         held += [HeldKernel(*key, HeldStatus.PREPARED) for key in self._prepared_only()]
         return tuple(held)

@@ -1,4 +1,4 @@
-"""Answers: views as JSON, and every error as one sentence with a status (DESIGN section 13)."""
+"""Answers: views as JSON, and every error as one sentence with a status (design: Access)."""
 
 import logging
 from collections.abc import Mapping, Sequence

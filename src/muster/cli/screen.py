@@ -201,7 +201,7 @@ class _Cleaned:
 
 
 def status(state: str) -> Text:
-    """A state in the colour of the reference (iris-task-states, "Dashboard Display")."""
+    """A state in the colour that it has everywhere (source: Iris)."""
     return Text(state.lower().replace("_", " "), style=_STYLES.get(state, ""))
 
 

@@ -55,7 +55,7 @@ def find_connection(url: str | None, token: str | None, ca: Path | str | None = 
         NotAUrl: the URL is none.
         NoToken: no token is known for it.
         NoConnection: no URL is known, or the URL would carry the token over a network
-            unencrypted (DESIGN section 13).
+            unencrypted (design: Access).
     """
     named = url or os.environ.get("MUSTER_URL")
     used, known = _kept()

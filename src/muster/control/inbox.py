@@ -16,7 +16,7 @@ from muster.core.errors import Busy, MusterError
 T = TypeVar("T")
 
 MAX_INPUTS = 100_000
-"""Inputs that may wait for the next wake."""
+"""Inputs that may wait for the next wake (design: Everything is bounded)."""
 INPUTS_A_WAKE = 2_000
 
 

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 SWEEP_S = 60.0
-"""How often everything is looked at, whatever was hinted (DESIGN rule 8)."""
+"""How often everything is looked at, whatever was hinted (design: Level-triggered)."""
 RETRY_COMMIT_S = 1.0
 MAX_RACES = 5
 """How often in a row a wake is taken again because somebody else wrote what it was about to."""

@@ -2,7 +2,7 @@
 
 Timeouts must not fire because somebody set the machine's clock, and history must show the time of
 day. Both are served by one axis: seconds since the epoch, anchored to the wall clock when the
-process starts and advanced by the monotonic clock from there (DESIGN section 2, rule 4).
+process starts and advanced by the monotonic clock from there (design: Time).
 """
 
 import time

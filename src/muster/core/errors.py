@@ -9,7 +9,7 @@ class MusterError(Exception):
 
 
 class NotFound(MusterError):
-    """There is no such thing, or it belongs to somebody else (DESIGN section 13)."""
+    """There is no such thing, or it belongs to somebody else (design: Access)."""
 
 
 class Ambiguous(MusterError):

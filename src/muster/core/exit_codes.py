@@ -1,4 +1,4 @@
-"""The exit code of work that has ended, as a shell would have it."""
+"""The exit code of work that has ended, as a shell would have it (design: Exit codes)."""
 
 from muster.core.reasons import ReasonCode
 from muster.core.states import TaskState
@@ -9,7 +9,7 @@ TIMED_OUT = 124
 """As timeout(1) has it."""
 NOT_EXECUTABLE = 126
 NOT_FOUND = 127
-"""POSIX, Shell Command Language, 2.8.2."""
+"""As shells have it (source: POSIX shell)."""
 SIGNAL_BASE = 128
 """Added to the number of the signal that ended a task."""
 INTERRUPTED = 130

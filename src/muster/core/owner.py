@@ -1,4 +1,4 @@
-"""Who work belongs to: the three levels that quotas and fairness count by (DESIGN section 1)."""
+"""Who work belongs to: the three levels that quotas and fairness count by (design: Words)."""
 
 import re
 from collections.abc import Collection
@@ -19,7 +19,7 @@ AS_OWNER = "owner"
 
 
 class Role(StrEnum):
-    """What a token may do (DESIGN section 13)."""
+    """What a token may do (design: Access)."""
 
     ADMIN = "admin"  # everything, everybody's
     USER = "user"  # their own work

@@ -1,4 +1,4 @@
-"""The catalogue of reasons: why something does not start, why it ended (DESIGN section 2, rule 6).
+"""The catalogue of reasons: why something does not start, why it ended (design: Typed reasons).
 
 A reason is a code with its numbers. Hot paths make and compare them; a sentence is formed only when
 somebody looks.

@@ -75,7 +75,7 @@ def parse_bytes(value: str | int | float, what: str = "a size such as 16GiB, 512
 
 
 def parse_gpu(value: str | int | float) -> int:
-    """Thousandths of a GPU: whole devices, or one fraction of one device (DESIGN section 4).
+    """Thousandths of a GPU: whole devices, or one fraction of one device (design: Devices).
 
     Raises:
         ValueError: not an amount, negative, or a fraction of several devices.
@@ -196,7 +196,7 @@ def is_model(model: str, wanted: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One GPU of an agent; capacity 1.0 each (DESIGN section 4)."""
+    """One GPU of an agent; capacity 1.0 each (design: Devices)."""
 
     index: int
     model: str

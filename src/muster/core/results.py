@@ -1,4 +1,4 @@
-"""What becomes of a try (reference sokovan-status-transitions, "SchedulingResult")."""
+"""What becomes of a try (design: The engine judges)."""
 
 from enum import StrEnum
 

@@ -1,1 +1,1 @@
-"""Who starts where: pure decisions on a snapshot of one scaling group (DESIGN section 4)."""
+"""Who starts where: decisions on a snapshot of one scaling group (design: Decisions are pure)."""

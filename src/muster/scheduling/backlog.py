@@ -1,4 +1,4 @@
-"""How many kernels an agent may hold ahead (DESIGN section 11, "Backlog")."""
+"""How many kernels an agent may hold ahead (design: Prefill)."""
 
 import math
 from collections.abc import Sequence

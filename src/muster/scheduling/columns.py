@@ -1,7 +1,7 @@
 """What agents have and what of it is free, as numpy columns with one entry an agent.
 
-A decision looks at all agents at once (DESIGN section 4), so amounts are kept by column. An agent
-is known here by its *slot*, the index into every column.
+A decision looks at all agents at once (design: The snapshot), so amounts are kept by column. An
+agent is known here by its *slot*, the index into every column.
 """
 
 from collections.abc import Sequence

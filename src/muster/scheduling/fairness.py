@@ -1,8 +1,8 @@
 """Who has had how much of a group, now and of late: what ``drf`` and ``fair_share`` order by.
 
 Amounts of different resources are compared by the *dominant share*: the largest of what somebody
-has of each resource, as a part of what all agents of the group have of it (Ghodsi et al., Dominant
-Resource Fairness, NSDI 2011). The dominant share of amount-seconds is in dominant-resource-seconds:
+has of each resource, as a part of what all agents of the group have of it (source: Ghodsi
+2011). The dominant share of amount-seconds is in dominant-resource-seconds:
 1.0 is the whole group for a second.
 """
 

@@ -1,7 +1,7 @@
-"""What is special about each type of session (sokovan-scheduler, "Hooks").
+"""What is special about each type of session (source: Sokovan).
 
-The built-in ones change what the references leave to them: nothing at the start and the end, and
-what preemption may do to people at work.
+The built-in ones do nothing at the start and the end of a session, and decide what preemption may
+do to people at work.
 """
 
 from collections.abc import Mapping

@@ -2,8 +2,8 @@
 
 Each amount has a field of a few bits and a guard bit above it. A request is a word of the same
 layout without guards: what stays of an agent's guards when the request is subtracted says which of
-its amounts suffice (a bit-parallel comparison; Lamport, CACM 1975). Amounts are cut to the bits of
-their field, so the answer errs on one side only: it may name an agent that lacks a little, and
+its amounts suffice, a bit-parallel comparison (source: Lamport 1975). Amounts are cut to the bits
+of their field, so the answer errs on one side only: it may name an agent that lacks a little, and
 never leaves out one that has room.
 
 The lowest bits are marks, which are there or not and which no subtraction changes, as a request has

@@ -1,9 +1,9 @@
 """Interfaces of the parts that a group's policy is made of, and how they are found by name.
 
-Validators → sequencer → selector, as in sokovan-scheduler ("Plugin System"), and hooks by type of
-session; the fourth of them, the allocator, is the caller that commits what a pass answers. All are
-pure: no IO, clock or randomness of their own. A part that takes settings is made with them as
-keyword arguments: ``options`` of the group, by the part's name.
+Validators → sequencer → selector, and hooks by type of session (source: Sokovan); the fourth of
+them, the allocator, is the caller that commits a pass's outcome. All are pure: no IO, clock or
+randomness of their own. A part that takes settings is made with them as keyword arguments:
+``options`` of the group, by the part's name.
 """
 
 import inspect
@@ -126,7 +126,7 @@ class LearningSelector(AgentSelector, Protocol):
 
 
 class SessionHook(Protocol):
-    """What is special about a type of session (sokovan-scheduler, "Hooks")."""
+    """What is special about a type of session (source: Sokovan)."""
 
     def on_schedule(self, what: WorkloadClass) -> WorkloadClass:
         """Called once when a session enters the queue, and again if its group gets another policy

@@ -1,10 +1,10 @@
 """Room that is kept for the first session that lacks it, so that what starts before it does not
 delay it.
 
-EASY backfill (Lifka, "The ANL/IBM SP scheduling system", 1995) with the precision of agents and
-devices: the blocked head gets the earliest time at which known ends make room for it. Whatever
-starts before it and will not have left by then must leave free what the head needs beyond what
-those ends give back; whatever will have left may stand anywhere.
+EASY backfill (source: Lifka 1995) with the precision of agents and devices: the blocked head gets
+the earliest time at which known ends make room for it. Whatever starts before it and will not have
+left by then must leave free what the head needs beyond what those ends give back; whatever will
+have left may stand anywhere.
 
 Where known ends never suffice there is no such time. Once the head has waited for so long that it
 must get room at any price, agents are chosen for it, and what is or becomes free there is kept.

@@ -1,5 +1,5 @@
-"""Orders in which a queue is tried, inside a band of equal priority (sokovan-scheduler,
-"Sequencers"); equal keys go by age, then by identifier.
+"""Orders in which a queue is tried, inside a band of equal priority (source: Sokovan);
+equal keys go by age, then by identifier.
 
 The key of a dynamic one depends on the session's owner alone (``by_owner``), and it never falls
 while a pass places sessions: one that was worked out earlier is never too large.
@@ -31,7 +31,7 @@ class Lifo:
 
 
 class Drf:
-    """Dominant resource fairness: whoever holds the least goes first (Ghodsi et al., NSDI 2011).
+    """Dominant resource fairness: whoever holds the least goes first (source: Ghodsi 2011).
 
     What a user holds is the dominant share of all that they hold, wherever, of the capacity of this
     group. A session that a pass places counts at once, so that users take turns.
@@ -50,7 +50,7 @@ class Drf:
 
 class FairShare:
     """Whoever has had the least of late, for their weight, goes first: domains are compared, then
-    projects, then users (as Slurm's fair tree, with the weights of ``QuotaSpec``).
+    projects, then users, a fair tree (source: Slurm) with the weights of ``QuotaSpec``.
 
     What somebody has had is the dominant share that they held on average of late, each second
     weighing half as much as one a half-life later; and what they hold now is added, so that within

@@ -1,4 +1,4 @@
-"""A scaling group as placement sees it, kept current by deltas (DESIGN section 4)."""
+"""A scaling group as placement sees it, kept current by deltas (design: The snapshot)."""
 
 import copy
 import heapq

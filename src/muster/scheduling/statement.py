@@ -1,4 +1,4 @@
-"""Placements tried on a snapshot, to be kept or undone whole (after KAI-Scheduler's statement)."""
+"""Placements tried on a snapshot, to be kept or undone whole (source: KAI-Scheduler)."""
 
 from types import TracebackType
 from typing import Any, TypeAlias

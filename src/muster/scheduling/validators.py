@@ -1,8 +1,7 @@
-"""What forbids a session to start, wherever there is room (sokovan-scheduler, "Validators").
+"""What forbids a session to start, wherever there is room (design: Placement policy).
 
-Whether time can cure it follows DESIGN section 4: a quota in use, a dependency not yet met and a
-start time ahead are waited for; what is in ``NEVER`` is refused at submission, or cancelled if it
-became so later.
+A quota in use, a dependency not yet met and a start time ahead are waited for; what is in ``NEVER``
+is refused at submission, or cancelled if it became so later (design: Skipped or failed).
 """
 
 from collections.abc import Mapping, Sequence

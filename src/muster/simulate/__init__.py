@@ -1,1 +1,1 @@
-"""A virtual world for the real decisions: traces replayed against policies (DESIGN section 12)."""
+"""A virtual world for the real decisions: traces replayed against policies (design: Simulation)."""

@@ -87,9 +87,9 @@ def usable_milli(snapshot: Snapshot, asked: Mapping[Resources, int]) -> float:
     how often it is made.
 
     What a request can use of an agent is nothing where it does not fit, and else the free part of
-    every device that has as much of it free as the request takes of one (Weng et al., Beware of
-    Fragmentation, USENIX ATC 2023, section 3: this is the complement of F_n(M)). Requests without
-    GPUs are left out: to them all GPUs are fragments, however they are packed.
+    every device that has as much of it free as the request takes of one: the complement of the
+    paper's F_n(M) (source: Weng 2023). Requests without GPUs are left out: to them all GPUs are
+    fragments, however they are packed.
     """
     columns, agents_of = snapshot.columns, {}
     total = 0.0
@@ -116,7 +116,7 @@ def _usable_by_slot(snapshot: Snapshot, request: Resources) -> Ints:
 
 def jain(shares: Iterable[float]) -> float | None:
     """Jain's index of fairness, (Σx)² / (n·Σx²): 1 when all have equal shares, 1/n when one has all
-    (Jain, Chiu and Hawe, 1984). None for fewer than two, or when nobody has anything."""
+    (source: Jain 1984). None for fewer than two, or when nobody has anything."""
     amounts = list(shares)
     squares = sum(each * each for each in amounts)
     if len(amounts) < 2 or not squares:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 FORMATS = ("png", "svg")
 
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-"""Told apart by the colour-blind too (Okabe and Ito, 2008)."""
+"""Told apart by the colour-blind too (source: Okabe 2008)."""
 _STYLES = ("-", "--", "-.", ":")
 
 _WAITS = (

@@ -26,7 +26,7 @@ def open_engine(url: str) -> Engine:
     """An engine for ``url``, migrated to this version's tables.
 
     SQLite runs in WAL mode with ``synchronous=FULL``: a commit that was answered survives the loss
-    of power (DESIGN section 10).
+    of power (design: Storage).
 
     Raises:
         DatabaseUnusable: not reachable, not a database, or of a newer version.

@@ -1,4 +1,4 @@
-"""The ledger, checked in SQL when it is committed (DESIGN section 4, "Try, then commit")."""
+"""The ledger, checked in SQL when it is committed (design: Try, then commit)."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence

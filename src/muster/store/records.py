@@ -301,7 +301,7 @@ class Kernel(Record):
 
 @dataclass(slots=True, eq=False)
 class Allocation:
-    """A row of the ledger: what a kernel's generation holds on an agent (DESIGN rule 5).
+    """A row of the ledger: what a kernel's generation holds on an agent (design: The ledger).
 
     ``charged`` is false in an agent's backlog. ``boot_id`` is the agent's when it was made: a new
     one proves the kernel gone.

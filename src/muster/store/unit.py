@@ -1,8 +1,10 @@
-"""A unit of work: what one wake decides, committed whole or not at all (DESIGN rules 2, 5 and 8).
+"""A unit of work: what one wake decides, committed whole or not at all (design: Commit before
+effect).
 
-Statuses change here and nowhere else. Records change in the mirror at once, so that the next
-handler of the same wake sees it; SQL gets one insert or one compare-and-set a record at the end,
-however many statuses it passed on the way, and a history row for each of those.
+Statuses change here and nowhere else (design: One way to change a status). Records change in the
+mirror at once, so that the next handler of the same wake sees it; SQL gets one insert or one
+compare-and-set a record at the end, however many statuses it passed on the way, and a history row
+for each of those.
 """
 
 from collections.abc import Collection, Iterable, Sequence

@@ -1,1 +1,1 @@
-"""How controller and agents talk: one gRPC stream an agent (DESIGN section 11)."""
+"""How controller and agents talk: one gRPC stream an agent (design: Agents)."""

@@ -2,7 +2,7 @@
 
 The control plane and the agent deal in these; only this layer knows their protobuf form. Commands
 are idempotent and keyed by (kernel, generation); reports are numbered by the agent and repeated
-until acknowledged (DESIGN section 11).
+until acknowledged (design: Agents).
 """
 
 from collections.abc import Mapping, Sequence

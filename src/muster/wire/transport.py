@@ -47,7 +47,7 @@ OCCUPIED = "ALREADY_EXISTS"
 
 
 class InsecureAddress(MusterError):
-    """An address that others can reach, without TLS (DESIGN section 13)."""
+    """An address that others can reach, without TLS (design: Access)."""
 
 
 class UnreadableCertificate(MusterError):

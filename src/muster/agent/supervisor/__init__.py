@@ -1,7 +1,7 @@
 """The kernel supervisor: launches and reaps kernels, and outlives the agent that asks for them.
 
 One process for each agent, apart from it, so that kernels survive an agent restart and their exit
-codes are still known afterwards (DESIGN section 11). The agent starts it with `launch.launch` and
+codes are still known afterwards (design: Agents). The agent starts it with `launch.launch` and
 talks JSON lines to it (`protocol`); a journal carries what happened across everybody's death.
 
 It is kept lean so that a thousand of them cost nothing and a spawn is cheap: standard library only,

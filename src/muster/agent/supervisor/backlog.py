@@ -1,4 +1,4 @@
-"""Kernels that wait for one of their shape to end (DESIGN section 11, backlog)."""
+"""Kernels that wait for one of their shape to end (design: Prefill)."""
 
 from collections import OrderedDict
 

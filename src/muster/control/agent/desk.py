@@ -94,7 +94,7 @@ class AgentDesk:
 
     def agent_left(self, agent: AgentId) -> None:
         """It gets nothing new until it says Hello again. Its kernels are another matter: silence is
-        what counts for them (rule 9)."""
+        what counts for them (design: Silence is not failure)."""
         with suppress(Busy):
             self._inbox.put(Said(self, agent, None))
 

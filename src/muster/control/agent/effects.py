@@ -1,4 +1,4 @@
-"""Effects whose performers talk to agents (DESIGN section 14)."""
+"""Effects whose performers talk to agents (design: Effects)."""
 
 from dataclasses import dataclass
 

@@ -1,6 +1,6 @@
 """Hello: an agent says who it is and all that it holds; the answer is what should exist.
 
-This is where the two sides agree again after anything was lost between them (DESIGN section 11):
+This is where the two sides agree again after anything was lost between them (design: Agents):
 commands that did not arrive are sent again, kernels that nobody wants are stopped, kernels of
 another boot or that the agent no longer knows are gone.
 """

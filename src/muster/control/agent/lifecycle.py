@@ -1,4 +1,4 @@
-"""An agent that falls silent is UNREACHABLE; when its leases have ended, LOST (DESIGN rule 9)."""
+"""An agent that falls silent is UNREACHABLE; when its leases have ended, LOST (design: Leases)."""
 
 import math
 from collections.abc import Iterable, Sequence

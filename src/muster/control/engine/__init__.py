@@ -1,1 +1,1 @@
-"""The coordinator engine: handlers act, it judges (DESIGN section 2, rule 3)."""
+"""The coordinator engine: handlers act, it judges (design: The engine judges)."""

@@ -22,7 +22,8 @@ at each step of its life takes as long as many wakes of others, which get their 
 
 
 class Coordinator:
-    """Runs handlers over what changed, again and again until nothing changes (DESIGN rule 8).
+    """Runs handlers over what changed, again and again until nothing changes (design:
+    Level-triggered).
 
     Args:
         order: all handlers in the order in which a pass runs them: the order of life, so that a

@@ -1,4 +1,4 @@
-"""Effects: what control wishes of the world (DESIGN section 14).
+"""Effects: what control wishes of the world (design: Effects).
 
 A handler emits an effect; once the wake is committed it is handed to the performer of its kind,
 and what became of it comes back as an input. What is wished is state in the database: the effect is

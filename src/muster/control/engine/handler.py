@@ -1,8 +1,8 @@
 """What an entity declares to the engine: handlers of four kinds.
 
-Names and results are those of reference sokovan-status-transitions. ``execute`` is not a coroutine:
-what a handler wishes of the world is an effect, performed after the commit, and its outcome comes
-back as an input, so nothing in a pass waits (and the whole of it runs under virtual time).
+Names and results are taken over (source: Sokovan). ``execute`` is not a coroutine: what a handler
+wishes of the world is an effect, performed after the commit, and its outcome comes back as an
+input, so nothing in a pass waits (and the whole of it runs under virtual time).
 """
 
 from abc import ABC, abstractmethod

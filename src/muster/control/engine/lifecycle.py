@@ -13,7 +13,8 @@ from muster.store.entity import R, Record, Tried
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often a phase is tried, and the wait after its first failure; it doubles, to a limit."""
+    """How often a phase is tried (design: Tries), and the wait after its first failure, which
+    doubles with each up to a limit."""
 
     max_tries: int
     backoff_s: float

@@ -1,4 +1,5 @@
-"""What an entity brings to the control plane (DESIGN section 15): its folder exports one module."""
+"""What an entity brings to the control plane (design: What an entity is): its folder exports one
+module."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

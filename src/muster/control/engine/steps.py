@@ -1,8 +1,8 @@
 """How the engine runs one handler: what it returns or derives, judged and applied.
 
-The verdicts on a lifecycle handler's targets, in the reference's order (sokovan-status-transitions,
-"Coordinator Processing Flow"): SUCCESS; STALE; for failures GIVE_UP past the limit of tries, else
-NEED_RETRY; EXPIRED for those neither successful nor failed that stayed too long; SKIPPED otherwise.
+The verdicts on a lifecycle handler's targets, in this order (design: The engine judges): SUCCESS;
+STALE; for failures GIVE_UP past the limit of tries, else NEED_RETRY; EXPIRED for those neither
+successful nor failed that stayed too long; SKIPPED otherwise.
 """
 
 import logging

@@ -32,12 +32,11 @@ class Work:
     """What handlers see and fill.
 
     ``dirty`` are the records that the next pass looks at, in the order in which they were marked;
-    ``effects`` are performed once the unit is committed, never before (rule 8), and
-    ``must_be_whole`` says that handlers have to run before that, however much came in.
-    ``brought_up`` is how many
-    tasks of a job the last pass made candidates; ``sit_out`` are records that
-    lost a race at a commit, by the names that history gives them, and until when sessions among
-    them are not to be placed; with ``new_sit_out`` neither are those that this wake makes.
+    ``effects`` are performed once the unit is committed, never before (design: Commit before
+    effect), and ``must_be_whole`` says that handlers have to run before that, however much came in.
+    ``brought_up`` is how many tasks of a job the last pass made candidates; ``sit_out`` are records
+    that lost a race at a commit, by the names that history gives them, and until when sessions
+    among them are not to be placed; with ``new_sit_out`` neither are those that this wake makes.
     """
 
     def __init__(self, unit: Unit, ids: IdFactory) -> None:

@@ -1,7 +1,7 @@
 """ExpandJobs: a job's tasks become rows and sessions when they become candidates.
 
-A job of a million tasks costs a constant to submit (DESIGN section 5): only so many of its tasks
-stand in the queue at a time.
+A job of a million tasks costs a constant to submit (design: Tasks follow attempts): only so many of
+its tasks stand in the queue at a time.
 """
 
 from collections.abc import Sequence

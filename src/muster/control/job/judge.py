@@ -1,7 +1,6 @@
 """What an ended attempt makes of its tasks, and tasks of their job. Pure functions.
 
-Sources: reference iris-task-states ("Retry Semantics", "Job State Derivation") and the holes that
-DESIGN section 9 closes.
+The rules: (design: Budgets), (design: Verdicts on gangs), (design: Job derivation).
 """
 
 import math
@@ -224,10 +223,10 @@ def derive_job(
     *,
     keep_going: bool = False,
 ) -> JobState:
-    """A job's state from its tasks' (reference order, then DESIGN section 9).
+    """A job's state from its tasks' (design: Job derivation).
 
-    PENDING is the reference's "no tasks have started": a job that runs does not go back to it while
-    its only task waits to be tried again.
+    PENDING means that no task has started: a job that runs does not go back to it while its only
+    task waits to be tried again.
 
     Args:
         counts: the task rows by state; the tasks without rows are PENDING.

@@ -29,7 +29,7 @@ _STATE_OF = {
 
 
 class SettleTasks(FollowingHandler[Session]):
-    """Tasks have no state machine of their own: it is a function of the attempt (DESIGN 5)."""
+    """A task's state is a function of its attempt's kernel (design: Tasks follow attempts)."""
 
     name = "SettleTasks"
     stage = Stage.SETTLE
@@ -131,7 +131,7 @@ class SettleTasks(FollowingHandler[Session]):
 
 
 def _put_off(task: Task, kernel: Kernel, work: Work) -> None:
-    """An attempt lost before it began charges no budget (DESIGN section 9); so that no machine that
+    """An attempt lost before it began charges no budget (design: Budgets); so that no machine that
     loses all of them is asked without end, the next one waits longer each time."""
     task.lost_starts = 0 if kernel.started_at is not None else task.lost_starts + 1
     if task.lost_starts > 1:

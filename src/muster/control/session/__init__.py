@@ -1,1 +1,1 @@
-"""The life of a session: the handlers of reference sokovan-status-transitions."""
+"""The life of a session: the handlers of its steps (source: Sokovan)."""

@@ -1,5 +1,5 @@
-"""Admission: what can never start is refused when it is handed in (DESIGN section 4, "Skipped or
-failed"). All that is wrong is told at once, and nothing is written."""
+"""Admission: what can never start is refused when it is handed in (design: Skipped or failed). All
+that is wrong is told at once, and nothing is written."""
 
 import difflib
 from collections.abc import Mapping, Sequence

@@ -1,5 +1,5 @@
-"""Work that agents hold ahead (DESIGN section 11, "Backlog"): who may be held, who gets room that
-nobody has handed on, and who gives way.
+"""Work that agents hold ahead (design: Prefill): who may be held, who gets room that nobody has
+handed on, and who gives way.
 
 An ended kernel hands its room to what is held behind it, and no pass sees that room. So nothing is
 held ahead behind a session that lacks room and cannot be held itself, and what is held gives way to

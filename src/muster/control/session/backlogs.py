@@ -1,5 +1,5 @@
-"""What agents run and hold ahead, by shape, and how much more they may (DESIGN section 11,
-"Backlog"). Nothing here is stored: it is rebuilt from the mirror."""
+"""What agents run and hold ahead, by shape, and how much more they may (design: Prefill). Nothing
+here is stored: it is rebuilt from the mirror."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""The barrier of a gang: none of its kernels runs before each of them can.
+"""The barrier of a gang: none of its kernels runs before each of them can (design: Gang barrier).
 
 Agents get a gang's kernels ready and hold them. Once all are held the barrier opens, which is
 committed before any agent is told; from then on some may have run, so that what goes wrong later

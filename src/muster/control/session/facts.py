@@ -1,7 +1,7 @@
 """What agents report of kernels: facts, applied once, whatever order or number they come in.
 
-A report of an old generation changes nothing but that generation's row of the ledger (DESIGN
-section 4); one about a kernel that is not the agent's own is refused (section 13).
+A report of an old generation changes nothing but that generation's row of the ledger (design:
+Generation); one about a kernel that is not the agent's own is refused (design: Access).
 """
 
 import logging
@@ -70,7 +70,7 @@ class Facts:
                 self._end(work, kernel, report)
 
     def _refuse(self, work: Work, agent_id: AgentId, report: KernelReport, of: AgentId) -> None:
-        """A report about another agent's kernel (DESIGN section 13); recorded once a connection."""
+        """A report about another agent's kernel (design: Access); recorded once a connection."""
         agent = work.live.agents[agent_id]
         log.warning("agent %s reports kernel %s, which is on %s", agent_id, report.kernel, of)
         if not agent.reported_foreign:

@@ -1,7 +1,7 @@
 """How a session moves: what its kernels, the ledger and its agents get to know of it.
 
 Going back to PENDING bumps the kernels' generation; the old generation is told to stop and stays
-charged until its agent confirms (DESIGN section 4, "Generation").
+charged until its agent confirms (design: Generation).
 """
 
 import math
@@ -237,7 +237,8 @@ def stop_again_at(kernel: Kernel, sent_at: float) -> float:
 def heard_since(session: Session, work: Work) -> float | None:
     """From when the time of the session's phase counts: from its status on, later by all the time
     in which one of its live kernels' agents could not be heard; None while one cannot. No phase
-    expires on what an agent could not tell (rule 9), and none begins anew when one comes back.
+    expires on what an agent could not tell (design: Silence is not failure), and none begins anew
+    when one comes back.
     """
     began = session.status_changed_at
     absences: set[tuple[float, float]] = set()

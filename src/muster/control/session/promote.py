@@ -1,4 +1,4 @@
-"""The four promotions (reference sokovan-status-transitions, "SessionPromotionHandler")."""
+"""The four promotions (design: Promotion)."""
 
 from enum import Enum, StrEnum
 from typing import ClassVar
@@ -30,7 +30,7 @@ class SessionPromotionHandler(PromotionHandler[Session]):
 
     def promotes(self, record: Session) -> bool:
         """Whether the kernels meet the condition; a session without kernels never does, except
-        to its end (DESIGN section 4)."""
+        to its end (design: Promotion)."""
         kernels = len(record.kernels)
         found = record.tally.among(self.check_kernel_statuses)
         match self.match_type:
@@ -64,7 +64,7 @@ class DetectTermination(SessionPromotionHandler):
     """RUNNING → TERMINATING once a kernel has ended.
 
     In a batch session a kernel that ended with 0 does not count until all have; any other end
-    counts at once (DESIGN section 9).
+    counts at once (design: Promotion).
     """
 
     name = "DetectTermination"

@@ -38,7 +38,7 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
     """Places what fits, holds short work ahead where a kernel of its shape will soon end, and says
     of the rest why it waits.
 
-    Waiting is *skipped*, not failed: time can cure it (DESIGN section 4).
+    Waiting is *skipped*, not failed: time can cure it (design: Skipped or failed).
     """
 
     name = "ScheduleNewSessions"

@@ -21,7 +21,7 @@ class TerminateSessions(HeardPhase):
     """Sends each live kernel a Stop; well past its grace others, which wait for nothing.
 
     PromoteToTerminated ends a session none of whose kernels is live. Expiry ends one whose agent
-    does not answer, but not what its kernels hold: that waits for the agent (rule 5).
+    does not answer, but not what its kernels hold: that waits for the agent (design: The ledger).
     """
 
     name = "TerminateSessions"

@@ -1,4 +1,4 @@
-"""A job as people write it (reference iris-task-states for budgets and their defaults)."""
+"""A job as people write it (design: Budgets)."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal

@@ -12,7 +12,7 @@ from muster.core.specs.amounts import Extra, MaybeBytes, MaybeMilli, ShortText, 
 
 
 class Level(StrEnum):
-    """Whose holdings are summed (DESIGN section 1, "owner")."""
+    """Whose holdings are summed (design: Words)."""
 
     DOMAIN = "domain"
     PROJECT = "project"

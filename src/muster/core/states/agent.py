@@ -1,4 +1,4 @@
-"""States of an agent. Unreachable is not failed (DESIGN section 2, rule 9)."""
+"""States of an agent. Unreachable is not failed (design: Silence is not failure)."""
 
 from enum import StrEnum
 
@@ -17,7 +17,7 @@ class AgentBar(StrEnum):
 
     CORDONED = "cordoned"  # an operator said so
     DRAINING = "draining"  # the same, and what it runs has to leave; it stays so when it is empty
-    SUSPECT = "suspect"  # its machine may be faulty (DESIGN section 7)
+    SUSPECT = "suspect"  # its machine may be faulty (design: Machine health)
 
 
 _A = AgentStatus

@@ -1,4 +1,4 @@
-"""States of a job, derived from its tasks (reference iris-task-states, "Job State Derivation")."""
+"""States of a job, derived from its tasks (design: Job derivation)."""
 
 from enum import StrEnum
 

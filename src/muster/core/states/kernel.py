@@ -1,4 +1,4 @@
-"""States of a kernel (references sokovan-status-transitions and sokovan-scheduler)."""
+"""States of a kernel (source: Sokovan)."""
 
 from enum import StrEnum
 

@@ -1,4 +1,4 @@
-"""States of a session (reference sokovan-status-transitions, "Session State Transitions")."""
+"""States of a session (source: Sokovan)."""
 
 from enum import StrEnum
 

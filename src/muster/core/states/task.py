@@ -1,4 +1,4 @@
-"""States of a task, with their numbers (reference iris-task-states, "State Table").
+"""States of a task, with their numbers (source: Iris).
 
 ``FAILED`` and ``WORKER_FAILED`` end an *attempt* always, the *task* only when the budget is spent;
 a task row that holds them is terminal (the retry goes straight back to PENDING in one transaction).
@@ -23,7 +23,7 @@ class TaskState(StrEnum):
 
     @property
     def number(self) -> int:
-        """The value on the wire of the reference."""
+        """The value on the wire."""
         return NUMBERS[self]
 
 

@@ -1,4 +1,4 @@
-"""Which agent a kernel goes to (sokovan-scheduler, "Selectors")."""
+"""Which agent a kernel goes to (source: Sokovan)."""
 
 from muster.scheduling.selectors.concentrated import Concentrated, fullest_devices
 from muster.scheduling.selectors.dispersed import Dispersed

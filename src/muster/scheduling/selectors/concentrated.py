@@ -1,4 +1,4 @@
-"""Concentrated: fill agents one after the other (sokovan-scheduler, "Selectors")."""
+"""Concentrated: fill agents one after the other (source: Sokovan)."""
 
 from collections.abc import Sequence
 

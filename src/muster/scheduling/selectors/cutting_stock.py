@@ -2,8 +2,7 @@
 
 Fractions are cut out of GPUs as lengths out of rods. The dual prices of the linear programme that
 serves the mix of fractions with the fewest GPUs say what room for each is worth, and the best
-content of a piece what the piece is (Gilmore and Gomory, "A Linear Programming Approach to the
-Cutting-Stock Problem", 1961).
+content of a piece what the piece is (source: Gilmore 1961).
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Dispersed: spread work over agents (sokovan-scheduler, "Selectors")."""
+"""Dispersed: spread work over agents (source: Sokovan)."""
 
 from collections.abc import Sequence
 

@@ -1,7 +1,6 @@
 """Fragmentation: leave as little GPU capacity stranded as can be.
 
-After Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation
-Gradient Descent" (USENIX ATC 2023), with another measure of what is lost.
+After fragmentation gradient descent (source: Weng 2023), with another measure of the loss.
 """
 
 from collections.abc import Mapping

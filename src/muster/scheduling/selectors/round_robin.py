@@ -1,4 +1,4 @@
-"""Round robin: agents in turn (sokovan-scheduler, "Selectors")."""
+"""Round robin: agents in turn (source: Sokovan)."""
 
 from muster.core.resources import Resources
 from muster.scheduling.columns import Floats, Ints, Shares

@@ -1,6 +1,6 @@
 """What a person means by what they typed: an id, a unique prefix of one, or a name.
 
-What belongs to others is not found, and is never among the candidates (DESIGN section 13).
+What belongs to others is not found, and is never among the candidates (design: Access).
 """
 
 import re

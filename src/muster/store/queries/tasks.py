@@ -1,4 +1,5 @@
-"""A job's tasks as the API tells them, those that have no rows yet too (DESIGN section 5)."""
+"""A job's tasks as the API tells them, those that have no rows yet too (design: Tasks follow
+attempts)."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
