@@ -99,7 +99,7 @@ class ControlPlane:
                 self.parts.add(part)
         handlers = [handler for each in declared for handler in each.handlers]
         lifecycles = [lifecycle for each in declared for lifecycle in each.lifecycles]
-        order = Order.of(lifecycles, sorted(handlers, key=lambda handler: handler.stage))
+        order = Order.of(lifecycles, handlers)
         self._coordinator = Coordinator(order)
         self._watch = _Watches([each.watch for each in declared if each.watch is not None])
         self._next_sweep = self._clock.now()

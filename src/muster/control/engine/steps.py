@@ -303,7 +303,8 @@ class Order:
         """
         rules = {lifecycle.entity: lifecycle for lifecycle in lifecycles}
         reached: Counter[Reached] = Counter()
-        steps = [_step_of(each, rules.get(each.entity), reached) for each in handlers]
+        ordered = sorted(handlers, key=lambda handler: handler.stage)
+        steps = [_step_of(each, rules.get(each.entity), reached) for each in ordered]
         deadlines = {
             kind: [each.deadlines, *(step.deadlines for step in steps if step.entity is kind)]
             for kind, each in rules.items()

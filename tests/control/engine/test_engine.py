@@ -1,0 +1,293 @@
+"""The engine by itself, on a toy entity: what it makes of what handlers return."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from sqlalchemy import select
+from tests.control.engine.toy import (
+    Door,
+    DoorLifecycle,
+    DoorStatus,
+    HingeStatus,
+    OpenDoors,
+    Opens,
+    ToyWorld,
+    moved,
+)
+
+from muster.control.engine.handler import (
+    DerivationHandler,
+    FollowingHandler,
+    Handler,
+    PromotionHandler,
+    Stage,
+    StatusTransitions,
+    TransitionStatus,
+)
+from muster.control.engine.steps import Order, Verdict
+from muster.control.engine.work import Move, Work
+from muster.core.reasons import Reason, ReasonCode, reason
+from muster.store import schema
+
+MakeWorld = Callable[..., ToyWorld]
+FAILURE = reason(ReasonCode.DISK_FULL, agent="a", detail="")
+
+
+@pytest.fixture
+def make_world(tmp_path: Path) -> Iterator[MakeWorld]:
+    worlds: list[ToyWorld] = []
+
+    def make(*handlers: Handler[Door]) -> ToyWorld:
+        worlds.append(ToyWorld(tmp_path, *handlers))
+        return worlds[-1]
+
+    yield make
+    for world in worlds:
+        world.store.close()
+
+
+def history(world: ToyWorld, door: Door) -> list[tuple[str, str, str, int]]:
+    """(from, to, result, times) of the rows that tell of the door."""
+    columns = schema.history.c
+    query = select(columns.from_status, columns.to_status, columns.result, columns.times)
+    with world.store.engine.connect() as connection:
+        rows = connection.execute(query.where(columns.entity == door.id).order_by(columns.seq))
+        return [(row.from_status, row.to_status, row.result, row.times) for row in rows]
+
+
+def reached(world: ToyWorld) -> dict[Verdict, int]:
+    return {verdict: times for (_, verdict), times in world.coordinator.reached.items()}
+
+
+def always(outcome: Reason | str | None) -> Opens:
+    return lambda door: outcome
+
+
+def test_success_moves_the_record_and_those_who_follow_it(make_world: MakeWorld) -> None:
+    world = make_world(OpenDoors(always(None)))
+    door = world.door("d", hinges=2)
+    assert door.status is DoorStatus.OPEN
+    assert [hinge.status for hinge in door.hinges] == [HingeStatus.STRAIGHT] * 2
+    assert history(world, door) == [("SHUT", "OPEN", "SUCCESS", 1)]
+    world.store.reload()
+    stored = world.store.live.of(Door)["d"]
+    assert stored.status is DoorStatus.OPEN
+    assert {hinge.status for hinge in stored.hinges} == {HingeStatus.STRAIGHT}
+
+
+def test_failure_is_tried_again_later_each_time_and_given_up_at_the_limit(
+    make_world: MakeWorld,
+) -> None:
+    tried_at: list[float] = []
+
+    def opens(door: Door) -> Reason | str | None:
+        if world.clock.now() < door.retry_at:
+            return "waits"
+        tried_at.append(world.clock.now())
+        return FAILURE
+
+    world = make_world(OpenDoors(opens))
+    began = world.clock.now()
+    door = world.door("d")
+    assert (door.tries, door.retry_at) == (1, began + 10.0)
+    world.run(60.0)
+    assert [round(at - began) for at in tried_at] == [0, 10, 30]
+    assert door.status is DoorStatus.STUCK
+    assert door.tries == 0, "tries belong to a phase"
+    assert history(world, door) == [
+        ("SHUT", "SHUT", "NEED_RETRY", 2),
+        ("SHUT", "STUCK", "GIVE_UP", 1),
+    ]
+
+
+def test_failure_that_no_other_try_cures_is_given_up_at_once(make_world: MakeWorld) -> None:
+    world = make_world(OpenDoors(always(reason(ReasonCode.WORKDIR_MISSING, agent="a", detail=""))))
+    door = world.door("d")
+    assert door.status is DoorStatus.STUCK
+    assert reached(world) == {Verdict.GIVE_UP: 1}
+
+
+def test_tries_are_stored_with_the_record(make_world: MakeWorld) -> None:
+    world = make_world(OpenDoors(always(FAILURE)))
+    door = world.door("d")
+    world.store.reload()
+    stored = world.store.live.of(Door)["d"]
+    assert stored is not door
+    assert (stored.tries, stored.retry_at) == (1, door.retry_at)
+
+
+def test_record_that_stays_too_long_is_expired(make_world: MakeWorld) -> None:
+    world = make_world(OpenDoors(always("waits")))
+    door = world.door("d")
+    world.run(99.0)
+    assert history(world, door) == []
+    world.run(2.0)
+    assert history(world, door) == [("SHUT", "STUCK", "EXPIRED", 1)]
+
+
+def test_stale_record_goes_where_its_handler_says_and_leaves_the_mirror(
+    make_world: MakeWorld,
+) -> None:
+    world = make_world(OpenDoors(always("stale")))
+    door = world.door("d")
+    assert door.status is DoorStatus.GONE
+    assert history(world, door) == [("SHUT", "GONE", "STALE", 1)]
+    assert not world.store.live.of(Door)
+
+
+def test_refusals_of_any_record_merge(make_world: MakeWorld) -> None:
+    world = make_world(OpenDoors(always("skips")))
+    door = world.door("d")
+    for _ in range(5):
+        work = world.work()
+        work.mark(door)
+        world.wake(work)
+    moved(world, door, DoorStatus.GONE)
+    assert history(world, door)[0] == ("SHUT", "SHUT", "SKIPPED", 6)
+
+
+def test_record_that_somebody_else_moved_is_left_alone(make_world: MakeWorld) -> None:
+    world = make_world(OpenDoors(always("waits")))
+    door = world.door("d")
+    work = world.work()
+    to = TransitionStatus(DoorStatus.OPEN)
+    assert DoorLifecycle().move(work, [door], {DoorStatus.OPEN}, to, Move("Test")) == []
+    assert door.status is DoorStatus.SHUT
+
+
+def test_verdict_that_is_not_declared_changes_nothing(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Undeclared(OpenDoors):
+        transitions: ClassVar[StatusTransitions] = StatusTransitions(
+            success=TransitionStatus(DoorStatus.OPEN)
+        )
+
+    world = make_world(Undeclared(always(FAILURE)))
+    door = world.door("d")
+    assert door.status is DoorStatus.SHUT
+    assert reached(world) == {}
+
+
+# -- defects of handlers ---------------------------------------------------------------------------
+
+
+def test_handler_that_raises_on_one_record_deals_with_all_others_in_the_same_wake(
+    make_world: MakeWorld,
+) -> None:
+    world = make_world(handler := OpenDoors(lambda door: "raises" if door.id == "bad" else None))
+    work = world.work()
+    doors = [
+        Door(id=id_, status=DoorStatus.SHUT, status_changed_at=work.now)
+        for id_ in ("a", "bad", "b")
+    ]
+    work.unit.add(*doors)
+    for door in doors:
+        work.mark(door)
+    world.wake(work)
+    assert [door.status for door in doors] == [DoorStatus.OPEN, DoorStatus.SHUT, DoorStatus.OPEN]
+    assert doors[1].tries == 0, "a defect is nobody's try"
+    assert handler.asked[0] == ["a", "bad", "b"]
+
+
+class _Broken(OpenDoors):
+    """Raises wherever the engine asks about the door ``bad``."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__(always("waits" if where == "timeout_s" else None))
+        self._where = where
+
+    def _fail(self, where: str, door: Door | None) -> None:
+        if where == self._where and (door is None or door.id == "bad"):
+            raise ZeroDivisionError(where)
+
+    def timeout_s(self, record: Door, work: Work) -> float | None:
+        self._fail("timeout_s", record)
+        return 100.0
+
+    def is_due(self, targets: object) -> bool:
+        self._fail("is_due", None)
+        return bool(targets)
+
+    def succeeded(self, records: object, work: Work) -> None:
+        self._fail("succeeded", None)
+
+
+@pytest.mark.parametrize("where", ["timeout_s", "is_due", "succeeded"])
+def test_defect_anywhere_in_a_handler_fails_no_wake(make_world: MakeWorld, where: str) -> None:
+    seen: list[str] = []
+
+    class Following(FollowingHandler[Door]):
+        name = "Following"
+        entity = Door
+        targets = frozenset(DoorStatus)
+
+        def follow(self, record: Door, work: Work) -> None:
+            seen.append(record.id)
+
+    world = make_world(_Broken(where), Following())
+    world.door("bad")
+    world.door("good")
+    assert {"bad", "good"} <= set(seen)
+    assert set(world.store.live.of(Door)) == {"bad", "good"}
+
+
+def test_defect_in_a_move_holds_up_no_other_record(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def moved_badly(self: DoorLifecycle, work: Work, record: Door, move: object) -> None:
+        if record.id == "bad":
+            raise ZeroDivisionError
+
+    monkeypatch.setattr(DoorLifecycle, "moved", moved_badly)
+    world = make_world(OpenDoors(always(None)))
+    work = world.work()
+    doors = [
+        Door(id=id_, status=DoorStatus.SHUT, status_changed_at=work.now) for id_ in ("bad", "good")
+    ]
+    work.unit.add(*doors)
+    for door in doors:
+        work.mark(door)
+    world.wake(work)
+    assert doors[1].status is DoorStatus.OPEN
+
+
+# -- the other kinds -------------------------------------------------------------------------------
+
+
+def test_promotion_derivation_and_following_run_in_the_order_of_their_stages(
+    make_world: MakeWorld,
+) -> None:
+    order: list[str] = []
+
+    class Promote(PromotionHandler[Door]):
+        name = "Promote"
+        entity = Door
+        targets = frozenset({DoorStatus.SHUT})
+        success = DoorStatus.OPEN
+
+        def promotes(self, record: Door) -> bool:
+            order.append(self.name)
+            return True
+
+    class Derive(DerivationHandler[Door]):
+        name = "Derive"
+        stage = Stage.DERIVE
+        entity = Door
+        targets = frozenset({DoorStatus.OPEN})
+
+        def derive(self, record: Door, work: Work) -> tuple[DoorStatus, Reason | None] | None:
+            order.append(self.name)
+            return DoorStatus.GONE, None
+
+    world = make_world(Derive(), Promote())
+    door = world.door("d")
+    assert order == ["Promote", "Derive"]
+    assert door.status is DoorStatus.GONE
+
+
+def test_handler_whose_entity_has_no_lifecycle_is_refused() -> None:
+    with pytest.raises(TypeError, match="OpenDoors has no lifecycle"):
+        Order.of([], [OpenDoors(always(None))])

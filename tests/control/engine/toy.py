@@ -1,0 +1,268 @@
+"""A toy entity: a door that opens after some tries, and the hinges that follow it."""
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import ClassVar
+
+from sqlalchemy import Column, Connection, Float, Integer, MetaData, String, Table, select
+
+from muster.control.engine.coordinator import Coordinator
+from muster.control.engine.handler import (
+    STAY,
+    Handler,
+    HandlerResult,
+    LifecycleHandler,
+    StatusTransitions,
+    TransitionStatus,
+)
+from muster.control.engine.lifecycle import Lifecycle, RetryPolicy
+from muster.control.engine.steps import Order
+from muster.control.engine.work import Move, Work
+from muster.core.clock import VirtualClock
+from muster.core.ids import IdFactory
+from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.resources import DeviceShare
+from muster.core.states import StateTable
+from muster.store.database import open_engine, sqlite_url
+from muster.store.entities import ENTITIES
+from muster.store.entity import Entities, Entity, Record, Told, Tried
+from muster.store.live import Live
+from muster.store.mapping import RowMapping
+from muster.store.records import Allocation
+from muster.store.store import Store
+
+
+class DoorStatus(StrEnum):
+    SHUT = "SHUT"
+    OPEN = "OPEN"
+    STUCK = "STUCK"
+    GONE = "GONE"
+
+
+_D = DoorStatus
+DOOR_TABLE: StateTable[DoorStatus] = StateTable(
+    "door",
+    initial=_D.SHUT,
+    terminal=frozenset({_D.GONE}),
+    allowed={
+        (_D.SHUT, _D.OPEN): "opened",
+        (_D.SHUT, _D.STUCK): "it would not open",
+        (_D.SHUT, _D.GONE): "taken out",
+        (_D.OPEN, _D.SHUT): "closed",
+        (_D.OPEN, _D.GONE): "taken out",
+        (_D.STUCK, _D.GONE): "taken out",
+    },
+)
+
+
+class HingeStatus(StrEnum):
+    BENT = "BENT"
+    STRAIGHT = "STRAIGHT"
+
+
+HINGE_TABLE: StateTable[HingeStatus] = StateTable(
+    "hinge",
+    initial=HingeStatus.BENT,
+    terminal=frozenset(),
+    allowed={
+        (HingeStatus.BENT, HingeStatus.STRAIGHT): "follows",
+        (HingeStatus.STRAIGHT, HingeStatus.BENT): "follows",
+    },
+)
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Hinge(Record):
+    id: str
+    door: str
+    status: HingeStatus
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Door(Tried):
+    id: str
+    status: DoorStatus
+    hinges: list[Hinge] = field(default_factory=list)
+
+
+_metadata = MetaData()
+doors = Table(
+    "doors",
+    _metadata,
+    Column("id", String, primary_key=True),
+    Column("status", String, nullable=False),
+    Column("status_changed_at", Float, nullable=False),
+    Column("tries", Integer, nullable=False),
+    Column("retry_at", Float, nullable=False),
+)
+hinges = Table(
+    "hinges",
+    _metadata,
+    Column("id", String, primary_key=True),
+    Column("door", String, nullable=False),
+    Column("status", String, nullable=False),
+    Column("status_changed_at", Float, nullable=False),
+)
+
+
+def load_doors(connection: Connection, live: Live) -> None:
+    by_door: dict[str, list[Hinge]] = {}
+    for row in connection.execute(select(hinges)):
+        hinge = Hinge(
+            id=row.id,
+            door=row.door,
+            status=HingeStatus(row.status),
+            status_changed_at=row.status_changed_at,
+        )
+        by_door.setdefault(row.door, []).append(hinge)
+    for row in connection.execute(select(doors).where(doors.c.status != DoorStatus.GONE)):
+        live.add(
+            Door(
+                id=row.id,
+                status=DoorStatus(row.status),
+                status_changed_at=row.status_changed_at,
+                tries=row.tries,
+                retry_at=row.retry_at,
+                hinges=by_door.get(row.id, []),
+            )
+        )
+
+
+DOOR = Entity(
+    "door",
+    Door,
+    DOOR_TABLE,
+    RowMapping[Door](doors, changing=("status", "status_changed_at", "tries", "retry_at")),
+    load_doors,
+)
+HINGE = Entity(
+    "hinge",
+    Hinge,
+    HINGE_TABLE,
+    RowMapping[Hinge](hinges, changing=("status", "status_changed_at")),
+    goes_with=True,
+    told=Told.NEVER,
+)
+
+
+class DoorLifecycle(Lifecycle[Door]):
+    entity = Door
+
+    def followers(self, record: Door) -> Iterable[Record]:
+        return record.hinges
+
+    def retry_policy(self, record: Door, work: Work) -> RetryPolicy:
+        return RetryPolicy(max_tries=3, backoff_s=10.0)
+
+    def final(self, reason: Reason) -> bool:
+        return reason.code is ReasonCode.WORKDIR_MISSING
+
+    def deadlines(self, record: Door, work: Work) -> Iterable[float]:
+        if record.retry_at:
+            yield record.retry_at
+
+
+Opens = Callable[[Door], "Reason | str | None"]
+"""What becomes of a door that is tried: None opens it, a reason is a failure, and a word is one of
+``waits``, ``skips``, ``raises``."""
+
+
+class OpenDoors(LifecycleHandler[Door]):
+    name = "OpenDoors"
+    entity = Door
+    targets = frozenset({DoorStatus.SHUT})
+    transitions: ClassVar[StatusTransitions] = StatusTransitions(
+        success=TransitionStatus(DoorStatus.OPEN, HingeStatus.STRAIGHT),
+        need_retry=STAY,
+        expired=TransitionStatus(DoorStatus.STUCK),
+        give_up=TransitionStatus(DoorStatus.STUCK),
+        stale=TransitionStatus(DoorStatus.GONE),
+    )
+
+    def __init__(self, opens: Opens) -> None:
+        self.opens = opens
+        self.asked: list[list[str]] = []
+
+    def execute(self, targets: Sequence[Door], work: Work) -> HandlerResult[Door]:
+        self.asked.append([door.id for door in targets])
+        result: HandlerResult[Door] = HandlerResult()
+        for door in targets:
+            match self.opens(door):
+                case None:
+                    result.successes.append(door)
+                case Reason() as why:
+                    result.failures[door] = why
+                case "skips":
+                    result.skipped[door] = (reason(ReasonCode.NO_AGENTS),)
+                case "stale":
+                    result.stale[door] = reason(ReasonCode.AGENT_SILENT, silent_s=60)
+                case "raises":
+                    raise ZeroDivisionError(door.id)
+        return result
+
+    def timeout_s(self, record: Door, work: Work) -> float | None:
+        return 100.0
+
+
+class _Watch:
+    def held(self, row: Allocation) -> None: ...
+    def charged(
+        self, row: Allocation, before: tuple[DeviceShare, ...] | None, now: float
+    ) -> None: ...
+    def released(self, row: Allocation, now: float) -> None: ...
+
+
+class ToyWorld:
+    """A store with doors, and the engine over it, under virtual time."""
+
+    def __init__(self, path: Path, *handlers: Handler[Door]) -> None:
+        self.clock = VirtualClock()
+        engine = open_engine(sqlite_url(path / "muster.db"))
+        _metadata.create_all(engine)
+        self.store = Store(engine, Entities((*ENTITIES.values(), DOOR, HINGE)))
+        self._ids = IdFactory(self.clock, random.Random(1))
+        self.coordinator = Coordinator(Order.of([DoorLifecycle()], handlers))
+
+    def door(self, id_: str, hinges: int = 0) -> Door:
+        now = self.clock.now()
+        has = [
+            Hinge(id=f"{id_}-{n}", door=id_, status=HingeStatus.BENT, status_changed_at=now)
+            for n in range(hinges)
+        ]
+        door = Door(id=id_, status=DoorStatus.SHUT, status_changed_at=now, hinges=has)
+        work = self.work()
+        work.unit.add(door)
+        if has:
+            work.unit.add(*has)
+        work.mark(door)
+        self.wake(work)
+        return door
+
+    def work(self) -> Work:
+        return Work(self.store.unit(self.clock.now(), _Watch()), self._ids)
+
+    def wake(self, work: Work | None = None) -> bool:
+        work = work or self.work()
+        calm = self.coordinator.run(work)
+        self.store.commit(work.unit)
+        return calm
+
+    def run(self, seconds: float) -> None:
+        """Wakes at each moment that the engine wants to look again."""
+        end = self.clock.now() + seconds
+        while (due := self.coordinator.timers.next_due()) is not None and due <= end:
+            self.clock.advance(max(0.0, due - self.clock.now()))
+            self.wake()
+        self.clock.advance(end - self.clock.now())
+
+
+def moved(world: ToyWorld, door: Door, to: DoorStatus) -> None:
+    """Somebody moves the door beside the handlers."""
+    work = world.work()
+    DoorLifecycle().move(
+        work, [door], DOOR_TABLE.live, TransitionStatus(to, HingeStatus.BENT), Move("Test")
+    )
+    world.wake(work)

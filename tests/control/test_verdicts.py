@@ -1,0 +1,134 @@
+"""Every verdict that a handler declares can be reached, and none that it does not declare is."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.control.conftest import GroupWorld
+from tests.control.world import HollowAgent, Run, World
+
+from muster.control.engine.handler import LifecycleHandler
+from muster.control.engine.module import Context, Parts
+from muster.control.engine.steps import Reached, Verdict
+from muster.control.modules import cluster_modules
+from muster.core.reasons import ReasonCode
+from muster.core.specs import JobSpec, SessionSpec
+from muster.wire.messages import Command, Commands, ControllerMessage, Prepare
+
+Scenario = Callable[[GroupWorld], World]
+
+
+def job(world: World, **fields: Any) -> World:
+    world.submit(JobSpec.model_validate({"command": ["x"], **fields}))
+    return world
+
+
+def with_ports(world: World) -> World:
+    """What has ports needs preparation."""
+    kernel = {"command": ["x"], "ports": 1}
+    world.submit_session(SessionSpec.model_validate({"kernels": [kernel]}))
+    return world
+
+
+def deaf_to(kind: type[Command], agent: HollowAgent) -> None:
+    """The agent never gets commands of that kind."""
+    obey = agent.receive
+
+    def receive(message: ControllerMessage) -> None:
+        if isinstance(message, Commands):
+            left = tuple(each for each in message.commands if not isinstance(each, kind))
+            message = Commands(left)
+        obey(message)
+
+    agent.receive = receive  # type: ignore[method-assign]
+
+
+def placed(make: GroupWorld) -> World:
+    return job(make({"a": 1}))
+
+
+def no_room_in_time(make: GroupWorld) -> World:
+    world = job(make({"a": 1}), resources={"cpu": 4}, scheduling_timeout=5)
+    world.run(10.0)
+    return world
+
+
+def too_often_without_success(make: GroupWorld) -> World:
+    world = make({"a": 1}, lambda start: Run(create_failure=ReasonCode.DISK_FULL))
+    job(world).run(600.0)
+    return world
+
+
+def preparation_fails(make: GroupWorld) -> World:
+    world = make({"a": 1})
+    world.agent("a").prepare_failures += [ReasonCode.NO_PORTS] * 5
+    with_ports(world).run(60.0)
+    return world
+
+
+def preparation_takes_too_long(make: GroupWorld) -> World:
+    world = make({"a": 1}, prepare_timeout=5)
+    deaf_to(Prepare, world.agent("a"))
+    with_ports(world).run(10.0)
+    return world
+
+
+def creation_takes_too_long(make: GroupWorld) -> World:
+    world = job(make({"a": 1}, lambda start: Run(1, starts_after=1e9), create_timeout=5))
+    world.run(10.0)
+    return world
+
+
+def end_takes_too_long(make: GroupWorld) -> World:
+    world = make({"a": 1}, lambda start: Run(1e9, ignores_stop=True), terminate_timeout=5)
+    job(world, timeout=5, grace=1).run(30.0)
+    return world
+
+
+SCENARIOS: dict[Reached, Scenario] = {
+    ("ScheduleNewSessions", Verdict.SUCCESS): placed,
+    ("ScheduleNewSessions", Verdict.EXPIRED): no_room_in_time,
+    ("ScheduleNewSessions", Verdict.GIVE_UP): too_often_without_success,
+    ("PrepareSessions", Verdict.SUCCESS): placed,
+    ("PrepareSessions", Verdict.NEED_RETRY): preparation_fails,
+    ("PrepareSessions", Verdict.GIVE_UP): preparation_fails,
+    ("PrepareSessions", Verdict.EXPIRED): preparation_takes_too_long,
+    ("StartSessions", Verdict.SUCCESS): placed,
+    ("StartSessions", Verdict.NEED_RETRY): too_often_without_success,
+    ("StartSessions", Verdict.GIVE_UP): too_often_without_success,
+    ("StartSessions", Verdict.EXPIRED): creation_takes_too_long,
+    ("TerminateSessions", Verdict.EXPIRED): end_takes_too_long,
+}
+
+
+def declared(world: World) -> set[Reached]:
+    """The verdicts that the handlers of a cluster declare."""
+    parts, found = Parts(), set[Reached]()
+    context = Context(world.store, world.clock, parts)
+    for module in cluster_modules(world.desk, world.leases):
+        has = module.declare(context)
+        for part in has.offers:
+            parts.add(part)
+        for handler in has.handlers:
+            if isinstance(handler, LifecycleHandler):
+                transitions = handler.transitions
+                found |= {(handler.name, each) for each in Verdict if getattr(transitions, each)}
+    return found
+
+
+def test_each_declared_verdict_has_a_scenario(group_world: GroupWorld) -> None:
+    assert declared(group_world({})) == set(SCENARIOS)
+
+
+@pytest.mark.parametrize(
+    ("reached", "scenario"), SCENARIOS.items(), ids=lambda each: getattr(each, "__name__", each)
+)
+def test_declared_verdict_is_reached_and_none_besides(
+    group_world: GroupWorld,
+    reached: Reached,
+    scenario: Scenario,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = scenario(group_world)
+    assert world.plane._coordinator.reached[reached]
+    assert not [record for record in caplog.records if record.exc_info], "no handler failed"
