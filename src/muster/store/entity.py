@@ -4,10 +4,11 @@ The mirror, the unit of work, loading, references, history, events, the sweep an
 states are made from the entities that a store is given. Adding one edits none of them.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from sqlalchemy import Connection
 
@@ -103,7 +104,7 @@ class Entity(Generic[R]):
         load: "Callable[[Connection, Live], None] | None" = None,
         *,
         prefix: str = "",
-        id_of: Callable[[R], str] = lambda record: cast(str, cast(Any, record).id),
+        id_of: Callable[[R], str] = attrgetter("id"),
         part_of: Callable[[R], Record | None] | None = None,
         goes_with: bool = False,
         told: Told = Told.ALWAYS,
@@ -126,22 +127,17 @@ class Entity(Generic[R]):
         self.moved = moved
 
 
-class Entities(Mapping[type, Entity[Any]]):
+class Entities(dict[type, Entity[Any]]):
     """The entities of a store by the class of their records, in the order in which they are read
     and written."""
 
-    def __init__(self, entities: Sequence[Entity[Any]]) -> None:
-        self._of_record = {entity.record: entity for entity in entities}
-
-    def __getitem__(self, record: type) -> Entity[Any]:
-        return self._of_record[record]
-
-    def __iter__(self) -> Iterator[type]:
-        return iter(self._of_record)
-
-    def __len__(self) -> int:
-        return len(self._of_record)
+    def __init__(self, entities: Iterable[Entity[Any]]) -> None:
+        super().__init__((entity.record, entity) for entity in entities)
+        self.wholes: dict[type, Callable[[Any], Record | None]] = {
+            kind: entity.part_of for kind, entity in self.items() if entity.part_of is not None
+        }
+        """By the class of its parts: whose part a record is."""
 
     def name_of(self, record: Record) -> str:
         """What history calls a record: its id, or ``job/index`` for a task."""
-        return self._of_record[type(record)].id_of(record)
+        return self[type(record)].id_of(record)

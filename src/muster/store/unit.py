@@ -119,26 +119,45 @@ class Unit:
         Raises:
             IllegalTransition: the entity's table does not allow the change.
         """
-        stale: list[R] = []
-        for record in records:
-            before = record.status
-            if before not in expected:
-                stale.append(record)
-                continue
-            kind = type(record)
-            entity = self._entities[kind]
-            entity.states.check(before, to)
-            self.touched[kind].setdefault(record, before)
-            record.status = to
-            record.status_changed_at = self.now
-            if entity.moved is not None:
-                entity.moved(self, record, before)
-            if isinstance(record, Tried):
-                self._write_counts(record)
-            plain = result is SchedulingResult.SUCCESS and reason is None
-            if entity.told is Told.ALWAYS or (entity.told is Told.WITH_REASON and not plain):
-                self._add_history(entity.id_of(record), phase, before, to, result, reason)
-        return stale
+        return [
+            record
+            for record in records
+            if not self.move(record, expected, to, phase, result, reason)
+        ]
+
+    def move(
+        self,
+        record: Record,
+        expected: Collection[str],
+        to: StrEnum,
+        phase: str,
+        result: SchedulingResult = SchedulingResult.SUCCESS,
+        reason: Reason | None = None,
+    ) -> bool:
+        """``transition`` of one record; whether it had an ``expected`` status.
+
+        Raises:
+            IllegalTransition: the entity's table does not allow the change.
+        """
+        before = record.status
+        if before not in expected:
+            return False
+        kind = type(record)
+        entity = self._entities[kind]
+        entity.states.check(before, to)
+        self.touched[kind].setdefault(record, before)
+        record.status = to
+        record.status_changed_at = self.now
+        if entity.moved is not None:
+            entity.moved(self, record, before)
+        told = entity.told
+        if told is Told.NEVER:
+            return True
+        if isinstance(record, Tried) and record.repeats:
+            self._write_counts(record)
+        if told is Told.ALWAYS or result is not SchedulingResult.SUCCESS or reason is not None:
+            self._add_history(entity.id_of(record), phase, before, to, result, reason)
+        return True
 
     def fail(self, kernel: Kernel, why: Reason | None) -> None:
         """The last try of the phase that the kernel is in has failed; or, with None, there is

@@ -4,8 +4,9 @@ them over whatever changed until nothing changes, and looks at records again whe
 import logging
 import math
 from collections.abc import Iterable, Sequence
+from enum import StrEnum
 
-from muster.control.engine.steps import Batch, Order, Step
+from muster.control.engine.steps import Batch, Deadlines, Order, Step
 from muster.control.engine.timers import Timers
 from muster.control.engine.work import Work
 from muster.store.entity import Record
@@ -32,7 +33,8 @@ class Coordinator:
 
     def __init__(self, order: Order) -> None:
         self._steps = order.steps
-        self._deadlines = order.deadlines
+        self._lifecycles = order.deadlines
+        self._deadlines: dict[tuple[type, StrEnum], Sequence[Deadlines]] = {}  # as they are met
         self.reached = order.reached
         self.timers = Timers()
         self._rest: tuple[Batch, Sequence[Step]] | None = None  # of a pass that was cut
@@ -50,7 +52,7 @@ class Coordinator:
         for _ in range(MAX_PASSES):
             batch, steps = self._rest or (work.take_dirty(), self._steps)
             begins = self._rest is None
-            if begins and not batch and not any(step.is_due({}, work) for step in steps):
+            if begins and not batch and not any(step.is_due() for step in steps):
                 break
             self._rest = self._pass(batch, steps, work, enough)
             if self._rest is not None:
@@ -72,15 +74,23 @@ class Coordinator:
 
     def _set_alarms(self, work: Work, records: Iterable[Record]) -> None:
         for record in records:
-            if type(record) in self._deadlines:
+            if type(record) in self._lifecycles:
                 self.timers.set(record, self._next_look(record, work))
 
     def _next_look(self, record: Record, work: Work) -> float | None:
         """The first moment ahead at which time alone changes something for the record."""
         moments: list[float] = []
-        for deadlines in self._deadlines[type(record)]:
+        for deadlines in self._deadlines_of(type(record), record.status):
             try:
                 moments += deadlines(record, work)
             except Exception:  # the sweep will look at it
                 log.exception("cannot tell when to look at %s", work.live.entities.name_of(record))
         return min((at for at in moments if work.now < at < math.inf), default=None)
+
+    def _deadlines_of(self, kind: type, status: StrEnum) -> Sequence[Deadlines]:
+        found = self._deadlines.get((kind, status))
+        if found is None:
+            timed = (step for step in self._steps if step.entity is kind and step.times(status))
+            found = [self._lifecycles[kind], *(step.deadlines for step in timed)]
+            self._deadlines[kind, status] = found
+        return found

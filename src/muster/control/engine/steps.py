@@ -57,11 +57,14 @@ class Step(Protocol):
 
     entity: type
 
-    def is_due(self, batch: Batch, work: Work) -> bool:
-        """Whether the handler has something to do in a pass over these records."""
+    def is_due(self) -> bool:
+        """Whether the handler has something to do though no record changed."""
 
     def run(self, batch: Batch, work: Work) -> bool:
         """Have the handler deal with the records; whether it had anything to do."""
+
+    def times(self, status: StrEnum) -> bool:
+        """Whether the handler limits the time that a record may have this status."""
 
     def deadlines(self, record: Record, work: Work) -> Iterable[float]:
         """When the handler's time for the record is over, if it has one."""
@@ -73,28 +76,39 @@ class _Step(ABC, Generic[R]):
         self._handler = handler
         self._lifecycle = lifecycle
 
-    def _targets(self, batch: Batch, work: Work) -> Sequence[R] | None:
-        """Those that the handler is to deal with; None if it is not due."""
-        candidates = cast(Sequence[R], batch.get(self.entity, ()))
-        try:
-            targets = self._handler.gather(candidates, work)
-            return targets if self._handler.is_due(targets) else None
-        except Exception:
-            log.exception("handler %s cannot tell what it is to do", self._handler.name)
-            return None
+        kind = type(handler)
+        # Most handlers look at what changed and at nothing else.
+        self._looks_further = kind.gather is not Handler.gather or kind.is_due is not Handler.is_due
 
-    def is_due(self, batch: Batch, work: Work) -> bool:
-        return self._targets(batch, work) is not None
+    def is_due(self) -> bool:
+        return self._looks_further and self._guarded_is_due(())
+
+    def _guarded_is_due(self, targets: Sequence[R]) -> bool:
+        try:
+            return self._handler.is_due(targets)
+        except Exception:
+            log.exception("handler %s cannot tell whether it is due", self._handler.name)
+            return False
 
     def run(self, batch: Batch, work: Work) -> bool:
-        targets = self._targets(batch, work)
-        if targets is None:
+        candidates = batch.get(self.entity)
+        if candidates is None and not self._looks_further:
+            return False
+        try:
+            targets = self._handler.gather(cast(Sequence[R], candidates or ()), work)
+        except Exception:
+            log.exception("handler %s cannot tell what to handle", self._handler.name)
+            return False
+        if not self._guarded_is_due(targets):
             return False
         self._run(targets, work)
         return True
 
     @abstractmethod
     def _run(self, targets: Sequence[R], work: Work) -> None: ...
+
+    def times(self, status: StrEnum) -> bool:
+        return False
 
     def deadlines(self, record: Record, work: Work) -> Iterable[float]:
         return ()
@@ -274,24 +288,28 @@ class _Judged(_Step[T]):
             work.unit.note(record, self._handler.name, result, why)
         return True
 
+    def times(self, status: StrEnum) -> bool:
+        return status in self._handler.targets
+
     def deadlines(self, record: Record, work: Work) -> Iterable[float]:
-        if record.status in self._handler.targets:
-            mine = cast(T, record)
-            timeout_s = self._judged.timeout_s(mine, work)
-            if timeout_s is not None:
-                yield self._judged.since(mine, work) + timeout_s
+        mine = cast(T, record)
+        timeout_s = self._judged.timeout_s(mine, work)
+        return () if timeout_s is None else (self._judged.since(mine, work) + timeout_s,)
+
+
+Deadlines = Callable[[Record, Work], Iterable[float]]
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
     """Handlers in the order in which a pass runs them, each with its entity's lifecycle.
 
-    ``deadlines`` tell, for each kind of record, when to look at one again though nothing happens
-    to it; ``reached`` counts the verdicts on targets of lifecycle handlers.
+    ``deadlines`` tell for a record of each kind when its lifecycle has it looked at again;
+    ``reached`` counts the verdicts on targets of lifecycle handlers.
     """
 
     steps: Sequence[Step]
-    deadlines: Mapping[type, Sequence[Callable[[Record, Work], Iterable[float]]]]
+    deadlines: Mapping[type, Deadlines]
     reached: Counter[Reached]
 
     @classmethod
@@ -305,10 +323,7 @@ class Order:
         reached: Counter[Reached] = Counter()
         ordered = sorted(handlers, key=lambda handler: handler.stage)
         steps = [_step_of(each, rules.get(each.entity), reached) for each in ordered]
-        deadlines = {
-            kind: [each.deadlines, *(step.deadlines for step in steps if step.entity is kind)]
-            for kind, each in rules.items()
-        }
+        deadlines = {kind: lifecycle.deadlines for kind, lifecycle in rules.items()}
         return cls(steps, deadlines, reached)
 
 

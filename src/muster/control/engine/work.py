@@ -49,6 +49,7 @@ class Work:
         self.brought_up: dict[Job, int] = {}
         self.sit_out: Mapping[str, float] = {}
         self.new_sit_out = False
+        self._wholes = unit.live.entities.wholes
         self._once: dict[Callable[[], Any], Any] = {}
 
     @property
@@ -65,9 +66,8 @@ class Work:
     def mark(self, record: Record) -> None:
         """Have the record looked at in the next pass, and the one that it is part of."""
         self.dirty.setdefault(type(record), {})[record] = None
-        part_of = self.live.entities[type(record)].part_of
-        whole = None if part_of is None else part_of(record)
-        if whole is not None:
+        whole_of = self._wholes.get(type(record))
+        if whole_of is not None and (whole := whole_of(record)) is not None:
             self.dirty.setdefault(type(whole), {})[whole] = None
 
     def tell_losers(self) -> None:
@@ -106,12 +106,10 @@ class Work:
 
     def move(self, record: Record, expected: Collection[str], to: StrEnum, move: Move) -> bool:
         """``transition`` of one record; whether it moved."""
-        stale = self.unit.transition(
-            (record,), expected, to, phase=move.phase, result=move.result, reason=move.reason
-        )
-        if not stale:
+        moved = self.unit.move(record, expected, to, move.phase, move.result, move.reason)
+        if moved:
             self.mark(record)
-        return not stale
+        return moved
 
     def emit(self, effect: object) -> None:
         """Wish something of the world: see ``engine.effects``."""
