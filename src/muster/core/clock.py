@@ -23,8 +23,8 @@ class SteadyClock:
         self._offset_s = time.time() - time.monotonic()
 
     def not_before(self, moment_s: float) -> None:
-        """Go on from ``moment_s`` where the wall clock was set back since a process before this one
-        wrote that time down."""
+        """Go on from ``moment_s``, a time that an earlier process wrote down, where the wall clock
+        was set back since."""
         self._offset_s = max(self._offset_s, moment_s - time.monotonic())
 
     def now(self) -> float:

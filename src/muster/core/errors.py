@@ -25,7 +25,7 @@ class Busy(MusterError):
 
 
 MAX_PROBLEMS = 50
-"""Told at a time."""
+"""Problems that one error tells."""
 _MAX_TEXT = 300
 
 
@@ -33,7 +33,8 @@ _MAX_TEXT = 300
 class Problem:
     """One thing wrong with a spec.
 
-    ``field`` is a dotted path, ``value`` what stood there, ``expected`` a sentence on what should.
+    ``field`` is a dotted path, ``value`` the text that stood there, ``expected`` a sentence on the
+    values that may.
     """
 
     field: str
@@ -49,8 +50,8 @@ class InvalidSpec(MusterError):
     """A spec that cannot be accepted; it is refused whole and nothing was written.
 
     Args:
-        problems: the first of them are told, and none at any length.
-        found: how many there are, if that is more.
+        problems: the first ``MAX_PROBLEMS`` are told, each cut to a length that can be read.
+        found: how many problems there are, where ``problems`` does not hold all of them.
     """
 
     def __init__(self, problems: Sequence[Problem], found: int = 0) -> None:

@@ -6,19 +6,20 @@ from muster.core.views import KernelView, SessionDetail, TaskDetail
 
 FAILED = 1
 TIMED_OUT = 124
-"""As timeout(1) has it."""
+"""The code of a timeout, as in timeout(1)."""
 NOT_EXECUTABLE = 126
 NOT_FOUND = 127
-"""As shells have it (source: POSIX shell)."""
+"""The code of a command that was not found (source: POSIX shell)."""
 SIGNAL_BASE = 128
 """Added to the number of the signal that ended a task."""
 INTERRUPTED = 130
-"""Cancelled, by Ctrl-C or otherwise."""
+"""The code of cancelled work, by Ctrl-C or otherwise."""
 
 
 def of_task(task: TaskDetail) -> int:
-    """The code of one task, by its last attempt: its exit code, 128 and the number of its signal,
-    what a shell says of a command it cannot start; never 0 for one that did not succeed."""
+    """The code of one task, by its last attempt: the attempt's exit code, or 128 and the number of
+    its signal, or a shell's code for a command that cannot be started; never 0 for a task that did
+    not succeed."""
     if task.state is TaskState.SUCCEEDED:
         return 0
     last = task.attempts[-1] if task.attempts else None
@@ -38,15 +39,15 @@ def of_task(task: TaskDetail) -> int:
 
 
 def of_kernel(kernel: KernelView) -> int:
-    """Likewise, of a kernel that has ended."""
+    """The code of a kernel that has ended, by the same rules."""
     if kernel.signal:
         return SIGNAL_BASE + kernel.signal
     return FAILED if kernel.exit_code is None else kernel.exit_code
 
 
 def of_session(session: SessionDetail) -> int:
-    """That of the first kernel that did not end well of a session that has ended, 0 if all did;
-    INTERRUPTED if it was cancelled."""
+    """The code of a session that has ended: its first kernel's that did not end with 0, or 0 if all
+    did; INTERRUPTED if it was cancelled."""
     if session.reason is not None and session.reason.code == ReasonCode.CANCELLED:
         return INTERRUPTED
     return next((code for kernel in session.kernels if (code := of_kernel(kernel))), 0)

@@ -31,9 +31,9 @@ _LIKE_AN_ID = re.compile(rf"ses(-.*)?|({'|'.join(KINDS.values())})-{_BODY}|{_BOD
 
 
 def looks_like_id(name: str) -> bool:
-    """Whether a person who types this name would be thought to mean an id: a whole one, with or
-    without its kind, or anything that begins as a session's; ``ses`` too, of which ``ses-1`` is
-    made."""
+    """Whether a person who types this name would mean an id: a whole one, with or without its kind,
+    or anything that begins as a session's id does. A name ``ses`` counts too, because ``ses-1`` is
+    made of it."""
     return _LIKE_AN_ID.fullmatch(name.lower()) is not None
 
 
@@ -78,8 +78,9 @@ class IdFactory:
 def prefix_range(kind: str, typed: str) -> tuple[str, str]:
     """The half-open range of identifiers of ``kind`` (a key of KINDS) that ``typed`` may mean.
 
-    Case does not matter, and the kind may be left out: ``job-06f3``, ``06F3`` and ``06f3`` mean
-    the same. A range rather than a LIKE pattern, so that the primary key answers it.
+    Case does not matter, and the kind may be left out: ``job-06f3``, ``06F3`` and ``06f3`` mean the
+    same. The answer is a range rather than a LIKE pattern, so that the primary key serves the
+    query.
     """
     stem = KINDS[kind] + "-"
     body = typed.lower().removeprefix(stem)

@@ -9,17 +9,17 @@ from muster.core.errors import InvalidSpec, Problem
 from muster.core.ids import TokenId
 
 OWNER_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._@-]{0,61}[A-Za-z0-9])?")
-"""What a domain, a project or a user may be called."""
+"""The pattern of the name of a domain, a project or a user."""
 
 
 RUNS_AS = "runs_as"
 """The attribute of an agent that names the account of its kernels, if they all have the same."""
 AS_OWNER = "owner"
-"""Its value where each kernel runs as its owner."""
+"""The value of ``RUNS_AS`` where each kernel runs as its owner."""
 
 
 class Role(StrEnum):
-    """What a token may do (design: Access)."""
+    """The rights of a token (design: Access)."""
 
     ADMIN = "admin"  # everything, everybody's
     USER = "user"  # their own work
@@ -48,9 +48,10 @@ class Principal:
     """An authenticated person or program: whose work it hands in, and what it may do.
 
     Args:
-        owner: of the work that it hands in, unless that names another of ``projects``.
-        projects: those of the user's that the token is good for; empty means the owner's alone.
-        token: the id of the token that it came by; None for the controller itself.
+        owner: of the work that it hands in, unless the work names another of ``projects``.
+        projects: the user's projects for which the token is good; empty means the owner's project
+            alone.
+        token: the id of its token; None for the controller itself.
     """
 
     owner: Owner
@@ -59,14 +60,15 @@ class Principal:
     token: TokenId | None = None
 
     def may_see(self, owner: Owner) -> bool:
-        """Admins see all, others what is theirs; the rest is "not found"."""
+        """Whether the principal may know of the owner's work: admins know of all, others of their
+        own."""
         return self.role is Role.ADMIN or self.owns(owner)
 
     def may_change(self, owner: Owner) -> bool:
         return self.role is Role.ADMIN or (self.role is Role.USER and self.owns(owner))
 
     def within(self, project: str | None) -> "Principal":
-        """The same principal, handing in work of this project; None leaves it as it is.
+        """The same principal, handing in work of this project; None leaves its project as it is.
 
         Raises:
             InvalidSpec: the token is not good for the project.
@@ -85,6 +87,6 @@ class Principal:
         return {self.owner.project, *self.projects}
 
     def owns(self, owner: Owner) -> bool:
-        """Whether what is the owner's is the principal's own, in whichever project."""
+        """Whether the owner's work is the principal's own, in whichever project."""
         same_user = (owner.domain, owner.user) == (self.owner.domain, self.owner.user)
         return same_user and (owner.project == self.owner.project or owner.project in self.projects)

@@ -117,15 +117,16 @@ class ReasonCode(StrEnum):
 
 
 DISPLACED = frozenset({ReasonCode.PREEMPTED, ReasonCode.DRAINED})
-"""Ends that make room: what had started of a job runs again, from its preemption budget."""
+"""Ends that make room: a job's task that had started runs again, from its preemption budget."""
 
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """``template`` is filled with the reason's numbers; ``remedy`` says what to do, if anything.
+    """``template`` is filled with the reason's numbers; ``remedy`` says what a person can do, and
+    is empty where nothing can be done.
 
-    ``{n:agent}`` is "1 agent" or more of them. ``{n:?text}`` is the text if there is an n that is
-    not 0, ``{n:!text}`` the text if there is none; the text may have numbers in it."""
+    ``{n:agent}`` becomes "1 agent", "2 agents". ``{n:?text}`` becomes the text if the reason has an
+    n that is not 0, ``{n:!text}`` if it has none; the text may hold numbers of the reason."""
 
     kind: ReasonKind
     template: str
@@ -139,8 +140,8 @@ _W, _L, _R, _O = (
     ReasonKind.OPERATOR,
 )
 
-# Parts of several sentences and remedies: who meets the session's rules, its rules for all kernels
-# together, who takes no new work, and who leaves for it.
+# Parts of several sentences and remedies: agents that meet the session's rules, its rules for all
+# kernels together, agents that take no new work, and sessions that leave to make room for it.
 _NONE = "none of {meeting:?the {meeting} of }{agents:agent} in group {group}"
 _NONE += "{meeting:? that meet {rules}}"
 _TOGETHER = (
@@ -480,7 +481,7 @@ class _Shown(dict[str, "_Number"]):
 
 
 class _Number:
-    """A value in a sentence, None if it is missing; how it is formatted, ``Definition`` says."""
+    """A value in a sentence, None if it is missing, formatted as ``Definition`` describes."""
 
     def __init__(self, value: Any) -> None:
         self._value = value

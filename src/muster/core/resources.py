@@ -1,4 +1,4 @@
-"""Amounts of a machine: what an agent has, what a kernel asks for.
+"""Amounts of resources: an agent's capacity, a kernel's request.
 
 Canonical units are integers, so that a ledger adds up exactly: thousandths of a processor, bytes,
 thousandths of a GPU, thousandths of any named extra resource.
@@ -93,7 +93,7 @@ def format_milli(milli: int) -> str:
 
 
 def format_bytes(amount: int) -> str:
-    """17179869184 → "16GiB"; what is not a round number keeps one decimal."""
+    """17179869184 → "16GiB"; an amount that is not round keeps one decimal."""
     size = float(amount)
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if size < 1024 or unit == "TiB":
@@ -108,8 +108,8 @@ class Resources:
 
     ``gpu_milli`` is a multiple of 1000 (whole devices) or below 1000 (one fraction of one device).
     ``extra`` holds named resources in thousandths, sorted by name, without zeros. ``gpu_models``
-    are those that a request allows, sorted; empty for any (see ``is_model``). ``kernels`` is 1 for
-    the request of a kernel, however little it asks for, and for an agent how many it may hold.
+    are the models that a request allows, sorted; empty allows any (see ``is_model``). ``kernels``
+    is 1 in a kernel's request, and in an agent's capacity the number of kernels that it may hold.
     """
 
     cpu_milli: int = 0
@@ -140,7 +140,8 @@ class Resources:
         return hash((*amounts, self.extra, self.gpu_models, self.kernels))
 
     def __hash__(self) -> int:
-        """Found once: a gang is hashed by all of its kernels, and they are mostly one object."""
+        """The hash is computed once: a gang is hashed by the requests of all its kernels, which are
+        mostly one object."""
         return self._hash
 
     @property
@@ -167,8 +168,7 @@ class Resources:
         return {name: amount for name, amount in (named | dict(self.extra)).items() if amount}
 
     def describe(self) -> str:
-        """ "2 cpu, 16GiB memory, 1 gpu"; "nothing" when empty. That it is a kernel goes without
-        saying."""
+        """ "2 cpu, 16GiB memory, 1 gpu"; "nothing" when empty. ``kernels`` is left out."""
         amounts = [(name, amount) for name, amount in self.as_dict().items() if name != KERNELS]
         parts = [f"{format_amount(name, amount)} {name}" for name, amount in amounts]
         models = f" ({' or '.join(self.gpu_models)})" if self.gpu_models else ""
@@ -186,9 +186,10 @@ _WORD = re.compile(r"[a-z0-9]+")
 
 
 def is_model(model: str, wanted: str) -> bool:
-    """Whether a device of ``model`` is what a person calls ``wanted``: all words of it are there.
+    """Whether a device of ``model`` is one that a person calls ``wanted``: the model has all words
+    of it.
 
-    "H100" is any "NVIDIA H100 80GB HBM3", "H100 HBM3" that variant of it.
+    "H100" is met by any "NVIDIA H100 80GB HBM3", "H100 HBM3" by that variant only.
     """
     words = set(_WORD.findall(model.lower()))
     return all(word in words for word in _WORD.findall(wanted.lower()))
@@ -206,7 +207,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class DeviceShare:
-    """A kernel's hold on one device; ``milli`` is 1000 for the whole of it."""
+    """A kernel's share of one device; ``milli`` is 1000 for the whole device."""
 
     index: int
     milli: int

@@ -1,4 +1,4 @@
-"""What becomes of a try (design: The engine judges)."""
+"""The result of a try, as history tells it (design: The engine judges)."""
 
 from enum import StrEnum
 

@@ -14,7 +14,7 @@ _MAX_DIGITS = 8
 class TaskRanges:
     """Indexes of tasks in rising order, none twice. Make it with ``of`` or ``parse``.
 
-    ``ranges`` are first and last index of each, both included; no two of them touch.
+    ``ranges`` holds the first and last index of each range, both included; no two ranges touch.
     """
 
     ranges: tuple[tuple[int, int], ...]
@@ -27,7 +27,8 @@ class TaskRanges:
 
     @staticmethod
     def of(ranges: Iterable[tuple[int, int]]) -> "TaskRanges":
-        """These ranges (first and last index), in order; those that touch or overlap become one."""
+        """These ranges (first and last index), in order; ranges that touch or overlap become
+        one."""
         merged: list[tuple[int, int]] = []
         for first, last in sorted(ranges):
             if merged and first <= merged[-1][1] + 1:

@@ -1,11 +1,11 @@
-"""What text is, wherever it enters: bounded, valid Unicode, and without NUL.
+"""The rules for text, wherever it enters: bounded, valid Unicode, and without NUL.
 
 A process, a file name and a row of SQL take nothing else. The length is looked at before anything
 is matched against a pattern, so that no pattern can be fed more than its place allows.
 """
 
 MAX_NAME = 255
-"""Characters of what names something, or says how much: longer ones are shown nowhere whole."""
+"""Characters of a name or an amount, at most; longer ones could not be shown whole anywhere."""
 
 MAX_ARGUMENT = 131_072
 """Characters of the longest argument or variable that Linux gives a process: no text is longer."""
@@ -19,13 +19,13 @@ ATTRIBUTE = r"[A-Za-z][A-Za-z0-9._/-]{0,62}"
 
 
 def check_text(text: str, limit: int = MAX_NAME) -> str:
-    """``text``, which every part of Muster can take.
+    """``text`` itself, once it is known that every part of Muster can take it.
 
     Args:
         limit: of characters.
 
     Raises:
-        ValueError: it is longer, has a NUL, or half of a surrogate pair, which is no character.
+        ValueError: it is longer, has a NUL, or has half of a surrogate pair, which is no character.
     """
     if len(text) > limit:
         raise ValueError(f"expected at most {limit} characters")
@@ -37,13 +37,14 @@ def check_text(text: str, limit: int = MAX_NAME) -> str:
 
 
 def made_text(text: str, limit: int = MAX_NAME) -> str:
-    """The nearest to ``text`` that ``check_text`` takes, for what a library or the system said."""
+    """The text nearest to ``text`` that ``check_text`` takes: for messages of a library or the
+    system."""
     return text[:limit].replace("\0", "\N{REPLACEMENT CHARACTER}").encode(errors="replace").decode()
 
 
 def printable(text: str) -> str:
-    """``text`` without what a terminal would take as a command: control characters, escapes, and
-    marks that turn its direction. Ends of lines stay."""
+    """``text`` without characters that a terminal would obey: control characters, escapes, and
+    marks that turn the direction of writing. Ends of lines stay."""
     if text.isprintable():
         return text
     return "".join(

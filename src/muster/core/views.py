@@ -1,10 +1,11 @@
-"""What the API tells: one model for each thing, shared by the server and the typed client.
+"""The answers of the API: one model for each thing, shared by the server and the typed client.
 
 Times are seconds since the epoch, amounts the canonical integers of ``core.resources``. A client
-ignores keys it does not know, so that a newer server can say more.
+ignores keys that it does not know, so that a newer server can say more.
 
-``msgspec.json`` writes them and checks what is read. They are no pydantic models, as every command
-imports them, and pydantic takes as long to import as all else together.
+``msgspec.json`` writes views and checks them when they are read. They are no pydantic models,
+because every command imports them, and pydantic takes as long to import as everything else
+together.
 """
 
 from enum import StrEnum
@@ -33,7 +34,7 @@ VIEW_KEY = "x-view"
 
 
 class _Named(msgspec.StructMeta):
-    """Has the fields of every view named: structures do not inherit that by themselves."""
+    """Makes the fields of every view keyword-only: structures do not inherit that option."""
 
     def __new__(
         cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any
@@ -43,24 +44,24 @@ class _Named(msgspec.StructMeta):
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 class View(msgspec.Struct, metaclass=_Named, frozen=True):
-    """Base of what the API tells; values never change afterwards."""
+    """Base of every answer of the API; values never change afterwards."""
 
     @classmethod
     def __get_pydantic_core_schema__(cls, _source: object, _handler: object) -> Any:
-        """For FastAPI, to which endpoints name the views that they answer with: it neither reads
-        nor writes them."""
+        """A schema for FastAPI, because endpoints name the views with which they answer; FastAPI
+        neither reads nor writes views."""
         from pydantic_core import core_schema
 
         return core_schema.any_schema()
 
     @classmethod
     def __get_pydantic_json_schema__(cls, _schema: object, _handler: object) -> dict[str, str]:
-        """What the API's description has in place of the view until its schema is filled in."""
+        """A placeholder in the API's description, until the view's schema is filled in."""
         return {VIEW_KEY: cls.__name__}
 
 
 class ErrorCode(StrEnum):
-    """What kind of error an answer is; the sentence beside it is for people."""
+    """The kind of an error, for programs; the sentence beside it is for people."""
 
     INVALID = "invalid"  # 422, with problems
     TOO_LARGE = "too_large"  # 413
@@ -77,7 +78,8 @@ class ErrorCode(StrEnum):
 
 
 class ProblemView(View):
-    """One thing wrong with a spec: a dotted path, what stood there, what should."""
+    """One thing wrong with a spec: a dotted path, the value that stood there, the values that
+    may."""
 
     field: str
     value: str
@@ -144,7 +146,7 @@ class ResourcesView(View):
         )
 
     def resources(self) -> Resources:
-        """The same as the rest of Muster has it; ``describe`` of that is what people read."""
+        """The amounts as ``core.resources.Resources``, whose ``describe`` is meant for people."""
         return Resources.with_extra(
             self.cpu_milli, self.memory_bytes, self.disk_bytes, self.gpu_milli, self.extra
         )
@@ -153,11 +155,11 @@ class ResourcesView(View):
 class JobView(View):
     """A job. ``counts`` holds all of its tasks by state, without zeros.
 
-    ``tasks_total`` is how many tasks it runs, ``task_count`` the number that their indexes lie
-    below: larger where the job runs ``only`` some of its tasks, as one does that is a ``retry_of``
-    another. ``version`` is what a wait for the next change names as ``since``. ``exit_code`` is
-    the one with which ``muster run`` would end; the client finds it out of a job that has ended
-    and was asked for by itself."""
+    ``tasks_total`` is how many tasks it runs, ``task_count`` the number below which their indexes
+    lie: it is larger where the job runs ``only`` some tasks, as a ``retry_of`` another job does.
+    ``version`` is the value of ``since`` in a wait for the next change. ``exit_code`` is the code
+    with which ``muster run`` would end; the client sets it for a job that has ended and was asked
+    for alone."""
 
     id: str
     name: str
@@ -207,7 +209,7 @@ class JobPage(View):
 
 
 class ShareView(View):
-    """A kernel's hold on one device: 1.0 is the whole of it."""
+    """A kernel's share of one device: 1.0 is the whole device."""
 
     index: int
     share: float
@@ -267,7 +269,7 @@ class TaskDetail(TaskView):
 
 
 class TaskPage(View):
-    """Tasks by index. ``total`` is how many there are of those asked for."""
+    """Tasks by index. ``total`` counts all tasks that match the question, on this page or not."""
 
     items: tuple[TaskDetail, ...]
     total: int
@@ -284,8 +286,8 @@ class FailureView(View):
 
 
 class FailurePage(View):
-    """A job's failed tasks, those together that failed alike, the most first. ``others`` are the
-    tasks that failed in ways which are left out."""
+    """A job's failed tasks, grouped by how they failed, the largest group first. ``others`` counts
+    the tasks of the groups that are left out."""
 
     items: tuple[FailureView, ...]
     others: int = 0
@@ -317,14 +319,15 @@ class SessionView(View):
 
 
 class SessionDetail(SessionView):
-    """With its kernels. ``spec`` is in the form of ``SessionSpec``; None when it is a job's."""
+    """A session with its kernels. ``spec`` is in the form of ``SessionSpec``; None when the session
+    is a job's."""
 
     kernels: tuple[KernelView, ...]
     spec: dict[str, Any] | None = None
 
     @property
     def exit_code(self) -> int | None:
-        """As ``exit_codes.of_session`` says; None before its end."""
+        """The code that ``exit_codes.of_session`` gives; None before the session's end."""
         from muster.core.exit_codes import of_session
 
         return of_session(self) if self.ended else None
@@ -338,7 +341,8 @@ class SessionPage(View):
 
 
 class CancelView(View):
-    """What a cancel did. ``changed`` is false if it had ended already; ``message`` says so."""
+    """What a cancel did. ``changed`` is false if the work had ended already; ``message`` says
+    so."""
 
     id: str
     status: str
@@ -347,31 +351,31 @@ class CancelView(View):
 
 
 LOG_ATTEMPT_HEADER = "Muster-Log-Attempt"
-"""Which attempt an answer with output is about."""
+"""The header that tells of which attempt an answer holds output."""
 LOG_OFFSET_HEADER = "Muster-Log-Offset"
-"""Where in the attempt's output, in bytes, the answer begins."""
+"""The header that tells where in the attempt's output, in bytes, the answer begins."""
 LOG_END_HEADER = "Muster-Log-End"
-"""A ``LogEnd``."""
+"""The header whose value is a ``LogEnd``."""
 
 
 class LogEnd(StrEnum):
-    """What comes after an answer with output, as far as is known when it begins."""
+    """Whether more output may follow an answer, as far as is known when the answer begins."""
 
     OPEN = "open"  # perhaps more of this attempt
-    ATTEMPT = "attempt"  # nothing more of this attempt; perhaps another
-    ALL = "all"  # nothing
+    ATTEMPT = "attempt"  # nothing more of this attempt; perhaps another attempt
+    ALL = "all"  # no more of any attempt
 
 
 class HolderView(View):
-    """Who has something that work waits for: sessions that the caller may see, by the ``name`` of
-    their job or their own, or those of all others together.
+    """A holder of a resource that work waits for: sessions that the caller may see, by the ``name``
+    of their job or their own, or all sessions of others together.
 
     Args:
-        amount: what they hold of it, in the unit that a person expects.
-        sessions: how many they are.
-        owner: whose those with a name are.
-        yours: whether they are the caller's.
-        since: when the first of them was placed or began, in seconds since the epoch.
+        amount: of the resource that they hold, in the unit that a person expects.
+        sessions: how many sessions it stands for.
+        owner: of the sessions, where they have a name.
+        yours: whether the sessions are the caller's.
+        since: when the first session was placed or began, in seconds since the epoch.
     """
 
     sessions: int
@@ -383,13 +387,13 @@ class HolderView(View):
 
 
 class HoldingView(View):
-    """Something that work waits for, and who has it: the largest holders first, the rest together.
+    """A resource that work waits for, and its holders: the largest first, the rest together.
 
     Args:
-        resource: what it is, such as "gpu".
+        resource: its name, such as "gpu".
         held, limit: how much of how much is held.
-        agents: on which machines, where it is room: the nearest of those that could take the work.
-        quota: whose quota it is, where it is one, such as "user default/research/ann".
+        agents: where the resource is room on machines, those nearest to taking the work.
+        quota: where the resource is a quota, its name, such as "user default/research/ann".
     """
 
     resource: str
@@ -401,10 +405,10 @@ class HoldingView(View):
 
 
 class WhyView(View):
-    """Why something is where it is. ``verdict`` is a sentence, ``reasons`` are all that hold.
+    """Why work is in its state. ``verdict`` is a sentence, ``reasons`` are all reasons that hold.
 
-    ``held`` is what it waits for and who has that, ``behind`` the session ahead of it in the queue
-    for which room is kept, if that is why it waits.
+    ``held`` lists the resources that it waits for and their holders, ``behind`` is the session
+    ahead of it in the queue for which room is kept, if the work waits for that reason.
 
     ``placement`` is what ``scheduling.explain.Explanation`` says of the session that waits, with
     agents by name, and of the work of others counts and priorities only; None where placement is
@@ -421,16 +425,16 @@ class WhyView(View):
 
 
 class PlanOutcome(StrEnum):
-    """What would become of work that is handed in now."""
+    """The fate of work, if it were handed in now."""
 
     STARTS = "starts"  # now
     DISPLACES = "displaces"  # now, once work of lower priority has made room
     WAITS = "waits"
-    CANCELLED = "cancelled"  # accepted, and ended at once: what it needs can no longer be
+    CANCELLED = "cancelled"  # accepted, and ended at once: its needs can no longer be met
 
 
 class PlannedKernelView(View):
-    """Where a kernel would go. ``index`` is that of the task of a job, of the kernel of a session;
+    """Where a kernel would go. ``index`` is the task's in a job, the kernel's in a session;
     ``agent`` is the name of the machine."""
 
     index: int
@@ -449,14 +453,14 @@ class VictimView(View):
 
 
 class PlanView(View):
-    """What would become of work that is handed in now. ``verdict`` is a sentence.
+    """The fate of work, if it were handed in now. ``verdict`` is a sentence.
 
     Args:
         sessions: how many are tried: one for each task of a job that is not a gang, up to a limit.
         starting: how many of them would start now.
-        kernels: where; the first of them if they are many.
-        reasons: all that keeps the first one that does not start.
-        displaces: who would make room for it.
+        kernels: where they would go; only the first if they are many.
+        reasons: all that hold up the first session that would not start.
+        displaces: the work that would make room for it.
         expected_at: when it would start at the latest if all ends are as known, in seconds since
             the epoch; None where that is not known.
         placement: of the first session, as in ``WhyView``.
@@ -477,8 +481,8 @@ class PlanView(View):
 class HistoryView(View):
     """One thing that happened. Equal refusals in a row are one entry: ``times`` counts them.
 
-    Of what happened to a session of a job ``task_index`` and ``attempt`` say whose attempt it is,
-    and ``kernels`` is more than 1 where it is a gang's; ``agent`` is where its first kernel is.
+    In an entry about a job's session, ``task_index`` and ``attempt`` say which attempt the session
+    is, and ``kernels`` is more than 1 for a gang; ``agent`` has its first kernel.
     """
 
     seq: int
@@ -498,7 +502,7 @@ class HistoryView(View):
 
 
 class HistoryPage(View):
-    """The newest entries, oldest of them first. ``left_out`` says that there are older ones."""
+    """The newest entries, in order of time. ``left_out`` says whether older ones exist."""
 
     items: tuple[HistoryView, ...]
     left_out: bool = False
@@ -517,9 +521,9 @@ class DeviceView(View):
 class AgentView(View):
     """A machine. ``kernels`` are those that hold resources of it, ``ahead`` those in its backlog;
     ``seen_at`` is when it last spoke, ``connected`` whether the controller can reach it now,
-    ``barred`` why it takes nothing new, if it does not, with ``bar_note`` in an operator's words;
-    what runs on one that is draining is stopped at ``leave_by``; one that is ``disk_full`` takes
-    nothing new until it has room."""
+    ``barred`` why it takes no new work, if it takes none, with ``bar_note`` in an operator's words.
+    The kernels of a draining agent are stopped at ``leave_by``; an agent that is ``disk_full``
+    takes no new work until it has room."""
 
     id: str
     name: str
@@ -546,7 +550,7 @@ class AgentView(View):
 
 
 class AgentPage(View):
-    """All agents asked for, by name."""
+    """The agents that match the question, by name."""
 
     items: tuple[AgentView, ...]
 
@@ -569,8 +573,8 @@ class GroupPage(View):
 
 
 class LimitView(View):
-    """A limit and what is used of it, in canonical amounts, or numbers of sessions; ``used`` is
-    None for the limit of each of several owners."""
+    """A limit and its use, in canonical amounts or numbers of sessions; ``used`` is None where the
+    limit holds for each of several owners."""
 
     resource: str
     used: int | None
@@ -582,12 +586,13 @@ class QuotaView(View):
 
     Args:
         level: domain, project or user.
-        name: as the quota names its owner; with ``*`` it is that of several.
-        of: whose use is counted; None with ``*``, unless it is asked for by one whom it binds.
-        limits: what placed sessions may hold together.
+        name: as the quota names its owner; with ``*`` it stands for several owners.
+        of: the owner whose use is counted; None with ``*``, unless an owner asks whom the quota
+            binds.
+        limits: of the amounts that placed sessions hold together.
         sessions: how many may be placed at a time.
         pending_sessions: how many may wait.
-        largest: what one session may ask for, in canonical amounts.
+        largest: the limit for one session, in canonical amounts.
     """
 
     level: str
@@ -601,7 +606,7 @@ class QuotaView(View):
 
 
 class QuotaPage(View):
-    """All quotas for an admin, else those that bind the caller; by level and name."""
+    """All quotas for an admin, else the quotas that bind the caller; by level and name."""
 
     items: tuple[QuotaView, ...]
 
@@ -626,8 +631,8 @@ class ProjectPage(View):
 
 
 class UserView(View):
-    """Somebody who hands in work; the first of ``projects`` is that of work that names none.
-    ``warning`` is what whoever adds a user should know of the cluster."""
+    """Somebody who hands in work; work that names no project belongs to the first of ``projects``.
+    ``warning`` tells an administrator who adds a user something to know of the cluster."""
 
     domain: str
     name: str
@@ -641,8 +646,8 @@ class UserPage(View):
 
 
 class TokenView(View):
-    """An API token, without its secret. ``project`` is the only one that it is good for; None is
-    all of its user's."""
+    """An API token, without its secret. ``project`` is the only project that it is good for; None
+    stands for all of its user's."""
 
     id: str
     name: str
@@ -663,7 +668,7 @@ class TokenPage(View):
 
 
 class NewTokenView(View):
-    """A token and what a client sends of it: its ``secret``, told once and kept nowhere."""
+    """A token and its ``secret``, which a client sends; it is told once and kept nowhere."""
 
     token: TokenView
     secret: str
@@ -676,7 +681,7 @@ class JoinTokenView(View):
         agent: the only name that may join with it; None is any.
         group: the only scaling group that may be joined with it; None is any.
         uses_left: how many agents may still join with it; None is any number.
-        good: whether one still may.
+        good: whether an agent may still join with it.
     """
 
     id: str
@@ -696,8 +701,8 @@ class JoinTokenPage(View):
 
 
 class NewJoinTokenView(View):
-    """A join token and what an agent joins with: its ``secret``, told once and kept nowhere.
-    ``agent_address`` is where an agent on another machine finds the controller, as host:port."""
+    """A join token and its ``secret``, with which an agent joins; it is told once and kept nowhere.
+    An agent on another machine finds the controller at ``agent_address``, host:port."""
 
     token: JoinTokenView
     secret: str
@@ -705,12 +710,12 @@ class NewJoinTokenView(View):
 
 
 class WhoamiView(View):
-    """Whom the controller takes the caller for.
+    """The identity that the controller sees in the caller's token.
 
     Args:
         project: of work that names none.
-        projects: those that the caller may hand work in for.
-        token: the one that the caller came with.
+        projects: for which the caller may hand in work.
+        token: the caller's.
     """
 
     domain: str
@@ -722,8 +727,8 @@ class WhoamiView(View):
 
 
 class HealthView(View):
-    """How the controller is; the only thing told without a token. ``status`` is "ok", or
-    "degraded" while nothing can be stored, for the ``reason``."""
+    """The controller's health; the only answer without a token. ``status`` is "ok", or "degraded"
+    while nothing can be stored, for the ``reason``."""
 
     status: str
     version: str
@@ -732,7 +737,7 @@ class HealthView(View):
 
 class ClusterView(View):
     """The cluster as a whole; ``agents`` are by status, ``unauthenticated`` the requests without a
-    good token since the controller started, the other counts are of what is alive."""
+    good token since the controller started; the other counts are of live records."""
 
     id: str
     version: str

@@ -1,4 +1,4 @@
-"""What people write: jobs, sessions and scaling groups, as YAML, JSON or Python."""
+"""The specs that people write: jobs, sessions and scaling groups, as YAML, JSON or Python."""
 
 from muster.core.specs.amounts import ResourcesSpec
 from muster.core.specs.documents import load_documents, load_keys

@@ -1,4 +1,4 @@
-"""What an administrator asks for of users and tokens, and a user of tokens of their own."""
+"""Requests for new users and tokens: an administrator's, and a user's for tokens of their own."""
 
 from typing import Annotated
 
@@ -8,7 +8,7 @@ from muster.core.owner import Role
 from muster.core.specs.amounts import Name, OwnerName, PositiveDuration, Spec
 
 DEFAULT = "default"
-"""The domain and the project of whoever is in no other."""
+"""The domain and the project of a user who is in no other."""
 MAX_PROJECTS = 100
 """Projects of one user."""
 MAX_USES = 10_000
@@ -16,7 +16,7 @@ MAX_USES = 10_000
 
 
 class ProjectsSpec(Spec):
-    """The projects of a user. The first is that of work for which none is named."""
+    """The projects of a user. Work that names no project belongs to the first."""
 
     projects: Annotated[tuple[OwnerName, ...], Field(min_length=1, max_length=MAX_PROJECTS)] = (
         DEFAULT,
@@ -24,14 +24,14 @@ class ProjectsSpec(Spec):
 
 
 class UserSpec(ProjectsSpec):
-    """A new user of a domain, which must be there, as must the projects."""
+    """A new user of a domain. Domain and projects must exist."""
 
     domain: OwnerName = DEFAULT
     name: OwnerName
 
 
 class ProjectSpec(Spec):
-    """A new project of a domain, which must be there."""
+    """A new project of a domain that exists."""
 
     domain: OwnerName = DEFAULT
     name: OwnerName

@@ -49,7 +49,7 @@ def parse_duration(value: Any) -> Any:
 
 
 def _sum_of_parts(text: str) -> float | None:
-    """Seconds in a duration such as 1h30m; None if it is none."""
+    """Seconds in a duration such as 1h30m; None if the text is no duration."""
     seconds, at = 0.0, 0
     while at < len(text) and (part := _DURATION_PART.match(text, at)):
         number, unit = part.groups()
@@ -59,10 +59,10 @@ def _sum_of_parts(text: str) -> float | None:
 
 
 Whole = Annotated[int, Strict()]
-"""A whole number: neither true nor "3", which are slips of the pen."""
+"""A whole number; ``true`` and ``"3"`` are refused, as they are slips of the pen."""
 
 Flag = Annotated[bool, Strict()]
-"""True or false, and nothing that only looks like it."""
+"""True or false; no number or text that looks like either."""
 
 Duration = Annotated[float, BeforeValidator(parse_duration)]
 """Seconds; written as a number or as text with units."""
@@ -101,7 +101,7 @@ Name = Annotated[
 """1 to 63 letters, digits, dots, dashes or underscores, a letter or digit at both ends."""
 
 OwnerName = Annotated[str, StringConstraints(max_length=63, pattern=f"^{OWNER_NAME.pattern}$")]
-"""As ``Name``, and @ may be in it: what a domain, a project or a user may be called."""
+"""The name of a domain, a project or a user: a ``Name`` that may also contain @."""
 
 
 def _text_of(limit: int) -> Callable[[Any], Any]:
@@ -119,7 +119,7 @@ Text = Annotated[str, BeforeValidator(_text_of(MAX_ARGUMENT))]
 """Text that a process can be given; numbers are taken as their text."""
 
 ShortText = Annotated[str, BeforeValidator(_text_of(MAX_NAME))]
-"""Text that names something, or is compared with what does."""
+"""Text that names something, or is compared with such a name."""
 
 PathText = Annotated[str, BeforeValidator(_text_of(4096))]
 
@@ -150,9 +150,9 @@ class Spec(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     def contradictions(self) -> Iterator[Problem]:
-        """What nobody can mean, though each field by itself may be so.
+        """Combinations of fields that nobody can mean, though each field by itself is valid.
 
-        It is refused when somebody hands it in; what was accepted before goes on."""
+        They are refused when a spec is handed in; work that was accepted before goes on."""
         return iter(())
 
 
@@ -161,7 +161,8 @@ _LEAST_MEMORY_BYTES = 1024 * 1024
 
 
 def _write_milli(milli: int | None) -> str | None:
-    """As a person writes it: what is kept and sent is read by the same rules."""
+    """Thousandths as a person writes them, because stored and sent specs are read by the same
+    rules."""
     return None if milli is None else f"{milli}m"
 
 
@@ -180,7 +181,7 @@ MaybeBytes = Annotated[int | None, BeforeValidator(_if_given(parse_bytes))]
 
 
 def _memory(value: Any) -> int:
-    """Bytes; so few that no process could run are a forgotten unit."""
+    """Bytes; an amount in which no process could run is refused, as a forgotten unit."""
     size = parse_bytes(value)
     if 0 < size < _LEAST_MEMORY_BYTES:
         raise ValueError("expected at least 1MiB: a number without a unit is in bytes, write 3GiB")

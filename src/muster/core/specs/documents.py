@@ -1,7 +1,8 @@
 """YAML and JSON as a person writes them, read with limits.
 
-YAML is parsed by libyaml where PyYAML has it, event by event, so that what is too deep or too long
-is given up where it becomes so: a parser of a depth without bound takes time quadratic in it.
+YAML is parsed by libyaml where PyYAML has it, event by event, so that parsing stops where a
+document becomes too deep or too long: a parser without such a bound takes time quadratic in the
+depth.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -34,14 +35,14 @@ MAX_EVENTS = 4 * MAX_VALUES
 
 _TEXT_TAG = "tag:yaml.org,2002:str"
 _SHOWN = {type(None): "empty", str: "text", list: "a list"}
-"""What there is in place of keys and values."""
+"""Words for a document that has no keys and values, by its type."""
 _NO_TAGS = (None, "!", _TEXT_TAG)
 
 
 class _Loader(Composer, _Events, SafeConstructor, Resolver):
     """Refuses a key that stands twice in a mapping, of which YAML would take the last; tags, whose
-    constructors take any time they like; and, unless ``aliases``, names for what stood before,
-    because a few aliases of aliases expand without limit."""
+    constructors take any time they like; and, unless ``aliases``, aliases, because a few aliases of
+    aliases expand without limit."""
 
     def __init__(self, text: str, *, aliases: bool) -> None:
         _Events.__init__(self, text)
@@ -71,7 +72,7 @@ class _Loader(Composer, _Events, SafeConstructor, Resolver):
         return event
 
     def resolve(self, kind: type[yaml.Node], value: Any, implicit: Any) -> str:
-        # Numbers and moments are short; what is long is text, whatever it looks like.
+        # Numbers and moments are short; a long scalar is text, whatever it looks like.
         if kind is yaml.ScalarNode and len(value) > MAX_NAME:
             return _TEXT_TAG
         tag: str = super().resolve(kind, value, implicit)  # type: ignore[no-untyped-call]
@@ -96,10 +97,10 @@ def _at(event: yaml.Event, expected: str) -> InvalidSpec:
 
 
 def load_keys(text: str, *, aliases: bool = True) -> dict[Any, Any]:
-    """What stands in YAML or JSON, not looked at yet.
+    """The keys and values of one document of YAML or JSON, not validated yet.
 
     Raises:
-        InvalidSpec: as ``load_documents``; more than one.
+        InvalidSpec: as ``load_documents``; or there is more than one document.
     """
     documents = load_documents(text, aliases=aliases)
     if len(documents) > 1:
@@ -108,11 +109,11 @@ def load_keys(text: str, *, aliases: bool = True) -> dict[Any, Any]:
 
 
 def load_documents(text: str, *, aliases: bool = True) -> list[dict[Any, Any]]:
-    """The documents of YAML or JSON, parted by ``---``, not looked at yet; at least one.
+    """The documents of YAML or JSON, separated by ``---``, not validated yet; at least one.
 
     Args:
-        aliases: whether a part may be named and stand again elsewhere; only where the text is
-            its reader's own, as it may become very large.
+        aliases: whether YAML aliases are allowed; only where the text is its reader's own, because
+            they can make it very large.
 
     Raises:
         InvalidSpec: not readable, too large or too deep, a key that stands twice, a tag, or no

@@ -34,9 +34,9 @@ MAX_KERNELS_PER_AGENT = 10_000
 
 
 class QueuePolicy(StrEnum):
-    """What may overtake a session that finds no room.
+    """Which sessions may overtake one that finds no room.
 
-    STRICT: nothing. BEST_EFFORT: whatever fits. BACKFILL: whatever fits and does not delay it.
+    STRICT: none. BEST_EFFORT: any that fits. BACKFILL: any that fits and does not delay it.
     """
 
     STRICT = "strict"
@@ -54,7 +54,7 @@ class VictimScope(StrEnum):
 
 
 class PreemptionMode(StrEnum):
-    """What becomes of a victim: its end, or its place in the queue again."""
+    """The fate of a victim: it ends, or it goes back to the queue."""
 
     TERMINATE = "terminate"
     RESCHEDULE = "reschedule"

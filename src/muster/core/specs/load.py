@@ -1,4 +1,4 @@
-"""From a person's text to a spec, or to a list of what is wrong with it."""
+"""From a person's text to a spec, or to a list of the problems in it."""
 
 import difflib
 import json
@@ -30,7 +30,7 @@ S = TypeVar("S", bound=Spec)
 
 
 def load_spec(text: str, *, aliases: bool = True) -> AnySpec:
-    """A spec from YAML or JSON; its ``kind`` (job when absent) says which.
+    """A spec from YAML or JSON, of the class that its ``kind`` names (job when absent).
 
     Args:
         aliases: see ``load_documents``.
@@ -42,7 +42,7 @@ def load_spec(text: str, *, aliases: bool = True) -> AnySpec:
 
 
 def spec_of(data: Mapping[Any, Any]) -> AnySpec:
-    """The spec whose keys these are, of the ``kind`` that they say.
+    """The spec whose keys these are, of the class that their ``kind`` names.
 
     Raises:
         InvalidSpec: of an unknown kind, or wrong in some field.
@@ -89,7 +89,7 @@ _EXPECTED: Mapping[str, str] = {
     "string_too_short": "expected some text",
     "string_type": "expected text",
 }
-"""What to say of pydantic's kinds of errors, which it words for programmers."""
+"""Sentences for pydantic's kinds of errors, which it words for programmers."""
 _WRITTEN = 80  # characters of a value that are shown
 _SHOULD = re.compile(r"^(Input|Value|String|List|Tuple|Dictionary) should (be|have)\b")
 
@@ -100,7 +100,7 @@ def _problem(model: type[BaseModel], detail: ErrorDetails) -> Problem:
     field = ".".join(map(str, place)) or "spec"
     written = _written(value)
     if kind in ("missing", "value_error") and isinstance(value, dict | list):
-        written = ""  # it is not what stands there, but all around it
+        written = ""  # pydantic's value is the whole mapping around the field, not the field's
     match kind:
         case "extra_forbidden":
             known = _known_keys(model, place[:-1])
@@ -121,13 +121,13 @@ def _problem(model: type[BaseModel], detail: ErrorDetails) -> Problem:
 
 
 def _reworded(message: str) -> str:
-    """What pydantic says, as the rest of Muster says such things."""
+    """Pydantic's message in the wording of Muster's own."""
     message = message.removeprefix("Value error, ").replace(" after validation", "")
     return _SHOULD.sub("expected", message)
 
 
 def _written(value: Any) -> str:
-    """As it stood there, or nearly."""
+    """The value as a person wrote it, or nearly so."""
     match value:
         case str():
             written = repr(value)
@@ -154,7 +154,7 @@ def _known_keys(model: type[BaseModel], path: Sequence[int | str]) -> list[str]:
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
-    """The model of which ``annotation`` is, or is made."""
+    """The model that ``annotation`` is or contains; None if it has none."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next(filter(None, map(_model_in, get_args(annotation))), None)

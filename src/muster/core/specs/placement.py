@@ -46,7 +46,8 @@ _MAX_CONSTRAINT = 64 + _MAX_VALUES * MAX_NAME
 
 
 def _from_text(value: Any) -> Any:
-    """ "zone=a", "zone != a", "disk>=100", "zone in a,b", "nvlink" and "!nvlink" as fields."""
+    """The fields of a constraint that is written as text: "zone=a", "zone != a", "disk>=100",
+    "zone in a,b", "nvlink" or "!nvlink"."""
     if isinstance(value, dict | Constraint):
         return value
     if not isinstance(value, str):
@@ -98,7 +99,7 @@ class Constraint(Spec):
     soft: Flag = False
 
     def __str__(self) -> str:
-        """As a person writes it."""
+        """The constraint as a person writes it."""
         match self.op:
             case Operator.EXISTS:
                 return self.attribute
@@ -142,7 +143,7 @@ class ClusterMode(StrEnum):
 
 
 class Grouping(StrEnum):
-    """How the sessions of one set stand to each other."""
+    """Whether the sessions of one set are spread over agents or packed onto few."""
 
     SPREAD = "spread"
     PACK = "pack"
@@ -187,7 +188,7 @@ class PlacementSpec(Spec):
             yield Problem("placement.set_grouping", repr(str(self.set_grouping)), expected)
 
     def between_kernels(self) -> Iterator[tuple[str, str]]:
-        """The keys that say how the kernels of one session lie to each other, as written."""
+        """The keys, as written, that relate the kernels of one session to each other."""
         if self.mode is ClusterMode.SINGLE_NODE:
             yield "mode", repr(str(self.mode))
         for key in ("together", "rank_by", "max_kernels_per_agent"):
@@ -199,7 +200,7 @@ ANYWHERE = PlacementSpec()  # one for all: a default is copied deeply for each s
 
 
 class DependencyCondition(StrEnum):
-    """What the other must have come to."""
+    """How far the other work must have come."""
 
     RUNNING = "running"
     SUCCEEDED = "succeeded"
@@ -225,7 +226,7 @@ class Dependency(Spec):
 
     @property
     def called(self) -> str:
-        """As people know it."""
+        """The name or id that people know the other work by."""
         return self.name or self.on
 
 

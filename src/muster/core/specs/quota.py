@@ -12,18 +12,19 @@ from muster.core.specs.amounts import Extra, MaybeBytes, MaybeMilli, ShortText, 
 
 
 class Level(StrEnum):
-    """Whose holdings are summed (design: Words)."""
+    """The level at which holdings are summed (design: Words)."""
 
     DOMAIN = "domain"
     PROJECT = "project"
     USER = "user"
 
     def of(self, owner: Owner) -> str:
-        """The name, at this level, of whom ``owner`` belongs to: domain[/project[/user]]."""
+        """The name at this level of the domain, project or user to which ``owner`` belongs:
+        domain[/project[/user]]."""
         return "/".join((owner.domain, owner.project, owner.user)[: _DEPTH[self]])
 
     def is_name(self, text: str) -> bool:
-        """Whether somebody at this level could be called so."""
+        """Whether the text could be the name of a domain, project or user at this level."""
         parts = text.split("/")
         return len(parts) == _DEPTH[self] and all(map(OWNER_NAME.fullmatch, parts))
 
@@ -83,7 +84,7 @@ class QuotaSpec(Spec):
     def _is_of_level(cls, name: str, info: ValidationInfo) -> str:
         level = info.data.get("level")
         if level is None:
-            return name  # the level is wrong, which is told by itself
+            return name  # the level is wrong, which is a problem of its own
         parts = name.split("/")
         own = [part for part in parts if part != "*"]
         stars = ["*"] * (len(parts) - len(own))

@@ -27,7 +27,7 @@ from muster.core.specs.placement import ANYWHERE, Dependencies, PlacementSpec
 
 MAX_GANG = 10_000
 MAX_KINDS = 256
-"""Kinds of kernels in a session: each is placed by itself."""
+"""Kinds of kernels in a session; a pass looks for agents for each kind by itself."""
 MAX_FILES_BYTES = 256 * 1024
 
 
@@ -38,7 +38,7 @@ class SessionType(StrEnum):
 
 
 def _command(value: Any) -> Any:
-    """Text is for the shell; a list is run as it stands."""
+    """The argument list for a command: text becomes a line for the shell, a list stays as it is."""
     if isinstance(value, str):
         if not value.strip():
             raise ValueError("expected a command, such as [python, train.py] or 'make all'")
@@ -66,7 +66,7 @@ CLIENT_VARIABLES = frozenset(
 
 
 class Process(Spec):
-    """What a kernel runs; shared by sessions and jobs.
+    """The process of a kernel; shared by the specs of sessions and jobs.
 
     Args:
         command: program and arguments; text is a line for the shell.
@@ -121,7 +121,7 @@ class Process(Spec):
         return self
 
     def overridden(self) -> Iterator[Problem]:
-        """Variables that a kernel is given by Muster, whatever stands here."""
+        """Problems with variables in ``env`` that Muster sets itself, whatever the spec says."""
         for name in self.env:
             if name.startswith("MUSTER_") and name not in CLIENT_VARIABLES:
                 yield Problem(
@@ -130,7 +130,7 @@ class Process(Spec):
 
 
 def like_an_id(name: str | None) -> Iterator[Problem]:
-    """A name that a person could not use, because it is taken for an id."""
+    """The problem with a name that nobody could refer to, because it would be read as an id."""
     if name is not None and looks_like_id(name):
         yield Problem("name", repr(name), "this would be taken for an id: choose another name")
 

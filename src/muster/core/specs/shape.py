@@ -1,7 +1,7 @@
-"""What parsed data may be like before anything looks at its fields: few values, shallow, storable.
+"""The bounds of parsed data before anything looks at its fields: few values, shallow, storable.
 
 Validation costs time for each value and each problem, so their number is bounded first. Text and
-numbers are looked at here once for all fields, those that take anything included.
+numbers are checked here once for all fields, including the fields that take anything.
 """
 
 import math
@@ -11,16 +11,16 @@ from muster.core.errors import InvalidSpec, Problem
 from muster.core.text import MAX_ARGUMENT, check_text
 
 MAX_VALUES = 20_000
-"""Values and items in all; what is validated holds the event loop for some 10 ms at most."""
+"""Values and items in all, so that a validation holds the event loop for some 10 ms at most."""
 MAX_DEPTH = 16
 MAX_KEYS = 1_000
-"""Of one mapping."""
+"""Keys of one mapping."""
 _LARGEST = 2**63
 _WRITTEN = 80  # characters of a text that are shown
 
 
 def check_shape(data: Any) -> None:
-    """Bound what JSON or YAML has become.
+    """Refuse data parsed from JSON or YAML that exceeds the bounds.
 
     Raises:
         InvalidSpec: too many values, too deep, a text or number that cannot be stored; with the

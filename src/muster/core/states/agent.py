@@ -13,10 +13,10 @@ class AgentStatus(StrEnum):
 
 
 class AgentBar(StrEnum):
-    """Why an agent that could takes nothing new; what it has runs on, for the time being."""
+    """Why an agent takes no new work although it could; its kernels run on for the time being."""
 
     CORDONED = "cordoned"  # an operator said so
-    DRAINING = "draining"  # the same, and what it runs has to leave; it stays so when it is empty
+    DRAINING = "draining"  # the same, and its kernels have to leave; it stays so when empty
     SUSPECT = "suspect"  # its machine may be faulty (design: Machine health)
 
 

@@ -19,7 +19,7 @@ class SessionStatus(StrEnum):
 
 _S = SessionStatus
 PLACED_SESSION = (_S.SCHEDULED, _S.PREPARING, _S.PREPARED, _S.CREATING)
-"""It has its agents, and does not run yet."""
+"""Statuses of a session that has its agents and does not run yet."""
 
 SESSION_TABLE: StateTable[SessionStatus] = StateTable(
     "session",

@@ -1,4 +1,4 @@
-"""What a state machine is made of, and how it is drawn (design: State machines are data)."""
+"""A state machine as a table, and its diagram (design: State machines are data)."""
 
 from collections.abc import Mapping
 from enum import StrEnum
