@@ -1,4 +1,4 @@
-"""One agent's stream, seen from the controller: what goes out, what comes in, how it ends."""
+"""One agent's stream, seen from the controller: messages out, messages in, its end."""
 
 import asyncio
 import logging
@@ -22,14 +22,14 @@ Context = aio.ServicerContext[Any, Any]
 class AgentStream:
     """Messages out through a bounded queue, messages in to ``said``, until either end closes.
 
-    A renewal of the lease overtakes whatever else waits: no batch of commands shall cost an agent
-    its kernels. Of several that wait only the newest counts.
+    A renewal of the lease overtakes all other messages that wait: no batch of commands shall cost
+    an agent its kernels. Of several waiting renewals only the newest is sent.
 
     Args:
-        hello: what the agent at the other end said first. Until control has heard it, the stream
-            is not ``welcome``.
-        queue_limit: messages that may wait for a slow agent. One more closes the stream: the
-            agent says Hello again and is told what should exist, which is never more than is true.
+        hello: the first message of the agent at the other end. Until control has heard it, the
+            stream is not ``welcome``.
+        queue_limit: messages that may wait for a slow agent. One more closes the stream: the agent
+            says Hello again and is told which kernels should exist, a list that has a bound.
         said: called with each message that arrives, until the stream is closed.
     """
 
@@ -93,8 +93,9 @@ class AgentStream:
         return self._closed.result()
 
     async def written(self) -> None:
-        """Wait until nothing is being written, for gRPC takes no status before that. A peer that
-        is gone ends the wait by keepalive, one that only does not read finds a closed stream."""
+        """Wait until nothing is being written, because gRPC takes no status before. Keepalive ends
+        the wait for a peer that is gone; a peer that is there and does not read finds a closed
+        stream."""
         if self._writer is not None:
             await asyncio.wait((self._writer,))
 
@@ -131,6 +132,6 @@ class AgentStream:
 
 
 def _forget_error(writer: asyncio.Task[None]) -> None:
-    """A write fails when the agent is gone, and that is known already."""
+    """Take note of a write's error, which says nothing new: the agent is gone."""
     if not writer.cancelled():
         writer.exception()

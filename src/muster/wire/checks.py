@@ -1,7 +1,7 @@
-"""What an agent may say of itself: looked at whole before it touches anything.
+"""Checks of an agent's messages: each is looked at whole before it touches anything.
 
-Agents hold credentials, and still may be defective or somebody's. Whoever says what is not allowed
-is closed with a sentence; nobody else notices.
+Agents hold credentials, and still may be defective, or in the hands of an attacker. A stream with a
+message that is not allowed is closed with a sentence; nobody else notices.
 """
 
 import re
@@ -26,7 +26,7 @@ from muster.wire.transport import LOG_WINDOW_BYTES
 
 MAX_REPORTS = 10_000
 MAX_HELD = 100_000
-"""Kernels in one Hello, those that have ended and are not acknowledged included."""
+"""Kernels in one Hello, including kernels whose end is not acknowledged yet."""
 MAX_DEVICES = 256
 MAX_ATTRIBUTES = 128
 MAX_EXTRA = 32
@@ -40,10 +40,10 @@ _ATTRIBUTE = re.compile(ATTRIBUTE)
 
 
 def heard(message: pb.AgentMessage) -> AgentMessage:
-    """What an agent said, checked.
+    """An agent's message, decoded and checked.
 
     Raises:
-        MalformedMessage: it cannot be understood, or no agent may say it.
+        MalformedMessage: it cannot be decoded, or no agent may say it.
     """
     said = decode_agent_message(message)
     match said:
@@ -59,7 +59,7 @@ def heard(message: pb.AgentMessage) -> AgentMessage:
 def check_join(request: JoinRequest) -> None:
     """
     Raises:
-        MalformedMessage: a text of it is too long, or no name.
+        MalformedMessage: one of its texts is too long, or is no name where a name should be.
     """
     for what, text in (("token", request.token), ("credential", request.credential)):
         _check_text(what, text)
@@ -70,8 +70,8 @@ def check_join(request: JoinRequest) -> None:
 def check_hello(hello: Hello) -> None:
     """
     Raises:
-        MalformedMessage: another version of the protocol; a name, text, number or count of it is
-            not what an agent may say.
+        MalformedMessage: it is of another version of the protocol, or one of its names, texts,
+            numbers or counts is out of bounds.
     """
     if hello.protocol != PROTOCOL:
         raise MalformedMessage(
@@ -100,12 +100,12 @@ def check_hello(hello: Hello) -> None:
 def check_reports(batch: Reports) -> None:
     """
     Raises:
-        MalformedMessage: a text, number or count of it is not what an agent may say.
+        MalformedMessage: one of its texts, numbers or counts is out of bounds.
     """
     _require(len(batch.reports) <= MAX_REPORTS, f"more than {MAX_REPORTS} reports in one message")
     _require(batch.last_seq >= 0, "a number of a report below 0")
     for report in batch.reports:
-        # Twice for each task, so the common case is one look.
+        # This runs twice for each task, so the common case is one comparison.
         if not (
             len(report.kernel) <= MAX_ID
             and report.generation >= 0
@@ -123,7 +123,7 @@ def _check_moments(*moments_s: float) -> None:
 def check_log_reply(reply: pb.LogReply) -> None:
     """
     Raises:
-        MalformedMessage: it has more than was asked for, or no place in the output.
+        MalformedMessage: it has more bytes than were asked for, or an impossible offset.
     """
     _require(len(reply.data) <= LOG_WINDOW_BYTES, "more of an output than it was asked for")
     _require(reply.offset >= 0, "output from before its beginning")

@@ -51,7 +51,7 @@ _REFUSALS = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
 
 
 class Disconnected(Exception):
-    """There is no controller there, or the stream to it broke; trying again may help."""
+    """No controller answers at the address, or the stream to it broke; trying again may help."""
 
 
 class ControllerChannel:
@@ -95,7 +95,7 @@ class ControllerChannel:
         await self._channel.close()
 
     async def join(self, request: JoinRequest) -> JoinReply:
-        """Have the request's credential be an agent's.
+        """Ask that the request's credential becomes an agent's.
 
         Raises:
             Refused: the controller does not want this agent.
@@ -108,7 +108,7 @@ class ControllerChannel:
         return decode_join_reply(reply)
 
     def connect(self, credential: str) -> "ControllerStream":
-        """Open the agent's stream. Nothing is awaited: a refusal shows when it is read."""
+        """Open the agent's stream. Nothing is awaited: a refusal shows when the stream is read."""
         return ControllerStream(self._stub.Connect(metadata=bearer(credential)))
 
     async def serve_logs(
@@ -116,8 +116,8 @@ class ControllerChannel:
     ) -> None:
         """Answer the controller's log requests with ``read`` until the stream ends.
 
-        ``read`` may wait for output, and is cancelled when the reader goes away. An ``OSError`` of
-        it is told to the reader.
+        ``read`` may wait for output, and is cancelled when the reader goes away. An ``OSError``
+        that it raises is told to the reader.
 
         Raises:
             Refused, Disconnected: as ``ControllerStream``.
@@ -146,7 +146,7 @@ class ControllerStream:
         self._call = call
 
     async def send(self, message: AgentMessage) -> None:
-        """Say something; waits while the controller is behind."""
+        """Send a message; waits while the controller is behind."""
         try:
             await self._call.write(encode_agent_message(message))
         except aio.AioRpcError as error:
@@ -214,7 +214,7 @@ class _LogServer:
                 )
             await self._reply(reply)
         except (aio.AioRpcError, asyncio.InvalidStateError):
-            pass  # the stream is over, which run() says
+            pass  # the stream is over; ``run`` raises for that
         finally:
             del self._tasks[number]
 

@@ -1,7 +1,7 @@
 """Messages to protobuf and back, without loss: the only place that knows both forms.
 
-Commands that share a template object share it on the wire too and share one object again after it:
-a batch of hundreds of equal kernels costs little more than their identifiers.
+Commands that share a template object send it once, and share one object again when they are
+decoded: a batch of hundreds of equal kernels costs little more than their identifiers.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -89,7 +89,7 @@ def decode_agent_message(message: pb.AgentMessage) -> AgentMessage:
 
 
 def _encode_report(report: KernelReport) -> pb.KernelReport:
-    # Little is done for what is absent, here and in decoding: both run twice for each kernel.
+    # Absent fields are skipped, here and in decoding: both run twice for each kernel.
     return pb.KernelReport(
         kernel=report.kernel,
         generation=report.generation,

@@ -8,10 +8,11 @@ from typing import Any
 async def run_until_one_ends(
     *directions: Coroutine[Any, Any, object], closed: asyncio.Future[Any] | None = None
 ) -> None:
-    """Run all; when the first ends, or ``closed`` is done, cancel the others and wait for them.
+    """Run all of the coroutines; when the first ends, or ``closed`` is done, cancel the others and
+    wait for them.
 
     Raises:
-        Exception: what one of them raised, the first in order.
+        Exception: the error of a coroutine; of several, of the first in order.
     """
     tasks = [asyncio.create_task(direction) for direction in directions]
     watched: list[asyncio.Future[Any]] = [*tasks] if closed is None else [*tasks, closed]

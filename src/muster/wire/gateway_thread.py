@@ -1,7 +1,7 @@
 """The agents' gateway on a thread of its own, so that heartbeats are answered while control works.
 
-Control stays single-threaded: what agents say crosses to its event loop, what it says to agents
-crosses back. Only ``Leases`` and ``Gatekeeper.authenticate`` are called on the gateway's thread.
+Control stays single-threaded: agents' messages cross to its event loop, messages to agents cross
+back. Only ``Leases`` and ``Gatekeeper.authenticate`` are called on the gateway's thread.
 """
 
 import asyncio
@@ -32,11 +32,12 @@ from muster.wire.transport import ServerTls
 T = TypeVar("T")
 
 MAX_WAITING = 20_000
-"""Messages of agents that may wait for control; who says more is cut off, and says it again."""
+"""Messages of agents that may wait for control; past that the stream of the agent that speaks is
+closed, and it repeats its message after its next Hello."""
 
 
 class GatewayThread:
-    """As ``AgentGateway``, to be used from one event loop and serving agents on another.
+    """An ``AgentGateway`` that is used from one event loop and serves agents on another.
 
     Args:
         gatekeeper, events, leases, tls: as the gateway's.
@@ -93,7 +94,7 @@ class GatewayThread:
             while (chunk := await self._there(next_chunk())) is not None:
                 yield chunk
         finally:
-            with suppress(RuntimeError):  # it is being cancelled, which ends it too
+            with suppress(RuntimeError):  # the read is being cancelled, which ends it too
                 await self._there(chunks.aclose())
 
     def _run(self) -> None:
@@ -106,7 +107,7 @@ class GatewayThread:
         await asyncio.to_thread(self._thread.join)
 
     async def _there(self, work: Coroutine[Any, Any, T]) -> T:
-        """Have something done on the gateway's event loop."""
+        """Run a coroutine on the gateway's event loop."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     def _cut_off(self, agent: AgentId) -> None:
@@ -128,7 +129,7 @@ class _Crossing:
         self._waiting.append(function)
         if not self._called:
             self._called = True
-            with suppress(RuntimeError):  # the loop is closed: nobody is there any more
+            with suppress(RuntimeError):  # the loop is closed, so nobody waits for the call
                 self._loop.call_soon_threadsafe(self._run)
 
     def _run(self) -> None:

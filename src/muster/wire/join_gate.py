@@ -1,4 +1,5 @@
-"""Who has no credential yet may say one small thing, and not many at a time."""
+"""The gate for machines that have no credential yet: each may send one small message, and only a
+few may at a time."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -11,11 +12,11 @@ from muster.wire import agent_pb2 as pb
 
 MAX_JOIN_BYTES = 4 * 1024
 MAX_JOINING = 8
-"""Strangers that are listened to at a time."""
+"""Joining machines whose requests are read at a time."""
 MAX_WAITING = 256
-"""Strangers that wait for their turn; one more is told to come back."""
+"""Joining machines that wait for their turn; one more is told to come back."""
 JOIN_TIMEOUT_S = 5.0
-"""How long a stranger may take to say it."""
+"""How long a joining machine may take to send its request."""
 
 Context = aio.ServicerContext[Any, Any]
 Join = Callable[[pb.JoinRequest, Context], Awaitable[pb.JoinReply]]
@@ -24,9 +25,9 @@ Join = Callable[[pb.JoinRequest, Context], Awaitable[pb.JoinReply]]
 class JoinGate(aio.ServerInterceptor):
     """Has ``Join`` read its request only when it is its caller's turn, with limits of its own.
 
-    gRPC reads the one message of a plain call by itself, however long it is; on the wire a call
-    whose messages the handler reads looks the same. Until it does, flow control holds the rest back
-    at the sender.
+    gRPC by itself reads the one message of a plain call, however long the message is. On the wire a
+    call whose messages the handler reads looks the same; until the handler reads, flow control
+    holds the message back at the sender.
     """
 
     def __init__(self) -> None:

@@ -34,7 +34,7 @@ class AgentUnreachable(MusterError):
 
 
 class LogUnreadable(MusterError):
-    """The agent cannot read the output; the text is its own."""
+    """The agent cannot read the output; the text is the agent's."""
 
 
 class _StreamEnded(Exception):
@@ -58,7 +58,7 @@ class LogStream:
         """
         if self._ended:
             raise _StreamEnded
-        # A cancelled read may still wait to be sent, so the queue has a bound of its own.
+        # A cancelled read may still wait to be sent, so the queue has a bound beside that of reads.
         if max(len(self._waiting), self._outgoing.qsize()) >= MAX_LOG_READS:
             raise Busy("too many readers of this agent's logs; try again in a moment")
         number = next(self._numbers)
@@ -74,7 +74,7 @@ class LogStream:
             del self._waiting[number]
 
     def end(self) -> None:
-        """Fail what is under way, and what comes later."""
+        """Fail the requests under way, and later ones."""
         self._ended = True
         for reply in self._waiting.values():
             if not reply.done():
@@ -114,20 +114,21 @@ class LogReader:
         return stream
 
     def detach(self, agent: AgentId, stream: LogStream) -> None:
-        """The stream is gone; an older one than the agent's current changes nothing."""
+        """Forget a stream that has ended, unless the agent has a newer one."""
         stream.end()
         if self._streams.get(agent) is stream:
             del self._streams[agent]
 
     async def read(self, agent: AgentId, request: LogRequest) -> AsyncGenerator[LogChunk, None]:
-        """The output of a kernel, as ``LogRequest`` says. At least one chunk, unless it follows.
+        """The output of a kernel, as ``LogRequest`` describes: at least one chunk, unless the
+        request follows.
 
-        ``limit_bytes`` bounds a read that does not follow. Its last chunk has ``eof`` set only
-        when the kernel has ended and this was all of its output.
+        ``limit_bytes`` bounds a read that does not follow. The last chunk has ``eof`` set only when
+        the kernel has ended and the read has reached the end of its output.
 
         Raises:
             AgentUnreachable: not connected, or no answer in time.
-            LogUnreadable: the agent could not read it.
+            LogUnreadable: the agent could not read the output.
             Busy: too many readers of one agent.
         """
         left_bytes = request.limit_bytes

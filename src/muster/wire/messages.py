@@ -1,4 +1,4 @@
-"""What controller and agents say to each other, as plain values.
+"""The messages between controller and agents, as plain values.
 
 The control plane and the agent deal in these; only this layer knows their protobuf form. Commands
 are idempotent and keyed by (kernel, generation); reports are numbered by the agent and repeated
@@ -15,10 +15,11 @@ from muster.core.reasons import ReasonCode
 from muster.core.resources import Device, DeviceShare, Resources
 
 PROTOCOL = 2
-"""Of what is in agent.proto. Controller and agents are released together: another is refused."""
+"""The version of agent.proto. Controller and agents are released together: another version is
+refused."""
 
 MAX_DETAIL = 4096
-"""Characters of what a report says in words."""
+"""Characters of a report's text."""
 
 KernelKey = tuple[KernelId, int]
 """A kernel and its generation: what commands and reports are about."""
@@ -26,13 +27,14 @@ KernelKey = tuple[KernelId, int]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KernelTemplate:
-    """What equal kernels share; one object for all of them, so that it travels once a batch.
+    """The part that equal kernels share: one object for all of them, so that it travels once a
+    batch.
 
     ``workdir`` None means a scratch directory on the agent, into which ``files`` are written.
     ``cpu_milli`` and ``memory_bytes`` are limits where the agent can set them; 0 sets none.
     ``shape`` is equal for kernels that may inherit each other's allocation. ``owner`` is
-    "domain/project/user": whose account of the machine the kernel runs as. ``disk_bytes`` bounds
-    what it may keep in its scratch directory; 0 leaves that to the agent.
+    "domain/project/user", whose account on the machine the kernel gets. ``disk_bytes`` bounds the
+    kernel's scratch directory; 0 leaves the bound to the agent.
     """
 
     command: tuple[str, ...]
@@ -58,8 +60,9 @@ class Prepare:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Start a kernel; or, ``queued``, hold it until one of its shape ends (the backlog). With
-    ``hold`` get it ready, say CREATED, and let it run once Go is said: a gang runs whole or not."""
+    """Start a kernel; or, if ``queued``, keep it in the backlog until a kernel of its shape ends.
+    With ``hold`` get it ready, report CREATED, and let it run when Go comes (design: Gang
+    barrier)."""
 
     kernel: KernelId
     generation: int
@@ -72,7 +75,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Go:
-    """Let a kernel run that was started with ``hold``. To one that runs already it says nothing."""
+    """Let a kernel run that was started with ``hold``; nothing happens if it runs already."""
 
     kernel: KernelId
     generation: int
@@ -102,9 +105,9 @@ Command = Prepare | Start | Go | Stop | Recall
 class ReportKind(StrEnum):
     PREPARED = "PREPARED"
     PREPARE_FAILED = "PREPARE_FAILED"
-    CREATED = "CREATED"  # it is held, ready to run; it waits for Go
+    CREATED = "CREATED"  # the kernel is held, ready to run; it waits for Go
     STARTED = "STARTED"
-    CREATE_FAILED = "CREATE_FAILED"  # nothing of it runs; another Start tries again
+    CREATE_FAILED = "CREATE_FAILED"  # no process of it runs; another Start tries again
     ENDED = "ENDED"  # none of its processes is left
 
 
@@ -131,7 +134,8 @@ class KernelReport:
 
 
 class HeldStatus(StrEnum):
-    """What an agent says of a kernel it holds; ended ones stay until acknowledged."""
+    """The state of a kernel that an agent holds; it holds an ended kernel until the end is
+    acknowledged."""
 
     PREPARED = "PREPARED"
     QUEUED = "QUEUED"
@@ -150,7 +154,7 @@ class HeldKernel:
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """Who an agent is and all that it holds; the first message of each stream.
+    """An agent's identity, capacity and kernels; the first message of each stream.
 
     ``boot_id`` changes when the machine reboots: kernels of another boot are proven gone.
     ``instance`` tells the agent's directory from any other of this boot. ``sent_s`` is the agent's
@@ -187,7 +191,7 @@ class Heartbeat:
     """The agent is there, and asks for its lease to be renewed.
 
     ``sent_s`` is the agent's boot clock, ``time_s`` its time of day. ``renewed_s`` is the
-    ``sent_s`` that the renewal in force has answered: the agent counts with no earlier one.
+    ``sent_s`` that the renewal in force has answered: the agent has forgotten earlier renewals.
     """
 
     sent_s: float
@@ -220,8 +224,9 @@ class Acknowledge:
 @dataclass(frozen=True, slots=True)
 class Renew:
     """The kernel lease ends ``lease_s`` after ``sent_s``, the moment on the agent's boot clock at
-    which it said what this answers: however long the answer took, and also where the lease ended
-    later before. ``heartbeat_s`` is how often the agent is to ask for the next renewal."""
+    which it sent the Hello or heartbeat that this message answers: however long the answer took,
+    and even if the lease had a later end before. ``heartbeat_s`` is how often the agent is to ask
+    for the next renewal."""
 
     sent_s: float
     lease_s: float
@@ -235,20 +240,20 @@ class AgentLink(Protocol):
     """How control reaches agents: a seam that tests and simulation fill otherwise."""
 
     def welcome(self, hello: Hello) -> None:
-        """Control has heard this Hello: what is sent to its agent from now on is for its stream.
-        A stream whose Hello control has not heard is sent renewals alone, for what control decided
-        before is about what the agent held then, perhaps in another boot."""
+        """Control has heard this Hello: later messages to its agent go out on its stream. A stream
+        whose Hello control has not heard gets renewals alone, because control's earlier decisions
+        are about the kernels that the agent held then, perhaps in another boot."""
 
     def send(self, agent: AgentId, message: ControllerMessage) -> None:
-        """Queue a message; never blocks. For an agent without a welcome stream it is dropped: what
-        should exist is told again when the agent says Hello."""
+        """Queue a message; never blocks. It is dropped for an agent without a welcome stream: the
+        agent is told again which kernels should exist when it says Hello."""
 
     def close(self, agent: AgentId, why: str) -> None:
         """End the agent's stream, if there is one; it will say Hello again."""
 
 
 class AgentEvents(Protocol):
-    """What the wire tells control; called on one event loop, never blocks."""
+    """The wire's calls to control, on one event loop; none blocks."""
 
     def agent_said(self, agent: AgentId, message: Hello | Reports | Disk) -> None:
         """A message of an authenticated agent's current stream, in order."""
@@ -258,15 +263,16 @@ class AgentEvents(Protocol):
 
 
 class Occupied(Exception):
-    """Another agent has this one's credential, and is connected; the text says what to do."""
+    """Another agent with the same credential is connected; the text says what to do."""
 
 
 class Leases(Protocol):
     """Who may connect and whose lease is renewed: the gateway asks here, and waits for nobody."""
 
     def admit(self, hello: Hello, *, beside: bool) -> Renew | None:
-        """Let a stream be the agent's current one; the answer renews its lease, if that is allowed
-        before control has heard the Hello. ``beside``: over the loopback interface.
+        """Make a stream the agent's current one. The answer renews the agent's lease, if that is
+        allowed before control has heard the Hello. ``beside`` says that the agent talks over the
+        loopback interface.
 
         Raises:
             Occupied: another machine or directory with this credential was heard just now.
@@ -274,19 +280,20 @@ class Leases(Protocol):
         """
 
     def renew(self, agent: AgentId, heartbeat: Heartbeat) -> Renew | None:
-        """Answer a heartbeat of the agent's current stream; None if it is not to be renewed."""
+        """Answer a heartbeat of the agent's current stream; None if the lease is not to be
+        renewed."""
 
     def heard(self, agent: AgentId) -> None:
-        """The agent said something else."""
+        """Note that the agent sent a message other than a heartbeat."""
 
 
 class Overtaken(Exception):
-    """What an older stream of an agent says comes too late."""
+    """A stream's Hello is older than that of the agent's current stream."""
 
 
 @dataclass(frozen=True, slots=True)
 class JoinRequest:
-    """First contact: an agent that chose ``credential`` for itself asks to be known by it.
+    """The first contact of an agent, which chose ``credential`` itself and asks to be known by it.
 
     ``token`` is a join token. The same request again has the same answer.
     """
@@ -299,14 +306,14 @@ class JoinRequest:
 
 @dataclass(frozen=True, slots=True)
 class JoinReply:
-    """From now on the request's credential is that of this agent."""
+    """The request's credential is this agent's from now on."""
 
     agent: AgentId
 
 
 class MalformedMessage(Exception):
-    """A message that this version cannot understand, or that nobody may say; the text says which
-    part of it."""
+    """A message that this version cannot understand, or that nobody may send; the text says which
+    part is wrong."""
 
 
 class Refused(Exception):
@@ -314,8 +321,8 @@ class Refused(Exception):
 
 
 class Dismissed(Refused):
-    """The controller knows the credential as that of an agent that is no more: it was removed, or
-    another machine has its name. Nothing that it holds is wanted, and all of it is to end."""
+    """The credential belongs to a former agent: it was removed, or another machine has its name. It
+    is to end all of its kernels."""
 
 
 class Gatekeeper(Protocol):

@@ -1,4 +1,5 @@
-"""The controller's end of the agent protocol: who may speak, and one stream an agent."""
+"""The controller's end of the agent protocol: it checks who may speak, and keeps one stream an
+agent."""
 
 import asyncio
 import logging
@@ -63,16 +64,16 @@ Context = aio.ServicerContext[Any, Any]
 
 
 class AddressUnavailable(MusterError):
-    """The gateway cannot listen where it should."""
+    """The gateway cannot listen on the address that was asked for."""
 
 
 class AgentGateway(agent_pb2_grpc.AgentGatewayServicer):
-    """Serves agents; to control it is the ``AgentLink``, and the way to read logs.
+    """Serves agents. Control reaches agents through it (``AgentLink``) and reads logs.
 
     Args:
-        gatekeeper: who may join, and whose a credential is.
-        events: is told what agents say.
-        leases: answers heartbeats, and says who may connect.
+        gatekeeper: decides who may join, and knows the agent of a credential.
+        events: hears the agents' messages.
+        leases: answers heartbeats, and decides who may connect.
         tls: certificate and key; without it only loopback addresses are served.
         keepalive: how soon a frozen or unreachable agent is noticed.
         hello_timeout_s: how long a new stream may take to say Hello.
@@ -163,7 +164,7 @@ class AgentGateway(agent_pb2_grpc.AgentGatewayServicer):
         the read on the agent too."""
         return self._logs.read(agent, request)
 
-    # What agents call
+    # Calls of agents
 
     async def Join(self, request: pb.JoinRequest, context: Context) -> pb.JoinReply:
         """Take in a new agent."""
@@ -269,7 +270,8 @@ class AgentGateway(agent_pb2_grpc.AgentGatewayServicer):
 def _credentials(tls: ServerTls) -> grpc.ServerCredentials:
     """
     Raises:
-        UnreadableCertificate: gRPC itself would not say what is wrong.
+        UnreadableCertificate: a file is missing, unreadable or of another kind, which gRPC would
+            not tell apart.
     """
     require_pair(tls)
     return grpc.ssl_server_credentials([(read_pem(tls.key), read_pem(tls.certificate))])

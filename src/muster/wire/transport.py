@@ -1,4 +1,4 @@
-"""What both ends of the agent protocol agree on beneath its messages: limits, keepalive, TLS."""
+"""The base of the agent protocol that both ends share: limits, keepalive, TLS."""
 
 import ipaddress
 import re
@@ -17,10 +17,11 @@ PIECE_BYTES = 2 * 1024 * 1024
 """Batches of commands are cut into messages of about this size."""
 
 HANDSHAKE_TIMEOUT_S = 10.0
-"""For TLS and the first frames of HTTP/2."""
+"""How long TLS and the first frames of HTTP/2 may take."""
 
 IDLE_S = 60.0
-"""A connection without a call for so long is closed; an agent's has its streams."""
+"""A connection without a call for so long is closed; an agent's connection always has its
+streams."""
 
 MAX_STREAMS = 16
 """Calls of one connection at a time."""
@@ -28,10 +29,10 @@ MAX_STREAMS = 16
 MAX_METADATA_BYTES = 8 * 1024
 
 MAX_CONNECTIONS = 10_000
-"""Of agents, and of whoever else finds the port."""
+"""Connections of agents, and of whoever else finds the port."""
 
 LOG_WINDOW_BYTES = 256 * 1024
-"""How much output one log request may ask for; what a slow reader keeps in memory."""
+"""How much output one log request may ask for, and so how much a slow reader keeps in memory."""
 
 LOG_WAIT_S = 15.0
 """How long an agent holds a log request that waits for output before it answers with nothing."""
@@ -43,7 +44,7 @@ MAX_LOG_READS = 64
 DISMISSED = "NOT_FOUND"
 """The gRPC status that means ``Dismissed``: there is no such agent any more."""
 OCCUPIED = "ALREADY_EXISTS"
-"""The one that means ``Occupied``: another machine or directory uses the credential."""
+"""The gRPC status that means ``Occupied``: another machine or directory uses the credential."""
 
 
 class InsecureAddress(MusterError):
@@ -51,7 +52,7 @@ class InsecureAddress(MusterError):
 
 
 class UnreadableCertificate(MusterError):
-    """A certificate or key file that is not there, not for us to read, or something else."""
+    """A certificate or key file that is missing, may not be read, or is no certificate or key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,8 @@ def channel_options(keepalive: KeepAlive) -> Options:
     """gRPC settings of an agent's channel."""
     return [
         *_common_options(keepalive),
-        # A proxy meant for the outside world must not stand between an agent and its controller.
+        # A proxy that is meant for the outside world must not stand between an agent and its
+        # controller.
         ("grpc.enable_http_proxy", 0),
         # The caller backs off by itself; a shared subchannel would add its own waiting to that.
         ("grpc.use_local_subchannel_pool", 1),
@@ -90,7 +92,7 @@ def server_options(keepalive: KeepAlive) -> Options:
         *_common_options(keepalive),
         # A second controller on a port that is taken must fail, not share it.
         ("grpc.so_reuseport", 0),
-        # Strangers must not be heard at any length, nor hold what others need.
+        # Unauthenticated callers must send little, and must not hold what agents need.
         ("grpc.compression_enabled_algorithms_bitset", 1),  # none: a small message may unpack large
         ("grpc.server_handshake_timeout_ms", round(HANDSHAKE_TIMEOUT_S * 1000)),
         ("grpc.max_connection_idle_ms", round(IDLE_S * 1000)),
@@ -98,7 +100,7 @@ def server_options(keepalive: KeepAlive) -> Options:
         ("grpc.max_metadata_size", MAX_METADATA_BYTES),
         ("grpc.absolute_max_metadata_size", MAX_METADATA_BYTES),
         ("grpc.max_allowed_incoming_connections", MAX_CONNECTIONS),
-        # Agents ping as often as we do; the default would take that for an attack.
+        # Agents ping as often as the controller; gRPC's default would take that for an attack.
         ("grpc.http2.min_recv_ping_interval_without_data_ms", 500),
         ("grpc.http2.max_ping_strikes", 0),
     ]
@@ -112,7 +114,7 @@ def _common_options(keepalive: KeepAlive) -> Options:
         ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
         ("grpc.keepalive_time_ms", interval_ms),
         ("grpc.keepalive_timeout_ms", timeout_ms),
-        # Without these two a frozen peer is noticed only after a minute.
+        # Without these two options a frozen peer is noticed only after a minute.
         ("grpc.http2.ping_timeout_ms", timeout_ms),
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.keepalive_permit_without_calls", 1),
@@ -120,7 +122,7 @@ def _common_options(keepalive: KeepAlive) -> Options:
 
 
 def require_secure(address: str, *, tls: bool) -> None:
-    """Refuse to speak plainly with anybody but this machine.
+    """Refuse an unencrypted connection to anything but this machine.
 
     Raises:
         InsecureAddress: ``address`` ("host:port") is not loopback, and there is no TLS.
@@ -159,7 +161,7 @@ def read_pem(path: Path) -> bytes:
 
 
 def read_authority(path: Path) -> bytes:
-    """Certificates of those who may vouch for a controller.
+    """Certificates of the authorities that may vouch for a controller.
 
     Raises:
         UnreadableCertificate: the file cannot be read, or holds no certificate.
@@ -175,14 +177,14 @@ def read_authority(path: Path) -> bytes:
 
 
 def require_pair(tls: ServerTls) -> None:
-    """Refuse what no server could use.
+    """Refuse a certificate and key that no server could use.
 
     Raises:
-        UnreadableCertificate: a file cannot be read, or they are not a certificate and its key.
+        UnreadableCertificate: a file cannot be read, or the two are not a certificate and its key.
     """
     for path in (tls.certificate, tls.key):
         read_pem(path)
-    try:  # the password, or OpenSSL asks for one at the terminal
+    try:  # a password is given, or OpenSSL would ask for one at the terminal
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(tls.certificate, tls.key, "")
     except ssl.SSLError as error:
         why = (error.reason or "unreadable").lower().replace("_", " ")
