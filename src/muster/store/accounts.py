@@ -13,7 +13,8 @@ from muster.store.tokens import JoinToken, Token, TokensByHash
 
 @dataclass(slots=True, eq=False)
 class User:
-    """Somebody who hands in work. The first of ``projects`` is that of work that names none."""
+    """Somebody who hands in work. Work that names no project belongs to the first of
+    ``projects``."""
 
     domain: str
     name: str
@@ -22,11 +23,11 @@ class User:
 
 
 class Accounts:
-    """Who there is, and by what they are known. Part of the mirror: what SQL has, exactly."""
+    """Users, tokens and their domains and projects. They are part of the mirror, equal to SQL."""
 
     def __init__(self) -> None:
-        self.domains: dict[str, float] = {}  # by name: since when
-        self.projects: dict[tuple[str, str], float] = {}  # by domain and name: since when
+        self.domains: dict[str, float] = {}  # since when, by name
+        self.projects: dict[tuple[str, str], float] = {}  # since when, by domain and name
         self.users: dict[tuple[str, str], User] = {}  # by domain and name
         self.tokens: TokensByHash[Token] = TokensByHash()
         self.join_tokens: TokensByHash[JoinToken] = TokensByHash()

@@ -26,8 +26,8 @@ from sqlalchemy.sql.dml import UpdateBase
 class Batch:
     """One statement for many rows; a row is a tuple in the order of ``columns``.
 
-    Column values must be what the driver takes: text, numbers, None. For an update or a delete the
-    last ``len(keys)`` values of a row say which row is meant.
+    Column values must be of types that the driver takes: text, numbers, None. For an update or a
+    delete the last ``len(keys)`` values are the key of the row.
     """
 
     def __init__(self, statement: UpdateBase, parameters: Sequence[str]) -> None:
@@ -65,8 +65,8 @@ class Batch:
 class Selection:
     """Rows whose key is one of many, read at the speed of the driver.
 
-    The statement is compiled once for each of a few numbers of keys; a list in between is filled up
-    with a key that it has already.
+    The statement is compiled once for each of a few list lengths; a list of another length is
+    filled up by repeating one of its keys.
 
     Args:
         make: the statement for a list of parameters to compare the key with.

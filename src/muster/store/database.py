@@ -52,7 +52,7 @@ def open_engine(url: str) -> Engine:
 
 def _connect_args(url: str) -> dict[str, object]:
     if make_url(url).get_backend_name() == "sqlite":
-        # One thread writes at a time (the leader); readers of the API come from a pool of threads.
+        # One thread writes at a time (the leader's); the API reads from a pool of threads.
         return {"check_same_thread": False, "timeout": 10.0}
     return {}
 
@@ -75,7 +75,7 @@ def _tune_sqlite(engine: Engine) -> None:
 
 
 def _version(connection: Connection) -> str | None:
-    """The migration that the database is at; None for an empty one."""
+    """The newest migration that was run on the database; None for an empty database."""
     if not inspect(connection).has_table("alembic_version"):
         return None
     return connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one_or_none()

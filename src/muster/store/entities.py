@@ -111,4 +111,4 @@ KERNEL = Entity(
 )
 
 ENTITIES = Entities((AGENT, JOB, SESSION, KERNEL, TASK))
-"""In the order in which they are read and written."""
+"""The entities in the order in which their rows are read and written."""

@@ -1,4 +1,4 @@
-"""What an entity is: declared once, and everything else follows from the declaration.
+"""The declaration of an entity, from which everything else follows (design: What an entity is).
 
 The mirror, the unit of work, loading, references, history, events, the sweep and the diagrams of
 states are made from the entities that a store is given. Adding one edits none of them.
@@ -35,8 +35,8 @@ R = TypeVar("R", bound=Record)
 
 @dataclass(slots=True, eq=False)
 class Repeat:
-    """A history row of a record, ``seq``, with which equal ones merge; ``written_at`` is when its
-    count was last stored."""
+    """A history row of a record, number ``seq``, with which later equal rows merge; ``written_at``
+    is when its count was last stored."""
 
     phase: str
     result: SchedulingResult
@@ -47,7 +47,7 @@ class Repeat:
     seq: int
 
     def is_of(self, phase: str, result: SchedulingResult, codes: Sequence[ReasonCode]) -> bool:
-        """Whether a row of this phase, result and reasons is the same one again."""
+        """Whether a row of this phase, result and reason codes would merge with this one."""
         if self.phase != phase or self.result is not result or len(self.reasons) != len(codes):
             return False
         return all(one.code is code for one, code in zip(self.reasons, codes, strict=True))
@@ -55,10 +55,11 @@ class Repeat:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Tried(Record):
-    """A record that lifecycle handlers act on, with what the engine keeps of that.
+    """A record that lifecycle handlers act on, with the engine's account of its tries.
 
-    ``tries`` are the failed ones of the phase that the record is in, ``retry_at`` the earliest
-    moment of the next; ``repeats`` the latest history rows that equal ones merge with.
+    ``tries`` counts the failed tries of the phase that the record is in, ``retry_at`` is the
+    earliest moment of the next try, ``repeats`` are the latest history rows with which equal ones
+    merge.
     """
 
     tries: int = 0
@@ -75,21 +76,21 @@ class Told(Enum):
 
 
 class Entity(Generic[R]):
-    """One kind of thing that has a life.
+    """One kind of thing that has a life of its own.
 
     Args:
-        name: what people, events and history call the kind: ``session``.
+        name: of the kind, for people, events and history: ``session``.
         record: the class of its records.
         states: its state machine.
         rows: its table, and the mapping both ways.
-        load: reads the rows of those that have not ended, and adds them to the mirror; None if
-            the records that these go with bring them.
+        load: reads the records that have not ended from SQL, and adds them to the mirror; None if
+            another entity's ``load`` brings them along.
         prefix: of its ids, where people refer to it: ``ses``.
-        id_of: what history and events call a record; its ``id`` unless said otherwise.
-        part_of: the record that has to be looked at whenever this one has changed.
-        goes_with: the record leaves the mirror with another one, not at its own end; the mirror
-            has no index of such records.
-        told: which changes of its status history tells.
+        id_of: the name of a record in history and events; its ``id`` unless given.
+        part_of: the record that has to be looked at whenever a record of this entity has changed.
+        goes_with: whether records leave the mirror with another record and not at their own end;
+            the mirror has no index of such records.
+        told: which changes of status history tells.
         joins: called for each record that enters the mirror.
         leaves: called for each record that leaves the mirror.
         moved: called for a record whose status has changed, with the one before.
@@ -136,8 +137,8 @@ class Entities(dict[type, Entity[Any]]):
         self.wholes: dict[type, Callable[[Any], Record | None]] = {
             kind: entity.part_of for kind, entity in self.items() if entity.part_of is not None
         }
-        """By the class of its parts: whose part a record is."""
+        """``part_of`` by the class of the parts, where an entity has one."""
 
     def name_of(self, record: Record) -> str:
-        """What history calls a record: its id, or ``job/index`` for a task."""
+        """The name of a record in history: its id, or ``job/index`` for a task."""
         return self[type(record)].id_of(record)

@@ -13,14 +13,14 @@ from muster.store.records import Allocation
 from muster.store.rows import load_resources, load_shares
 
 Amounts = dict[str | int, int]
-"""Amounts by the name of a resource; of a device in thousandths, by its index."""
+"""Amounts by the name of a resource, and in thousandths by the index of a device."""
 
 _agents, _rows = schema.agents.c, schema.allocations.c
 _SUMMED = (_rows.cpu_milli, _rows.memory_bytes, _rows.disk_bytes)  # GPUs are counted by device
 _NOTHING: ColumnElement[str] = literal_column("'{}'")
 _NONE: ColumnElement[str] = literal_column("'[]'")
 
-# Agents' rows are locked, where the database can do that, until the commit.
+# Rows of agents stay locked until the commit, where the database can lock rows.
 _CAPACITIES = Selection(
     lambda keys: select(_agents.id, _agents.capacity).where(_agents.id.in_(keys)).with_for_update()
 )
@@ -41,8 +41,9 @@ _PARTICULARS = Selection(
 
 
 def overcommitted(connection: Connection, granted: Sequence[Allocation]) -> list[Allocation]:
-    """Those of the granted rows, written already, for which their agent has no room beside all that
-    it is charged with; the latest first. Agents that were granted nothing are not looked at."""
+    """The granted rows that do not fit beside everything else that their agent is charged with; the
+    latest first. The rows have been written already. Agents without a granted row are not looked
+    at."""
     of_agent: dict[str, list[Allocation]] = {}
     for row in granted:
         of_agent.setdefault(row.agent_id, []).append(row)
@@ -55,7 +56,7 @@ def overcommitted(connection: Connection, granted: Sequence[Allocation]) -> list
 
 
 def _charged(connection: Connection, agents: Sequence[str]) -> dict[str, Amounts]:
-    """What agents are charged with, all kernels together."""
+    """The amounts that agents are charged with, all kernels together."""
     charged: dict[str, Amounts] = {}
     for row in _SUMS.rows(connection, agents):
         agent_id, cpu, memory, disk = row
@@ -70,8 +71,8 @@ def _charged(connection: Connection, agents: Sequence[str]) -> dict[str, Amounts
 def _misfits(
     granted: Sequence[Allocation], charged: Amounts, capacity: Mapping[str, int]
 ) -> Iterator[Allocation]:
-    """The latest rows without which what remains fits. Where an agent has less than it was charged
-    with before, a row that asks for none of that fits all the same."""
+    """The latest rows that have to go so that the others fit. Where an agent's capacity is below
+    the charges of before, a row that asks for none of the short resources fits all the same."""
     for row in reversed(granted):
         asked = _asked(row)
         if any(
@@ -105,6 +106,6 @@ def _capacity(text: str) -> Mapping[str, int]:
 
 @lru_cache(maxsize=4096)
 def _particular(devices: str, extra: str) -> Sequence[tuple[str | int, int]]:
-    """What a row asks for beside what is summed up."""
+    """The amounts of a row that are not in ``_SUMMED``: devices and extra resources."""
     shares = [(share.index, share.milli) for share in load_shares(devices)]
     return [*shares, *json.loads(extra).items()]

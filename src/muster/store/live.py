@@ -1,4 +1,4 @@
-"""The mirror: all that has not ended, in memory, and the sums that passes need.
+"""The mirror: all records that have not ended, in memory, and the indexes that passes need.
 
 The leader alone writes, so the mirror is exact: a unit of work changes it and SQL together. When a
 commit fails the mirror is thrown away and read again; nothing else may repair it.
@@ -30,19 +30,19 @@ class Live:
         self.quotas: dict[tuple[Level, str], QuotaSpec] = {}
         self.accounts = Accounts()
         self.agents: dict[AgentId, Agent] = self._records[Agent]
-        self.credentials: dict[str, AgentId] = {}  # by hash; those of removed agents too
+        self.credentials: dict[str, AgentId] = {}  # by hash; of removed agents too
         self.jobs: dict[JobId, Job] = self._records[Job]
         self.sessions: dict[SessionId, Session] = self._records[Session]
         self.kernels: dict[KernelId, Kernel] = {}
-        self.ended_targets: dict[str, Progress] = {}  # how work ended that live work waits for
+        self.ended_targets: dict[str, Progress] = {}  # how work ended on which live work depends
         self.job_names: dict[tuple[Owner, str], Job] = {}
-        self.session_names: dict[tuple[Owner, str], Session] = {}  # the newest of each
+        self.session_names: dict[tuple[Owner, str], Session] = {}  # the newest session of each name
         # The ledger; an agent's rows in order of their making.
         self.ledger: dict[LedgerKey, Allocation] = {}
         self.held_by: dict[AgentId, dict[LedgerKey, Allocation]] = {}
         self.specs: WeakValueDictionary[str, SessionSpec] = WeakValueDictionary()
         self.rows_of: dict[KernelId, tuple[Allocation, ...]] = {}  # not proven gone, by age
-        self.left_by: dict[KernelId, str] = {}  # whose those of them were that have ended
+        self.left_by: dict[KernelId, str] = {}  # the job or session of ended kernels that hold room
 
     def group(self, name: str) -> ScalingGroup:
         """A group by name.
@@ -57,8 +57,8 @@ class Live:
             raise NotFound(f"there is no group {name!r}; groups are: {known}") from None
 
     def shared(self, spec: SessionSpec) -> SessionSpec:
-        """The one object for all specs that differ by their name at most, and without it: sessions
-        are many, and mostly alike."""
+        """One object, without a name, for all specs that differ in their names only: sessions are
+        many and mostly alike."""
         key = spec.model_dump_json(exclude={"name"}, exclude_defaults=True)
         return self.specs.setdefault(key, spec.model_copy(update={"name": None}))
 
@@ -67,12 +67,12 @@ class Live:
         return cast(Mapping[str, R], self._records[kind])
 
     def find(self, id_: str) -> Record | None:
-        """The record that history and events call so, of whatever entity."""
+        """The record that history and events call by this id, of any entity."""
         found = (records[id_] for records in self._records.values() if id_ in records)
         return next(found, None)
 
     def swept(self) -> Iterator[Record]:
-        """All records but those that go with others."""
+        """All records except those of entities that go with others."""
         for records in self._records.values():
             yield from records.values()
 
@@ -90,7 +90,8 @@ class Live:
             entity.leaves(self, record)
 
     def work_of(self, kernel: KernelId) -> str | None:
-        """The job, or the session of its own, that a kernel with a row of the ledger belongs to."""
+        """The id of the job, or of the session without a job, to which a kernel with a ledger row
+        belongs."""
         record = self.kernels.get(kernel)
         if record is None:
             return self.left_by.get(kernel)

@@ -48,7 +48,7 @@ CHUNK = 500  # bound parameters a statement
 
 
 def load_live(connection: Connection, entities: Entities) -> Live:
-    """Everything that has not ended, and what holds resources."""
+    """All records that have not ended, and all rows of the ledger."""
     live = Live(entities)
     live.accounts = read_accounts(connection)
     for row in connection.execute(select(schema.groups)):
@@ -87,7 +87,7 @@ def _load_ended_targets(connection: Connection, live: Live) -> None:
 
 
 def _load_orphans(connection: Connection, live: Live) -> None:
-    """Whose those kernels were that still hold something though their session has ended."""
+    """The owners of kernels that still hold room though their session has ended."""
     orphans = [kernel for kernel in live.rows_of if kernel not in live.kernels]
     for row in _in_chunks(connection, schema.kernels, schema.kernels.c.id, orphans):
         live.left_by[KernelId(row.id)] = row.job_id or row.session_id
@@ -102,7 +102,7 @@ def load_jobs(connection: Connection, live: Live) -> None:
 
 
 def load_tasks(connection: Connection, live: Live) -> None:
-    """Those of jobs that are in the mirror already; their rows have the tasks counted."""
+    """The live tasks of the jobs in the mirror; the jobs' rows have the counts of tasks already."""
     tasks = schema.tasks
     for row in connection.execute(
         select(tasks)
@@ -151,7 +151,7 @@ def _in_chunks(
 
 
 def session_processes(session: Session) -> list[tuple[Process, Resources]]:
-    """What each kernel of a session runs and asks for; equal kernels share the objects."""
+    """The process and the request of each kernel of a session; equal kernels share the objects."""
     if session.spec is None:
         job = session.job
         assert job is not None, "a session has a job or a spec of its own"
@@ -249,7 +249,7 @@ def _session(row: Row[Any], job: Job | None, live: Live) -> Session:
         created_at=row.created_at,
         queued_at=row.queued_at,
         tries=row.tries,
-        retry_at=0.0,  # the failure it was the wait for is not stored: tell again, judge again
+        retry_at=0.0,  # the failure behind the wait is not stored, and will be told again
         reschedules=row.reschedules,
         failed_agents=tuple(AgentId(agent) for agent in json.loads(row.failed_agents)),
         started_at=row.started_at,

@@ -1,4 +1,4 @@
-"""How records of one kind are kept as rows."""
+"""The mapping between an entity's records and its rows."""
 
 from collections.abc import Callable, Sequence
 from operator import attrgetter
@@ -13,14 +13,15 @@ Row = list[Any]
 
 
 class RowMapping(Generic[R]):
-    """How one kind of record is kept.
+    """The mapping between the records of an entity and the rows of its table.
 
     Args:
-        table: where; its rows have a ``status``, or none.
+        table: of the rows; it may or may not have a column ``status``.
         changing: columns that may change after the insert; always written together.
-        sources: where a column's value comes from, unless it is the attribute of its name.
+        sources: a function from record to column value, where the value is not the record's
+            attribute of the column's name.
 
-    ``update`` is a compare-and-set: the primary key and the status that the row had find it.
+    ``update`` is a compare-and-set: it finds a row by its primary key and its former status.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What is alive, in memory: the mirror's records. Only a unit of work changes them.
+"""The mirror's records: agents, jobs, tasks, sessions, kernels. Only a unit of work changes them.
 
 A record lives here from its creation until the commit after its end; from then on it is read from
 SQL. The objects refer to each other, so that a pass needs no look-ups.
@@ -26,24 +26,24 @@ from muster.core.states import (
 from muster.store.entity import Record, Tried
 
 MAX_ABSENCES = 64
-"""Of an agent, that are remembered; in earlier ones it counts as heard."""
+"""Absences of an agent that are remembered; in earlier ones it counts as heard."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Agent(Record):
-    """A machine. ``barred`` says why it gets nothing new, if it does not, ``bar_note`` in an
-    operator's words; ``leave_by`` is when work must have left one that is draining.
+    """A machine. ``barred`` says why it gets no new work, if it gets none, ``bar_note`` why in an
+    operator's words; ``leave_by`` is when work must have left a draining agent.
 
-    ``boot_id`` and ``instance`` tell the boot and the agent's directory whose kernels are its own.
+    ``boot_id`` and ``instance`` are the boot and the agent's directory to which its kernels belong.
     ``lease_s`` is the longest kernel lease that it may count with, ``term_s`` the one that is
     granted now. ``silence_s`` is the longest for which it may have been silent while it is ALIVE.
     ``seen_at`` moves with each message and is stored with other changes only.
 
-    Not stored are ``term_s``; ``connected``, that it has a stream to this process, since
-    ``connected_at``; ``left_at``, since when it has none, and the latest of its ``absences``, each
-    from when it left until it was back; ``disk_full``, what it says of its disk;
-    ``clock_offset_s``, by how much the controller's clock is ahead of its own, at most; and
-    ``reported_foreign``, that it told of a kernel not its own.
+    Not stored are ``term_s``; ``connected``, whether it has a stream to this process, and
+    ``connected_at``, since when; ``left_at``, since when it has no stream; its latest ``absences``,
+    each from leaving to return; ``disk_full``, as it reports; ``clock_offset_s``, by which the
+    controller's clock is ahead of the agent's at most; and ``reported_foreign``, whether it
+    reported a kernel that is not its own.
     """
 
     id: AgentId
@@ -78,10 +78,10 @@ class Agent(Record):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Job(Record):
-    """Batch work. ``tasks_total`` is how many tasks it runs; ``counts`` holds the number of their
+    """Batch work. ``tasks_total`` is how many tasks it runs; ``counts`` holds the number of task
     rows by state. The tasks from the ``next_task``-th on have no rows yet and are PENDING.
-    ``tasks`` are the live rows by index; ``waiting`` those of them that have no session and need
-    one. ``retry_of`` is the job of which this one runs tasks again."""
+    ``tasks`` are the live tasks by index, ``waiting`` the tasks among them that need a session and
+    have none. ``retry_of`` is the job of which this one runs tasks again."""
 
     id: JobId
     name: str
@@ -104,10 +104,10 @@ class Job(Record):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Task(Record):
-    """One replica of a job; ``attempt`` counts from 1, 0 before the first. ``session_id`` is the
-    current attempt's, None between two; ``kernel_id`` is the last one's. ``lost_starts`` are the
-    attempts in a row that were lost before they began, ``retry_at`` the earliest moment of the next
-    after those; neither is stored."""
+    """One replica of a job; ``attempt`` counts from 1 and is 0 before the first. ``session_id`` is
+    the current attempt's, None between two attempts; ``kernel_id`` is the last attempt's.
+    ``lost_starts`` counts the latest attempts in a row that were lost before they began,
+    ``retry_at`` is the earliest moment of the attempt after them; neither is stored."""
 
     job: Job
     index: int
@@ -129,26 +129,27 @@ _NONE: "Mapping[Kernel, None]" = MappingProxyType({})
 
 
 class Tally:
-    """A session's kernels, counted, so that nobody who looks at a gang need look at all of it."""
+    """Counts over a session's kernels, so that a look at a gang need not touch all of its
+    kernels."""
 
     __slots__ = ("_by_status", "_unjudged", "ended_well", "failed", "grace_s", "held")
 
     def __init__(self, kernels: "Sequence[Kernel]") -> None:
         self.ended_well = 0
-        """How many ended with 0."""
+        """How many kernels exited with 0."""
         self.failed: dict[Kernel, None] = {}
-        """Those that have a ``failure``."""
+        """The kernels that have a ``failure``."""
         self.held: dict[Kernel, None] = {}
-        """Those of a gang that agents hold, ready to run."""
+        """The kernels of a gang that agents hold, ready to run."""
         self.grace_s = max((kernel.process.grace for kernel in kernels), default=0.0)
-        """The longest that any of them may take to end."""
+        """The longest grace of any of the kernels, in seconds."""
         self._by_status: dict[str, int] = {}
         self._unjudged: list[Kernel] = []
         for kernel in kernels:
             self.moved(kernel)
 
     def moved(self, kernel: "Kernel", before: str | None = None) -> None:
-        """The kernel has its status now, and had the one ``before``, if any."""
+        """Count a kernel under its status, and no longer under ``before``, if given."""
         if before is not None:
             self._by_status[before] -= 1
         self._by_status[kernel.status] = self._by_status.get(kernel.status, 0) + 1
@@ -160,7 +161,7 @@ class Tally:
         return sum(count for status, count in self._by_status.items() if status in statuses)
 
     def note_failure(self, kernel: "Kernel") -> None:
-        """The kernel has a ``failure``, or has none any more."""
+        """Take note that the kernel has a ``failure`` or, if it is None, has none any more."""
         if kernel.failure is None:
             self.failed.pop(kernel, None)
         else:
@@ -168,12 +169,12 @@ class Tally:
             self._unjudged.append(kernel)
 
     def take_unjudged(self) -> "Sequence[Kernel]":
-        """Those that have failed and that nobody has looked at yet."""
+        """The kernels whose failure was noted since the last call."""
         unjudged, self._unjudged = self._unjudged, []
         return unjudged
 
     def note_held(self, kernel: "Kernel", held: bool) -> None:
-        """The agent holds the kernel, ready to run, or no longer."""
+        """Take note that the agent holds the kernel ready to run, or does so no longer."""
         if held:
             self.held[kernel] = None
         else:
@@ -181,7 +182,7 @@ class Tally:
 
 
 class LoneTally:
-    """The same of a session's only kernel, which tells all of it itself: such sessions are many."""
+    """The tally of a session of one kernel, read from that kernel: such sessions are many."""
 
     __slots__ = ("_is_unjudged", "_kernel")
 
@@ -234,10 +235,10 @@ _EMPTY = Tally(())
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Session(Tried):
-    """What is placed. ``queued_at`` is when it (again) became PENDING; ``barrier_opened_at``
-    is when a gang's kernels were first told to run, so that some may have; ``stop_at`` is the first
-    moment at which one of its kernels has to be told to stop. ``tally`` is kept by units of work;
-    it and ``stop_at`` are not stored."""
+    """The unit of placement. ``queued_at`` is when it became PENDING, last; ``barrier_opened_at``
+    is when a gang's kernels were first told to run, from when on some may have run; ``stop_at`` is
+    the first moment at which one of its kernels has to be told to stop. ``tally`` is kept by units
+    of work; it and ``stop_at`` are not stored."""
 
     id: SessionId
     job: Job | None
@@ -274,8 +275,8 @@ class Session(Tried):
 @dataclass(slots=True, eq=False, kw_only=True)
 class Kernel(Record):
     """One process tree on one agent. ``failure`` is the last failed try of the phase it is in;
-    ``failed_at`` when the last one failed, by the agent's clock: what is told again of it is no
-    other failure. ``stop_sent_at`` is when it was last told to stop."""
+    ``failed_at`` is when that try failed, by the agent's clock: a report with the same time is a
+    repetition and no other failure. ``stop_sent_at`` is when the kernel was last told to stop."""
 
     id: KernelId
     session: Session
@@ -301,10 +302,10 @@ class Kernel(Record):
 
 @dataclass(slots=True, eq=False)
 class Allocation:
-    """A row of the ledger: what a kernel's generation holds on an agent (design: The ledger).
+    """A row of the ledger: the room of a kernel's generation on an agent (design: The ledger).
 
-    ``charged`` is false in an agent's backlog. ``boot_id`` is the agent's when it was made: a new
-    one proves the kernel gone.
+    ``charged`` is false in an agent's backlog. ``boot_id`` is the agent's when the row was made:
+    another one proves the kernel gone.
     """
 
     kernel_id: KernelId

@@ -1,4 +1,4 @@
-"""Records as rows and back: the only place that knows both forms."""
+"""The mappings of all entities: records to rows and back, known nowhere else."""
 
 import json
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """The tables. Amounts are integers (thousandths, bytes), times seconds since the epoch.
 
 Identifiers are time-ordered text, so tables keyed by them grow at the end. Live rows are found by
-partial indexes: what has ended costs nothing at start-up.
+partial indexes: ended work costs nothing at start-up.
 """
 
 from sqlalchemy import (
@@ -74,7 +74,7 @@ tokens = Table(
     Column("name", String, nullable=False),
     Column("domain", String, nullable=False),
     Column("user", String, nullable=False),
-    Column("project", String, nullable=True),  # null: all of the user's
+    Column("project", String, nullable=True),  # null: all of the user's projects
     Column("role", String, nullable=False),
     Column("created_at", Float, nullable=False),
     Column("expires_at", Float, nullable=True),
@@ -86,8 +86,8 @@ join_tokens = Table(
     metadata,
     Column("id", String, primary_key=True),
     Column("hash", String, nullable=False),
-    Column("agent", String, nullable=True),  # the only name that it is for
-    Column("group", String, nullable=True),  # the only group that it is for
+    Column("agent", String, nullable=True),  # the only name that may join
+    Column("group", String, nullable=True),  # the only group that may be joined
     Column("uses_left", Integer, nullable=True),  # null: any number
     Column("created_at", Float, nullable=False),
     Column("expires_at", Float, nullable=True),
@@ -126,7 +126,7 @@ agents = Table(
     Column("attributes", Text, nullable=False),  # JSON
     Column("joined_at", Float, nullable=False),
     Column("seen_at", Float, nullable=False),
-    Column("barred", String, nullable=False, server_default=""),  # AgentBar, empty if it is not
+    Column("barred", String, nullable=False, server_default=""),  # AgentBar, empty if not barred
     Column("bar_note", Text, nullable=False, server_default=""),
     Column("leave_by", Float, nullable=True),
     Column("instance", String, nullable=False, server_default=""),
@@ -138,7 +138,7 @@ agents = Table(
 Index(
     "agents_by_name",
     agents.c.name,
-    unique=True,  # of those there are: a removed one's name is free
+    unique=True,  # among agents that exist: a removed agent's name is free
     sqlite_where=agents.c.status.in_(sorted(AGENT_TABLE.live)),
     postgresql_where=agents.c.status.in_(sorted(AGENT_TABLE.live)),
 )
@@ -153,11 +153,11 @@ jobs = Table(
     Column("spec", Text, nullable=False),  # JSON, as JobSpec
     Column("status", String, nullable=False),
     Column("status_changed_at", Float, nullable=False),
-    Column("tasks_total", BigInteger, nullable=False),  # how many are run
-    Column("task_count", BigInteger, nullable=False),  # their indexes are below it
-    Column("only", Text, nullable=True),  # which of those are run, as TaskRanges; null is all
-    Column("next_task", BigInteger, nullable=False),  # so many of them have rows
-    Column("retry_of", String, nullable=True),  # the job of which it runs tasks again
+    Column("tasks_total", BigInteger, nullable=False),  # how many tasks are run
+    Column("task_count", BigInteger, nullable=False),  # the tasks' indexes are below it
+    Column("only", Text, nullable=True),  # which tasks are run, as TaskRanges; null is all
+    Column("next_task", BigInteger, nullable=False),  # how many tasks have rows
+    Column("retry_of", String, nullable=True),  # the job whose tasks it runs again
     Column("counts", Text, nullable=False),  # JSON: rows of tasks by state
     Column("submitted_at", Float, nullable=False),
     Column("started_at", Float, nullable=True),
@@ -240,7 +240,7 @@ Index(
     postgresql_where=sessions.c.status.in_(sorted(SESSION_TABLE.live)),
 )
 
-# Sessions of their own, without a job over them: few beside those of jobs.
+# Sessions without a job: few beside the sessions of jobs.
 Index(
     "sessions_alone",
     sessions.c.domain,
@@ -306,7 +306,7 @@ allocations = Table(
     sqlite_with_rowid=False,
 )
 Index(
-    "allocations_charged",  # holds all that a commit checks
+    "allocations_charged",  # has all columns that a commit checks
     allocations.c.agent_id,
     allocations.c.charged,
     allocations.c.cpu_milli,
@@ -327,7 +327,7 @@ history = Table(
     Column("from_status", String, nullable=True),
     Column("to_status", String, nullable=False),
     Column("result", String, nullable=False),  # SchedulingResult
-    Column("reasons", Text, nullable=True),  # JSON: all that held, a list of [code, numbers]
+    Column("reasons", Text, nullable=True),  # JSON, a list of [code, numbers]: all that held
     Column("times", Integer, nullable=False),
     Column("first_at", Float, nullable=False),
     Column("last_at", Float, nullable=False),
@@ -339,7 +339,7 @@ outbox = Table(
     metadata,
     Column("seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
     Column("at", Float, nullable=False),
-    Column("events", Text, nullable=False),  # JSON: what one commit changed
+    Column("events", Text, nullable=False),  # JSON: the changes of one commit
 )
 
 submissions = Table(

@@ -1,4 +1,4 @@
-"""What has run of late, for sequencers that remember (scheduling.fairness), and what was asked for,
+"""Work that ran of late, for sequencers that remember (scheduling.fairness), and requests of late,
 for selectors that learn."""
 
 import json
@@ -15,19 +15,20 @@ from muster.scheduling.fairness import Stay
 from muster.store import schema
 
 MAX_LOOKED_AT = 100_000
-"""Sessions, the newest of all groups: reading them takes a second or two."""
+"""Sessions that are looked at, the newest of all groups: reading them takes a second or two."""
 MAX_LEARNT = 20_000
 """Sessions that a selector learns from."""
 _CHUNK = 500  # bound parameters a statement
 
 _Asked = Sequence[tuple[Resources, int]]
-"""Distinct requests, and for how many kernels each."""
+"""Distinct requests, each with the number of kernels that make it."""
 
 
 def read_stays(connection: Connection, group: str, since: float) -> list[Stay]:
-    """The sessions of a group that have run and ended since then, of the newest ones.
+    """The sessions of a group, among the newest, that ran and have ended since the moment
+    ``since``.
 
-    They count from when they ran, not from when they were placed: the difference is not stored.
+    A stay begins when the session ran, not when it was placed: that moment is not stored.
     """
     columns = schema.sessions.c
     rows = connection.execute(
@@ -58,7 +59,7 @@ def read_stays(connection: Connection, group: str, since: float) -> list[Stay]:
 
 
 def read_asked(connection: Connection, group: str) -> list[tuple[Resources, int]]:
-    """What the newest sessions of a group asked for of those that have ended, the oldest first."""
+    """The requests of the newest ended sessions of a group, the oldest first."""
     columns = schema.sessions.c
     newest = select(columns.job_id, columns.spec).where(*_ended(connection, group))
     rows = connection.execute(newest.order_by(columns.id.desc()).limit(MAX_LEARNT)).all()[::-1]
@@ -69,7 +70,7 @@ def read_asked(connection: Connection, group: str) -> list[tuple[Resources, int]
 
 
 def _ended(connection: Connection, group: str) -> list[ColumnElement[bool]]:
-    """Which sessions of the group have ended, of the newest ones."""
+    """The condition for sessions of the group that have ended, among the newest."""
     columns = schema.sessions.c
     newest = (
         select(columns.id).order_by(columns.id.desc()).limit(1).offset(MAX_LOOKED_AT - 1)
@@ -80,7 +81,7 @@ def _ended(connection: Connection, group: str) -> list[ColumnElement[bool]]:
 
 
 def _of_jobs(connection: Connection, sessions: Sequence[Any]) -> Iterator[tuple[str, _Asked]]:
-    """What one session of each job asks for that has some of these."""
+    """The requests of one session, by job, for the jobs of these sessions."""
     ids = sorted({row.job_id for row in sessions if row.job_id})
     jobs = schema.jobs
     columns = select(jobs.c.id, jobs.c.tasks_total, jobs.c.spec)
@@ -97,12 +98,12 @@ def _of_session(row: Any) -> _Asked:
 
 
 def _request(process: dict[str, Any]) -> Resources:
-    """What a process asks for; read without the rest, which may be long."""
+    """The request of a process; the rest of its JSON, which may be long, is not validated."""
     return ResourcesSpec.model_validate(process.get("resources", {})).resources()
 
 
 def _sum(asked: _Asked) -> dict[str, int]:
-    """What all kernels ask for together."""
+    """The sum over all kernels."""
     amounts: dict[str, int] = {}
     for request, kernels in asked:
         for name, amount in request.as_dict().items():

@@ -22,7 +22,7 @@ from muster.store.records import Kernel
 from muster.store.stays import read_asked, read_stays
 from muster.store.unit import LedgerWatch, StaleWrite, Unit
 
-OUTBOX_KEPT = 10_000  # commits; who missed more reads the state itself
+OUTBOX_KEPT = 10_000  # commits; a reader that missed more reads the state itself
 _PRUNE_EVERY = 1_000
 
 
@@ -31,8 +31,8 @@ class CommitFailed(Exception):
 
 
 class LostRace(CommitFailed):
-    """Somebody else wrote first: ``losers`` are the records whose rows are not as the mirror knew
-    them, or whose room is taken, as history calls them."""
+    """Somebody else wrote first: ``losers`` are the names in history of the records whose rows are
+    not as the mirror knew them, or whose room is taken."""
 
     def __init__(self, why: str, losers: frozenset[str]) -> None:
         super().__init__(why)
@@ -40,12 +40,12 @@ class LostRace(CommitFailed):
 
 
 class Unstorable(CommitFailed):
-    """A value of the unit is such that the database never takes it, whatever becomes of the disk:
-    the same unit would fail again."""
+    """The database never takes some value of the unit, even with a sound disk: the same unit would
+    fail again."""
 
 
 _OF_THE_VALUE = (DataError, IntegrityError, InterfaceError, ProgrammingError)
-"""Errors that say so, unless the connection is gone."""
+"""Errors of the value and not of the database, unless the connection is gone."""
 
 
 class Store:
@@ -75,19 +75,19 @@ class Store:
             self._outbox_seq, self.last_commit_at = (row.seq, row.at) if row else (0, 0.0)
 
     def stays(self, group: str, since: float) -> list[Stay]:
-        """What has run in a group and ended since then, as far as it is committed."""
+        """The committed sessions of a group that ran and have ended since the moment ``since``."""
         with self._connection.begin():
             return read_stays(self._connection, group, since)
 
     def asked(self, group: str) -> list[tuple[Resources, int]]:
-        """What the newest sessions of a group asked for that have ended, as far as committed, and
-        for how many kernels; the oldest first."""
+        """The requests of the newest committed sessions of a group that have ended, each with its
+        number of kernels; the oldest first."""
         with self._connection.begin():
             return read_asked(self._connection, group)
 
     def unit(self, now: float, watch: LedgerWatch) -> Unit:
         """A unit of work over the mirror, to be committed with ``commit``."""
-        # Numbers of history grow with time, so that a new process needs not look for the last one.
+        # Numbers of history rows grow with time, so that a new process need not look for the last.
         self._history_seq = max(self._history_seq, int(now * 1e6))
         return Unit(self.live, now, self._history_seq, watch)
 
@@ -95,9 +95,9 @@ class Store:
         """Write a unit: rows, ledger, history and the outbox, in one transaction.
 
         Raises:
-            CommitFailed: disk full or database gone; LostRace if somebody else wrote, Unstorable
-                if it would fail again. ``reload`` before anything else; whatever was derived from
-                the mirror must be derived anew.
+            CommitFailed: the disk is full or the database gone; LostRace if somebody else wrote,
+                Unstorable if the same unit would fail again. Call ``reload`` before anything else,
+                and derive anew whatever was derived from the mirror.
         """
         if unit.empty:
             return

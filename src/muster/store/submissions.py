@@ -1,4 +1,4 @@
-"""Which submissions were accepted lately, so that one that is repeated is not accepted twice.
+"""Submissions that were accepted lately, so that a repeated one is not accepted twice.
 
 A caller names its submission by a key of its own choice. The key is written in the transaction
 that accepts the work, so there is no moment at which one exists without the other.
@@ -14,21 +14,21 @@ from muster.store.schema import submissions
 
 
 def submission_key(owner: Owner, chosen: str) -> str:
-    """What a caller's key is stored as: short, and nobody else's."""
+    """The stored form of a caller's key: short, and different from any other owner's."""
     return hashlib.sha256(f"{owner}\0{chosen}".encode()).hexdigest()[:32]
 
 
 def read_submissions(connection: Connection) -> dict[str, tuple[str, float]]:
-    """All that are remembered: (entity, when) by key, oldest first."""
+    """All remembered submissions: (entity, when) by key, oldest first."""
     rows = connection.execute(select(submissions).order_by(submissions.c.at))
     return {row.key: (row.entity, row.at) for row in rows}
 
 
 def remember(key: str, entity: str, at: float) -> tuple[Insert, dict[str, Any]]:
-    """The statement that goes with the work; for ``Unit.also``."""
+    """The statement that stores the key together with the work; for ``Unit.also``."""
     return insert(submissions), {"key": key, "entity": entity, "at": at}
 
 
 def forget_before(moment: float) -> Delete:
-    """The statement that forgets what nobody repeats any more; for ``Unit.also``."""
+    """The statement that forgets submissions which nobody repeats any more; for ``Unit.also``."""
     return delete(submissions).where(submissions.c.at < moment)

@@ -1,4 +1,4 @@
-"""Tokens of people and of agents that are to join: kept as hashes, looked up without SQL."""
+"""API tokens and join tokens: kept as hashes, looked up without SQL."""
 
 import hashlib
 import secrets
@@ -16,17 +16,17 @@ def new_secret() -> str:
 
 
 def token_hash(secret: str) -> str:
-    """How a secret is stored and looked up. It is random and long, so a plain hash will do, and a
-    look-up by hash tells nothing of the secret by the time it takes."""
+    """The form in which a secret is stored and looked up. A secret is random and long, so a plain
+    hash will do, and the time of a look-up by hash tells nothing of the secret."""
     return hashlib.sha256(secret.encode(errors="replace")).hexdigest()
 
 
 @dataclass(slots=True, eq=False)
 class Token:
-    """What is kept of an API token; the secret itself is known to its holder only.
+    """An API token without its secret, which only its holder knows.
 
     Args:
-        project: the only one that it is good for; None means all of its user's.
+        project: the only project that it is good for; None means all of its user's.
         expires_at: when it ends, in seconds since the epoch; None is never.
         last_used_at: moves with each request that carries the token, and is stored now and then.
     """
@@ -48,7 +48,7 @@ class Token:
 
 @dataclass(slots=True, eq=False)
 class JoinToken:
-    """What is kept of a token with which agents join.
+    """A token with which agents join, without its secret.
 
     Args:
         agent: the only name that may join with it; None means any.

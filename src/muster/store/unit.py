@@ -1,10 +1,10 @@
-"""A unit of work: what one wake decides, committed whole or not at all (design: Commit before
+"""A unit of work: the decisions of one wake, committed whole or not at all (design: Commit before
 effect).
 
 Statuses change here and nowhere else (design: One way to change a status). Records change in the
-mirror at once, so that the next handler of the same wake sees it; SQL gets one insert or one
-compare-and-set a record at the end, however many statuses it passed on the way, and a history row
-for each of those.
+mirror at once, so that the next handler of the same wake sees the change; at the end SQL gets one
+insert or one compare-and-set a record, however many statuses the record passed, and a history row
+for each status.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -26,7 +26,7 @@ NEW = ""  # in place of a stored status: the row does not exist yet
 
 
 class StaleWrite(Exception):
-    """Rows no longer are as the mirror knows them: somebody else wrote.
+    """Rows are no longer as the mirror knows them: somebody else wrote.
 
     ``overcommitted`` are the rows of the ledger that do not fit; where it is empty, records have
     another status than the mirror knew, and ``Unit.stale_records`` finds them.
@@ -38,32 +38,33 @@ class StaleWrite(Exception):
 
 
 MAX_REPEATS = 4
-"""History rows of a record that later ones may merge with."""
+"""History rows of a record with which later ones may merge."""
 COUNTS_WRITTEN_S = 300.0
-"""How old the stored count of a merged refusal may be: a kill -9 loses no more than that of it.
-The refusals of all that waits are counted at each sweep; writing all of them at each would cost
-a hundred thousand rows a minute."""
+"""How old the stored count of a merged refusal may be: a kill -9 loses the counts of that time at
+most. Each sweep counts the refusals of all waiting sessions; to write every count at once would
+cost a hundred thousand rows a minute."""
 _REPEATING = frozenset({SchedulingResult.SKIPPED, SchedulingResult.NEED_RETRY})
 
 
 class LedgerWatch(Protocol):
-    """Who follows the ledger."""
+    """A follower of the ledger."""
 
     def held(self, row: Allocation) -> None:
         """A new row."""
 
     def charged(self, row: Allocation, before: tuple[DeviceShare, ...] | None, now: float) -> None:
-        """A row left the backlog (``before`` None), or changed from those devices to others."""
+        """A row left the backlog (``before`` is None), or got other devices than those
+        ``before``."""
 
     def released(self, row: Allocation, now: float) -> None:
-        """A row is gone; what it charged is free."""
+        """A row is gone; the room that it charged is free."""
 
 
 class Unit:
     """One unit of work over the mirror.
 
-    ``touched`` holds each changed record with the status that SQL has for it. ``watch`` is
-    told of each change of the ledger, so that snapshots follow.
+    ``touched`` holds each changed record with its status in SQL. ``watch`` hears of each change of
+    the ledger, so that snapshots follow.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class Unit:
         self.touched[type(record)].setdefault(record, record.status)
 
     def add(self, *records: Record) -> None:
-        """New records: all of one entity."""
+        """Add new records, all of one entity."""
         kind = type(records[0])
         touched = self.touched[kind]
         for record in records:
@@ -114,7 +115,7 @@ class Unit:
     ) -> list[R]:
         """Change the status of those records that have an ``expected`` one.
 
-        The rest are left alone and returned: somebody was faster.
+        The others are left alone and returned: somebody was faster.
 
         Raises:
             IllegalTransition: the entity's table does not allow the change.
@@ -160,8 +161,8 @@ class Unit:
         return True
 
     def fail(self, kernel: Kernel, why: Reason | None) -> None:
-        """The last try of the phase that the kernel is in has failed; or, with None, there is
-        another."""
+        """Take note that the last try of the kernel's phase failed; with None, that another try was
+        begun."""
         if why is not None or kernel.failure is not None:
             kernel.failure = why
             kernel.session.tally.note_failure(kernel)
@@ -175,7 +176,7 @@ class Unit:
         result: SchedulingResult,
         reason: Reason | None = None,
     ) -> None:
-        """A history row without a change of status; refusals and retries merge."""
+        """Add a history row without a change of status; refusals and retries merge."""
         if isinstance(record, Tried) and result in _REPEATING:
             self._repeat(record, phase, result, () if reason is None else (reason,))
             return
@@ -183,7 +184,7 @@ class Unit:
         self._add_history(name, phase, status, status, result, reason)
 
     def skip(self, record: Tried, phase: str, reasons: tuple[Reason, ...]) -> None:
-        """A refusal of a record; see ``_repeat``."""
+        """Add a refusal of a record to history; see ``_repeat``."""
         self._repeat(record, phase, SchedulingResult.SKIPPED, reasons)
 
     def _repeat(
@@ -193,9 +194,8 @@ class Unit:
         result: SchedulingResult,
         reasons: tuple[Reason, ...],
     ) -> None:
-        """A history row that merges with a late one of the same phase, result and reason codes: the
-        count and the last time of that one go up. So reasons that come and go in turn fill no
-        table."""
+        """Add a history row, or raise the count and the last time of a late one with the same
+        phase, result and reason codes. So reasons that come and go in turn fill no table."""
         codes = [reason.code for reason in reasons]
         for repeat in record.repeats:
             if repeat.is_of(phase, result, codes):
@@ -263,10 +263,10 @@ class Unit:
         *,
         charged: bool,
     ) -> Allocation:
-        """A ledger row for the kernel's generation; uncharged in the agent's backlog.
+        """Add a ledger row for the kernel's generation; uncharged in the agent's backlog.
 
-        Placement has taken the room of a charged one from its snapshot already; the commit checks
-        in SQL that it is there.
+        Placement has taken the room of a charged row from its snapshot already; the commit checks
+        in SQL that the room is there.
         """
         row = Allocation(
             kernel.id,
@@ -286,13 +286,13 @@ class Unit:
         return row
 
     def grant(self, row: Allocation, shares: tuple[DeviceShare, ...]) -> None:
-        """A backlog row gets room of its own; the commit checks in SQL that it is there."""
+        """Give a backlog row room of its own; the commit checks in SQL that the room is there."""
         self._granted[row.kernel_id, row.generation] = row
         self.charge(row, shares)
 
     def charge(self, row: Allocation, shares: tuple[DeviceShare, ...]) -> None:
-        """A backlog row becomes a held one, or a held one changes devices: facts, which are taken
-        even where they are more than there is room for."""
+        """Charge a backlog row, or change the devices of a charged one, as an agent reported:
+        facts, which count even where they exceed the room."""
         before = row.shares if row.charged else None
         row.charged = True
         row.shares = shares
@@ -302,7 +302,8 @@ class Unit:
         self._ledger[key] = (created, row)
 
     def release(self, key: LedgerKey) -> Allocation | None:
-        """The agent confirmed, or the machine is proven gone. Freeing twice is harmless."""
+        """Remove a row, because its agent confirmed the end or the machine is proven gone. Freeing
+        twice is harmless."""
         row = self.live.release(key)
         if row is not None:
             self._granted.pop(key, None)
@@ -316,22 +317,22 @@ class Unit:
     def also(
         self, statement: Any, parameters: dict[str, Any] | list[dict[str, Any]] | None = None
     ) -> None:
-        """Run a statement in the same transaction: what has no record in the mirror."""
+        """Run a statement in the same transaction, for state without a record in the mirror."""
         self._statements.append((statement, parameters or {}))
 
     def tell(self, kind: str, id_: str, status: str) -> None:
-        """Have those who watch hear of a change that no record shows."""
+        """Add an event for a change that no record shows."""
         self._told.append((kind, id_, status))
 
     @property
     def size(self) -> int:
-        """About how many rows it will write, but for history."""
+        """About how many rows the unit will write, history left out."""
         return sum(map(len, self.touched.values())) + len(self._ledger)
 
     @property
     def ends_something(self) -> bool:
-        """Whether the commit will drop a record from the mirror, because it has ended. Whoever
-        follows that record has to do so before: nobody finds it afterwards."""
+        """Whether the commit will drop an ended record from the mirror. Handlers that follow the
+        record have to run before, because nobody finds it afterwards."""
         return any(
             record.status in entity.states.terminal
             for kind, entity in self._entities.items()
@@ -350,7 +351,7 @@ class Unit:
         )
 
     def events(self) -> list[tuple[str, str, str]]:
-        """What this unit changed: (kind, id, status), for those who watch."""
+        """The changes of this unit as (kind, id, status), for watchers of events."""
         changed = [
             (entity.name, entity.id_of(record), record.status)
             for kind, entity in self._entities.items()
@@ -360,11 +361,11 @@ class Unit:
         return self._told + changed if self._told else changed
 
     def write(self, connection: Connection) -> None:
-        """All of it, in the connection's transaction.
+        """Write everything, in the connection's transaction.
 
         Raises:
-            StaleWrite: a row did not have the status that the mirror knew, or what was granted
-                does not fit beside what SQL says is held.
+            StaleWrite: a row did not have the status that the mirror knew, or granted room exceeds
+                an agent's capacity by the sums in SQL.
         """
         for kind, entity in self._entities.items():
             records, mapping = self.touched[kind], entity.rows
@@ -403,8 +404,8 @@ class Unit:
                 raise StaleWrite(f"{len(misfits)} rows of the ledger do not fit", misfits)
 
     def stale_records(self, connection: Connection) -> list[Record]:
-        """The records that in SQL have another status than the mirror knew, or are gone; to be
-        asked once what was written is rolled back."""
+        """The records whose status in SQL is another than the mirror knew, or that are gone; call
+        it once the transaction was rolled back."""
         return [
             record
             for kind, entity in self._entities.items()
@@ -413,7 +414,7 @@ class Unit:
         ]
 
     def settle(self) -> None:
-        """After the commit: forget what has ended; it is in SQL."""
+        """Drop ended records from the mirror, after the commit."""
         for kind, entity in self._entities.items():
             if not entity.goes_with:
                 for record in self.touched[kind]:

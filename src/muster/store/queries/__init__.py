@@ -1,4 +1,4 @@
-"""What the API reads from SQL: functions of a connection, every page bounded.
+"""The API's reads from SQL: functions of a connection, every page bounded.
 
-Each filters by what its principal may see; the rest is not found (design: Access).
+Each answers with rows that its principal may see; other rows are not found (design: Access).
 """

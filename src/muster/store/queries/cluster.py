@@ -6,6 +6,6 @@ from muster.store import schema
 
 
 def read_cluster_id(connection: Connection) -> str:
-    """The name that the cluster was given when it was made; empty if it was given none."""
+    """The name that the cluster got when it was made; empty if it got none."""
     c = schema.cluster.c
     return connection.execute(select(c.value).where(c.key == "id")).scalar() or ""

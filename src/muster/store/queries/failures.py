@@ -1,4 +1,4 @@
-"""The tasks of a job that failed: which, and how many in the same way."""
+"""A job's failed tasks, grouped by the way in which they failed."""
 
 from itertools import groupby
 from typing import Any
@@ -18,13 +18,13 @@ from muster.store.queries.tasks import failed_by_itself, job_row
 from muster.store.records import Job
 
 WAYS = 10
-"""Ways of failing that are told."""
+"""Groups that are told."""
 SUCH_AS = 3
-"""Tasks that are named of each."""
+"""Tasks of each group that are named."""
 
 
 def list_failures(connection: Connection, principal: Principal, ref: str) -> FailurePage:
-    """The tasks of a job that failed, those together that failed alike.
+    """A job's failed tasks, grouped by how they failed.
 
     Raises:
         NotFound, Ambiguous: see ``refs.resolve``.
@@ -68,10 +68,11 @@ def list_failures(connection: Connection, principal: Principal, ref: str) -> Fai
 def read_to_retry(
     connection: Connection, principal: Principal, ref: str, *, failed: bool
 ) -> tuple[Job, TaskRanges | None]:
-    """A job that has ended, and which of its tasks are to be run again; None is all of them.
+    """A job that has ended, and the tasks of it that are to be run again; None stands for all.
 
     Args:
-        failed: those that failed by themselves, not all that did not succeed.
+        failed: whether only tasks that failed by themselves are to run again, not all that did not
+            succeed.
 
     Raises:
         NotFound, Ambiguous: see ``refs.resolve``.
@@ -93,7 +94,7 @@ def read_to_retry(
     else:
         condition = schema.tasks.c.status != TaskState.SUCCEEDED
         whole = job.spec.only or TaskRanges.of([(0, job.spec.tasks - 1)])
-        left = list(whole.after(job.next_task))  # they have no rows
+        left = list(whole.after(job.next_task))  # tasks without rows
     rows = connection.execute(_islands(job, condition)).all()
     if len(rows) > MAX_RANGES:
         raise Conflict(f"the tasks lie too far apart: in more than {MAX_RANGES} ranges")

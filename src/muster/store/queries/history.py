@@ -1,4 +1,4 @@
-"""What happened, as the API tells it."""
+"""History, as the API tells it."""
 
 from collections.abc import Collection
 from typing import Any
@@ -14,12 +14,12 @@ from muster.store.queries.tasks import job_row, task_view
 from muster.store.rows import load_reasons
 
 MAX_SESSIONS = 1000
-"""Sessions of a job whose history is shown with the job's: the latest."""
+"""Sessions of a job, the latest, whose history is shown with the job's."""
 
 
 def read_history(connection: Connection, principal: Principal, ref: str, limit: int) -> HistoryPage:
-    """What happened to a job with its tasks and sessions, to one task (``job/index``) with the
-    sessions of its attempts, to a session, or to an agent.
+    """The history of a job with its tasks and sessions, of one task (``job/index``) with the
+    sessions of its attempts, of a session, or of an agent.
 
     Raises:
         NotFound, Ambiguous: see ``refs.resolve``.
@@ -36,8 +36,8 @@ def read_history(connection: Connection, principal: Principal, ref: str, limit: 
 
 
 def _attempts(connection: Connection, sessions: Collection[str]) -> dict[str, Row[Any]]:
-    """Of each session: the task and attempt of its first kernel, where that is, and how many
-    kernels there are."""
+    """For each session the task, the attempt and the agent of its first kernel, and the number of
+    its kernels."""
     kernels, agents = schema.kernels, schema.agents
     if not sessions:
         return {}
@@ -65,7 +65,7 @@ def _attempts(connection: Connection, sessions: Collection[str]) -> dict[str, Ro
 
 
 def _entities(connection: Connection, principal: Principal, ref: str) -> list[ColumnElement[bool]]:
-    """What ``ref`` stands for in the history, as conditions that its index answers."""
+    """The conditions for the history rows of ``ref``, in a form that the table's index answers."""
     entity = schema.history.c.entity
     job_ref, slash, index = ref.partition("/")
     if slash:

@@ -56,7 +56,7 @@ def read_job_detail(connection: Connection, principal: Principal, ref: str) -> J
 def all_counts(
     rows: dict[TaskState, int], tasks_total: int, next_task: int, *, ended: bool
 ) -> dict[TaskState, int]:
-    """All of a job's tasks by state: ``rows`` of them, and those that have no row yet."""
+    """All of a job's tasks by state: the tasks with ``rows``, and the tasks without one."""
     counts = {state: count for state, count in rows.items() if count}
     if without_row := tasks_total - next_task:
         state = state_without_row(ended=ended)
@@ -65,7 +65,7 @@ def all_counts(
 
 
 def state_without_row(*, ended: bool) -> TaskState:
-    """What a task is that has no row: it waits, or never ran if its job has ended."""
+    """The state of a task without a row: it waits, or never ran if its job has ended."""
     return TaskState.KILLED if ended else TaskState.PENDING
 
 

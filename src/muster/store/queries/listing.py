@@ -1,4 +1,4 @@
-"""What listings share: their filters, their pages, and columns that every view has."""
+"""Shared by all listings: filters, pages, and columns that every view has."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -14,11 +14,11 @@ from muster.store.rows import load_reason
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Which rows a listing wants, and which page of them: newest first.
+    """The filters of a listing and the page that is wanted; newest first.
 
     Args:
         states: only these; None is all.
-        name: exactly this, or what it begins with if the last character is ``*``.
+        name: exactly this, or names that begin with it if the last character is ``*``.
         owner: a user, or domain/project/user.
         cursor: rows before this id only.
     """
@@ -53,7 +53,8 @@ def listed(query: Select[Any], named: Named, principal: Principal, listing: List
 
 
 def _named(column: Column[str], name: str) -> list[ColumnElement[bool]]:
-    """A range rather than a LIKE pattern, so that an index answers it."""
+    """The condition on a name as a range rather than a LIKE pattern, so that an index answers
+    it."""
     if not name.endswith("*"):
         return [column == name]
     stem = name.removesuffix("*")

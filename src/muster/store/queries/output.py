@@ -20,11 +20,11 @@ class OutputSource:
 
     Args:
         entity: the task or session, as events and history call it.
-        state: what it is, for a person.
-        attempt: the one that was found, or that is waited for.
+        state: of the task or session, as a person reads it.
+        attempt: the attempt that was found, or whose start is waited for.
         last: whether no other attempt will follow it.
-        ended: whether it is over; without a ``kernel`` it never started then.
-        kernel, generation, agent: where the output is; None as long as there is none.
+        ended: whether the attempt is over; if so, and without a ``kernel``, it never started.
+        kernel, generation, agent: where the output is; None as long as there is no output.
     """
 
     entity: str

@@ -1,6 +1,7 @@
-"""What a person means by what they typed: an id, a unique prefix of one, or a name.
+"""From a reference that a person typed to an id: a reference is an id, a unique prefix of one, or a
+name.
 
-What belongs to others is not found, and is never among the candidates (design: Access).
+Work of others is not found, and is never among the candidates (design: Access).
 """
 
 import re
@@ -24,7 +25,7 @@ _IDS = {kind: re.compile(f"(?:{short}-)?{_BODY}") for kind, short in KINDS.items
 @dataclass(frozen=True, slots=True)
 class Named:
     """A kind of thing that people refer to; ``kind`` is a key of ``core.ids.KINDS``.
-    ``unsuccessful`` are the states of which a partial index has the rows."""
+    ``unsuccessful`` are states that have a partial index of their own."""
 
     kind: str
     table: Table
@@ -46,8 +47,8 @@ AGENTS = Named("agent", schema.agents, schema.agents.c.status, AGENT_TABLE.live,
 
 
 def one_of(column: Column[str], values: Collection[str]) -> ColumnElement[bool]:
-    """``column IN (…)`` with the values in the text: only so does SQLite see that a partial index
-    holds the answer."""
+    """``column IN (…)`` with the values in the text of the statement: only then does SQLite see
+    that a partial index holds the answer."""
     return column.in_(bindparam(None, sorted(values), expanding=True, literal_execute=True))
 
 
@@ -65,7 +66,7 @@ def visible(table: Table, principal: Principal) -> list[ColumnElement[bool]]:
 
 
 def _own(table: Table, principal: Principal) -> ColumnElement[bool]:
-    """What is the principal's, in whichever of its projects."""
+    """The condition for work of the principal's own, in any of its projects."""
     return and_(
         table.c.domain == principal.owner.domain,
         table.c.project.in_(sorted(principal.owned_projects())),
@@ -74,11 +75,11 @@ def _own(table: Table, principal: Principal) -> ColumnElement[bool]:
 
 
 def resolve(connection: Connection, named: Named, principal: Principal, ref: str) -> str:
-    """The id that ``ref`` means: an id, else a name (live before ended, the newest of those that
-    ended), else a prefix. An admin's own come before those of others.
+    """The id that ``ref`` means: an id, else a name (live work before ended, the newest among
+    ended), else a prefix. An admin's own work comes before that of others.
 
     Raises:
-        NotFound: none that the principal may see.
+        NotFound: there is none that the principal may see.
         Ambiguous: several; the message names some.
     """
     found = None
@@ -151,7 +152,7 @@ def _ambiguous(named: Named, ref: str, found: list[tuple[str, str | None]]) -> A
 
 
 def owners_of(connection: Connection, named: Named, ids: Collection[str]) -> dict[str, Owner]:
-    """Whose these are, by id; those that do not exist are left out."""
+    """The owners of these rows, by id; ids that do not exist are left out."""
     c = named.table.c
     rows = connection.execute(select(c.id, c.domain, c.project, c.user).where(c.id.in_(ids)))
     return {row.id: Owner(row.domain, row.project, row.user) for row in rows}

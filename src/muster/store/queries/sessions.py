@@ -20,7 +20,7 @@ _WITHOUT_SPEC = [column for column in schema.sessions.c if column is not schema.
 def list_sessions(
     connection: Connection, principal: Principal, listing: Listing, *, of_jobs: bool
 ) -> SessionPage:
-    """Sessions that were handed in by themselves; with ``of_jobs`` those of jobs too."""
+    """Sessions that were handed in by themselves; with ``of_jobs`` the sessions of jobs too."""
     query = listed(select(*_WITHOUT_SPEC), SESSIONS, principal, listing)
     if not of_jobs:
         query = query.where(schema.sessions.c.job_id.is_(None))

@@ -1,4 +1,4 @@
-"""Work that has ended, for what is to start after it."""
+"""Work that has ended, for work that depends on it."""
 
 from collections.abc import Collection, Iterator
 
@@ -12,14 +12,14 @@ from muster.store import schema
 from muster.store.queries.refs import one_of, owned_by
 
 _Ended = tuple[str, str | None, Progress]
-"""Id, name, and how it ended."""
+"""The id, the name, and how the work ended."""
 
 
 def read_ended(
     connection: Connection, owner: Owner, refs: Collection[str]
 ) -> dict[str, tuple[str, Progress]]:
-    """The owner's jobs, and sessions of their own, that have ended: id and how, by each of
-    ``refs``, a name or an id. Of several of a name it is the newest, a job before a session.
+    """The owner's ended jobs and sessions without a job, by ``refs``, which are names or ids: the
+    id of each, and how it ended. Of several with one name it is the newest, a job before a session.
     """
     wanted = sorted(set(refs))
     jobs, sessions = schema.jobs, schema.sessions
@@ -33,7 +33,7 @@ def read_ended(
 
 
 def read_ended_by_id(connection: Connection, ids: Collection[str]) -> dict[str, Progress]:
-    """How these jobs, and sessions of their own, ended, as far as they have."""
+    """How these jobs, and sessions without a job, ended; work that has not ended is left out."""
     return {
         id_: progress
         for id_, _, progress in (
@@ -55,13 +55,13 @@ def _jobs(connection: Connection, which: ColumnElement[bool]) -> Iterator[_Ended
     for row in connection.execute(
         select(jobs.id, jobs.name, jobs.status, jobs.finished_at)
         .where(which, one_of(jobs.status, JOB_TABLE.terminal))
-        .order_by(jobs.id)  # the last one said is the newest
+        .order_by(jobs.id)  # so that the newest comes last
     ):
         yield row.id, row.name, _progress(row.status == JobState.SUCCEEDED, row.finished_at)
 
 
 def _sessions(connection: Connection, which: ColumnElement[bool]) -> Iterator[_Ended]:
-    """A session that was stopped has not succeeded, whatever its programs made of that."""
+    """Ended sessions. A session that was stopped has not succeeded, whatever its exit code."""
     sessions, kernels = schema.sessions.c, schema.kernels.c
     well = func.sum(kernels.exit_code == 0) == func.count()
     for row in connection.execute(

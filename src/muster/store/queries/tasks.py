@@ -1,4 +1,4 @@
-"""A job's tasks as the API tells them, those that have no rows yet too (design: Tasks follow
+"""A job's tasks as the API tells them, including tasks without a row (design: Tasks follow
 attempts)."""
 
 from collections.abc import Iterable, Sequence
@@ -20,13 +20,14 @@ from muster.store.queries.refs import JOBS, resolve
 from muster.store.queries.sessions import kernel_view, kernels_with_agents
 
 MAX_ATTEMPTS = 100
-"""Attempts of a task that are shown: the latest."""
+"""Attempts of a task that are shown, the latest."""
 LISTED_ATTEMPTS = 10
-"""Attempts of a task that are shown where many tasks are."""
+"""Attempts of each task that are shown in a list of tasks."""
 
 
 def failed_by_itself() -> ColumnElement[bool]:
-    """The condition that a task went wrong, and was not only stopped with its job."""
+    """The condition for tasks that failed by themselves, and were not only stopped with their
+    job."""
     c = schema.tasks.c
     ends = (TaskState.FAILED, TaskState.WORKER_FAILED, TaskState.UNSCHEDULABLE)
     timed_out = and_(c.status == TaskState.KILLED, c.reason == ReasonCode.TIMEOUT)
@@ -46,8 +47,8 @@ def list_tasks(
     """A job's tasks by index with their latest attempts, from the ``offset``-th on.
 
     Args:
-        state: only those in this state; None is all.
-        failed: only those that failed by themselves; ``state`` is not looked at then.
+        state: only tasks in this state; None is all.
+        failed: only tasks that failed by themselves; ``state`` is not looked at then.
 
     Raises:
         NotFound, Ambiguous: see ``refs.resolve``.
@@ -130,7 +131,7 @@ def read_task(connection: Connection, principal: Principal, ref: str, index: int
 
 
 def job_row(connection: Connection, principal: Principal, ref: str) -> Row[Any]:
-    """What of a job's row its tasks need.
+    """The columns of a job's row that its tasks need.
 
     Raises:
         NotFound, Ambiguous: see ``refs.resolve``.
@@ -152,7 +153,7 @@ def job_row(connection: Connection, principal: Principal, ref: str) -> Row[Any]:
 
 
 def _ranges(job: Row[Any]) -> TaskRanges | None:
-    """Which tasks the job runs; None is all of them."""
+    """The tasks that the job runs; None stands for all."""
     return None if job.only is None else TaskRanges.parse(job.only)
 
 

@@ -74,7 +74,7 @@ def _carry_over(
     tokens: sa.Table,
     join_tokens: sa.Table,
 ) -> None:
-    """Whoever had a token is a user, in the projects that the tokens named."""
+    """Make everybody who had a token a user, in the projects that the tokens named."""
     people = [row for row in former if row.kind == "user"]
     memberships: dict[tuple[str, str], list[str]] = {}
     for row in people:  # the oldest first

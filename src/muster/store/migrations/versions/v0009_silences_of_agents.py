@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    # It is known better once the agent is looked at; until then a long one is safe to assume.
+    # The silence is known once the agent is looked at; until then a long one is safe to assume.
     op.add_column(
         "agents", sa.Column("silence_s", sa.Float(), nullable=False, server_default="300")
     )
