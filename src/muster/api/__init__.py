@@ -1,1 +1,1 @@
-"""The HTTP edge: who asks, what they ask for, and the answer; decisions are control's."""
+"""The HTTP edge: it authenticates callers, reads requests and writes answers; control decides."""

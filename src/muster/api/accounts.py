@@ -40,7 +40,7 @@ Cancel = Annotated[bool, Query(description="cancel work of theirs that is alive"
 
 @router.get("/whoami", response_model=WhoamiView)
 async def get_whoami(call: Call) -> Response:
-    """Whom the controller takes the caller for."""
+    """The caller's identity, as the controller sees it in the token."""
     principal, accounts = call.principal, _accounts(call)
     token = accounts.tokens.get(principal.token)
     view = WhoamiView(
@@ -151,7 +151,7 @@ async def post_user(request: Request, call: Call) -> Response:
 
 
 def _shared_account(live: Live) -> str:
-    """What is to be known where kernels of several users run as one account of the machine."""
+    """A warning where kernels of several users run as one account of a machine; empty otherwise."""
     shared = {
         agent.name: account
         for agent in live.agents.values()
@@ -175,7 +175,7 @@ def _shared_account(live: Live) -> str:
 async def put_user_projects(
     request: Request, call: Call, domain: str, user: str, cancel: Cancel = False
 ) -> Response:
-    """Have a user be in these projects and no others; for admins."""
+    """Put a user in these projects and no others; for admins."""
     call.must_be_admin("change users")
     spec, by = await read_spec(request, ProjectsSpec), call.principal
     changed = await call.change(

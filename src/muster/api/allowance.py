@@ -1,4 +1,5 @@
-"""So many of one thing at a time, for each owner and in all: nobody shuts out all others."""
+"""Limits on things under way at a time, for each owner and in all, so that nobody shuts out all
+others."""
 
 import asyncio
 from collections import Counter
@@ -10,12 +11,12 @@ from muster.core.owner import Owner
 
 
 class Allowance:
-    """Counts what is under way.
+    """Counts things under way.
 
     Args:
-        what: in the plural, as in "too many WHAT".
-        of_one: of each owner at a time.
-        in_all: of all of them.
+        what: the things, in the plural, as in "too many WHAT".
+        of_one: the limit for each owner.
+        in_all: the limit for all owners together.
     """
 
     def __init__(self, what: str, of_one: int, in_all: int) -> None:
@@ -26,7 +27,7 @@ class Allowance:
 
     @contextmanager
     def used(self, owner: Owner) -> Iterator[None]:
-        """One more, for as long as this lasts.
+        """Count one more thing of the owner's, for as long as the context lasts.
 
         Raises:
             Busy: too many already, in all or of this owner.
@@ -44,17 +45,17 @@ class Allowance:
                 del self._count[owner]
 
     def of(self, owner: Owner) -> int:
-        """How many of the owner's are under way."""
+        """How many things of the owner's are under way."""
         return self._count[owner]
 
 
 class Turns:
-    """Of each owner's, so many are carried out at once; the owner's others wait for those, and
-    nobody else does.
+    """Carries out a few things of each owner's at once; the owner's others wait for these, and
+    nobody else's do.
 
     Args:
-        allowance: of those that are carried out or wait.
-        at_once: of each owner.
+        allowance: for things that are carried out or wait.
+        at_once: how many of each owner's are carried out.
     """
 
     def __init__(self, allowance: Allowance, at_once: int) -> None:
@@ -64,7 +65,7 @@ class Turns:
 
     @contextmanager
     def admitted(self, owner: Owner) -> Iterator[asyncio.Semaphore]:
-        """What is to be held while one of the owner's is carried out.
+        """A semaphore to hold while one thing of the owner's is carried out.
 
         Raises:
             Busy: too many are under way already, in all or of this owner.

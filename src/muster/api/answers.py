@@ -26,11 +26,11 @@ log = logging.getLogger(__name__)
 
 
 class Forbidden(MusterError):
-    """The caller's role does not allow it; said of no particular thing."""
+    """The caller's role does not allow the request, whatever thing it is about."""
 
 
 class Unauthenticated(MusterError):
-    """The request's token is none of this cluster's, or no longer."""
+    """The request's token is not, or no longer, a token of this cluster."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -40,7 +40,7 @@ class Unauthenticated(MusterError):
 
 
 class TooLarge(MusterError):
-    """A body that is longer than it may be; it was not read to its end."""
+    """A body exceeds its limit; it was not read to its end."""
 
 
 _KINDS: tuple[tuple[type[Exception], int, ErrorCode], ...] = (
@@ -60,7 +60,7 @@ _KINDS: tuple[tuple[type[Exception], int, ErrorCode], ...] = (
 _CODES = {401: ErrorCode.UNAUTHENTICATED, 404: ErrorCode.NOT_FOUND}
 _RETRY_AFTER_S = "1"
 _LAST = frozenset({401, 413})
-"""Their connection is closed: what its sender still sends is not read."""
+"""Statuses after which the connection is closed, so that the rest of the request is not read."""
 
 
 def answer(view: View, status: int = 200) -> Response:
@@ -89,7 +89,7 @@ def error_answer(
 
 
 def add_error_handlers(app: FastAPI) -> None:
-    """Have every way in which a request can fail answered in the one form."""
+    """Answer every way in which a request can fail in the same form."""
     app.add_exception_handler(MusterError, _refused)
     app.add_exception_handler(TimeoutError, _timed_out)
     app.add_exception_handler(RequestValidationError, _wrong_parameters)

@@ -33,7 +33,8 @@ from muster.version import __version__
 
 MAX_OUTPUT_READERS = 2_000
 MAX_OUTPUT_READERS_OF_ONE = 48
-"""Fewer than an agent serves at a time, so that nobody takes all of one."""
+"""Readers of output of one owner: fewer than an agent serves, so that nobody takes all of an
+agent's."""
 
 
 def create_app(
@@ -50,8 +51,8 @@ def create_app(
 
     Args:
         engine: the store's; only read.
-        read_log: how the output of a kernel is had from its agent.
-        explain_job, explain_session: answer ``why`` for what is alive.
+        read_log: reads the output of a kernel from its agent.
+        explain_job, explain_session: answer ``why`` for live work.
         agent_address: where agents on other machines find the controller, as host:port.
 
     ``stop`` is called before the server is stopped.
@@ -98,8 +99,8 @@ def create_app(
 
 
 def stop(app: FastAPI) -> None:
-    """Refuse what comes from now on, and end every wait, follow and event stream, so that the
-    server can stop; ``stopping.FINISH_S`` later whatever else is under way. On the event loop.
+    """Refuse new requests and end every wait, follow and event stream, so that the server can stop;
+    ``stopping.FINISH_S`` later end all other requests too. To be called on the event loop.
     """
     requests: OpenRequests = app.state.requests
     requests.close()

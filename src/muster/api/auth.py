@@ -1,5 +1,5 @@
-"""Who asks: bearer tokens, checked before anything else looks at a request, and for as long as its
-answer lasts."""
+"""Bearer tokens: checked before anything else looks at a request, and for as long as its answer
+lasts."""
 
 import asyncio
 import logging
@@ -23,7 +23,8 @@ PUBLIC = frozenset({"/health"})
 TELL_REFUSED_EVERY_S = 60.0
 """How often the log says how many requests came without a good token."""
 _LATE_S = 0.01
-"""How long after its end a token is looked at again: two clocks are never quite equal."""
+"""How long after its end a token is looked at again: the event loop's clock and the controller's
+are never quite equal."""
 _ABOUT_TOKENS = frozenset({"token", "user"})
 
 
@@ -32,10 +33,11 @@ def _refusal() -> Response:
 
 
 class Access:
-    """Whose tokens are; and the reads, waits and streams that end when theirs does.
+    """The principals of tokens, and the reads, waits and streams that end when their caller's token
+    does.
 
-    A request that changes something goes on, and is refused in the end: see ``Caller.change``.
-    ``refused`` counts the requests without a good token.
+    A request that changes something goes on when its token ends, and is refused at its turn: see
+    ``Caller.change``. ``refused`` counts the requests without a good token.
     """
 
     def __init__(self, plane: ControlPlane, clock: Clock, requests: OpenRequests) -> None:
@@ -49,7 +51,7 @@ class Access:
         plane.watch(self._heard)
 
     def principal(self, secret: str) -> Principal | None:
-        """Whose token this is; None, and counted, if it is none."""
+        """The principal of a token; None if the token is not good, which is counted."""
         found = verify(self._plane.live, secret, self._clock.now())
         if found is None:
             self._count_refusal()
@@ -57,7 +59,8 @@ class Access:
 
     @contextmanager
     def reading(self, principal: Principal) -> Iterator[None]:
-        """The current task's request is to end once it would no longer be let in as it was."""
+        """End the current task's request once its token would no longer let it in as the same
+        principal."""
         task = asyncio.current_task()
         assert task is not None, "a request is a task"
         token = self._plane.live.accounts.tokens.get(principal.token)
@@ -78,7 +81,7 @@ class Access:
             self._look_again()
 
     def _look_again(self) -> None:
-        """End the reads of those who would now be let in otherwise, or not at all."""
+        """End the reads of callers whose token is no longer good, or stands for something else."""
         now = self._clock.now()
         for task, principal in self._reading.items():
             if principal_now(self._plane.live, principal.token, now) != principal:
@@ -94,7 +97,8 @@ class Access:
 
 
 class BearerAuth:
-    """Refuses requests without a good token; the others carry their ``principal`` in the scope."""
+    """Refuses requests without a good token; other requests carry their ``principal`` in the
+    scope."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""Agents that take nothing new, over HTTP."""
+"""Agents that take no new work, over HTTP."""
 
 from collections.abc import Iterator
 from typing import Annotated, Literal
@@ -33,10 +33,10 @@ Note = Annotated[str, StringConstraints(max_length=200), AfterValidator(_line)]
 
 
 class BarSpec(Spec):
-    """Why an agent is to take nothing new: an operator's word; null has it take work again.
+    """The reason for which an agent is to take no new work; null has it take work again.
 
-    ``note`` says why to people. What still runs on one that is draining after ``deadline`` is
-    stopped, to run elsewhere; without one it runs to its end.
+    ``note`` is an explanation for people. Kernels that still run on a draining agent after
+    ``deadline`` are stopped, to run elsewhere; without a deadline they run to their end.
     """
 
     bar: Literal["cordoned", "draining"] | None
@@ -57,7 +57,7 @@ _BODY = {"application/json": {"schema": BarSpec.model_json_schema()}}
     openapi_extra={"requestBody": {"required": True, "content": _BODY}},
 )
 async def bar_agent(request: Request, call: Call, ref: str) -> Response:
-    """Have an agent take nothing new, or take work again; for admins."""
+    """Have an agent take no new work, or take work again; for admins."""
     call.must_be_admin("cordon or drain agents")
     spec = await read_spec(request, BarSpec)
     principal, plane = call.principal, call.api.plane

@@ -1,11 +1,11 @@
-"""Bodies of requests: bounded while they are read, then specs or a list of what is wrong.
+"""Bodies of requests: bounded while they are read, then made into specs or a list of problems.
 
-A body that is small is parsed on the event loop. A larger one is parsed in a thread, after the
-owner's others: what one owner sends delays that owner. A thread cannot be stopped, and it shares
-the interpreter with the event loop; so the work itself is bounded by the length of the body, its
-depth and the number of its values (``core.specs.shape``), and no step of it that holds the
-interpreter takes more than some 10 ms. A process could be killed, but would have to send back what
-it made of the body, which costs about as much as making it.
+A small body is parsed on the event loop. A larger one is parsed in a thread, after the owner's
+earlier bodies, so that an owner's bodies delay that owner alone. A thread cannot be stopped, and it
+shares the interpreter with the event loop; so the work itself is bounded by the length of the body,
+its depth and the number of its values (``core.specs.shape``), and no step that holds the
+interpreter takes more than some 10 ms. A process could be killed, but would have to send its result
+back, which costs about as much as the parsing.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ SMALL_BYTES = 4 * 1024
 MAX_LARGE_OF_ONE = 16
 """Larger bodies of one owner that are read or parsed at a time; they are kept in memory."""
 MAX_LARGE = 256
-"""Of all owners."""
+"""Larger bodies of all owners together."""
 READ_TIMEOUT_S = 30.0
 
 _YAML_TYPES = frozenset({"application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml"})
@@ -46,8 +46,7 @@ T = TypeVar("T")
 
 
 class LargeBodies:
-    """Bodies that are parsed off the event loop: one after the other, and no owner's before all
-    of another's."""
+    """Bodies that are parsed off the event loop, one at a time; owners take turns."""
 
     def __init__(self) -> None:
         self._thread = anyio.CapacityLimiter(1)
@@ -69,13 +68,14 @@ async def read_spec(request: Request, *models: type[S]) -> S:
     """The spec in a request's body: JSON, or YAML if its content type says so.
 
     Args:
-        models: what it may be; of several its ``kind`` says which, the first where it says none.
+        models: the specs that the body may be; ``kind`` selects among several, the first if it is
+            absent.
 
     Raises:
-        TooLarge: longer than a spec may be.
+        TooLarge: the body is longer than a spec may be.
         InvalidSpec: with every problem found.
-        Busy: the caller has too many large ones under way.
-        TimeoutError: it did not arrive in time.
+        Busy: the caller has too many large bodies under way.
+        TimeoutError: the body did not arrive in time.
     """
     large: LargeBodies = request.app.state.large_bodies
     owner = request.scope["principal"].owner
@@ -113,7 +113,7 @@ def _from_json(body: bytes, models: tuple[type[S], ...]) -> S:
 def _model_of(data: Any, models: tuple[type[S], ...]) -> type[S]:
     """
     Raises:
-        InvalidSpec: it is of another kind than all of several.
+        InvalidSpec: its kind is that of none of the models.
     """
     if len(models) == 1 or not isinstance(data, dict) or "kind" not in data:
         return models[0]

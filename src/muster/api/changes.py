@@ -1,4 +1,4 @@
-"""What the control plane commits, told to those who wait for it: no polling anywhere."""
+"""Committed changes, told to the requests that wait for them: no polling anywhere."""
 
 import asyncio
 from collections.abc import Collection, Iterator
@@ -26,9 +26,9 @@ _TERMINAL: dict[str, Collection[str]] = {
 
 
 class Feed:
-    """All changes, for one reader; those it has not taken yet are kept by what they are about.
+    """All changes, for one reader; of changes not taken yet the newest of each record is kept.
 
-    ``gap`` says that some are missing, as at the beginning.
+    ``gap`` says that changes are missing, as at the beginning.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Feed:
         self.changed.set()
 
     def take(self) -> tuple[bool, Events]:
-        """Whether there is a gap before them, and the changes since the last ``take``."""
+        """Whether changes are missing before these, and the changes since the last ``take``."""
         gap, changes = self._gap, self._changes
         self._gap, self._changes = False, {}
         self.changed.clear()
@@ -84,7 +84,7 @@ class Changes:
         """An event that is set when one of ``ids`` changes, or one of ``ends`` ends; for a wait of
         the owner's.
 
-        Whoever waits clears it first and looks at the state then, so that nothing is missed.
+        The waiter clears the event first and looks at the state then, so that it misses nothing.
 
         Raises:
             Busy: too many wait already, or too many of this owner's.

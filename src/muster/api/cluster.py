@@ -34,9 +34,9 @@ AGENTS_AT_ONCE = 100
 
 @router.get("/health", response_model=HealthView)
 async def get_health(request: Request) -> Response:
-    """How the controller is; for this no token is needed. One that can store nothing, because its
-    disk is full for instance, is "degraded": it answers, keeps agents and what runs alive, and
-    refuses changes with 503."""
+    """The controller's health; no token is needed. A controller that can store nothing, for
+    instance because its disk is full, is "degraded": it answers, keeps agents and their kernels
+    alive, and refuses changes with 503."""
     api: Api = request.app.state.api
     trouble = api.plane.trouble
     status = "ok" if trouble is None else "degraded"
@@ -63,7 +63,7 @@ async def get_cluster(call: Call) -> Response:
 
 @router.get("/v1/agents", response_model=AgentPage)
 async def get_agents(call: Call, group: str | None = None) -> Response:
-    """Agents by name, with what is free of them."""
+    """Agents by name, with their free resources."""
     plane = call.api.plane
     wanted = [a for a in plane.live.agents.values() if group is None or a.group == group]
     wanted.sort(key=lambda agent: agent.name)

@@ -1,4 +1,4 @@
-"""What every endpoint needs: who calls, and the parts of the controller behind the API."""
+"""The context of every endpoint: the caller, and the parts of the controller behind the API."""
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -60,8 +60,8 @@ class Caller:
     def must_change(self) -> None:
         """
         Raises:
-            Forbidden: the caller may look only. Said before anything is looked up, so that it
-                reveals nothing.
+            Forbidden: the caller may only look. It is raised before anything is looked up, so that
+                it reveals nothing.
         """
         if self.principal.role is Role.VIEWER:
             raise Forbidden("your token is a viewer's: it may look, but not change anything")
@@ -75,8 +75,8 @@ class Caller:
             raise Forbidden(f"only an admin's token may {to}")
 
     def still_allowed(self, action: Callable[[Work, Parts], T]) -> Callable[[Work, Parts], T]:
-        """The action, refused if the caller is no longer let in as it was when its request began:
-        the body may have taken half a minute to arrive, and the token may be gone since.
+        """The action, refused if the caller's token is no longer as good as when the request began:
+        the body may have taken half a minute to arrive.
 
         Raises (when the action is carried out):
             Unauthenticated: the token has ended, or is good for something else now.
@@ -102,12 +102,12 @@ class Caller:
         return await self.api.reader.json(self.principal.owner, query, *args, **kwargs)
 
     async def change(self, action: Callable[[Work, Parts], T]) -> T:
-        """What the action answers once its wake has committed it.
+        """The action's answer, once its wake has been committed.
 
         Raises:
-            MusterError: the action refused, or could not be stored.
+            MusterError: the action refused, or its change could not be stored.
             Unauthenticated: see ``still_allowed``.
-            TimeoutError: not committed in time; it may still happen.
+            TimeoutError: nothing was committed in time; the action may still happen.
         """
         return await self.api.plane.request(self.still_allowed(action))
 

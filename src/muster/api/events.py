@@ -24,17 +24,18 @@ COALESCE_S = 0.1
 """Changes of the same thing within this time are told as one."""
 HEARTBEAT_S = 15.0
 LONGEST_S = 3600.0
-"""Then a stream ends, and whoever still may connects again."""
+"""The longest life of a stream; a reader whose token is still good connects again."""
 
 
 @router.get("/v1/events", response_class=Response)
 async def get_events(call: Call) -> Response:
-    """What changes, as it happens. A ``reset`` comes first and after each gap: read the state then.
+    """A stream of changes. A ``reset`` comes first and after each gap, and means: read the state
+    anew.
 
-    Each event's data is an ``EventView``; a comment comes when nothing else does for a while.
+    Each event's data is an ``EventView``; a comment is sent when there was no event for a while.
     """
     told = _told(call)
-    first = await anext(told, "")  # one reader too many is told so, rather than cut off
+    first = await anext(told, "")  # so that one reader too many gets an error, not a broken stream
 
     async def stream() -> AsyncIterator[str]:
         async with contextlib.aclosing(told):

@@ -48,7 +48,7 @@ from muster.store.records import Job
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
 COALESCE_S = 0.1
-"""A wait tells of changes no faster than this; of an end at once."""
+"""A wait tells of changes no faster than this, but of an end at once."""
 MAX_WAIT_S = 60.0
 _HAS_PROCESSES = (TaskState.BUILDING, TaskState.RUNNING)
 
@@ -59,7 +59,8 @@ async def submit_job(
     call: Call,
     idempotency_key: Annotated[str | None, Header()] = None,
 ) -> Response:
-    """Hand in a job. With the key of an earlier submission: that job, with status 200."""
+    """Hand in a job. With the key of an earlier submission the answer is that job, with status
+    200."""
     call.must_change()
     spec = await read_spec(request, JobSpec)
     principal = call.principal.within(spec.project)
@@ -74,7 +75,7 @@ async def submit_job(
 
 
 async def _accepted(call: Caller, job: Job | str) -> Response:
-    """A job that was handed in; one that had been before is named by its id."""
+    """The answer to a submission: a new job, or the id of one that was handed in before."""
     if isinstance(job, Job):
         return answer(job_view(job), 201)
     return json_answer(await call.json(read_job, call.principal, job))
@@ -88,7 +89,7 @@ def _submit(work: Work, parts: Parts, *, principal: Principal, spec: JobSpec, en
 def known_group(live: Live, group: str) -> None:
     """
     Raises:
-        InvalidSpec: no such group: a problem of the spec, not a thing that is not found.
+        InvalidSpec: there is no such group, which is a problem of the spec and so not NotFound.
     """
     try:
         live.group(group)
@@ -141,7 +142,8 @@ async def cancel_job(call: Call, ref: str) -> Response:
 
 
 class RetrySpec(Spec):
-    """Which tasks of a job are run again: those that ``failed``, or all that did not succeed."""
+    """Which tasks of a job are run again: only those that ``failed``, or all that did not
+    succeed."""
 
     failed: bool = False
 
@@ -161,7 +163,7 @@ async def retry_job(
     ref: str,
     idempotency_key: Annotated[str | None, Header()] = None,
 ) -> Response:
-    """Hand in a job that runs tasks of one that has ended again, each under its index."""
+    """Hand in a job that runs tasks of an ended job again, each under its index."""
     call.must_change()
     api, principal = call.api, call.principal
     asked = await read_spec(request, RetrySpec)
@@ -196,7 +198,7 @@ async def get_tasks(
 
 @router.get("/{ref}/failures", response_model=FailurePage)
 async def get_failures(call: Call, ref: str) -> Response:
-    """A job's failed tasks, those together that failed alike."""
+    """A job's failed tasks, grouped by how they failed."""
     return json_answer(await call.json(list_failures, call.principal, ref))
 
 
@@ -253,7 +255,7 @@ def _version(job: Job) -> str:
 
 @router.get("/{ref}/why", response_model=WhyView)
 async def why_job(call: Call, ref: str) -> Response:
-    """Why a job is where it is: every reason that holds now."""
+    """Why a job is in its state: every reason that holds now."""
     api = call.api
     job = await call.read(read_job, call.principal, ref)
     live = api.plane.live

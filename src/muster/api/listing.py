@@ -1,4 +1,4 @@
-"""What the listings' query parameters mean."""
+"""The query parameters of listings."""
 
 from typing import Annotated, Any
 
@@ -22,10 +22,10 @@ Cursor = Annotated[
 
 
 def states_of(table: StateTable[Any], asked: str) -> frozenset[str] | None:
-    """The states that ``asked`` means; None is all of them.
+    """The states that ``asked`` names; None stands for all.
 
     Raises:
-        InvalidSpec: it is no state.
+        InvalidSpec: it names no state.
     """
     match asked.lower():
         case "all":

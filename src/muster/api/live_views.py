@@ -1,6 +1,6 @@
-"""What is alive, as the API tells it: from the mirror and the board, without SQL.
+"""Live records, as the API tells them: from the mirror, without SQL.
 
-To be called on the event loop only, between two wakes: then both are what was committed last.
+To be called on the event loop only, between two wakes, when the mirror holds the last commit.
 """
 
 from collections.abc import Collection
@@ -66,7 +66,8 @@ def session_view(session: Session) -> SessionView:
 
 
 def agent_view(agent: Agent, live: Live, board: Board) -> AgentView:
-    """An agent with what is free of it; negative where it reported more than there was room for."""
+    """An agent with its free resources; an amount is negative where the agent reported that its
+    kernels hold more than there is."""
     snapshot = board.groups[agent.group].snapshot
     slot, columns = snapshot.slot(agent.id), snapshot.columns
     free_of = dict(zip(columns.dimensions, columns.free[slot].tolist(), strict=True))
@@ -127,14 +128,14 @@ def agent_view(agent: Agent, live: Live, board: Board) -> AgentView:
 
 
 def grace_left(graces_s: Collection[float]) -> str:
-    """The end of the sentence that tells of a cancellation: how long the processes that still run
-    may take, of which these are the graces."""
+    """The end of the sentence that tells of a cancellation: how long the running processes, which
+    have these graces, may take."""
     longest_s = max(graces_s, default=0.0)
     return f"; its processes have up to {longest_s:g} s to end" if longest_s else ""
 
 
 def group_view(name: str, live: Live, board: Board) -> GroupView:
-    """A group, with how many agents it has and how many sessions wait for a place in it."""
+    """A group, with the numbers of its agents and of its waiting sessions."""
     group = board.groups[name]
     return GroupView(
         name=name,

@@ -1,7 +1,7 @@
 """Output of kernels over HTTP: plain text, streamed from the agent that has it.
 
-Each answer is about one attempt, and says in headers which one, where in its output the answer
-begins, and what is to come, so that a reader can go on where a broken connection left off.
+Each answer holds output of one attempt. Its headers name the attempt, the offset at which the
+answer begins, and whether more is to come, so that a reader can go on where a connection broke.
 """
 
 import asyncio
@@ -29,13 +29,13 @@ log = logging.getLogger(__name__)
 router = APIRouter(tags=["logs"])
 
 SILENCE_S = 60.0
-"""An answer that is silent for so long ends; the reader asks for the rest."""
+"""An answer without output for so long ends; the reader asks for the rest."""
 MAX_ATTEMPT = 1_000_000
 _ALL_BYTES = 2**62
 _TEXT = "text/plain; charset=utf-8"
 
 Find = Callable[[int | None], Awaitable[OutputSource]]
-"""Looks for an attempt's output, or that of the latest; a session has no attempts."""
+"""Looks for the output of an attempt, of the latest one for None; a session has no attempts."""
 Body = AsyncGenerator[bytes, None]
 
 Tail = Annotated[
@@ -76,7 +76,8 @@ def _attempt_output(
     attempt: int | None,
     follow: bool,
 ) -> OutputSource:
-    """As ``task_output``, for attempts that there are; who follows may wait for the next one.
+    """The output of an attempt that exists, as ``task_output``; a reader that follows may name the
+    next attempt too.
 
     Raises:
         NotFound, Ambiguous: as ``task_output``; NotFound also when there is no such attempt.
@@ -111,7 +112,7 @@ async def get_session_logs(
 async def _output(
     call: Caller, find: Find, offset: int, *, attempt: int | None = None, follow: bool
 ) -> Response:
-    """The answer from ``offset`` on; a negative one counts from the end.
+    """The answer from ``offset`` on; a negative offset counts from the end.
 
     Raises:
         Busy: too many readers of output, or of this owner's.
@@ -131,23 +132,23 @@ async def _answer(
     source = await find(attempt)
     if source.kernel is not None:
         return await _from_agent(api, source, offset, follow=follow)
-    if source.ended:  # it never started
+    if source.ended:  # the attempt never started
         return Response(headers=_headers(source, 0, ended=True), media_type=_TEXT)
     if not follow:
         raise Conflict(
             f"{source.entity} has no output yet, it is {str(source.state).lower()}: follow it "
             f"(-f) to wait for it, or ask why it does not start"
         )
-    # The answer's head names this attempt: it may fail, and another begin, before the next look.
+    # The answer's headers name this attempt, which may fail before the next look.
     body = _after_start(api, owner, lambda: find(source.attempt), source.entity)
-    await anext(body)  # one that waits too many is told so, rather than cut off
+    await anext(body)  # so that one waiter too many gets an error, not a broken stream
     body = _bounded(api, body)
     return Streamed(body, headers=_headers(source, 0, ended=False), media_type=_TEXT)
 
 
 async def _from_agent(api: Api, source: OutputSource, offset: int, *, follow: bool) -> Response:
-    """What there is, then what follows. The first piece is waited for here: an agent that cannot
-    be reached makes an error, not an empty answer."""
+    """The present output, then the output that follows. The first piece is awaited here, so that an
+    agent that cannot be reached makes an error and not an empty answer."""
     pieces = api.read_log(_agent(source), _request(source, offset, follow=False))
     first = await anext(pieces)
     body = _joined(api, source, first, pieces, follow=follow)
@@ -177,8 +178,8 @@ async def _joined(
     *,
     follow: bool,
 ) -> Body:
-    """The first piece and the others. One that does not follow is cut off when the agent is lost,
-    so that nobody takes it for the whole."""
+    """The first piece and the others. An answer that does not follow is cut off when the agent is
+    lost, so that nobody takes it for the whole output."""
     offset, eof = first.offset + len(first.data), first.eof
     if first.data:
         yield first.data
@@ -202,14 +203,15 @@ async def _followed(api: Api, source: OutputSource, offset: int) -> Body:
             yield piece.data
             offset += len(piece.data)
     except MusterError as error:
-        # The reader asks again, and is told this as an error.
+        # The reader asks again, and gets this as an error.
         log.info("following %s ended: %s", source.entity, error)
 
 
 async def _after_start(
     api: Api, owner: Owner, find: Callable[[], Awaitable[OutputSource]], entity: str
 ) -> Body:
-    """The output of what has not started yet, from its beginning. An empty piece comes first.
+    """The output of an attempt that has not started yet, from its beginning. An empty piece comes
+    first.
 
     Raises:
         Busy: too many wait already.

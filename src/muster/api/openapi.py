@@ -1,4 +1,4 @@
-"""The API's description of itself: the parts that its endpoints' types do not say."""
+"""The API's description of itself: the parts that do not follow from the types of its endpoints."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ _SPECS = (
 
 
 def spec_body(*models: type[Spec]) -> dict[str, Any]:
-    """What an endpoint says of the body that it reads itself: one of ``models``."""
+    """The description of a body that an endpoint reads itself: one of ``models``."""
     refs = [{"$ref": _SCHEMAS + model.__name__} for model in models]
     schema = {"schema": refs[0] if len(refs) == 1 else {"oneOf": refs}}
     content = {"application/json": schema, "application/yaml": schema}
@@ -42,7 +42,7 @@ def spec_body(*models: type[Spec]) -> dict[str, Any]:
 
 
 def describe(app: FastAPI) -> None:
-    """Have ``app.openapi`` tell of specs, of tokens, and of errors too."""
+    """Make ``app.openapi`` describe specs, tokens and errors too."""
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -77,7 +77,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
 
 
 def _refer_to_views(document: dict[str, Any]) -> set[type[View]]:
-    """Have every answer refer to the schema of its view; which views these are."""
+    """Make every answer refer to the schema of its view; the result is the set of these views."""
     known = _kinds_of(View)
     found = set()
     for methods in document["paths"].values():
@@ -91,7 +91,7 @@ def _refer_to_views(document: dict[str, Any]) -> set[type[View]]:
 
 
 def _kinds_of(view: type[View]) -> dict[str, type[View]]:
-    """The views that derive from it, by name."""
+    """The views derived from this one, by name."""
     found: dict[str, type[View]] = {}
     for each in view.__subclasses__():
         found |= {each.__name__: each} | _kinds_of(each)

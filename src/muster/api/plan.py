@@ -1,4 +1,4 @@
-"""What would become of work, over HTTP: nothing is handed in, and nothing changes."""
+"""Plans over HTTP: the fate of work if it were handed in now. Nothing changes."""
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -20,8 +20,8 @@ router = APIRouter(prefix="/v1/plan", tags=["jobs"])
 
 @router.post("", response_model=PlanView, openapi_extra=spec_body(JobSpec, SessionSpec))
 async def plan_work(request: Request, call: Call) -> Response:
-    """Whether a job or a session (``kind``) would start if it were handed in now, and where, or
-    why not. What would be refused is refused here in the same way."""
+    """Whether a job or a session (``kind``) would start if it were handed in now, and where, or why
+    not. A spec that a submission would refuse is refused in the same way."""
     spec: JobSpec | SessionSpec = await read_spec(request, JobSpec, SessionSpec)
     api, principal = call.api, call.principal.within(spec.project)
 

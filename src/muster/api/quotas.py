@@ -1,4 +1,4 @@
-"""Quotas over HTTP, with what is used of them."""
+"""Quotas over HTTP, with their use."""
 
 from collections.abc import Iterator, Mapping
 
@@ -22,7 +22,7 @@ router = APIRouter(prefix="/v1/quotas", tags=["cluster"])
 
 @router.get("", response_model=QuotaPage)
 async def get_quotas(call: Call) -> Response:
-    """All quotas for an admin; for others those that bind them, with what is used."""
+    """Quotas with their use: all for an admin, else the quotas that bind the caller."""
     board = call.api.plane.parts[Board]
     if call.principal.role is Role.ADMIN:
         specs = call.api.plane.live.quotas.values()
@@ -36,7 +36,7 @@ async def get_quotas(call: Call) -> Response:
 
 @router.put("/{level}/{name:path}", response_model=QuotaView, openapi_extra=spec_body(QuotaSpec))
 async def put_quota(request: Request, call: Call, level: Level, name: str) -> Response:
-    """Limit a domain, a project or a user, in place of the limits it has; for admins."""
+    """Set the limits of a domain, a project or a user; for admins. Former limits are replaced."""
     call.must_be_admin("change quotas")
     spec = await read_spec(request, QuotaSpec)
     problems = [
@@ -56,19 +56,19 @@ async def put_quota(request: Request, call: Call, level: Level, name: str) -> Re
 
 @router.delete("/{level}/{name:path}", status_code=204)
 async def delete_quota(call: Call, level: Level, name: str) -> Response:
-    """Have a domain, a project or a user have no limits of its own; for admins."""
+    """Remove the limits of a domain, a project or a user; for admins."""
     call.must_be_admin("change quotas")
     await call.change(lambda work, parts: parts[GroupRequests].remove_quota(work, level, name))
     return Response(status_code=204)
 
 
 def _own_name(spec: QuotaSpec) -> str | None:
-    """Whose limits these are; None if they are those of several."""
+    """The owner whose limits these are; None if they are the limits of several."""
     return None if "*" in spec.name.split("/") else spec.name
 
 
 def _view(spec: QuotaSpec, board: Board, of: str | None) -> QuotaView:
-    """A quota, with what ``of`` uses of it."""
+    """A quota, with the use by ``of``."""
     held = board.usage.of((spec.level, of)) if of is not None else None
 
     return QuotaView(

@@ -19,11 +19,11 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 THREADS = 4
-"""Reads at a time; more would only wait for each other, and for connections."""
+"""Reads at a time; more would only wait for each other and for connections."""
 THREADS_OF_ONE = THREADS - 1
-"""Of these, one owner's reads take at a time: whoever asks much leaves something to others."""
+"""Threads that one owner's reads take at most, so that some are left to others."""
 MAX_READS = 2_000
-"""Reads that are under way or wait."""
+"""Reads under way or waiting."""
 MAX_READS_OF_ONE = 400
 
 
@@ -46,7 +46,7 @@ class Reader:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """``query`` with a connection and these arguments, for ``owner``.
+        """The result of ``query``, called with a connection and these arguments, for ``owner``.
 
         Raises:
             Busy: too many reads wait already, or too many of this owner's.
@@ -65,8 +65,8 @@ class Reader:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> bytes:
-        """What ``query`` finds, as JSON: a page of a thousand takes longer to write down than the
-        event loop may be held.
+        """The result of ``query`` as JSON, written in the thread: to write a page of a thousand
+        takes longer than the event loop may be held.
 
         Raises:
             Busy, Unavailable: see ``read``.

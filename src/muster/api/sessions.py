@@ -39,7 +39,8 @@ async def submit_session(
     call: Call,
     idempotency_key: Annotated[str | None, Header()] = None,
 ) -> Response:
-    """Hand in a session. With the key of an earlier submission: that session, with status 200."""
+    """Hand in a session. With the key of an earlier submission the answer is that session, with
+    status 200."""
     call.must_change()
     spec = await read_spec(request, SessionSpec)
     principal = call.principal.within(spec.project)
@@ -88,7 +89,7 @@ async def get_session(call: Call, ref: str) -> Response:
 
 @router.post("/{ref}/cancel", response_model=CancelView)
 async def cancel_session(call: Call, ref: str) -> Response:
-    """Cancel a session of its own; one that has ended already stays as it is."""
+    """Cancel a session without a job; one that has ended already stays as it is."""
     call.must_change()
     principal = call.principal
     found = await call.read(read_session, principal, ref)
@@ -111,7 +112,7 @@ async def cancel_session(call: Call, ref: str) -> Response:
 
 @router.get("/{ref}/why", response_model=WhyView)
 async def why_session(call: Call, ref: str) -> Response:
-    """Why a session is where it is: every reason that holds now."""
+    """Why a session is in its state: every reason that holds now."""
     api = call.api
     found = await call.read(read_session, call.principal, ref)
     live = api.plane.live

@@ -1,5 +1,5 @@
-"""Requests that are told to end before they have been answered: when the controller stops, and
-when the token that they came with is no longer good."""
+"""The early end of requests: when the controller stops, and when a request's token is no longer
+good."""
 
 import asyncio
 
@@ -10,19 +10,21 @@ from muster.api.answers import error_answer
 from muster.core.views import ErrorCode
 
 FINISH_S = 1.0
-"""How long requests may go on that were under way when the controller stops. The server waits
-longer, so that none is cut off without an answer."""
+"""How long requests under way may go on when the controller stops. The server waits longer, so that
+no request is cut off without an answer."""
 
 
 class OpenRequests:
-    """The requests that are under way, and whether there may be more."""
+    """The requests under way, and whether new ones are accepted."""
 
     def __init__(self) -> None:
         self.closed = False
-        self._under_way: dict[asyncio.Task[object], Response | None] = {}  # what they end with
+        self._under_way: dict[
+            asyncio.Task[object], Response | None
+        ] = {}  # the answer with which each is to end
 
     def close(self) -> None:
-        """No more; those under way end soon. To be called on the event loop."""
+        """Accept no more requests, and end the others soon. To be called on the event loop."""
         if not self.closed:
             self.closed = True
             asyncio.get_running_loop().call_later(FINISH_S, self._end_all)
@@ -31,14 +33,14 @@ class OpenRequests:
         self._under_way[task] = None
 
     def end(self, task: asyncio.Task[object], refusal: Response) -> None:
-        """Have a request end now, with ``refusal`` if nothing of another answer has been sent. One
-        that was told so before is left to it."""
+        """End a request now, with ``refusal`` if no part of another answer was sent. A request that
+        was told to end before keeps its first refusal."""
         if task in self._under_way and self._under_way[task] is None:
             self._under_way[task] = refusal
             task.cancel()
 
     def refusal_of(self, task: asyncio.Task[object]) -> Response | None:
-        """What the request was told to end with; None if it was not."""
+        """The answer with which the request was told to end; None if it was not."""
         return self._under_way[task]
 
     def done(self, task: asyncio.Task[object]) -> None:
@@ -51,9 +53,9 @@ class OpenRequests:
 
 
 class Stopping:
-    """Refuses requests once the controller stops, and ends those that are told to end.
+    """Refuses requests once the controller stops, and ends requests as ``requests`` says.
 
-    ``requests`` is shared with whoever tells them.
+    ``requests`` is shared with the parts that end them.
     """
 
     def __init__(self, app: ASGIApp, requests: OpenRequests) -> None:
@@ -86,7 +88,7 @@ class Stopping:
                 raise
             task.uncancel()
             # Half an answer must not look like a whole one: without its end the server breaks the
-            # connection, and whoever asks again is told why.
+            # connection, and the next request is told why.
             if not answering:
                 await told(scope, receive, send)
         finally:

@@ -14,12 +14,12 @@ STALLED_S = 60.0
 
 
 class Streamed(StreamingResponse):
-    """A stream that a reader who has stopped reading does not hold for ever."""
+    """A stream that ends when its reader has stopped reading."""
 
     _held: AbstractContextManager[object] = nullcontext()
 
     def holds(self, held: AbstractContextManager[object]) -> None:
-        """Have ``held`` closed once the answer has ended, however it does."""
+        """Close ``held`` once the answer has ended, however it ends."""
         self._held = held
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -34,5 +34,6 @@ class Streamed(StreamingResponse):
         try:
             await super().stream_response(sent_in_time)
         except TimeoutError:
-            # What it has got must not look whole: without an end the server breaks the connection.
+            # The reader's part must not look whole: without an end the server breaks the
+            # connection.
             log.info("a reader took nothing for %.0f s and was cut off", STALLED_S)

@@ -24,7 +24,7 @@ from muster.store.submissions import (
 KEPT_S = 300.0
 """How long a submission can be repeated."""
 MAX_KEPT = 50_000
-"""Submissions that are kept so long; past them the oldest are forgotten earlier."""
+"""Submissions that are kept for ``KEPT_S``; past this number the oldest are forgotten earlier."""
 FORGET_EVERY_S = 60.0
 TIMEOUT_S = 30.0
 MAX_KEY_LENGTH = 255
@@ -33,9 +33,9 @@ R = TypeVar("R", Job, Session)
 
 
 class Submissions:
-    """Keys of the last minutes, as the database has them: read once, kept in memory since.
+    """Keys of the last minutes, as in the database: read once, and kept in memory since.
 
-    One that is under way is joined, not begun again.
+    A repetition of a submission under way waits for that one.
     """
 
     def __init__(self, engine: Engine, plane: ControlPlane, clock: Clock) -> None:
@@ -49,11 +49,13 @@ class Submissions:
     async def once(
         self, owner: Owner, chosen: str | None, action: Callable[[Work, Parts], R]
     ) -> R | str:
-        """Have ``action`` accept work, unless the same key did: then the id of what it accepted.
+        """Let ``action`` accept work, unless work was accepted under the same key: then the answer
+        is the id of that work.
 
         Raises:
-            MusterError: the action refused, or could not be stored.
-            TimeoutError: not committed in time; it may still happen, and can be repeated.
+            MusterError: the action refused, or its change could not be stored.
+            TimeoutError: nothing was committed in time; the work may still be accepted, and the
+                request can be repeated.
         """
         if chosen is None:
             return await self._plane.request(action, TIMEOUT_S)

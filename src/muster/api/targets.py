@@ -1,4 +1,5 @@
-"""What new work is to start after: what has ended is not in the mirror, and is read beforehand."""
+"""The dependencies of new work: ended work is not in the mirror, and is read from SQL
+beforehand."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -19,10 +20,10 @@ async def knowing_ended(
     spec: JobSpec | SessionSpec,
     act: Callable[[Ended], Awaitable[R]],
 ) -> R:
-    """``act`` with that of what ``spec`` is to start after which has ended, of the owner's work.
+    """The answer of ``act``, called with the owner's ended work on which ``spec`` depends.
 
     Raises:
-        InvalidSpec: there is no such work, live or ended; and what else ``act`` raises.
+        InvalidSpec: there is no such work, live or ended; other errors are those of ``act``.
     """
     refs = [dependency.on for dependency in spec.after]
     if not refs:
@@ -31,7 +32,7 @@ async def knowing_ended(
     try:
         return await act(ended)
     except InvalidSpec:
-        # What was live then may have ended before the request came to its turn.
+        # Work that was live at the first look may have ended before the request came to its turn.
         now_ended = await call.read(read_ended, owner, refs)
         if now_ended == ended:
             raise

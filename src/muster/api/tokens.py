@@ -1,4 +1,4 @@
-"""Tokens over HTTP: those of people and programs, and those with which agents join."""
+"""Tokens over HTTP: API tokens of people and programs, and join tokens of agents."""
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -41,8 +41,8 @@ async def get_tokens(call: Call) -> Response:
     "/tokens", status_code=201, response_model=NewTokenView, openapi_extra=spec_body(TokenSpec)
 )
 async def post_token(request: Request, call: Call) -> Response:
-    """Make an API token: for anybody by an admin; by others for themselves, to open no more, for
-    no longer, than their own. Its secret is told here and never again."""
+    """Make an API token. An admin may make one for anybody, others for themselves, with no more
+    rights and no later end than their own. Its secret is told here and never again."""
     call.must_change()
     spec, by = await read_spec(request, TokenSpec), call.principal
     token, secret = await call.change(lambda work, _: create_token(work, by, spec))
@@ -75,8 +75,8 @@ async def get_join_tokens(call: Call) -> Response:
     openapi_extra=spec_body(JoinTokenSpec),
 )
 async def post_join_token(request: Request, call: Call) -> Response:
-    """Make a token with which an agent of one name, or several of any, may join; for admins. Its
-    secret is told here and never again."""
+    """Make a token with which one agent of a given name, or several of any name, may join; for
+    admins. Its secret is told here and never again."""
     call.must_be_admin("invite agents")
     spec, by = await read_spec(request, JoinTokenSpec), call.principal
     token, secret = await call.change(lambda work, _: create_join_token(work, by, spec))

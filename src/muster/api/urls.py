@@ -1,4 +1,4 @@
-"""What a URL may be: short, and of text that everything behind it takes."""
+"""Bounds of URLs: short, and of text that everything behind them takes."""
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -12,7 +12,7 @@ MAX_QUERY = 4096
 class UrlBounds:
     """Refuses URLs before anything looks at them.
 
-    They are decoded as UTF-8 with replacements, so that NUL is all that nothing takes.
+    URLs are decoded as UTF-8 with replacements, so that NUL is the only character to refuse.
     """
 
     def __init__(self, app: ASGIApp) -> None:
