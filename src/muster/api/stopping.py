@@ -19,9 +19,7 @@ class OpenRequests:
 
     def __init__(self) -> None:
         self.closed = False
-        self._under_way: dict[
-            asyncio.Task[object], Response | None
-        ] = {}  # the answer with which each is to end
+        self._under_way: dict[asyncio.Task[object], Response | None] = {}  # with its refusal
 
     def close(self) -> None:
         """Accept no more requests, and end the others soon. To be called on the event loop."""

@@ -1,4 +1,4 @@
-"""What an operator says about the accounts that kernels run as, and their limits on a machine."""
+"""An operator's options for the accounts that kernels run as, and their limits on a machine."""
 
 import pwd
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ LEAST_PIDS = 16
 
 @dataclass(frozen=True, slots=True)
 class AccountOptions:
-    """As they were written; None is the default.
+    """The options as they were written; None is the default.
 
     Args:
         mapped: user of the cluster -> account of the machine.
@@ -36,7 +36,7 @@ def with_accounts(config: AgentConfig, options: AccountOptions) -> AgentConfig:
     """The agent's settings with these options.
 
     Raises:
-        MusterError: one of them is wrong.
+        MusterError: an option is wrong.
     """
     for user, account in options.mapped.items():
         _check_account(user, account)

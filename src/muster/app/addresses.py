@@ -1,4 +1,4 @@
-"""By what name a controller that listens on an address is reached."""
+"""Names under which a controller that listens on an address can be reached."""
 
 import ipaddress
 import socket
@@ -11,8 +11,8 @@ def address(host: str, port: int) -> str:
 
 
 def reachable_host(host: str, tls: ServerTls | None) -> str:
-    """A name or address of this controller for clients of its own machine: never one that means
-    "all of them", and with TLS one that the certificate is for, loopback where it listens there."""
+    """A name or address of this controller for clients on its own machine: loopback if it listens
+    there, never a wildcard, and with TLS a name that the certificate is for."""
     everywhere = is_everywhere(host)
     if tls is None:
         return ("::1" if ":" in host else "127.0.0.1") if everywhere else host
@@ -27,8 +27,8 @@ def reachable_host(host: str, tls: ServerTls | None) -> str:
 
 
 def host_for_others(host: str, tls: ServerTls | None) -> str:
-    """A name or address of this controller for other machines; a loopback one if it listens on no
-    other. With TLS it is one that the certificate is for, a full name before a short one."""
+    """A name or address of this controller for other machines; a loopback address if it listens on
+    no other. With TLS it is a name that the certificate is for, a full name before a short one."""
     if _is_loopback(host) or tls is None:
         return host
     from muster.app.own_authority import names_of

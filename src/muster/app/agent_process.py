@@ -1,7 +1,7 @@
 """One agent as a process of its own: `python -m muster.app.agent_process`, settings on stdin.
 
-Started by a controller for its own machine, and by `muster agent`, which leaves its own larger
-process for this one. Settings come by standard input so that no token shows in a process list.
+It is started by a controller for its own machine, and by `muster agent`, which replaces its larger
+process by this one. Settings come by standard input so that no token shows in a process list.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from muster.agent.daemon import run
 from muster.app.process import run_process
 from muster.wire.transport import KeepAlive
 
-# How the values that JSON does not know are written, and read again.
+# The written form of values that JSON does not know, and the way back.
 _WRITE: dict[str, Callable[[Any], Any]] = {
     "directory": str,
     "certificate_authority": str,
@@ -41,7 +41,7 @@ _READ: dict[str, Callable[[Any], Any]] = {
 
 
 def dump_config(config: AgentConfig) -> str:
-    """The settings as text, for ``load_config``; without those that are the default."""
+    """The settings as text, for ``load_config``; defaults are left out."""
     default = AgentConfig(config.directory, config.controller, config.name)
     needed = ("directory", "controller", "name")
     return json.dumps(

@@ -1,7 +1,7 @@
 """Copying a cluster's state away while it runs, and putting a copy back.
 
-A running database is ``muster.db`` and its write-ahead log: copying the file alone loses what was
-committed last, so SQLite makes the copy (https://www.sqlite.org/backup.html).
+A running database is ``muster.db`` and its write-ahead log. A copy of the file alone would lack the
+latest commits, so SQLite makes the copy (https://www.sqlite.org/backup.html).
 """
 
 import os
@@ -22,7 +22,8 @@ _OF_WAL = ("-wal", "-shm")
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """``kept_aside`` is where the state is that was there before a restore."""
+    """The result of a backup or a restore. ``kept_aside`` is where the state of before a restore is
+    now."""
 
     file: Path
     size_bytes: int
@@ -30,11 +31,11 @@ class Backup:
 
 
 def back_up(file: Path, home: Path | None = None) -> Backup:
-    """Copy the state of the home's cluster to a new file, as it is at one moment; whether or not
-    the controller runs.
+    """Copy the state of the home's cluster at one moment to a new file, whether or not the
+    controller runs.
 
     Raises:
-        MusterError: there is no state, the file is there already, or it cannot be written.
+        MusterError: there is no state, or the file exists already or cannot be written.
     """
     source = Home(home or default_home()).database
     if not source.exists():
@@ -51,7 +52,7 @@ def back_up(file: Path, home: Path | None = None) -> Backup:
 
 
 def restore(file: Path, home: Path | None = None) -> Backup:
-    """Put a copy in the place of the home's state, which is kept aside; while no controller runs.
+    """Put a copy in the place of the home's state, which is kept aside. No controller may run.
 
     Raises:
         Conflict: a controller runs on the home.
@@ -72,9 +73,9 @@ def restore(file: Path, home: Path | None = None) -> Backup:
 
 
 def _keep_aside(database: Path) -> Path:
-    """Give the database another name besides its own, with all that its log holds."""
+    """Give the database another name besides its own, after its log was written into it."""
     aside = database.with_name(f"{database.name}.before-{time.strftime('%Y%m%d-%H%M%S')}")
-    # A damaged one keeps its log beside it.
+    # A damaged database keeps its log beside it.
     with suppress(sqlite3.Error), closing(sqlite3.connect(database)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     os.link(database, aside)
@@ -86,8 +87,8 @@ def _keep_aside(database: Path) -> Path:
 
 @contextmanager
 def _written(file: Path) -> Iterator[Path]:
-    """A new file beside ``file``, for its owner only; gone afterwards unless it was renamed.
-    The directory's change is on the disk by then.
+    """A new file beside ``file``, for its owner only, which is removed at the end unless it was
+    renamed. The directory is synchronized to the disk.
 
     Raises:
         MusterError: it cannot be written.
@@ -112,7 +113,7 @@ def _copy(source: Path, target: Path) -> None:
     """Copy a database into an empty file, as one file without a log, down to the disk.
 
     Raises:
-        MusterError: SQLite cannot.
+        MusterError: SQLite cannot copy it.
     """
     try:
         with closing(_reading(source)) as original, closing(sqlite3.connect(target)) as copy:
@@ -130,7 +131,8 @@ def _copy(source: Path, target: Path) -> None:
 def _check(file: Path) -> None:
     """
     Raises:
-        MusterError: it is not a whole Muster database of a version that this one knows.
+        MusterError: the file is no whole Muster database, or of a version that this one does not
+            know.
     """
     if not file.exists():
         raise MusterError(f"{file} does not exist")

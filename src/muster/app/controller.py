@@ -84,7 +84,7 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack) -> None:
     ports = _ports(config.port, config.ports_tried)
     listener = _listen(config.host, ports, tls=config.tls is not None)
     stack.callback(listener.close)
-    # SQLite gives its other files the permissions of this one. What is wrong, it says itself.
+    # SQLite gives its other files the permissions of this one, and tells errors itself.
     with contextlib.suppress(OSError):
         home.database.touch(mode=0o600)
     engine = open_engine(sqlite_url(home.database))
@@ -132,7 +132,7 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack) -> None:
     )
     local_agents = LocalAgents(agents, partial(mend_credential, plane))
     await stack.enter_async_context(_beside(local_agents.run(), "local agents"))
-    stack.callback(stop_requests, app)  # the first to be called: nothing new while others stop
+    stack.callback(stop_requests, app)  # called first: no new requests while other parts stop
     now = clock.now()
     agents_at = address(reachable, agent_port)
     users = len(plane.live.accounts.users)
@@ -142,8 +142,8 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack) -> None:
 def _local(
     config: AgentConfig, controller: str, token: str, user: Owner, home: Home
 ) -> AgentConfig:
-    """One of the home's own agents. Where they are root, so is ``user``, who has the home's token:
-    who may read that file is root already."""
+    """The settings of one of the home's own agents. Where agents are root, the kernels of ``user``
+    are root's too: ``user`` has the home's token, and only root can read that file."""
     accounts = {f"{user.domain}/{user.user}": "root"}
     return replace(
         config, controller=controller, token=token, accounts=accounts, cluster=str(home.path)
@@ -153,9 +153,10 @@ def _local(
 async def _introduce(
     home: Home, plane: ControlPlane, url: str, now: float, authority: Path | None
 ) -> tuple[Owner, str]:
-    """Leave what clients and agents of this machine need; new tokens only where there are none.
+    """Write the files that clients and agents of this machine need, with new tokens only where
+    there are none.
 
-    The answer is whose the clients' token is, and the agents' token.
+    The answer is the owner of the clients' token, and the agents' token.
     """
     user = os.environ.get("USER", "")
     user = user if OWNER_NAME.fullmatch(user) else "admin"
@@ -175,17 +176,17 @@ async def _introduce(
 
 
 def _ports(first: int, tried: int) -> range:
-    """0, any port, is one."""
+    """The ports to try; 0, which means any port, is tried once."""
     return range(first, min(first + tried, 65536))
 
 
 def _listen(host: str, ports: range, *, tls: bool) -> socket.socket:
-    """A socket that listens on the first of ``ports`` that is free. That a port is free shows in
-    taking it alone: others look for one at the same moment.
+    """A socket that listens on the first of ``ports`` that is free. Only taking a port shows that
+    it is free: other processes look for one at the same moment.
 
     Raises:
-        AddressInUse: all are taken, or the host is not of this machine.
-        InsecureAddress: others can reach it, and there is no TLS.
+        AddressInUse: all ports are taken, or the host is not of this machine.
+        InsecureAddress: other machines can reach the address, and there is no TLS.
     """
     require_secure(address(host, ports[0]), tls=tls)
     for port in ports[:-1]:
@@ -227,7 +228,7 @@ async def _driving(driver: Driver, plane: ControlPlane) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def _beside(work: Coroutine[None, None, None], name: str) -> AsyncIterator[None]:
-    """Have ``work`` done meanwhile; what is left of it is cancelled."""
+    """Run ``work`` beside the context, and cancel it at the end."""
     task = asyncio.create_task(work, name=name)
     try:
         yield

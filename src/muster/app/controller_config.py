@@ -1,4 +1,4 @@
-"""What a controller is told when it starts, and the text in which it is told."""
+"""The settings with which a controller starts, and their form as text."""
 
 import json
 from dataclasses import dataclass
@@ -14,11 +14,12 @@ from muster.wire.transport import ServerTls
 @dataclass(frozen=True, slots=True)
 class ControllerConfig:
     """``port`` and ``agent_port`` 0 mean any. ``agents`` are started on this machine; their
-    ``controller`` and ``token`` are filled in. ``former_agents`` were, and are no more.
-    ``authority`` vouches for the certificate of ``tls``, where the system's do not.
+    ``controller`` and ``token`` are filled in. ``former_agents`` were started earlier and are to be
+    forgotten. ``authority`` vouches for the certificate of ``tls``, where the system's authorities
+    do not.
 
-    Of ``ports_tried`` ports from ``port`` on the first that is free is taken; likewise of
-    ``agent_ports_tried`` from ``agent_port`` on.
+    The first free one of ``ports_tried`` ports from ``port`` on is taken, and of
+    ``agent_ports_tried`` ports from ``agent_port`` on.
     """
 
     home: Home

@@ -1,7 +1,7 @@
 """The controller as a process: `python -m muster.app.controller_process`, settings on stdin.
 
-With ``--detach`` the process is a child of nobody's: see ``_detach``. With ``--keep`` it is not the
-controller, but what starts that again after a crash: see ``keeper``.
+With ``--detach`` the process has no parent that waits for it: see ``_detach``. With ``--keep`` it
+is not the controller, but its keeper, which starts it again after a crash: see ``keeper``.
 """
 
 import os
@@ -15,7 +15,7 @@ def main() -> None:
         from muster.app.keeper import keep
 
         raise SystemExit(keep(sys.stdin.read()))
-    # Only now: what a library has begun does not survive a fork.
+    # Imported after the fork, which threads of a library would not survive.
     from muster.app.controller import serve
     from muster.app.controller_config import load_controller
     from muster.app.process import run_process
@@ -24,8 +24,8 @@ def main() -> None:
 
 
 def _detach() -> None:
-    """Go on in a child and end, so that who started this has nothing to wait for, and the system
-    reaps the controller. The child's process id goes to standard output."""
+    """Go on in a child and end, so that the process that started this one has nothing to wait for,
+    and the system reaps the controller. The child's process id goes to standard output."""
     child = os.fork()
     if child:
         os.write(1, str(child).encode())

@@ -1,4 +1,4 @@
-"""Credentials of a controller's own agents, given anew where they cannot be used any more."""
+"""New credentials for a controller's own agents whose old ones cannot be used any more."""
 
 import logging
 import secrets
@@ -15,9 +15,9 @@ log = logging.getLogger(__name__)
 
 
 async def mend_credential(plane: ControlPlane, config: AgentConfig) -> None:
-    """See to it that the agent of this directory, which is the controller's own, is let in: one
-    whose credential is damaged, or not the controller's, is given another. It stays the same agent,
-    so what it runs goes on. One that never joined joins by itself."""
+    """Make sure that the controller's own agent of this directory is let in: an agent whose
+    credential is damaged, or unknown to the controller, gets another. It stays the same agent, so
+    its kernels run on. An agent that never joined joins by itself."""
     try:
         if _is_good(plane, load_identity(config.directory)):
             return
@@ -27,7 +27,7 @@ async def mend_credential(plane: ControlPlane, config: AgentConfig) -> None:
     credential = secrets.token_urlsafe(32)
     try:
         agent = await plane.request(lambda work, _: reissue(work, config.name, credential))
-        # Where nobody is called so, it joins.
+        # An agent whose name is unknown joins.
         save_identity(config.directory, Identity(agent or AgentId(""), credential))
     except (MusterError, TimeoutError) as error:
         log.error(
@@ -38,7 +38,7 @@ async def mend_credential(plane: ControlPlane, config: AgentConfig) -> None:
 
 
 def _is_good(plane: ControlPlane, kept: Identity | None) -> bool:
-    """Whether the agent can go on with what it has: a credential that is its own, or none yet."""
+    """Whether the agent needs no new credential: its own is good, or it has none yet."""
     if kept is None or not kept.agent:
         return True
     return plane.live.credentials.get(token_hash(kept.credential)) == kept.agent

@@ -1,4 +1,4 @@
-"""A controller that runs on without the process that started it, as that process sees it."""
+"""A detached controller, from the view of the process that started it."""
 
 import os
 import subprocess
@@ -16,13 +16,13 @@ from muster.core.errors import Conflict, MusterError
 
 SPAWN_TIMEOUT_S = 30.0
 READY_TIMEOUT_S = 300.0
-"""For one that lives: one that cannot start ends, which is noticed at once; one that has much state
-to read, on a busy machine, takes long."""
+"""How long a live process may take to be ready: one that has much state to read, on a busy machine,
+takes long. One that cannot start ends, which is noticed at once."""
 END_TIMEOUT_S = 30.0
 LOOK_AGAIN_S = 0.01
 
-# Our processes start others, never by a bare fork: gRPC need not prepare for one, nor warn of it.
-# What it cannot do it answers; its own lines would stand in our logs beside ours.
+# Muster's processes never fork without an exec, so gRPC need not prepare for one, nor warn of it.
+# Its errors come as answers; its own lines would only stand beside Muster's in the log.
 ENVIRONMENT = {"GRPC_ENABLE_FORK_SUPPORT": "false", "GRPC_VERBOSITY": "NONE"}
 
 
@@ -35,7 +35,7 @@ class ToldToStop(MusterError):
 
 
 class DetachedController:
-    """A controller's process, or the one that keeps it alive: nobody's child, of no terminal."""
+    """A controller's process, or its keeper's, without a parent and a terminal."""
 
     def __init__(self, home: Home, process: psutil.Process) -> None:
         self._home = home
@@ -43,10 +43,11 @@ class DetachedController:
 
     @classmethod
     def start(cls, config: ControllerConfig, *, kept: bool) -> "DetachedController":
-        """Start one; it is not ready yet. ``kept``: it is started again whenever it crashes.
+        """Start a controller; it is not ready yet. ``kept``: a keeper starts it again whenever it
+        crashes.
 
         Raises:
-            CannotStart: it ended at once, or cannot be started at all.
+            CannotStart: it ended at once, or could not be started at all.
         """
         words = [sys.executable, "-m", "muster.app.controller_process"]
         try:
@@ -72,12 +73,12 @@ class DetachedController:
         return has_ended(self._process)
 
     def terminate(self) -> None:
-        """Tell it to end; it stops its agents itself."""
+        """Tell the process to end; it stops its agents itself."""
         with suppress(psutil.NoSuchProcess):
             self._process.terminate()
 
     def end(self) -> None:
-        """Have it end, and wait until it has."""
+        """Tell the process to end, and wait until it has."""
         self.terminate()
         deadline_s = time.monotonic() + END_TIMEOUT_S
         while not self.has_ended():
@@ -88,7 +89,7 @@ class DetachedController:
             time.sleep(LOOK_AGAIN_S)
 
     def wait_until_ready(self, told_to_stop: threading.Event) -> Running:
-        """What it says of itself once it accepts requests.
+        """The controller's description of itself, once it accepts requests.
 
         Raises:
             ToldToStop: the event was set meanwhile.

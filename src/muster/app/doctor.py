@@ -1,4 +1,4 @@
-"""`muster doctor`: what of this machine and its cluster is well, and what to do about the rest."""
+"""`muster doctor`: checks of this machine and its cluster, and remedies for faults."""
 
 import os
 import pwd
@@ -19,14 +19,14 @@ from muster.client import Client
 from muster.core.errors import MusterError
 
 HEALTH_TIMEOUT_S = 5.0
-"""How long the controller may take to say how it is."""
+"""How long the controller may take to tell its health."""
 LEAST_DISK_BYTES = 2**30
 LEAST_OPEN_FILES = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One finding; ``ok`` None means that it is worth knowing, neither good nor bad."""
+    """One finding; ``ok`` is None where it is worth knowing, and neither good nor bad."""
 
     name: str
     ok: bool | None
@@ -35,7 +35,7 @@ class Check:
 
 
 def checks(home: Path | None = None) -> Iterator[Check]:
-    """Look at everything that a cluster on this machine needs. Changes nothing."""
+    """Check everything that a cluster on this machine needs. Nothing is changed."""
     place = Home(home or default_home())
     yield _python()
     yield Check("sqlite", True, sqlite3.sqlite_version)
@@ -145,7 +145,7 @@ def _controller(home: Home) -> Check:
 
 
 def _trouble(home: Home, running: Running) -> str:
-    """What is wrong with a controller by its own word; empty if nothing is."""
+    """The fault that a controller tells of itself; empty if there is none."""
     kept = home.client()
     url, token = kept.get("url", running.url), kept.get("token", "none")
     try:

@@ -25,7 +25,7 @@ class Driver:
         self._stopping = False
 
     def hint(self) -> None:
-        """There is something to do."""
+        """Say that there is something to do."""
         self._hinted.set()
 
     def stop(self) -> None:
@@ -33,7 +33,7 @@ class Driver:
         self._hinted.set()
 
     async def run(self, plane: ControlPlane) -> None:
-        """Until ``stop`` was called; what was put in before that is still done."""
+        """Run the plane until ``stop`` was called; inputs from before that are still taken."""
         while True:
             stopping = self._stopping
             self._hinted.clear()
@@ -47,7 +47,8 @@ class Driver:
                 await self._wait(pause_s)
 
     def _wake(self, step: Callable[[], float | None]) -> float | None:
-        """How long until time needs the next wake; None if only a hint will."""
+        """Run a wake; the answer is the time in seconds until the next one is due, None if only a
+        hint will cause one."""
         try:
             due = step()
         except Exception:

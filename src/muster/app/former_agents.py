@@ -1,4 +1,4 @@
-"""A controller's own agents that are not started any more, and how they are forgotten."""
+"""The removal of a controller's own agents that are not started any more."""
 
 import asyncio
 import logging
@@ -33,9 +33,11 @@ _UP = Principal(Owner("default", "default", "up"), Role.ADMIN)
 async def forget(
     plane: ControlPlane, leases: LeaseBook, home: Home, former: Collection[AgentId]
 ) -> None:
-    """Remove ``former``, each once it is silent and its kernels are ended; until none is left.
+    """Remove the ``former`` agents, each once it is silent and its kernels have ended, until none
+    is left.
 
-    Nobody waits for their leases, which have no end on this machine: nobody else would end them.
+    Their leases are not waited for: they have no end on this machine, and nobody else would end the
+    kernels.
     """
     left = set(former)
     while left := {id_ for id_ in left if id_ in plane.live.agents}:
@@ -64,12 +66,12 @@ def _remove(id_: AgentId, work: Work, parts: Parts) -> None:
 
 
 def _end_kernels(home: Home, id_: AgentId) -> None:
-    """End the supervisor of an agent and its kernels. One that had died is started for it: it ends
-    what its predecessor left.
+    """End the supervisor of an agent and its kernels. Where the supervisor had died another is
+    started, which ends the kernels of its predecessor.
 
     Raises:
         MusterError: an agent runs there, or the directory is gone.
-        OSError: the supervisor does not start, or not end.
+        OSError: the supervisor does not start, or does not end.
     """
     directory = _directory(home, id_)
     if directory is None:

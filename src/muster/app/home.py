@@ -1,11 +1,11 @@
-"""A controller's data directory: what is in it, who may use it, and how long.
+"""A controller's data directory: its files, and the lock on it.
 
 lock             held by the controller that runs on it
 muster.db        state
 settings.json    ports and local agents, so that the next start is like the last
 client.json      URL and an administrator's token, for clients on this machine
-ca.pem, ca.key   the cluster's own authority, if it has one; server.pem, server.key: what it issued
-join-token       what agents join with
+ca.pem, ca.key   the cluster's own authority, if it has one; server.pem, server.key: issued by it
+join-token       the token with which agents join
 controller.json  the running controller: pid and addresses
 controller.log
 agents/NAME/     a local agent's own directory
@@ -37,9 +37,9 @@ class Running:
     version: str
     started_at: float
     agents: int = 0
-    """Agents that it starts itself."""
+    """Agents that the controller starts itself."""
     users: int = 1
-    """Users that there were when it started."""
+    """Users when the controller started."""
 
     @property
     def port(self) -> int:
@@ -52,8 +52,8 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class LocalAgents:
-    """The agents that a controller starts on its own machine, all alike; None is "find out".
-    ``attributes`` are added to what they find out."""
+    """The agents that a controller starts on its own machine, all alike; None means that the agent
+    finds the amount out. ``attributes`` are added to the attributes that it finds out."""
 
     count: int = 1
     cpus: str | None = None
@@ -74,7 +74,7 @@ def default_home() -> Path:
 
 
 class Home:
-    """Paths and small files of a data directory; all of it is for its owner only."""
+    """Paths and small files of a data directory, which is for its owner only."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.expanduser().absolute()
@@ -88,7 +88,7 @@ class Home:
         self._settings_file = self.path / "settings.json"
 
     def create(self) -> None:
-        """Make the directory, and close what is in it to others.
+        """Make the directory, and close it and its files to others.
 
         Raises:
             UnusableHome: it cannot be made or written.
@@ -157,7 +157,7 @@ class Home:
         return False
 
     def running(self) -> Running | None:
-        """What the controller that runs (or last ran) wrote of itself."""
+        """The description of itself by the controller that runs, or ran last."""
         found = _read_json(self._running_file)
         try:
             return Running(**found) if found else None
@@ -204,7 +204,7 @@ class Home:
 def open_log(path: Path) -> BinaryIO:
     """Open a file that only its owner may read, to write at its end."""
     file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
-    os.fchmod(file.fileno(), 0o600)  # one that was there already
+    os.fchmod(file.fileno(), 0o600)  # the file may have been there already
     return file
 
 

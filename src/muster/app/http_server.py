@@ -18,29 +18,30 @@ from muster.wire.transport import ServerTls
 
 log = logging.getLogger(__name__)
 _requests = logging.getLogger(f"{__name__}.requests")
-"""What uvicorn says of them."""
+"""The logger for uvicorn's messages about requests."""
 _CUT_OFF = "ASGI callable returned without completing response."
 
 MAX_CONNECTIONS = 4096
 MAX_OF_ONE_ADDRESS = 1024
 """Connections from one address; users of one machine share it."""
 MAX_HEAD_BYTES = 16 * 1024
-"""Of a request: its line and headers."""
+"""The limit of a request's line and headers."""
 HANDSHAKE_TIMEOUT_S = 10.0
-"""For TLS."""
+"""How long a TLS handshake may take."""
 HEAD_TIMEOUT_S = 10.0
-"""For a request's line and headers, from its first byte on, or from the connection's beginning."""
+"""How long a request's line and headers may take, from their first byte on, or from the
+connection's beginning."""
 KEEP_ALIVE_S = 60
 STALLED_S = 60.0
-"""A reader that takes nothing of its answer for so long is cut off."""
+"""A reader that takes no part of its answer for so long is cut off."""
 SHUTDOWN_S = 3
 START_TIMEOUT_S = 10.0
 TELL_EVERY_S = 60.0
-"""How often the log says what was wrong with requests."""
+"""How often the log tells of faulty requests."""
 
 
 class _Faults(logging.Filter):
-    """Counts what was wrong with requests; a line a minute says how often it was."""
+    """Counts faulty requests by fault; a line a minute tells the counts."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,8 +53,9 @@ class _Faults(logging.Filter):
         self.counts[fault] += 1
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """What uvicorn warns of is somebody's bad request; its errors are ours, and logged, but for
-        answers that are cut off on purpose: a token was revoked, an agent is gone."""
+        """Count uvicorn's warnings, which are about bad requests; log its errors, which are about
+        Muster's own answers, except answers that were cut off on purpose: a token was revoked, an
+        agent is gone."""
         cut_off = record.msg == _CUT_OFF
         if record.levelno >= logging.ERROR and not cut_off:
             return True
@@ -68,15 +70,16 @@ class _Faults(logging.Filter):
 
 @dataclass(slots=True)
 class _Address:
-    """Connections from one address; ``idle`` are those without a request, the oldest first."""
+    """Connections from one address; ``idle`` are the connections without a request, the oldest
+    first."""
 
     count: int = 0
     idle: dict["Connection", None] = field(default_factory=dict)
 
 
 class Connections:
-    """All connections. Where there is one too many, the oldest without a request makes room, of the
-    same address or of the one that has the most; if there is none, the new one is cut off."""
+    """All connections. One too many makes the oldest idle connection be cut off, of the same
+    address or of the address that has the most; if none is idle, the new connection is cut off."""
 
     def __init__(self) -> None:
         self.faults = _Faults()
@@ -115,7 +118,7 @@ class Connections:
 
 
 class Connection(H11Protocol):
-    """A connection whose other end has a time limit for whatever it is waited for."""
+    """A connection with a time limit on every wait for its other end."""
 
     def __init__(self, connections: Connections, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -151,7 +154,7 @@ class Connection(H11Protocol):
             self._end_soon()
         elif self._waits_for_head():
             self._connections.idle(self)
-        else:  # another request had arrived meanwhile
+        else:  # another request has arrived meanwhile
             self._head_came()
 
     def timeout_keep_alive_handler(self) -> None:
@@ -173,7 +176,7 @@ class Connection(H11Protocol):
             self._stalled = None
 
     def cut_off(self) -> None:
-        """End it now; what is still to be sent is lost."""
+        """End the connection now; data that was not sent yet is lost."""
         self.transport.abort()
 
     def _waits_for_head(self) -> bool:
@@ -196,19 +199,20 @@ class Connection(H11Protocol):
         self.cut_off()
 
     def _end_soon(self) -> None:
-        """Closing waits until all is sent, which a reader that takes nothing may delay for ever."""
+        """Cut the connection off if it does not close in time: closing waits until all data was
+        sent, which a reader that takes nothing may delay for ever."""
         self.loop.call_later(STALLED_S, self.transport.abort)
 
 
 class _Server(uvicorn.Server):
-    """Signals are the controller's business; ``ready`` is set once it serves."""
+    """A uvicorn server that leaves signals to the controller; ``ready`` is set once it serves."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.ready = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """uvicorn's own, for sockets that listen already, with a limit on handshakes."""
+        """Start as uvicorn does, on sockets that listen already, with a limit on handshakes."""
         await self.lifespan.startup()
         config, loop = self.config, asyncio.get_running_loop()
         protocol: Any = config.http_protocol_class

@@ -28,15 +28,15 @@ log = logging.getLogger("muster.keeper")
 FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 30.0
 STEADY_S = 60.0
-"""A controller that ran so long was well: the count of crashes in a row begins again."""
+"""After a run of this length the count of crashes in a row begins again."""
 MAX_CRASHES = 10
 LOOK_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What a keeper has seen: all crashes, the end and the moment of the last. ``gave_up``: it
-    started no other controller."""
+    """A keeper's account: the number of crashes, the end and the moment of the last one.
+    ``gave_up``: the keeper started no other controller after it."""
 
     pid: int
     crashes: int = 0
@@ -46,11 +46,11 @@ class Kept:
 
 
 def keep(settings: str) -> int:
-    """Run a controller with these settings until it ends by itself, or this process is told to end;
-    the answer is the exit code.
+    """Run a controller with these settings until it ends with code 0, or this process is told to
+    end; the answer is the exit code.
 
-    The first start is only tried: whoever waits for it is told. Later ones take the ports that the
-    first has found.
+    A first start that fails is not repeated: the person who waits for it is told. Later starts take
+    the ports that the first one found.
     """
     log_to_stderr()
     home = Home(Path(json.loads(settings)["home"]))
@@ -80,7 +80,7 @@ def keeper_of(home: Home) -> int | None:
 
 
 def last_kept(home: Home) -> Kept | None:
-    """What the last keeper wrote of itself."""
+    """The account that the last keeper wrote."""
     try:
         return Kept(**json.loads(_state_file(home).read_text()))
     except (OSError, ValueError, TypeError):
@@ -94,7 +94,7 @@ class _Keeper:
         self._stop = stop
         self._controller: subprocess.Popen[bytes] | None = None
         self._kept = Kept(os.getpid())
-        self._was_ready = False  # the controller of this moment, or the last
+        self._was_ready = False  # of the present controller, or the last one
 
     def run(self) -> int:
         for signum in (signal.SIGTERM, signal.SIGINT):
@@ -124,7 +124,8 @@ class _Keeper:
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
 
     def _run_once(self) -> int:
-        """The code with which a controller ended, as of ``subprocess``; 1 if none could be made."""
+        """Run a controller once; the answer is its exit code as in ``subprocess``, or 1 if it could
+        not be started."""
         self._was_ready = False
         try:
             self._controller = controller = subprocess.Popen(
@@ -133,7 +134,7 @@ class _Keeper:
         except OSError as error:
             log.error("a controller cannot be started: %s", error)
             return 1
-        if self._stop.is_set():  # told so before there was anybody to tell
+        if self._stop.is_set():  # told to end before there was a controller to tell
             controller.terminate()
         assert controller.stdin is not None, "it is a pipe"
         with suppress(BrokenPipeError), controller.stdin:
@@ -147,7 +148,7 @@ class _Keeper:
         return controller.wait()
 
     def _look(self, controller: int) -> None:
-        """Whether the controller has been ready, and where it listens."""
+        """Note whether the controller has been ready, and where it listens."""
         running = self._home.running()
         if running is not None and running.pid == controller:
             self._was_ready = True
@@ -162,7 +163,7 @@ class _Keeper:
         self._kept = kept
         try:
             write_private(_state_file(self._home), json.dumps(asdict(kept)))
-        except MusterError as error:  # a full disk ends controllers, too: this is no time to end
+        except MusterError as error:  # a full disk ends controllers; their keeper goes on
             log.error("%s", error)
 
 

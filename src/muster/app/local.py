@@ -1,4 +1,4 @@
-"""What `muster up`, `down`, `controller` and `agent` do."""
+"""The commands `muster up`, `down`, `controller` and `agent`."""
 
 import asyncio
 import os
@@ -56,9 +56,10 @@ FOREGROUND_LOOK_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class UpOptions:
-    """None means "as the last time", or the default. Amounts and attributes are for each agent.
+    """Options of `muster up`; None means "as the last time", or the default. Amounts and attributes
+    are for each agent.
 
-    ``port`` 0 is the one last chosen, else 7600, or the next that is free.
+    ``port`` 0 stands for the port of the last time, else 7600 or the next free one.
     """
 
     home: Path | None = None
@@ -73,7 +74,8 @@ class UpOptions:
 
 @dataclass(frozen=True, slots=True)
 class UpReport:
-    """``agent_address`` and ``join_token_file`` are what agents elsewhere join with."""
+    """Where the cluster runs. Agents elsewhere join at ``agent_address`` with the token in
+    ``join_token_file``."""
 
     url: str
     pid: int
@@ -94,13 +96,14 @@ class DownReport:
 def up(options: UpOptions, ready: Callable[[UpReport], None] = lambda report: None) -> UpReport:
     """Start a cluster on this machine: a controller, and agents of its own.
 
-    ``ready`` is called once it accepts requests. With ``foreground`` this returns when the cluster
-    was stopped by a signal; its kernels are stopped too then.
+    ``ready`` is called once the controller accepts requests. With ``foreground`` the call returns
+    when the cluster was stopped by a signal, together with its kernels.
 
     Raises:
-        Conflict: a cluster runs there already; the text says which options it does not have.
-        MusterError: a port that is taken, a database that cannot be used, a wrong amount; nothing
-            was started then.
+        Conflict: a cluster runs there already; the text names the options that it was not started
+            with.
+        MusterError: a port is taken, the database cannot be used, or an amount is wrong; nothing
+            was started.
     """
     began_s = time.monotonic()
     home = Home(options.home or default_home())
@@ -165,7 +168,7 @@ def _being_started(home: Home, keeper: int) -> str:
 
 
 def _identities(directories: Iterable[Path]) -> tuple[AgentId, ...]:
-    """Who the agents were; one that never joined is nobody."""
+    """The ids of the agents of these directories; an agent that never joined has none."""
     found = []
     for directory in directories:
         with suppress(UnusableDirectory):
@@ -175,7 +178,7 @@ def _identities(directories: Iterable[Path]) -> tuple[AgentId, ...]:
 
 
 def _already_running(home: Home, options: UpOptions) -> str:
-    """What runs, and which of the options it was not started with."""
+    """A sentence on the cluster that runs, and on the options that it was not started with."""
     running, settings = home.running(), home.settings()
     if running is None:
         return home.already_running()
@@ -203,7 +206,7 @@ def _already_running(home: Home, options: UpOptions) -> str:
 
 
 def _written(attributes: Mapping[str, str] | None) -> str | None:
-    """As they follow the option."""
+    """The attributes as a person writes them after the option."""
     if attributes is None:
         return None
     texts = sorted(f"{name}={value}" for name, value in attributes.items())
@@ -215,7 +218,7 @@ def _next(port: int) -> int:
 
 
 def _agents(last: LocalAgents, options: UpOptions) -> LocalAgents:
-    """Those of last time, with what is asked for now.
+    """The agents of the last time, changed by the options of this time.
 
     Raises:
         MusterError: too few or too many.
@@ -233,7 +236,7 @@ def _agents(last: LocalAgents, options: UpOptions) -> LocalAgents:
 
 
 def _stay(controller: DetachedController, home: Home, told_to_stop: threading.Event) -> None:
-    """Until a signal or the controller's own end; then everything of it is stopped.
+    """Wait for a signal or the controller's end; then stop all of its processes.
 
     Raises:
         CannotStart: it ended by itself.
@@ -272,7 +275,7 @@ def down(
     budget.
 
     Raises:
-        MusterError: it does not stop in time.
+        MusterError: the cluster does not stop in time.
     """
     place = Home(home or default_home())
     was_running = place.is_running() or keeper_of(place) is not None
@@ -286,16 +289,16 @@ def down(
 
 
 def _stop_controller(home: Home, timeout_s: float) -> None:
-    """Tell the controller to end, and wait until its process is gone: it lets go of the lock a
-    little earlier.
+    """Tell the controller to end, and wait until its process is gone, which is a little after the
+    lock is free.
 
     Raises:
-        MusterError: it does not end in time.
+        MusterError: the controller does not end in time.
     """
-    if (keeper := keeper_of(home)) is not None:  # first, or it would start another
+    if (keeper := keeper_of(home)) is not None:  # first, or it would start another controller
         with suppress(ProcessLookupError):
             os.kill(keeper, signal.SIGTERM)
-    running = home.running()  # None: another `down` has told it already
+    running = home.running()  # None: another `down` has told the controller already
     process = None
     if running is not None and home.is_running():
         with suppress(psutil.NoSuchProcess):
@@ -318,10 +321,11 @@ async def _stop_agents(home: Home) -> None:
 
 
 def _stop_kernels(home: Home, timeout_s: float) -> int:
-    """End the supervisors of the home's agents, and with them their kernels; how many ran.
+    """End the supervisors of the home's agents, and with them their kernels; the answer is how many
+    kernels ran.
 
     Raises:
-        MusterError: one does not end in time.
+        MusterError: a supervisor does not end in time.
     """
     directories = home.agent_directories()
     grace_s = min(STOP_GRACE_S, timeout_s / 2)
@@ -346,12 +350,13 @@ def run_controller(
     """Be the controller of a cluster whose agents are elsewhere; does not return.
 
     Args:
-        tls_ca: what vouches for ``tls_cert``, for clients of this machine.
-        own_authority_for: names for which the home's own authority makes a certificate, besides
-            those of this machine; None is no such certificate.
+        tls_ca: the authority that vouches for ``tls_cert``, for clients of this machine.
+        own_authority_for: names besides this machine's for which the home's own authority makes a
+            certificate; None makes no certificate.
 
     Raises:
-        MusterError: only one of certificate and key was given, or both and an own authority.
+        MusterError: only one of certificate and key was given, or both together with an own
+            authority.
     """
     if (tls_cert is None) != (tls_key is None):
         raise MusterError("--tls-cert and --tls-key go together: give both, or neither")
@@ -394,8 +399,8 @@ def run_agent(
     """Be an agent of the controller at "host:port"; does not return.
 
     Raises:
-        MusterError: a wrong amount, attribute or account, a token file that cannot be read, or a
-            directory in which users can have no place.
+        MusterError: an amount, attribute or account is wrong, the token file cannot be read, or
+            users can have no place in the directory.
     """
     if token is None and token_file is not None:
         try:

@@ -1,4 +1,5 @@
-"""What the agents of a controller's own machine are told: the same amounts, each its own place."""
+"""The settings of the agents on a controller's own machine: the same amounts, a directory for
+each."""
 
 import os
 import re
@@ -23,7 +24,7 @@ def agent_configs(home: Home, agents: LocalAgents) -> tuple[AgentConfig, ...]:
     """The settings of the home's own agents.
 
     Raises:
-        MusterError: an amount that is not one, or an attribute that cannot be declared.
+        MusterError: an amount is none, or an attribute cannot be declared.
     """
     check_attributes(agents.attributes)
     if agents.gpus is not None:
@@ -43,7 +44,7 @@ def agent_configs(home: Home, agents: LocalAgents) -> tuple[AgentConfig, ...]:
             first,
             directory=home.agent_directory(name),
             name=name,
-            # Each has ports of its own: they are on one machine.
+            # Each agent has ports of its own, because all are on one machine.
             ports=range(20_000 + number * 100, 20_000 + number * 100 + 100)
             if agents.count <= 400
             else first.ports,
@@ -62,10 +63,10 @@ def amount(option: str, text: str | None, parse: Callable[[str], int]) -> int | 
 
 
 def some_amount(option: str, text: str | None, parse: Callable[[str], int]) -> int | None:
-    """An amount of what no agent can do without.
+    """An amount above 0, of a resource that every agent needs.
 
     Raises:
-        MusterError: it is none, or nothing.
+        MusterError: the text is no amount, or the amount is 0.
     """
     found = amount(option, text, parse)
     if found == 0:
@@ -76,8 +77,8 @@ def some_amount(option: str, text: str | None, parse: Callable[[str], int]) -> i
 def check_attributes(attributes: Mapping[str, str]) -> None:
     """
     Raises:
-        MusterError: a name that no constraint could look at, one that agents find out themselves,
-            or a value that nobody could ask for.
+        MusterError: a name cannot stand in a constraint, or is one that agents find out themselves;
+            or a value cannot be asked for.
     """
     if len(attributes) > MAX_ATTRIBUTES:
         raise MusterError(f"--attribute is given {len(attributes)} times: at most {MAX_ATTRIBUTES}")
@@ -94,10 +95,10 @@ def check_attributes(attributes: Mapping[str, str]) -> None:
 
 
 def warnings(configs: Sequence[AgentConfig], users: int) -> tuple[str, ...]:
-    """What is allowed, and hardly meant.
+    """Warnings about settings that are allowed and hardly meant.
 
     Args:
-        users: how many may hand in work.
+        users: how many users may hand in work.
     """
     if not configs:
         return ()

@@ -21,20 +21,21 @@ log = logging.getLogger(__name__)
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
 STOP_TIMEOUT_S = 20.0
-"""Longer than a supervisor may take to start, for which its agent waits before it ends."""
+"""How long an agent may take to end: longer than the start of a supervisor, for which an agent
+waits before it ends."""
 LOOK_AGAIN_S = 1.0
 
 _LOCAL_NAME = re.compile(r"agent-[1-9][0-9]*")
 
 
 def local_name(number: int) -> str:
-    """What the agents that a controller starts itself are called, from 1 on."""
+    """The name of an agent that a controller starts itself; numbers begin at 1."""
     return f"agent-{number}"
 
 
 def former_directories(home: Home, count: int) -> list[Path]:
-    """Directories of agents that the home's controller started once, and that are not among the
-    first ``count`` now."""
+    """Directories of agents that the home's controller once started, and that are not among the
+    first ``count``."""
     now = {local_name(number) for number in range(1, count + 1)}
     return [
         directory
@@ -60,7 +61,7 @@ def holder(directory: Path) -> int | None:
 
 
 class LocalAgents:
-    """Keeps one process for each configuration, for as long as ``run`` runs.
+    """Keeps an agent's process alive for each configuration while ``run`` runs.
 
     An agent that outlived its controller is left alone until it ends by itself. ``prepare`` is
     called with an agent's configuration before each of its starts.
@@ -73,7 +74,7 @@ class LocalAgents:
         self._prepare = prepare
 
     async def run(self) -> None:
-        """Until cancelled; the agents are then told to end, their kernels run on."""
+        """Keep the agents until cancelled; then tell them to end. Their kernels run on."""
         async with asyncio.TaskGroup() as group:
             for config in self._configs:
                 group.create_task(self._keep(config))
@@ -112,7 +113,7 @@ class LocalAgents:
             await process.communicate(dump_config(config).encode())
             return await process.wait()
         except asyncio.CancelledError:
-            # One that has just begun holds no lock yet by which it could be found.
+            # An agent that has just begun holds no lock yet by which it could be found.
             await _end(process)
             raise
 
@@ -130,7 +131,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 async def stop_agent(directory: Path) -> None:
-    """Tell the agent on ``directory`` to end, and see to it that it does."""
+    """Tell the agent on ``directory`` to end, and kill it if it does not."""
     process = holder(directory)
     if process is None:
         return

@@ -1,7 +1,7 @@
-"""A cluster's own certificate authority, for those who have none: two key pairs in its home.
+"""A cluster's own certificate authority, for sites that have none: two key pairs in its home.
 
 The authority's certificate is given to agents and people; its key never leaves the home. The
-controller's certificate is made anew when it nears its end or is for other names.
+controller's certificate is made anew when it nears its end or lacks a name.
 """
 
 import ipaddress
@@ -24,17 +24,17 @@ AUTHORITY_LASTS = timedelta(days=3650)
 CERTIFICATE_LASTS = timedelta(days=365)
 RENEWED_BEFORE = timedelta(days=60)
 _SKEW = timedelta(hours=1)
-"""Clocks of clients may be behind."""
+"""How far the clocks of clients may be behind."""
 
 Name = str
 
 
 def own_certificate(home: Home, names: Iterable[Name], now: datetime | None = None) -> ServerTls:
-    """A certificate of the home's own authority for these names and those of this machine; both are
-    made where they are missing.
+    """A certificate of the home's own authority for these names and this machine's. Authority and
+    certificate are made where they are missing.
 
     Raises:
-        MusterError: what is there cannot be read, or nothing can be written.
+        MusterError: a file cannot be read or written.
     """
     now = now or datetime.now(UTC)
     wanted = {*names, *_of_this_machine()}
@@ -52,7 +52,7 @@ def own_certificate(home: Home, names: Iterable[Name], now: datetime | None = No
 
 
 def names_of(certificate: Path) -> tuple[Name, ...]:
-    """What a certificate is for: names and addresses; none if it cannot be read."""
+    """The names and addresses in a certificate; none if it cannot be read."""
     with suppress(OSError, ValueError, x509.ExtensionNotFound):
         found = x509.load_pem_x509_certificate(certificate.read_bytes())
         names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -123,7 +123,7 @@ def _issue(
 
 
 def _serves(tls: ServerTls, authority: x509.Certificate, names: set[Name], now: datetime) -> bool:
-    """Whether the certificate that is there will do."""
+    """Whether the present certificate will do."""
     if not (tls.certificate.exists() and tls.key.exists()):
         return False
     found = x509.load_pem_x509_certificate(tls.certificate.read_bytes())
@@ -174,7 +174,7 @@ def _host() -> str:
 
 
 def _of_this_machine() -> set[Name]:
-    """By which this machine calls itself, and others may call it."""
+    """Names and addresses of this machine, its own and those that others may use."""
     names = {"localhost", "127.0.0.1", "::1", _host()}
     full = socket.getfqdn()
     return names | ({full} if full.isascii() else set())

@@ -1,5 +1,5 @@
-"""What Muster's processes say of themselves: lines on standard error, which the process that starts
-them has made a file."""
+"""The log of Muster's processes: lines on standard error, which the starting process has made a
+file."""
 
 import logging
 
@@ -10,7 +10,7 @@ LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 def log_to_stderr() -> None:
-    """Log from now on, from INFO on."""
+    """Log messages from level INFO up from now on."""
     handler = _Rotating()
     handler.setFormatter(_Printable(LOG_FORMAT))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
@@ -25,8 +25,8 @@ class _Rotating(logging.StreamHandler):  # type: ignore[type-arg] # the default 
 
 
 class _Printable(logging.Formatter):
-    """Parts of a line may be what users, agents or other programs wrote: it stays one line, and has
-    nothing in it that a terminal takes as a command. Tracebacks keep their lines."""
+    """Keeps a message to one line, without characters that a terminal would obey, because parts of
+    it may come from users, agents or other programs. Tracebacks keep their lines."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         return super().formatMessage(record).replace("\n", " ")

@@ -1,9 +1,9 @@
-"""A wall clock beside the leash of plug-ins, for what the leash cannot count: plug-ins that sleep,
-wait, or compute in a library's code.
+"""A wall clock beside the leash of plug-ins, which counts lines of Python: the clock catches
+plug-ins that sleep, wait, or compute in a library's code.
 
-The alarm is a signal, which interrupts what the system or a well-behaved library does as well as
-lines of Python. It is for accidents: code that asks for no signals, or catches everything for ever,
-is not stopped by it.
+The alarm is a signal, which interrupts the system and a well-behaved library as well as lines of
+Python. It is meant for accidents: code that blocks signals, or catches every exception for ever, is
+not stopped by it.
 """
 
 import signal
@@ -13,13 +13,13 @@ from types import FrameType
 from muster.scheduling import guard
 
 LONGEST_S = 5.0
-"""Of one call: some times what the leash allows in lines."""
+"""The longest call: several times as long as the lines that the leash allows take."""
 AGAIN_S = 0.5
-"""When an alarm that the plug-in has caught comes again."""
+"""How long after an alarm that the plug-in has caught the next one comes."""
 
 
 class Alarm:
-    """Fills ``guard.Watchdog``; calls in other threads than the main one are not watched."""
+    """A ``guard.Watchdog``; it watches calls in the main thread only."""
 
     def __init__(self) -> None:
         self.armed = False

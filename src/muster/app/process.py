@@ -1,4 +1,4 @@
-"""What every process of Muster does around its work: logging, and one sentence when it cannot."""
+"""The frame of every process of Muster: logging, and one sentence when its work fails."""
 
 import gc
 import resource
@@ -11,17 +11,19 @@ from muster.app.own_log import log_to_stderr
 from muster.core.errors import MusterError
 
 GARBAGE_EVERY = 50_000
-"""New objects after which garbage is looked for among them."""
+"""How many new objects are made between two collections of the youngest generation."""
 
 OPEN_FILES = 65_536
-"""Connections of people and agents, and as much again for all else."""
+"""Open files: connections of people and agents, and as many again for everything else."""
 
 
 def run_process(title: str, work: Coroutine[Any, Any, None]) -> None:
-    """Run ``work`` to its end, on uvloop: a tenth less of the processor than on asyncio's own loop.
+    """Run ``work`` to its end, on uvloop, which takes a tenth less processor time than asyncio's
+    loop.
 
     Raises:
-        SystemExit: it raised a MusterError: its sentence goes to standard error, the code is 1.
+        SystemExit: ``work`` raised a MusterError, whose sentence goes to standard error; the code
+            is 1.
     """
     log_to_stderr()
     try:
@@ -31,8 +33,8 @@ def run_process(title: str, work: Coroutine[Any, Any, None]) -> None:
 
 
 def allow_files() -> None:
-    """Raise the limit of open files as far as the system lets, up to ``OPEN_FILES``: connections
-    are bounded below it, and the database must never lack one."""
+    """Raise the limit of open files as far as the system allows, up to ``OPEN_FILES``: connections
+    are bounded below it, so that the database never lacks a file."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -40,9 +42,8 @@ def allow_files() -> None:
 
 
 def settle_memory() -> None:
-    """For a process that has started: what is there now lasts, and the garbage collector need not
-    look at it again. What comes it looks at less often, as a batch of work makes many objects that
-    stay for a while."""
+    """Exempt the present objects of a started process from garbage collection, because they last,
+    and look at new objects less often, because a batch of work makes many that stay for a while."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(GARBAGE_EVERY)

@@ -46,7 +46,7 @@ class Service:
         return Path(base) / "systemd" / "user" / self.name
 
     def commands(self, *actions: str) -> list[list[str]]:
-        """What tells systemd: reload, then ``actions`` on the unit."""
+        """The commands that have systemd reload its units and carry out ``actions`` on this one."""
         systemctl = ["systemctl", *(["--user"] if self.of_user else [])]
         acting = [[*systemctl, *actions, self.name]] if actions else []
         return [[*systemctl, "daemon-reload"], *acting]
@@ -87,10 +87,11 @@ WantedBy={wanted_by}
 
 
 def install(service: Service, words: Sequence[str], home: Path, directory: Path) -> list[str]:
-    """Write the unit, and have systemd run it from now on; what is left to do for a person.
+    """Write the unit, and have systemd run it from now on; the answer is the commands that are left
+    to a person.
 
     Raises:
-        MusterError: it cannot be written, or systemd refuses it.
+        MusterError: the unit cannot be written, or systemd refuses it.
     """
     text = unit_text(service, words, home, directory)
     try:
@@ -108,10 +109,10 @@ def install(service: Service, words: Sequence[str], home: Path, directory: Path)
 
 
 def uninstall(service: Service) -> list[str]:
-    """Stop the unit and remove it; what is left to do for a person.
+    """Stop the unit and remove it; the answer is the commands that are left to a person.
 
     Raises:
-        MusterError: there is none, or it cannot be removed.
+        MusterError: there is no such unit, or it cannot be removed.
     """
     if not service.file.exists():
         raise MusterError(f"{service.file} is not there: nothing to remove")
@@ -124,10 +125,10 @@ def uninstall(service: Service) -> list[str]:
 
 
 def show(service: Service) -> str:
-    """The unit as it is installed.
+    """The text of the installed unit.
 
     Raises:
-        MusterError: there is none.
+        MusterError: there is no such unit.
     """
     try:
         return service.file.read_text()
@@ -136,10 +137,10 @@ def show(service: Service) -> str:
 
 
 def _told(commands: Sequence[Sequence[str]]) -> list[str]:
-    """Run these where systemd runs; else they are what is left to do.
+    """Run the commands where systemd runs; else answer with them, as left to a person.
 
     Raises:
-        MusterError: one of them failed.
+        MusterError: a command failed.
     """
     if not SYSTEMD_RUNS.is_dir():
         return [" ".join(command) for command in commands]
@@ -159,7 +160,7 @@ def _quoted(word: str) -> str:
     """One word of a command line in a unit (systemd.syntax(7), "Quoting").
 
     Raises:
-        MusterError: it holds what no unit can.
+        MusterError: the word has a character that no unit can hold.
     """
     if len(word) > MAX_WORD or not word.isprintable():
         raise MusterError(f"{word[:80]!r} cannot stand in a unit: it is too long, or not printable")
@@ -168,6 +169,6 @@ def _quoted(word: str) -> str:
 
 
 def _path(path: Path) -> str:
-    """Of a setting that takes a path: it is not quoted."""
+    """The value of a setting that takes a path, which is not quoted."""
     _quoted(str(path))
     return str(path).replace("%", "%%")
