@@ -11,6 +11,8 @@ from muster.api.changes import Changes
 from muster.control.plane import Events
 from muster.core.errors import Busy
 from muster.core.owner import Owner
+from muster.store.entities import ENTITIES
+from muster.store.live import Live
 
 ADA = Owner("default", "default", "ada")
 BOB = Owner("default", "default", "bob")
@@ -18,6 +20,8 @@ BOB = Owner("default", "default", "bob")
 
 class Plane:
     """The one thing of the control plane that is looked at."""
+
+    live = Live(ENTITIES)
 
     def __init__(self) -> None:
         self.watchers: list[Callable[[Events], None]] = []

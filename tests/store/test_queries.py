@@ -19,11 +19,12 @@ from muster.core.specs import JobSpec, SessionSpec
 from muster.core.states import KernelStatus, TaskState
 from muster.core.views import TaskView
 from muster.store import schema
+from muster.store.entities import ENTITIES, JOB
 from muster.store.queries.history import read_history
 from muster.store.queries.jobs import list_jobs, read_job, read_job_detail
 from muster.store.queries.listing import Listing
 from muster.store.queries.output import session_output, task_output
-from muster.store.queries.refs import JOBS, owners_of, resolve
+from muster.store.queries.refs import owners_of, resolve
 from muster.store.queries.sessions import list_sessions, read_session_detail
 from muster.store.queries.tasks import list_tasks, read_task
 
@@ -63,7 +64,7 @@ def test_job_is_found_by_id_by_prefix_in_any_case_and_by_name(
     world: World, connection: Connection
 ) -> None:
     wanted = world.submit(job("train")).id
-    find = partial(resolve, connection, JOBS, ADA)
+    find = partial(resolve, connection, JOB, ADA)
     body = wanted.removeprefix("job-")
     refs = [wanted, body, wanted[:-1], body[:9], body.upper(), "train"]
     assert [find(ref) for ref in refs] == [wanted] * len(refs)
@@ -75,10 +76,10 @@ def test_name_means_the_live_job_before_newer_ones_that_ended(
     world.submit(job("train"))
     world.run(5)
     second = world.submit(job("train"))
-    assert resolve(fresh(connection), JOBS, ADA, "train") == second.id
+    assert resolve(fresh(connection), JOB, ADA, "train") == second.id
     world.run(5)
-    assert resolve(fresh(connection), JOBS, ADA, "train") == second.id, "the newest that ended"
-    assert resolve(connection, JOBS, ROOT, "train") == second.id
+    assert resolve(fresh(connection), JOB, ADA, "train") == second.id, "the newest that ended"
+    assert resolve(connection, JOB, ROOT, "train") == second.id
 
 
 def test_name_that_looks_like_a_prefix_of_an_id_is_taken_as_the_name(
@@ -87,13 +88,13 @@ def test_name_that_looks_like_a_prefix_of_an_id_is_taken_as_the_name(
     other = world.submit(job("other"))
     prefix = other.id.removeprefix("job-")[:6]
     named = world.submit(job(prefix))
-    assert resolve(connection, JOBS, ADA, prefix) == named.id
+    assert resolve(connection, JOB, ADA, prefix) == named.id
 
 
 def test_prefix_of_several_jobs_names_the_candidates(world: World, connection: Connection) -> None:
     first, second = world.submit(job("one")), world.submit(job("two"))
     with pytest.raises(Ambiguous) as told:
-        resolve(connection, JOBS, ADA, first.id.removeprefix("job-")[:5])
+        resolve(connection, JOB, ADA, first.id.removeprefix("job-")[:5])
     assert f"{second.id} (two), {first.id} (one)" in str(told.value)
 
 
@@ -103,21 +104,21 @@ def test_jobs_of_others_are_neither_found_nor_candidates(
     mine = world.submit(job("same"))
     theirs = world.submit(job("same"), BOB)
     prefix = mine.id[:9]
-    assert resolve(connection, JOBS, ADA, prefix) == mine.id
-    assert resolve(connection, JOBS, BOB, "same") == theirs.id
+    assert resolve(connection, JOB, ADA, prefix) == mine.id
+    assert resolve(connection, JOB, BOB, "same") == theirs.id
     for ref in (theirs.id, theirs.id[4:]):
         with pytest.raises(NotFound, match="there is no job"):
-            resolve(connection, JOBS, ADA, ref)
+            resolve(connection, JOB, ADA, ref)
 
 
 def test_admin_finds_everybodys_jobs_own_ones_first(world: World, connection: Connection) -> None:
     world.submit(job("same"))
     bobs = world.submit(job("same"), BOB)
     with pytest.raises(Ambiguous, match="'same' means several jobs"):
-        resolve(fresh(connection), JOBS, ROOT, "same")
+        resolve(fresh(connection), JOB, ROOT, "same")
     own = world.submit(job("same"), ROOT)
-    assert resolve(fresh(connection), JOBS, ROOT, "same") == own.id
-    assert resolve(connection, JOBS, ROOT, bobs.id) == bobs.id
+    assert resolve(fresh(connection), JOB, ROOT, "same") == own.id
+    assert resolve(connection, JOB, ROOT, bobs.id) == bobs.id
 
 
 @pytest.mark.parametrize(
@@ -128,7 +129,7 @@ def test_reference_that_means_nothing_is_not_found(
 ) -> None:
     world.submit(job("train"))
     with pytest.raises(NotFound):
-        resolve(connection, JOBS, ADA, ref)
+        resolve(connection, JOB, ADA, ref)
 
 
 # -- listings ------------------------------------------------------------------------------------
@@ -358,7 +359,7 @@ def test_history_of_a_job_has_its_sessions_and_tasks_in_order(
     other = world.submit(job())
     sessions = {task.session_id for task in submitted.tasks.values()}
     world.run(10)
-    found = read_history(connection, ADA, submitted.id, 1000)
+    found = read_history(connection, ENTITIES, ADA, submitted.id, 1000)
     entities = {item.entity for item in found.items}
     assert entities >= {submitted.id, *sessions}
     assert other.id not in entities
@@ -369,9 +370,9 @@ def test_history_of_a_job_has_its_sessions_and_tasks_in_order(
 def test_history_beyond_the_limit_keeps_the_newest(world: World, connection: Connection) -> None:
     submitted = world.submit(job())
     world.run(10)
-    everything = read_history(connection, ADA, submitted.id, 1000)
+    everything = read_history(connection, ENTITIES, ADA, submitted.id, 1000)
     assert not everything.left_out
-    some = read_history(connection, ADA, submitted.id, 3)
+    some = read_history(connection, ENTITIES, ADA, submitted.id, 3)
     assert some.items == everything.items[-3:]
     assert some.left_out
 
@@ -382,11 +383,11 @@ def test_history_of_a_task_is_its_own(tmp_path: Path) -> None:
     mine = submitted.tasks[1].session_id
     world.run(10)
     with world.store.engine.connect() as connection:
-        found = read_history(connection, ADA, f"{submitted.id}/1", 1000)
+        found = read_history(connection, ENTITIES, ADA, f"{submitted.id}/1", 1000)
         with pytest.raises(NotFound):
-            read_history(connection, ADA, f"{submitted.id}/2", 10)
+            read_history(connection, ENTITIES, ADA, f"{submitted.id}/2", 10)
         with pytest.raises(NotFound):
-            read_history(connection, ADA, f"{submitted.id}/x", 10)
+            read_history(connection, ENTITIES, ADA, f"{submitted.id}/x", 10)
     world.close()
     assert {item.entity for item in found.items} == {f"{submitted.id}/1", mine}
     sentences = [reason.sentence for item in found.items for reason in item.reasons]
@@ -394,17 +395,17 @@ def test_history_of_a_task_is_its_own(tmp_path: Path) -> None:
 
 
 def test_history_of_an_agent_is_found_by_its_name(world: World, connection: Connection) -> None:
-    found = read_history(connection, ADA, "a1", 10)
+    found = read_history(connection, ENTITIES, ADA, "a1", 10)
     assert found.items[0].entity == next(iter(world.agents))
     with pytest.raises(NotFound, match="no job, session or agent 'a2'"):
-        read_history(connection, ADA, "a2", 10)
+        read_history(connection, ENTITIES, ADA, "a2", 10)
 
 
 def test_history_of_others_is_not_found(world: World, connection: Connection) -> None:
     theirs = world.submit(job("theirs"), BOB)
     for ref in (theirs.id, "theirs", f"{theirs.id}/0", theirs.tasks[0].session_id or ""):
         with pytest.raises(NotFound):
-            read_history(connection, ADA, ref, 10)
+            read_history(connection, ENTITIES, ADA, ref, 10)
 
 
 # -- whose ---------------------------------------------------------------------------------------
@@ -412,7 +413,7 @@ def test_history_of_others_is_not_found(world: World, connection: Connection) ->
 
 def test_owners_are_known_of_what_exists(world: World, connection: Connection) -> None:
     mine, theirs = world.submit(job()), world.submit(job(), BOB)
-    found = owners_of(connection, JOBS, {mine.id, theirs.id, "job-none"})
+    found = owners_of(connection, schema.jobs, {mine.id, theirs.id, "job-none"})
     assert found == {mine.id: ADA.owner, theirs.id: BOB.owner}
 
 
@@ -421,7 +422,7 @@ def test_reading_does_not_lock_the_writer_out(world: World, connection: Connecti
     with world.store.engine.begin() as writer:
         writer.execute(insert(schema.cluster), {"key": "k", "value": "v"})
     world.submit(job("while-reading"))
-    assert resolve(fresh(connection), JOBS, ADA, "while-reading")
+    assert resolve(fresh(connection), JOB, ADA, "while-reading")
 
 
 @pytest.mark.parametrize(

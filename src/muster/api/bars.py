@@ -18,7 +18,8 @@ from muster.core.ids import AgentId
 from muster.core.specs.amounts import Duration, Spec
 from muster.core.states import AgentBar
 from muster.core.views import AgentView
-from muster.store.queries.refs import AGENTS, resolve
+from muster.store.entities import AGENT
+from muster.store.queries.refs import resolve
 
 router = APIRouter(prefix="/v1/agents", tags=["cluster"])
 
@@ -61,7 +62,7 @@ async def bar_agent(request: Request, call: Call, ref: str) -> Response:
     call.must_be_admin("cordon or drain agents")
     spec = await read_spec(request, BarSpec)
     principal, plane = call.principal, call.api.plane
-    id_ = AgentId(await call.read(resolve, AGENTS, principal, ref))
+    id_ = AgentId(await call.read(resolve, AGENT, principal, ref))
     bar = AgentBar(spec.bar) if spec.bar is not None else None
     await call.change(
         lambda work, parts: parts[AgentRequests].bar(

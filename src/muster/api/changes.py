@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from muster.api.allowance import Allowance
 from muster.control.plane import ControlPlane, Events
 from muster.core.owner import Owner
-from muster.core.states import AGENT_TABLE, JOB_TABLE, SESSION_TABLE, TASK_TABLE
 
 MAX_WAITS = 10_000
 MAX_WAITS_OF_ONE = 1_000
@@ -16,13 +15,6 @@ MAX_FEEDS = 256
 MAX_FEEDS_OF_ONE = 32
 MAX_FEED_CHANGES = 10_000
 """Changes that may wait for one slow reader; past them it is told to read the state anew."""
-
-_TERMINAL: dict[str, Collection[str]] = {
-    "agent": AGENT_TABLE.terminal,
-    "job": JOB_TABLE.terminal,
-    "session": SESSION_TABLE.terminal,
-    "task": TASK_TABLE.terminal,
-}
 
 
 class Feed:
@@ -63,6 +55,9 @@ class Changes:
 
     def __init__(self, plane: ControlPlane) -> None:
         self.closing = asyncio.Event()
+        self._ends = {
+            entity.name: entity.states.terminal for entity in plane.live.entities.values()
+        }
         self._waits: dict[str, set[_Wait]] = {}
         self._waiting = Allowance("waits for changes", MAX_WAITS_OF_ONE, MAX_WAITS)
         self._following = Allowance("streams of events", MAX_FEEDS_OF_ONE, MAX_FEEDS)
@@ -125,7 +120,7 @@ class Changes:
         if self._waits:
             for kind, id_, status in events:
                 for wait in self._waits.get(id_, ()):
-                    if not wait.ends_only or status in _TERMINAL[kind]:
+                    if not wait.ends_only or status in self._ends.get(kind, ()):
                         wait.bell.set()
         for feed in self._feeds:
             feed.add(events)

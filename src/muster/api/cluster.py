@@ -22,8 +22,9 @@ from muster.core.ids import AgentId
 from muster.core.owner import Principal, Role
 from muster.core.specs import ScalingGroup
 from muster.core.views import AgentPage, AgentView, ClusterView, GroupPage, GroupView, HealthView
+from muster.store.entities import AGENT
 from muster.store.queries.cluster import read_cluster_id
-from muster.store.queries.refs import AGENTS, resolve
+from muster.store.queries.refs import resolve
 from muster.version import __version__
 
 router = APIRouter(tags=["cluster"])
@@ -82,7 +83,7 @@ async def get_agents(call: Call, group: str | None = None) -> Response:
 async def delete_agent(call: Call, ref: str) -> Response:
     """Forget an agent that is gone for good; for admins."""
     call.must_be_admin("remove agents")
-    id_ = AgentId(await call.read(resolve, AGENTS, call.principal, ref))
+    id_ = AgentId(await call.read(resolve, AGENT, call.principal, ref))
     principal = call.principal
     await call.change(lambda work, parts: parts[AgentRequests].remove(work, principal, id_))
     return Response(status_code=204)

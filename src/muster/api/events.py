@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Any, cast
 
 import msgspec
 from fastapi import APIRouter
@@ -13,10 +14,11 @@ from muster.api.context import Call, Caller
 from muster.api.streamed import Streamed
 from muster.control.plane import Events
 from muster.core.errors import MusterError
-from muster.core.ids import JobId, SessionId
 from muster.core.owner import Owner, Role
 from muster.core.views import EventView
-from muster.store.queries.refs import JOBS, SESSIONS, owners_of
+from muster.store.entity import Entity, Visible
+from muster.store.live import Live
+from muster.store.queries.refs import owners_of
 
 router = APIRouter(tags=["events"])
 
@@ -81,27 +83,40 @@ async def _changed(feed: Feed) -> bool:
 
 
 async def _visible(call: Caller, events: Events) -> Events:
-    """Those that the caller may see: agents, and what is its own."""
+    """Those that the caller may see."""
     if call.principal.role is Role.ADMIN or not events:
         return events
-    jobs = {id_.partition("/")[0] for kind, id_, _ in events if kind in ("job", "task")}
-    sessions = {id_ for kind, id_, _ in events if kind == "session"}
-    owners = await _owners(call, jobs, sessions)
-    return [
-        (kind, id_, status)
-        for kind, id_, status in events
-        if kind == "agent"
-        or ((owner := owners.get(id_.partition("/")[0])) and call.principal.may_see(owner))
-    ]
-
-
-async def _owners(call: Caller, jobs: set[str], sessions: set[str]) -> dict[str, Owner]:
-    """Whose these are: what is alive from the mirror, what has ended from SQL."""
     live = call.api.plane.live
-    owners = {id_: live.jobs[JobId(id_)].owner for id_ in jobs if id_ in live.jobs}
-    owners |= {id_: live.sessions[SessionId(id_)].owner for id_ in sessions if id_ in live.sessions}
-    for named, ids in ((JOBS, jobs), (SESSIONS, sessions)):
-        ended = ids - owners.keys()
-        if ended:
-            owners |= await call.read(owners_of, named, ended)
-    return owners
+    ids: dict[Entity[Any], set[str]] = {}
+    for kind, id_, _ in events:
+        entity = live.entities.named(kind)
+        if entity is not None and entity.visible is Visible.TO_OWNER:
+            ids.setdefault(entity, set()).add(id_)
+    owners: dict[str, Owner] = {}
+    for entity, changed in ids.items():
+        owners |= await _owners(call, live, entity, changed)
+    return [event for event in events if _may_see(call, live, event, owners)]
+
+
+def _may_see(
+    call: Caller, live: Live, event: tuple[str, str, str], owners: dict[str, Owner]
+) -> bool:
+    kind, id_, _ = event
+    entity = live.entities.named(kind)
+    if entity is None or entity.visible is Visible.TO_ADMINS:
+        return False
+    owner = owners.get(id_)
+    return entity.visible is Visible.TO_ALL or (owner is not None and call.principal.may_see(owner))
+
+
+async def _owners(call: Caller, live: Live, entity: Entity[Any], ids: set[str]) -> dict[str, Owner]:
+    """Whose these are: what is alive from the mirror, what has ended from SQL. A part, ``job/3``,
+    is the owner's of its whole."""
+    wholes = {id_: id_.partition("/")[0] for id_ in ids}
+    found = {id_: live.find(id_) for id_ in wholes.values()}
+    owners = {id_: cast(Any, record).owner for id_, record in found.items() if record is not None}
+    table = (entity.owned_with or entity).table
+    ended = found.keys() - owners.keys()
+    if ended:
+        owners |= await call.read(owners_of, table, ended)
+    return {id_: owners[whole] for id_, whole in wholes.items() if whole in owners}

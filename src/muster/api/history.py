@@ -19,4 +19,6 @@ What = Annotated[str, Path(description="a job, job/index for one task, a session
 @router.get("/v1/history/{ref:path}", response_model=HistoryPage)
 async def get_history(call: Call, ref: What, limit: Limit = 200) -> Response:
     """What happened, oldest first; when there is more than ``limit``, the newest of it."""
-    return json_answer(await call.json(read_history, call.principal, ref, limit))
+    return json_answer(
+        await call.json(read_history, call.api.plane.live.entities, call.principal, ref, limit)
+    )

@@ -37,11 +37,12 @@ from muster.core.views import (
     WhyView,
     job_version,
 )
+from muster.store.entities import JOB
 from muster.store.live import Live
 from muster.store.queries.failures import list_failures, read_to_retry
 from muster.store.queries.jobs import all_counts, list_jobs, read_job, read_job_detail
 from muster.store.queries.listing import Listing
-from muster.store.queries.refs import JOBS, resolve
+from muster.store.queries.refs import resolve
 from muster.store.queries.tasks import list_tasks, read_task
 from muster.store.records import Job
 
@@ -227,7 +228,7 @@ async def _wait(call: Caller, ref: str, timeout_s: float, since: str | None) -> 
     if live is not None and principal.may_see(live.owner):
         id_ = ref
     else:
-        id_ = await call.read(resolve, JOBS, principal, ref)
+        id_ = await call.read(resolve, JOB, principal, ref)
     of, changes = principal.owner, api.changes
     watched = changes.bell(of, ends=[id_]) if since is None else changes.bell(of, id_)
     with watched as bell:

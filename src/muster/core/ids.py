@@ -1,9 +1,9 @@
 """Identifiers: time-ordered, so that rows arrive at the end of an index, and typable by a person.
 
-An identifier is a kind, a dash and 16 characters of Crockford's base 32 (no i, l, o, u): nine of
-milliseconds since the epoch, seven of randomness that counts up within a millisecond. Ordering by
-text is ordering by time of creation. A person may type any prefix that is unique, with or without
-the kind.
+An identifier is the three letters of its kind, a dash and 16 characters of Crockford's base 32 (no
+i, l, o, u): nine of milliseconds since the epoch, seven of randomness that counts up within a
+millisecond. Ordering by text is ordering by time of creation. A person may type any prefix that is
+unique, with or without the kind.
 """
 
 import random
@@ -23,11 +23,8 @@ _RANDOM_BITS = 35
 _RANDOM_LIMIT = 1 << _RANDOM_BITS
 _PAIRS = [a + b for a in _ALPHABET for b in _ALPHABET]
 
-KINDS = {"job": "job", "session": "ses", "kernel": "krn", "agent": "agt", "token": "tok"}
-
-
 _BODY = rf"[{_ALPHABET}]{{16}}"
-_LIKE_AN_ID = re.compile(rf"ses(-.*)?|({'|'.join(KINDS.values())})-{_BODY}|{_BODY}")
+_LIKE_AN_ID = re.compile(rf"ses(-.*)?|([a-z]{{3}}-)?{_BODY}")
 
 
 def looks_like_id(name: str) -> bool:
@@ -59,6 +56,10 @@ class IdFactory:
             pairs.append(_PAIRS[low])
         return "".join(reversed(pairs))
 
+    def new(self, prefix: str) -> str:
+        """An id of the kind whose ids begin with ``prefix`` and a dash."""
+        return f"{prefix}-{self._next()}"
+
     def job(self) -> JobId:
         return JobId("job-" + self._next())
 
@@ -75,14 +76,14 @@ class IdFactory:
         return TokenId("tok-" + self._next())
 
 
-def prefix_range(kind: str, typed: str) -> tuple[str, str]:
-    """The half-open range of identifiers of ``kind`` (a key of KINDS) that ``typed`` may mean.
+def prefix_range(prefix: str, typed: str) -> tuple[str, str]:
+    """The half-open range of the ids that ``typed`` may mean, of the kind with this prefix.
 
     Case does not matter, and the kind may be left out: ``job-06f3``, ``06F3`` and ``06f3`` mean the
     same. The answer is a range rather than a LIKE pattern, so that the primary key serves the
     query.
     """
-    stem = KINDS[kind] + "-"
+    stem = prefix + "-"
     body = typed.lower().removeprefix(stem)
     low = stem + body
     return low, low + "~"

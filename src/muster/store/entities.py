@@ -1,6 +1,5 @@
 """The entities of every cluster, each declared once (see ``store.entity``)."""
 
-from muster.core.ids import KINDS
 from muster.core.states import (
     AGENT_TABLE,
     JOB_TABLE,
@@ -10,10 +9,11 @@ from muster.core.states import (
     TaskState,
 )
 from muster.store import rows
-from muster.store.entity import Entities, Entity, Told
+from muster.store.entity import Entities, Entity, Told, Visible
 from muster.store.live import Live
 from muster.store.load import load_agents, load_jobs, load_sessions, load_tasks
 from muster.store.records import Agent, Job, Kernel, Session, Task, tally_of
+from muster.store.schema import UNSUCCESSFUL_JOBS
 from muster.store.unit import Unit
 
 
@@ -63,14 +63,26 @@ def _kernel_moved(unit: Unit, kernel: Kernel, before: str) -> None:
     kernel.session.tally.moved(kernel, before)
 
 
-AGENT = Entity("agent", Agent, AGENT_TABLE, rows.AGENTS, load_agents, prefix=KINDS["agent"])
+AGENT = Entity(
+    "agent",
+    Agent,
+    AGENT_TABLE,
+    rows.AGENTS,
+    load_agents,
+    described="the machine as the controller sees it",
+    prefix="agt",
+    visible=Visible.TO_ALL,
+)
 JOB = Entity(
     "job",
     Job,
     JOB_TABLE,
     rows.JOBS,
     load_jobs,
-    prefix=KINDS["job"],
+    described="work of many tasks; its status is derived from theirs",
+    prefix="job",
+    visible=Visible.TO_OWNER,
+    unsuccessful=UNSUCCESSFUL_JOBS,
     joins=_job_joins,
     leaves=_job_leaves,
 )
@@ -80,6 +92,9 @@ TASK = Entity(
     TASK_TABLE,
     rows.TASKS,
     load_tasks,
+    described="one replica of a job; it FAILED only once no retry is left",
+    visible=Visible.TO_OWNER,
+    owned_with=JOB,
     id_of=lambda task: f"{task.job.id}/{task.index}",
     part_of=lambda task: task.job,
     goes_with=True,
@@ -93,7 +108,9 @@ SESSION = Entity(
     SESSION_TABLE,
     rows.SESSIONS,
     load_sessions,
-    prefix=KINDS["session"],
+    described="what is placed: kernels that start together or not at all",
+    prefix="ses",
+    visible=Visible.TO_OWNER,
     part_of=lambda session: session.job,
     joins=_session_joins,
     leaves=_session_leaves,
@@ -103,7 +120,8 @@ KERNEL = Entity(
     Kernel,
     KERNEL_TABLE,
     rows.KERNELS,
-    prefix=KINDS["kernel"],
+    described="one process tree on one agent",
+    prefix="krn",
     part_of=lambda kernel: kernel.session,
     goes_with=True,
     told=Told.NEVER,  # its session's history tells of it

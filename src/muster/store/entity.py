@@ -4,13 +4,13 @@ The mirror, the unit of work, loading, references, history, events, the sweep an
 states are made from the entities that a store is given. Adding one edits none of them.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Table
 
 from muster.core.reasons import Reason, ReasonCode
 from muster.core.results import SchedulingResult
@@ -75,6 +75,14 @@ class Told(Enum):
     NEVER = "never"
 
 
+class Visible(Enum):
+    """Who may see the records of an entity."""
+
+    TO_OWNER = "owner"  # and admins; its table has columns domain, project and user
+    TO_ALL = "all"
+    TO_ADMINS = "admins"
+
+
 class Entity(Generic[R]):
     """One kind of thing that has a life of its own.
 
@@ -82,10 +90,15 @@ class Entity(Generic[R]):
         name: of the kind, for people, events and history: ``session``.
         record: the class of its records.
         states: its state machine.
+        described: what a record is, as the end of a sentence; the diagrams begin with it.
         rows: its table, and the mapping both ways.
         load: reads the records that have not ended from SQL, and adds them to the mirror; None if
             another entity's ``load`` brings them along.
-        prefix: of its ids, where people refer to it: ``ses``.
+        prefix: of its ids, three letters, where people refer to records by id or name: ``ses``.
+        visible: who may see a record.
+        owned_with: the entity of the record that this one's owner is that of, if its table does not
+            say it.
+        unsuccessful: those of its last statuses of which a partial index has the rows.
         id_of: the name of a record in history and events; its ``id`` unless given.
         part_of: the record that has to be looked at whenever a record of this entity has changed.
         goes_with: whether records leave the mirror with another record and not at their own end;
@@ -104,7 +117,11 @@ class Entity(Generic[R]):
         rows: RowMapping[R],
         load: "Callable[[Connection, Live], None] | None" = None,
         *,
+        described: str = "",
         prefix: str = "",
+        visible: Visible = Visible.TO_ADMINS,
+        owned_with: "Entity[Any] | None" = None,
+        unsuccessful: Collection[str] = (),
         id_of: Callable[[R], str] = attrgetter("id"),
         part_of: Callable[[R], Record | None] | None = None,
         goes_with: bool = False,
@@ -118,7 +135,11 @@ class Entity(Generic[R]):
         self.states = states
         self.rows = rows
         self.load = load
+        self.described = described
         self.prefix = prefix
+        self.visible = visible
+        self.owned_with = owned_with
+        self.unsuccessful = frozenset(unsuccessful)
         self.id_of = id_of
         self.part_of = part_of
         self.goes_with = goes_with
@@ -126,6 +147,10 @@ class Entity(Generic[R]):
         self.joins = joins
         self.leaves = leaves
         self.moved = moved
+
+    @property
+    def table(self) -> Table:
+        return self.rows.table
 
 
 class Entities(dict[type, Entity[Any]]):
@@ -138,6 +163,15 @@ class Entities(dict[type, Entity[Any]]):
             kind: entity.part_of for kind, entity in self.items() if entity.part_of is not None
         }
         """``part_of`` by the class of the parts, where an entity has one."""
+
+    def named(self, name: str) -> Entity[Any] | None:
+        """The entity that events and history call so."""
+        return next((entity for entity in self.values() if entity.name == name), None)
+
+    def referred(self) -> list[Entity[Any]]:
+        """Those to whose records people refer, owned ones first: what a name means to them."""
+        found = (entity for entity in self.values() if entity.prefix and not entity.goes_with)
+        return sorted(found, key=lambda entity: entity.visible is not Visible.TO_OWNER)
 
     def name_of(self, record: Record) -> str:
         """The name of a record in history: its id, or ``job/index`` for a task."""

@@ -34,7 +34,6 @@ from muster.store import schema
 from muster.store.accounts import read_accounts
 from muster.store.entity import Entities
 from muster.store.live import Live
-from muster.store.queries.refs import one_of
 from muster.store.queries.targets import read_ended_by_id
 from muster.store.records import Agent, Allocation, Job, Kernel, Session, Task
 from muster.store.rows import (
@@ -43,6 +42,7 @@ from muster.store.rows import (
     load_resources,
     load_shares,
 )
+from muster.store.sql import one_of
 
 CHUNK = 500  # bound parameters a statement
 

@@ -27,6 +27,7 @@ class RowMapping(Generic[R]):
     def __init__(
         self, table: Table, changing: Sequence[str], **sources: Callable[[R], Any]
     ) -> None:
+        self.table = table
         keys = [column.name for column in table.primary_key]
         status = ["status"] if "status" in changing else []
         self.insert = inserting(table)

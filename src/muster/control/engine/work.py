@@ -10,7 +10,6 @@ from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.results import SchedulingResult
 from muster.store.entity import R, Record
 from muster.store.live import Live
-from muster.store.records import Job
 from muster.store.unit import Unit
 
 T = TypeVar("T")
@@ -34,9 +33,9 @@ class Work:
     ``dirty`` are the records that the next pass looks at, in the order in which they were marked;
     ``effects`` are performed once the unit is committed, never before (design: Commit before
     effect), and ``must_be_whole`` says that handlers have to run before that, however much came in.
-    ``brought_up`` is how many tasks of a job the last pass made candidates; ``sit_out`` are records
-    that lost a race at a commit, by the names that history gives them, and until when sessions
-    among them are not to be placed; with ``new_sit_out`` neither are those that this wake makes.
+    ``sit_out`` are records that lost a race at a commit, by the names that history gives them, and
+    until when sessions among them are not to be placed; with ``new_sit_out`` neither are those that
+    this wake makes.
     """
 
     def __init__(self, unit: Unit, ids: IdFactory) -> None:
@@ -46,7 +45,6 @@ class Work:
         self.effects: dict[type, list[Any]] = {}
         self.must_be_whole = False
         self.dirty: dict[type, dict[Record, None]] = {}
-        self.brought_up: dict[Job, int] = {}
         self.sit_out: Mapping[str, float] = {}
         self.new_sit_out = False
         self._wholes = unit.live.entities.wholes

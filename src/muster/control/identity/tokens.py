@@ -311,7 +311,7 @@ def _found(tokens: Iterable[K], ref: str, name_of: Callable[[K], Any]) -> K:
     Raises:
         NotFound, Ambiguous: none, or several, have this id, name, or beginning of an id.
     """
-    low, high = prefix_range("token", ref)
+    low, high = prefix_range("tok", ref)
     known = list(tokens)
     for means in (
         [each for each in known if each.id == ref],

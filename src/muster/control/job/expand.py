@@ -22,6 +22,10 @@ MOST_CANDIDATES = 1024
 wake places all that the one before brought up."""
 
 
+class _BroughtUp(dict[Job, int]):
+    """How many tasks of each job the last pass of the wake made candidates."""
+
+
 class ExpandJobs(FollowingHandler[Job]):
     name = "ExpandJobs"
     stage = Stage.EXPAND
@@ -49,8 +53,8 @@ class ExpandJobs(FollowingHandler[Job]):
         )
         room = LEAST_CANDIDATES + ahead - queued
         if not queued:
-            doubled = work.brought_up.get(job, LEAST_CANDIDATES) * 2
-            room = work.brought_up[job] = max(room, doubled)
+            doubled = work.once(_BroughtUp).get(job, LEAST_CANDIDATES) * 2
+            room = work.once(_BroughtUp)[job] = max(room, doubled)
         room = min(room, MOST_CANDIDATES)
         if room <= 0:
             return

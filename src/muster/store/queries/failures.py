@@ -11,9 +11,10 @@ from muster.core.states import JOB_TABLE, TaskState
 from muster.core.task_ranges import MAX_RANGES, TaskRanges
 from muster.core.views import FailurePage, FailureView
 from muster.store import schema
+from muster.store.entities import JOB
 from muster.store.load import load_job
 from muster.store.queries.listing import reason_view
-from muster.store.queries.refs import JOBS, resolve
+from muster.store.queries.refs import resolve
 from muster.store.queries.tasks import failed_by_itself, job_row
 from muster.store.records import Job
 
@@ -79,7 +80,7 @@ def read_to_retry(
         Conflict: the job has not ended, is somebody else's, or has no such tasks.
     """
     jobs = schema.jobs
-    id_ = resolve(connection, JOBS, principal, ref)
+    id_ = resolve(connection, JOB, principal, ref)
     row = connection.execute(select(jobs).where(jobs.c.id == id_)).one_or_none()
     if row is None:
         raise NotFound(f"there is no job {ref!r}")

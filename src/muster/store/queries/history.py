@@ -9,7 +9,9 @@ from muster.core.errors import NotFound
 from muster.core.owner import Principal
 from muster.core.views import HistoryPage, HistoryView, ReasonView
 from muster.store import schema
-from muster.store.queries.refs import AGENTS, JOBS, SESSIONS, resolve
+from muster.store.entities import JOB
+from muster.store.entity import Entities
+from muster.store.queries.refs import resolve
 from muster.store.queries.tasks import job_row, task_view
 from muster.store.rows import load_reasons
 
@@ -17,17 +19,19 @@ MAX_SESSIONS = 1000
 """Sessions of a job, the latest, whose history is shown with the job's."""
 
 
-def read_history(connection: Connection, principal: Principal, ref: str, limit: int) -> HistoryPage:
+def read_history(
+    connection: Connection, entities: Entities, principal: Principal, ref: str, limit: int
+) -> HistoryPage:
     """The history of a job with its tasks and sessions, of one task (``job/index``) with the
-    sessions of its attempts, of a session, or of an agent.
+    sessions of its attempts, or of a record of another kind.
 
     Raises:
         NotFound, Ambiguous: see ``refs.resolve``.
     """
     history = schema.history
     found: dict[tuple[int, str], Row[Any]] = {}
-    for entities in _entities(connection, principal, ref):
-        newest = select(history).where(entities).order_by(history.c.seq.desc()).limit(limit + 1)
+    for told in _told(connection, entities, principal, ref):
+        newest = select(history).where(told).order_by(history.c.seq.desc()).limit(limit + 1)
         found |= {(row.seq, row.entity): row for row in connection.execute(newest)}
     kept = sorted(found)[-limit:]
     attempts = _attempts(connection, {entity for _, entity in kept if entity.startswith("ses-")})
@@ -64,7 +68,9 @@ def _attempts(connection: Connection, sessions: Collection[str]) -> dict[str, Ro
     return {row.session_id: row for row in connection.execute(wanted)}
 
 
-def _entities(connection: Connection, principal: Principal, ref: str) -> list[ColumnElement[bool]]:
+def _told(
+    connection: Connection, entities: Entities, principal: Principal, ref: str
+) -> list[ColumnElement[bool]]:
     """The conditions for the history rows of ``ref``, in a form that the table's index answers."""
     entity = schema.history.c.entity
     job_ref, slash, index = ref.partition("/")
@@ -73,16 +79,18 @@ def _entities(connection: Connection, principal: Principal, ref: str) -> list[Co
         number = int(index) if index.isdecimal() and len(index) < 10 else -1
         task = task_view(connection, job, number)
         return [entity == f"{job.id}/{task.index}", entity.in_(_sessions(job.id, task.index))]
-    for named in (JOBS, SESSIONS, AGENTS):
+    referred = entities.referred()
+    for each in referred:
         try:
-            id_ = resolve(connection, named, principal, ref)
+            id_ = resolve(connection, each, principal, ref)
         except NotFound:
             continue
-        if named is not JOBS:
+        if each is not JOB:
             return [entity == id_]
         tasks = (entity >= f"{id_}/") & (entity < f"{id_}0")  # "0" comes after "/"
         return [entity == id_, tasks, entity.in_(_sessions(id_))]
-    raise NotFound(f"there is no job, session or agent {ref!r}")
+    *others, last = (each.name for each in referred)
+    raise NotFound(f"there is no {', '.join(others)} or {last} {ref!r}")
 
 
 def _sessions(job_id: str, index: int | None = None) -> Select[Any]:

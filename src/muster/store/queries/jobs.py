@@ -10,8 +10,9 @@ from muster.core.owner import Principal
 from muster.core.states import JOB_TABLE, JobState, TaskState
 from muster.core.views import JobDetail, JobPage, JobView
 from muster.store import schema
+from muster.store.entities import JOB
 from muster.store.queries.listing import Listing, listed, owner_view, reason_view
-from muster.store.queries.refs import JOBS, resolve
+from muster.store.queries.refs import resolve
 
 _LONG = frozenset({"spec", "only"})
 _WITHOUT_SPEC = [column for column in schema.jobs.c if column.name not in _LONG]
@@ -19,7 +20,7 @@ _RETRIES_SHOWN = 10
 
 
 def list_jobs(connection: Connection, principal: Principal, listing: Listing) -> JobPage:
-    rows = connection.execute(listed(select(*_WITHOUT_SPEC), JOBS, principal, listing)).all()
+    rows = connection.execute(listed(select(*_WITHOUT_SPEC), JOB, principal, listing)).all()
     items = tuple(_view(row) for row in rows[: listing.limit])
     return JobPage(items=items, next=items[-1].id if len(rows) > listing.limit else None)
 
@@ -30,7 +31,7 @@ def read_job(connection: Connection, principal: Principal, ref: str) -> JobView:
     Raises:
         NotFound, Ambiguous: see ``refs.resolve``.
     """
-    id_ = resolve(connection, JOBS, principal, ref)
+    id_ = resolve(connection, JOB, principal, ref)
     row = connection.execute(select(*_WITHOUT_SPEC).where(schema.jobs.c.id == id_)).one()
     return _view(row)
 
@@ -42,7 +43,7 @@ def read_job_detail(connection: Connection, principal: Principal, ref: str) -> J
         NotFound, Ambiguous: see ``refs.resolve``.
     """
     jobs = schema.jobs
-    id_ = resolve(connection, JOBS, principal, ref)
+    id_ = resolve(connection, JOB, principal, ref)
     row = connection.execute(select(jobs).where(jobs.c.id == id_)).one()
     retries = select(jobs.c.id).where(jobs.c.retry_of == id_).order_by(jobs.c.id.desc())
     retried_by = connection.execute(retries.limit(_RETRIES_SHOWN)).scalars()

@@ -4,12 +4,14 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Column, ColumnElement, Row, Select
+from sqlalchemy import Column, ColumnElement, Row, Select, Table
 
 from muster.core.owner import Owner, Principal
 from muster.core.views import OwnerView, ReasonView
-from muster.store.queries.refs import Named, one_of, owned_by, visible
+from muster.store.entity import Entity
+from muster.store.queries.refs import owned_by, visible
 from muster.store.rows import load_reason
+from muster.store.sql import one_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,22 +33,24 @@ class Listing:
     cursor: str | None = None
 
 
-def listed(query: Select[Any], named: Named, principal: Principal, listing: Listing) -> Select[Any]:
+def listed(
+    query: Select[Any], entity: Entity[Any], principal: Principal, listing: Listing
+) -> Select[Any]:
     """``query`` with a listing's conditions, and one row more than its limit."""
-    table = named.table
+    table, status = entity.table, entity.table.c.status
     conditions = visible(table, principal)
     if listing.states is not None:
-        if frozenset(listing.states) <= frozenset(named.live):
-            conditions.append(one_of(named.status, named.live))  # the partial index of the live
-        elif frozenset(listing.states) <= named.unsuccessful:
-            conditions.append(one_of(named.status, named.unsuccessful))  # its partial index
-        conditions.append(one_of(named.status, listing.states))
+        if frozenset(listing.states) <= entity.states.live:
+            conditions.append(one_of(status, entity.states.live))  # the partial index of the live
+        elif frozenset(listing.states) <= entity.unsuccessful:
+            conditions.append(one_of(status, entity.unsuccessful))  # its partial index
+        conditions.append(one_of(status, listing.states))
     if listing.name is not None:
         conditions += _named(table.c.name, listing.name)
     if listing.group is not None:
         conditions.append(table.c.group == listing.group)
     if listing.owner is not None:
-        conditions.append(_owned(named, listing.owner))
+        conditions.append(_owned(table, listing.owner))
     if listing.cursor is not None:
         conditions.append(table.c.id < listing.cursor)
     return query.where(*conditions).order_by(table.c.id.desc()).limit(listing.limit + 1)
@@ -61,11 +65,11 @@ def _named(column: Column[str], name: str) -> list[ColumnElement[bool]]:
     return [column >= stem, column < stem + "~"]
 
 
-def _owned(named: Named, owner: str) -> ColumnElement[bool]:
+def _owned(table: Table, owner: str) -> ColumnElement[bool]:
     levels = owner.split("/")
     if len(levels) == 3:
-        return owned_by(named.table, Owner(*levels))
-    return named.table.c.user == owner
+        return owned_by(table, Owner(*levels))
+    return table.c.user == owner
 
 
 def owner_of(row: Row[Any]) -> Owner:

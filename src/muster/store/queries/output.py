@@ -10,7 +10,8 @@ from muster.core.ids import AgentId, KernelId
 from muster.core.owner import Principal
 from muster.core.states import KERNEL_TABLE
 from muster.store import schema
-from muster.store.queries.refs import SESSIONS, resolve
+from muster.store.entities import SESSION
+from muster.store.queries.refs import resolve
 from muster.store.queries.tasks import job_row, task_view
 
 
@@ -72,7 +73,7 @@ def session_output(
         NotFound, Ambiguous: see ``refs.resolve``; NotFound also when there is no such kernel.
     """
     sessions, kernels = schema.sessions, schema.kernels
-    id_ = resolve(connection, SESSIONS, principal, ref)
+    id_ = resolve(connection, SESSION, principal, ref)
     status = connection.execute(select(sessions.c.status).where(sessions.c.id == id_)).scalar_one()
     row = connection.execute(
         select(kernels).where(kernels.c.session_id == id_, kernels.c.idx == index)

@@ -6,50 +6,19 @@ Work of others is not found, and is never among the candidates (design: Access).
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Column, ColumnElement, Connection, Table, and_, bindparam, select
+from sqlalchemy import ColumnElement, Connection, Table, and_, select
 
 from muster.core.errors import Ambiguous, NotFound
-from muster.core.ids import KINDS, prefix_range
+from muster.core.ids import prefix_range
 from muster.core.owner import Owner, Principal, Role
-from muster.core.states import AGENT_TABLE, JOB_TABLE, SESSION_TABLE
-from muster.store import schema
+from muster.store.entity import Entity, Visible
+from muster.store.sql import one_of
 
 _CANDIDATES = 5  # shown of an ambiguous reference
 _BODY = r"[0-9a-hjkmnp-tv-z]{1,16}"
-_IDS = {kind: re.compile(f"(?:{short}-)?{_BODY}") for kind, short in KINDS.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class Named:
-    """A kind of thing that people refer to; ``kind`` is a key of ``core.ids.KINDS``.
-    ``unsuccessful`` are states that have a partial index of their own."""
-
-    kind: str
-    table: Table
-    status: Column[str]
-    live: Collection[str]
-    owned: bool = True
-    unsuccessful: frozenset[str] = frozenset()
-
-
-JOBS = Named(
-    "job",
-    schema.jobs,
-    schema.jobs.c.status,
-    JOB_TABLE.live,
-    unsuccessful=frozenset(schema.UNSUCCESSFUL_JOBS),
-)
-SESSIONS = Named("session", schema.sessions, schema.sessions.c.status, SESSION_TABLE.live)
-AGENTS = Named("agent", schema.agents, schema.agents.c.status, AGENT_TABLE.live, owned=False)
-
-
-def one_of(column: Column[str], values: Collection[str]) -> ColumnElement[bool]:
-    """``column IN (…)`` with the values in the text of the statement: only then does SQLite see
-    that a partial index holds the answer."""
-    return column.in_(bindparam(None, sorted(values), expanding=True, literal_execute=True))
+_ID = re.compile(f"(?:([a-z]{{3}})-)?{_BODY}")
 
 
 def owned_by(table: Table, owner: Owner) -> ColumnElement[bool]:
@@ -61,7 +30,7 @@ def owned_by(table: Table, owner: Owner) -> ColumnElement[bool]:
 
 
 def visible(table: Table, principal: Principal) -> list[ColumnElement[bool]]:
-    """The conditions under which the principal may see a row; see ``Principal.may_see``."""
+    """The conditions under which the principal may see an owned row; see ``Principal.may_see``."""
     return [] if principal.role is Role.ADMIN else [_own(table, principal)]
 
 
@@ -74,64 +43,75 @@ def _own(table: Table, principal: Principal) -> ColumnElement[bool]:
     )
 
 
-def resolve(connection: Connection, named: Named, principal: Principal, ref: str) -> str:
-    """The id that ``ref`` means: an id, else a name (live work before ended, the newest among
-    ended), else a prefix. An admin's own work comes before that of others.
+def resolve(connection: Connection, entity: Entity[Any], principal: Principal, ref: str) -> str:
+    """The id that ``ref`` means: an id, else a name (live before ended, the newest of those that
+    ended), else a prefix. An admin's own come before those of others.
 
     Raises:
         NotFound: there is none that the principal may see.
         Ambiguous: several; the message names some.
     """
     found = None
-    is_id = _IDS[named.kind].fullmatch(ref.lower()) is not None
+    is_id = _may_be_id(entity, ref)
     if is_id:
-        found = _by_id(connection, named, principal, ref)
-    found = found or _by_name(connection, named, principal, ref)
+        found = _by_id(connection, entity, principal, ref)
+    found = found or _by_name(connection, entity, principal, ref)
     if found is None and is_id:
-        found = _by_prefix(connection, named, principal, ref)
+        found = _by_prefix(connection, entity, principal, ref)
     if found is None:
-        raise NotFound(f"there is no {named.kind} {ref!r}")
+        raise NotFound(f"there is no {entity.name} {ref!r}")
     return found
 
 
-def _conditions(named: Named, principal: Principal) -> list[ColumnElement[bool]]:
-    return visible(named.table, principal) if named.owned else []
+def _may_be_id(entity: Entity[Any], ref: str) -> bool:
+    found = _ID.fullmatch(ref.lower())
+    return found is not None and found[1] in (None, entity.prefix)
 
 
-def _by_id(connection: Connection, named: Named, principal: Principal, ref: str) -> str | None:
-    id_ = named.table.c.id
-    low, _ = prefix_range(named.kind, ref)
+def _conditions(entity: Entity[Any], principal: Principal) -> list[ColumnElement[bool]]:
+    return visible(entity.table, principal) if entity.visible is Visible.TO_OWNER else []
+
+
+def _by_id(
+    connection: Connection, entity: Entity[Any], principal: Principal, ref: str
+) -> str | None:
+    id_ = entity.table.c.id
+    low, _ = prefix_range(entity.prefix, ref)
     found: str | None = connection.execute(
-        select(id_).where(id_ == low, *_conditions(named, principal))
+        select(id_).where(id_ == low, *_conditions(entity, principal))
     ).scalar()
     return found
 
 
-def _by_name(connection: Connection, named: Named, principal: Principal, ref: str) -> str | None:
-    table = named.table
-    is_live = one_of(named.status, named.live)
-    scopes = [_conditions(named, principal)]
-    if named.owned and principal.role is Role.ADMIN:
+def _by_name(
+    connection: Connection, entity: Entity[Any], principal: Principal, ref: str
+) -> str | None:
+    table = entity.table
+    is_live = one_of(entity.table.c.status, entity.states.live)
+    scopes = [_conditions(entity, principal)]
+    if entity.visible is Visible.TO_OWNER and principal.role is Role.ADMIN:
         scopes.insert(0, [_own(table, principal)])
     for scope in scopes:
         named_so = [table.c.name == ref, *scope]
         found = _newest(connection, table, [*named_so, is_live])
         if len(found) > 1:
-            raise _ambiguous(named, ref, found)
+            raise _ambiguous(entity, ref, found)
         found = found or _newest(connection, table, named_so)[:1]
         if found:
             return found[0][0]
     return None
 
 
-def _by_prefix(connection: Connection, named: Named, principal: Principal, ref: str) -> str | None:
-    id_ = named.table.c.id
-    low, high = prefix_range(named.kind, ref)
+def _by_prefix(
+    connection: Connection, entity: Entity[Any], principal: Principal, ref: str
+) -> str | None:
+    id_ = entity.table.c.id
+    low, high = prefix_range(entity.prefix, ref)
     found = _newest(
-        connection, named.table, [id_ >= low, id_ < high, *_conditions(named, principal)]
+        connection, entity.table, [id_ >= low, id_ < high, *_conditions(entity, principal)]
     )
     if len(found) > 1:
-        raise _ambiguous(named, ref, found)
+        raise _ambiguous(entity, ref, found)
     return found[0][0] if found else None
 
 
@@ -145,14 +125,14 @@ def _newest(
     return [(row.id, row.name) for row in rows]
 
 
-def _ambiguous(named: Named, ref: str, found: list[tuple[str, str | None]]) -> Ambiguous:
+def _ambiguous(entity: Entity[Any], ref: str, found: list[tuple[str, str | None]]) -> Ambiguous:
     shown = ", ".join(f"{id_} ({name})" if name else id_ for id_, name in found[:_CANDIDATES])
     more = ", and more" if len(found) > _CANDIDATES else ""
-    return Ambiguous(f"{ref!r} means several {named.kind}s: {shown}{more}; type more of the id")
+    return Ambiguous(f"{ref!r} means several {entity.name}s: {shown}{more}; type more of the id")
 
 
-def owners_of(connection: Connection, named: Named, ids: Collection[str]) -> dict[str, Owner]:
-    """The owners of these rows, by id; ids that do not exist are left out."""
-    c = named.table.c
+def owners_of(connection: Connection, table: Table, ids: Collection[str]) -> dict[str, Owner]:
+    """Whose these are, by id; those that do not exist are left out."""
+    c = table.c
     rows = connection.execute(select(c.id, c.domain, c.project, c.user).where(c.id.in_(ids)))
     return {row.id: Owner(row.domain, row.project, row.user) for row in rows}

@@ -10,8 +10,9 @@ from muster.core.owner import Principal
 from muster.core.states import KernelStatus, SessionStatus
 from muster.core.views import KernelView, SessionDetail, SessionPage, SessionView, ShareView
 from muster.store import schema
+from muster.store.entities import SESSION
 from muster.store.queries.listing import Listing, listed, owner_view, reason_view
-from muster.store.queries.refs import SESSIONS, resolve
+from muster.store.queries.refs import resolve
 from muster.store.rows import load_shares
 
 _WITHOUT_SPEC = [column for column in schema.sessions.c if column is not schema.sessions.c.spec]
@@ -21,7 +22,7 @@ def list_sessions(
     connection: Connection, principal: Principal, listing: Listing, *, of_jobs: bool
 ) -> SessionPage:
     """Sessions that were handed in by themselves; with ``of_jobs`` the sessions of jobs too."""
-    query = listed(select(*_WITHOUT_SPEC), SESSIONS, principal, listing)
+    query = listed(select(*_WITHOUT_SPEC), SESSION, principal, listing)
     if not of_jobs:
         query = query.where(schema.sessions.c.job_id.is_(None))
     rows = connection.execute(query).all()
@@ -35,7 +36,7 @@ def read_session(connection: Connection, principal: Principal, ref: str) -> Sess
     Raises:
         NotFound, Ambiguous: see ``refs.resolve``.
     """
-    id_ = resolve(connection, SESSIONS, principal, ref)
+    id_ = resolve(connection, SESSION, principal, ref)
     row = connection.execute(select(*_WITHOUT_SPEC).where(schema.sessions.c.id == id_)).one()
     return _view(row)
 
@@ -47,7 +48,7 @@ def read_session_detail(connection: Connection, principal: Principal, ref: str) 
         NotFound, Ambiguous: see ``refs.resolve``.
     """
     sessions, kernels = schema.sessions, schema.kernels
-    id_ = resolve(connection, SESSIONS, principal, ref)
+    id_ = resolve(connection, SESSION, principal, ref)
     row = connection.execute(select(sessions).where(sessions.c.id == id_)).one()
     members = kernels_with_agents().where(kernels.c.session_id == id_).order_by(kernels.c.idx)
     return SessionDetail(

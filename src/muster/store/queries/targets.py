@@ -9,7 +9,8 @@ from muster.core.reasons import ReasonCode
 from muster.core.states import JOB_TABLE, SESSION_TABLE, JobState
 from muster.scheduling.workload import Progress, TargetState
 from muster.store import schema
-from muster.store.queries.refs import one_of, owned_by
+from muster.store.queries.refs import owned_by
+from muster.store.sql import one_of
 
 _Ended = tuple[str, str | None, Progress]
 """The id, the name, and how the work ended."""

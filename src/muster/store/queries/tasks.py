@@ -14,9 +14,10 @@ from muster.core.states import JOB_TABLE, TaskState
 from muster.core.task_ranges import TaskRanges
 from muster.core.views import KernelView, TaskDetail, TaskPage
 from muster.store import schema
+from muster.store.entities import JOB
 from muster.store.queries.jobs import row_counts, state_without_row
 from muster.store.queries.listing import reason_view
-from muster.store.queries.refs import JOBS, resolve
+from muster.store.queries.refs import resolve
 from muster.store.queries.sessions import kernel_view, kernels_with_agents
 
 MAX_ATTEMPTS = 100
@@ -137,7 +138,7 @@ def job_row(connection: Connection, principal: Principal, ref: str) -> Row[Any]:
         NotFound, Ambiguous: see ``refs.resolve``.
     """
     c = schema.jobs.c
-    id_ = resolve(connection, JOBS, principal, ref)
+    id_ = resolve(connection, JOB, principal, ref)
     needed: Select[Any] = select(
         c.id,
         c.status,
