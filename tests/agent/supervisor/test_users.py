@@ -363,10 +363,8 @@ def test_user_that_no_process_can_become_has_its_kernels_fail(
     supervisor.start("k", account=users.account(ADA, groups=[1 << 40]))
 
     failure = supervisor.event("k", "create_failed")
-    assert (failure["reason"], failure["detail"]) == (
-        "internal",
-        f"no process could become u{ADA} ({ADA})",
-    )
+    assert failure["reason"] == "internal"
+    assert f"no process could become u{ADA} ({ADA})" in failure["detail"]
     assert supervisor.run(["true"], account=users.account(BOB), kernel="next")["exit_code"] == 0
 
 

@@ -56,7 +56,8 @@ class Starter:
         except OSError as error:
             self.clean_up(kernel)
             raise create_failure(error) from None
-        workdir = template.workdir if template.account is None else None  # others may see others
+        # Others may see other directories than this process does.
+        workdir = template.program.workdir if template.account is None else None
         if workdir is not None and not os.path.isdir(workdir):  # noqa: PTH112
             self.clean_up(kernel)
             raise CreateFailed(CreateFailure.WORKDIR_MISSING, f"{workdir}: no such directory")
@@ -149,23 +150,19 @@ class Starter:
     def _launch(self, kernel: Kernel, order: KernelOrder) -> Launch:
         template = order.template
         scratch = ""
-        if template.workdir is None or template.files:
+        if template.program.workdir is None or template.program.files:
             account = template.account
             place = f"{self._directory}/kernels" if account is None else account.scratch
             scratch = f"{place}/{file_name(kernel.key)}"
+        owner = "" if template.account is not None else template.owner
         return Launch(
-            command=template.command,
-            environment=self._environment(kernel, order, scratch),
-            workdir=template.workdir or scratch,
-            scratch=scratch,
-            files=template.files,
-            owner="" if template.account is not None else template.owner,
+            template.program, self._own_environment(kernel, order, scratch), scratch, owner
         )
 
-    def _environment(self, kernel: Kernel, order: KernelOrder, scratch: str) -> dict[str, str]:
+    def _own_environment(self, kernel: Kernel, order: KernelOrder, scratch: str) -> dict[str, str]:
+        """What is of this kernel alone in its environment."""
         kernel_id, generation = kernel.key
         environment = {
-            **order.template.env,
             **order.env,
             process_tree.ID_VARIABLE: kernel_id,
             process_tree.GENERATION_VARIABLE: str(generation),
