@@ -229,7 +229,10 @@ class FakeCluster(FakeAccounts):
         return self.failures_
 
     def task(self, ref: str, index: int) -> TaskDetail:
-        return next(each for each in self.tasks_ if each.index == index)
+        for each in self.tasks_:
+            if each.index == index:
+                return each
+        raise NotFound(f"job {ref} has no task {index}")
 
     def sessions(self, state: str = "live", *, limit: int = 100, **_: Any) -> list[SessionDetail]:
         self._answer()
