@@ -31,7 +31,7 @@ from muster.core.clock import Clock, SteadyClock
 from muster.core.errors import MusterError
 from muster.core.ids import AgentId
 from muster.version import __version__
-from muster.wire.client import ControllerChannel, Disconnected
+from muster.wire.client import ControllerChannel, Disconnected, missing_authority
 from muster.wire.duplex import run_until_one_ends
 from muster.wire.messages import (
     Dismissed,
@@ -170,7 +170,9 @@ class AgentDaemon:
                 await self._converse()
             except (Disconnected, MalformedMessage, Occupied) as error:
                 if backoff.tries == 0 or time.monotonic() > began_s + STABLE_S:
-                    log.warning("no connection to the controller: %s; trying again", error)
+                    address, authority = self._config.controller, self._config.certificate_authority
+                    why = await missing_authority(address, authority) or error
+                    log.warning("no connection to the controller: %s; trying again", why)
             except Refused as refusal:
                 if isinstance(refusal, Dismissed):
                     log.warning("this agent ends all that it holds: %s", refusal)

@@ -41,6 +41,7 @@ from muster.wire.transport import (
     channel_options,
     read_authority,
     require_secure,
+    speaks_tls,
 )
 
 log = logging.getLogger(__name__)
@@ -52,6 +53,17 @@ _REFUSALS = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
 
 class Disconnected(Exception):
     """There is no controller there, or the stream to it broke; trying again may help."""
+
+
+async def missing_authority(address: str, certificate_authority: Path | None) -> str | None:
+    """What to do where an agent speaks plainly with a port that expects TLS: gRPC tells only that
+    the connection was closed. None where that is not the matter."""
+    host, _, port = address.rpartition(":")
+    if certificate_authority is not None or not port.isdecimal():
+        return None
+    if not await asyncio.to_thread(speaks_tls, host.strip("[]"), int(port)):
+        return None
+    return f"{address} speaks TLS: name the controller's authority with `muster agent --ca FILE`"
 
 
 class ControllerChannel:
@@ -74,7 +86,8 @@ class ControllerChannel:
         certificate_authority: Path | None = None,
         keepalive: KeepAlive | None = None,
     ) -> None:
-        require_secure(address, tls=certificate_authority is not None)
+        remedy = "name the controller's authority: `muster agent --ca FILE`"
+        require_secure(address, tls=certificate_authority is not None, remedy=remedy)
         options = channel_options(keepalive or KeepAlive())
         if certificate_authority is None:
             self._channel = aio.insecure_channel(address, options)
