@@ -4,18 +4,29 @@ import json
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from sqlalchemy import Connection, Table, bindparam, select
 
 from muster.core.reasons import Reason
 from muster.core.resources import Device, DeviceShare, Resources
+from muster.core.specs import JobSpec, SessionSpec
 from muster.store import schema
-from muster.store.batch import deleting, inserting, updating
+from muster.store.batch import (
+    Batch,
+    Dump,
+    Insertion,
+    RangeUpdate,
+    deleting,
+    inserting,
+    updating,
+)
 from muster.store.records import Agent, Allocation, Job, Kernel, Session, Task
 
 R = TypeVar("R")
-Row = list[Any]
+Row = tuple[Any, ...]
+Source: TypeAlias = str | tuple[str, Dump]
+"""Where a column's value comes from: an attribute, and what makes it one that the driver takes."""
 
 
 class Mapping(Generic[R]):
@@ -24,43 +35,63 @@ class Mapping(Generic[R]):
     Args:
         table: where; its status column is ``status`` or ``state``.
         changing: columns that may change after the insert; always written together.
-        sources: where a column's value comes from, unless it is the attribute of its name.
+        sources: where columns' values come from that are not the attributes of their names.
+        differ: columns in which the rows of a gang differ when they are inserted.
+        number: the part of the primary key by which the rows of a gang follow each other.
 
     ``update`` is a compare-and-set: the primary key and the status that the row had find it.
     """
 
     def __init__(
-        self, table: Table, changing: Sequence[str], **sources: Callable[[R], Any]
+        self,
+        table: Table,
+        changing: Sequence[str],
+        sources: dict[str, Source],
+        differ: Sequence[str] = (),
+        number: str | None = None,
     ) -> None:
+        columns = [column.name for column in table.columns]
+        changing = [name for name in columns if name in changing]
         keys = [column.name for column in table.primary_key]
-        status = [name for name in ("status", "state") if name in table.c and name in changing]
-        self.insert = inserting(table)
-        self.update = updating(table, changing, [*keys, *status])
+        status = [name for name in ("status", "state") if name in changing]
+        dumps = {name: source[1] for name, source in sources.items() if isinstance(source, tuple)}
+        self.insert: Batch | Insertion = (
+            Insertion(table, columns, differ, dumps) if differ else inserting(table, columns, dumps)
+        )
+        self.update: Batch | RangeUpdate = (
+            RangeUpdate(table, changing, [*keys, *status], number, dumps)
+            if number
+            else updating(table, changing, [*keys, *status], dumps)
+        )
         self.delete = deleting(table, keys)
-        self._whole = [sources.get(c.name) or attrgetter(c.name) for c in table.columns]
-        self._changing = [sources.get(name) or attrgetter(name) for name in changing]
+        self.whole = _reading(columns, sources)
+        """The row of a record for ``insert``."""
+        self._changed = _reading([*changing, *keys], sources)
         self._key_names = [f"key_{name}" for name in keys]
         is_row = (table.c[name] == bindparam(f"key_{name}") for name in keys)
         self._stored = select(table.c[(status or keys)[0]]).where(*is_row)
-        self._key = [sources.get(name) or attrgetter(name) for name in keys]
-
-    def whole(self, record: R) -> Row:
-        return [get(record) for get in self._whole]
+        self._key = _reading(keys, sources)
 
     def changed(self, record: R, *status: str) -> Row:
         """The row for ``update``; ``status`` is the one that the stored row still has."""
-        return [*[get(record) for get in self._changing], *self.key(record), *status]
-
-    def key(self, record: R) -> Row:
-        return [get(record) for get in self._key]
+        return self._changed(record) + status
 
     def stored(self, connection: Connection, record: R) -> str | None:
         """The status that SQL has for the record, or its key where it has no status; None if there
         is no such row."""
+        key = self._key(record)
         found: str | None = connection.execute(
-            self._stored, dict(zip(self._key_names, self.key(record), strict=True))
+            self._stored, dict(zip(self._key_names, key, strict=True))
         ).scalar()
         return found
+
+
+def _reading(columns: Sequence[str], sources: dict[str, Source]) -> Callable[[Any], Row]:
+    """Reads the attributes that columns come from, as a row."""
+    found = (sources.get(name, name) for name in columns)
+    attributes = [each if isinstance(each, str) else each[0] for each in found]
+    get = attrgetter(*attributes)
+    return get if len(attributes) > 1 else lambda record: (get(record),)
 
 
 def load_reason(code: str | None, numbers: str | None) -> Reason | None:
@@ -119,27 +150,31 @@ def load_devices(text: str) -> tuple[Device, ...]:
     return tuple(Device(*fields) for fields in json.loads(text))
 
 
-_REASON: dict[str, Callable[[Any], Any]] = {
-    "reason": lambda record: record.reason and record.reason.code.value,
-    "reason_numbers": lambda record: record.reason and _numbers(record.reason),
+_REASON: dict[str, Source] = {
+    "reason": ("reason", lambda reason: reason and reason.code),
+    "reason_numbers": ("reason", lambda reason: reason and _numbers(reason)),
 }
-_OWNER: dict[str, Callable[[Any], Any]] = {
-    "domain": attrgetter("owner.domain"),
-    "project": attrgetter("owner.project"),
-    "user": attrgetter("owner.user"),
+_OWNER: dict[str, Source] = {
+    "domain": "owner.domain",
+    "project": "owner.project",
+    "user": "owner.user",
 }
-_STATE: dict[str, Callable[[Any], Any]] = {
-    "state": attrgetter("status"),
-    "state_changed_at": attrgetter("status_changed_at"),
+_STATE: dict[str, Source] = {
+    "state": "status",
+    "state_changed_at": "status_changed_at",
 }
 
 
-def _job_id(record: Session) -> str | None:
-    return record.job.id if record.job else None
+def _id_of(job: Job | None) -> str | None:
+    return job.id if job else None
 
 
-def _spec(record: Job | Session) -> str | None:
-    return record.spec.model_dump_json(exclude_defaults=True) if record.spec else None
+def _dump_spec(spec: JobSpec | SessionSpec | None) -> str | None:
+    return spec.model_dump_json(exclude_defaults=True) if spec else None
+
+
+def _dump_list(values: Sequence[Any]) -> str:
+    return json.dumps(values) if values else "[]"
 
 
 AGENTS = Mapping[Agent](
@@ -164,22 +199,26 @@ AGENTS = Mapping[Agent](
         "silence_s",
         *_REASON,
     ),
-    barred=lambda agent: agent.barred or "",
-    capacity=lambda agent: dump_resources(agent.capacity),
-    devices=lambda agent: dump_devices(agent.devices),
-    attributes=lambda agent: json.dumps(agent.attributes),
-    **_REASON,
+    sources={
+        "barred": ("barred", lambda barred: barred or ""),
+        "capacity": ("capacity", dump_resources),
+        "devices": ("devices", dump_devices),
+        "attributes": ("attributes", json.dumps),
+        **_REASON,
+    },
 )
 JOBS = Mapping[Job](
     schema.jobs,
     changing=(*_STATE, "next_task", "counts", "started_at", "finished_at", *_REASON),
-    spec=_spec,
-    counts=lambda job: json.dumps(job.counts),
-    task_count=attrgetter("spec.tasks"),
-    only=lambda job: job.spec.only and str(job.spec.only),
-    **_STATE,
-    **_OWNER,
-    **_REASON,
+    sources={
+        "spec": ("spec", _dump_spec),
+        "counts": ("counts", json.dumps),
+        "task_count": "spec.tasks",
+        "only": ("spec.only", lambda only: only and str(only)),
+        **_STATE,
+        **_OWNER,
+        **_REASON,
+    },
 )
 TASKS = Mapping[Task](
     schema.tasks,
@@ -195,10 +234,8 @@ TASKS = Mapping[Task](
         "exit_code",
         *_REASON,
     ),
-    job_id=attrgetter("job.id"),
-    idx=attrgetter("index"),
-    **_STATE,
-    **_REASON,
+    sources={"job_id": "job.id", "idx": "index", **_STATE, **_REASON},
+    differ=("idx",),
 )
 SESSIONS = Mapping[Session](
     schema.sessions,
@@ -215,11 +252,13 @@ SESSIONS = Mapping[Session](
         "barrier_opened_at",
         *_REASON,
     ),
-    job_id=_job_id,
-    spec=_spec,
-    failed_agents=lambda s: json.dumps(s.failed_agents) if s.failed_agents else "[]",
-    **_OWNER,
-    **_REASON,
+    sources={
+        "job_id": ("job", _id_of),
+        "spec": ("spec", _dump_spec),
+        "failed_agents": ("failed_agents", _dump_list),
+        **_OWNER,
+        **_REASON,
+    },
 )
 KERNELS = Mapping[Kernel](
     schema.kernels,
@@ -237,22 +276,29 @@ KERNELS = Mapping[Kernel](
         "failed_at",
         *_REASON,
     ),
-    session_id=attrgetter("session.id"),
-    idx=attrgetter("index"),
-    job_id=lambda kernel: _job_id(kernel.session),
-    devices=lambda kernel: dump_shares(kernel.shares),
-    ports=lambda kernel: json.dumps(kernel.ports) if kernel.ports else "[]",
-    **_REASON,
+    sources={
+        "session_id": "session.id",
+        "idx": "index",
+        "job_id": ("session.job", _id_of),
+        "devices": ("shares", dump_shares),
+        "ports": ("ports", _dump_list),
+        **_REASON,
+    },
+    differ=("idx", "id", "task_index"),
+    number="idx",
 )
 ALLOCATIONS = Mapping[Allocation](
     schema.allocations,
     changing=("charged", "devices"),
-    cpu_milli=attrgetter("resources.cpu_milli"),
-    memory_bytes=attrgetter("resources.memory_bytes"),
-    disk_bytes=attrgetter("resources.disk_bytes"),
-    gpu_milli=attrgetter("resources.gpu_milli"),
-    extra=lambda a: json.dumps(dict(a.resources.extra)) if a.resources.extra else "{}",
-    devices=lambda allocation: dump_shares(allocation.shares),
+    sources={
+        "cpu_milli": "resources.cpu_milli",
+        "memory_bytes": "resources.memory_bytes",
+        "disk_bytes": "resources.disk_bytes",
+        "gpu_milli": "resources.gpu_milli",
+        "extra": ("resources.extra", lambda extra: json.dumps(dict(extra)) if extra else "{}"),
+        "devices": ("shares", dump_shares),
+    },
+    differ=("kernel_id", "agent_id"),
 )
-INSERT_HISTORY = inserting(schema.history)
+INSERT_HISTORY = inserting(schema.history, schema.history.columns.keys())
 UPDATE_HISTORY = updating(schema.history, ("reasons", "times", "last_at"), ("entity", "seq"))
