@@ -4,7 +4,7 @@ A record lives here from its creation until the commit after its end; from then 
 SQL. The objects refer to each other, so that a pass needs no look-ups.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -25,6 +25,8 @@ from muster.core.states import (
     TaskState,
 )
 
+LedgerKey = tuple[KernelId, int]
+"""A kernel and its generation."""
 MAX_ABSENCES = 64
 """Of an agent, that are remembered; in earlier ones it counts as heard."""
 
@@ -137,7 +139,7 @@ class Tally:
     __slots__ = ("_by_status", "_unjudged", "ended_well", "failed", "grace_s", "held")
 
     def __init__(self, kernels: "Sequence[Kernel]") -> None:
-        self.ended_well = 0
+        self.ended_well = sum(kernel.ended_well for kernel in kernels)
         """How many ended with 0."""
         self.failed: dict[Kernel, None] = {}
         """Those that have a ``failure``."""
@@ -145,17 +147,14 @@ class Tally:
         """Those of a gang that agents hold, ready to run."""
         self.grace_s = max((kernel.process.grace for kernel in kernels), default=0.0)
         """The longest that any of them may take to end."""
-        self._by_status: dict[str, int] = {}
+        self._by_status = Counter([kernel.status for kernel in kernels])
         self._unjudged: list[Kernel] = []
-        for kernel in kernels:
-            self.moved(kernel)
 
-    def moved(self, kernel: "Kernel", before: str | None = None) -> None:
-        """The kernel has its status now, and had the one ``before``, if any."""
-        if before is not None:
-            self._by_status[before] -= 1
-        self._by_status[kernel.status] = self._by_status.get(kernel.status, 0) + 1
-        if kernel.status is KernelStatus.TERMINATED and kernel.exit_code == 0:
+    def moved(self, kernel: "Kernel", before: KernelStatus) -> None:
+        """The kernel has its status now, and had the one ``before``."""
+        self._by_status[before] -= 1
+        self._by_status[kernel.status] += 1
+        if kernel.ended_well:
             self.ended_well += 1
 
     def among(self, statuses: Collection[KernelStatus]) -> int:
@@ -194,8 +193,7 @@ class LoneTally:
 
     @property
     def ended_well(self) -> int:
-        kernel = self._kernel
-        return int(kernel.status is KernelStatus.TERMINATED and kernel.exit_code == 0)
+        return int(self._kernel.ended_well)
 
     @property
     def failed(self) -> "Mapping[Kernel, None]":
@@ -209,7 +207,7 @@ class LoneTally:
     def grace_s(self) -> float:
         return self._kernel.process.grace
 
-    def moved(self, kernel: "Kernel", before: str | None = None) -> None:
+    def moved(self, kernel: "Kernel", before: KernelStatus) -> None:
         pass
 
     def among(self, statuses: Collection[KernelStatus]) -> int:
@@ -327,13 +325,18 @@ class Kernel:
     failed_at: float | None = None
     stop_sent_at: float | None = None
 
+    @property
+    def ended_well(self) -> bool:
+        """Whether it ended by itself, with 0."""
+        return self.status is KernelStatus.TERMINATED and self.exit_code == 0
+
 
 @dataclass(slots=True, eq=False)
 class Allocation:
     """A row of the ledger: what a kernel's generation holds on an agent (DESIGN rule 5).
 
     ``charged`` is false in an agent's backlog. ``boot_id`` is the agent's when it was made: a new
-    one proves the kernel gone.
+    one proves the kernel gone. Whoever keeps rows does so by their ``key``.
     """
 
     kernel_id: KernelId
@@ -344,3 +347,7 @@ class Allocation:
     shares: tuple[DeviceShare, ...]
     boot_id: str
     since: float
+    key: LedgerKey = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.key = self.kernel_id, self.generation

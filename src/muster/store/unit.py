@@ -24,8 +24,8 @@ from muster.core.states import (
 )
 from muster.store import rows
 from muster.store.ledger import overcommitted
-from muster.store.live import LedgerKey, Live
-from muster.store.records import Agent, Allocation, Job, Kernel, Repeat, Session, Task
+from muster.store.live import Live
+from muster.store.records import Agent, Allocation, Job, Kernel, LedgerKey, Repeat, Session, Task
 
 Record = Agent | Job | Task | Session | Kernel
 R = TypeVar("R", Agent, Job, Task, Session, Kernel)
@@ -184,10 +184,10 @@ class Unit:
             self._add_history(entity_name(record), phase, before, to, result, reason)
         return stale
 
-    def _count(self, task: Task, before: str) -> None:
+    def _count(self, task: Task, before: TaskState) -> None:
         job = task.job
         counts = job.counts
-        counts[TaskState(before)] -= 1
+        counts[before] -= 1
         counts[task.status] = counts.get(task.status, 0) + 1
         self.touch(job)
         if task.status in TASK_TABLE.terminal:
@@ -273,7 +273,7 @@ class Unit:
                 phase,
                 before,
                 to,
-                result.value,
+                result,
                 rows.dump_reasons(held),
                 1,
                 self.now,
@@ -308,15 +308,15 @@ class Unit:
             self.now,
         )
         self.live.hold(row)
-        self._ledger[row.kernel_id, row.generation] = (True, row)
+        self._ledger[row.key] = (True, row)
         if charged:
-            self._granted[row.kernel_id, row.generation] = row
+            self._granted[row.key] = row
         self._watch.held(row)
         return row
 
     def grant(self, row: Allocation, shares: tuple[DeviceShare, ...]) -> None:
         """A backlog row gets room of its own; the commit checks in SQL that it is there."""
-        self._granted[row.kernel_id, row.generation] = row
+        self._granted[row.key] = row
         self.charge(row, shares)
 
     def charge(self, row: Allocation, shares: tuple[DeviceShare, ...]) -> None:
@@ -326,9 +326,8 @@ class Unit:
         row.charged = True
         row.shares = shares
         self._watch.charged(row, before, self.now)
-        key = (row.kernel_id, row.generation)
-        created = self._ledger.get(key, (False, None))[0]
-        self._ledger[key] = (created, row)
+        created = self._ledger.get(row.key, (False, None))[0]
+        self._ledger[row.key] = (created, row)
 
     def release(self, key: LedgerKey) -> Allocation | None:
         """The agent confirmed, or the machine is proven gone. Freeing twice is harmless."""

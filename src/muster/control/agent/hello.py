@@ -17,8 +17,7 @@ from muster.control.session.facts import Facts
 from muster.control.session.start import send_starts
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.states import KERNEL_TABLE, AgentStatus, KernelStatus
-from muster.store.live import LedgerKey
-from muster.store.records import Agent, Kernel
+from muster.store.records import Agent, Kernel, LedgerKey
 from muster.wire.messages import HeldStatus, Hello, Prepare, Stop
 
 PHASE = "AgentHello"

@@ -22,8 +22,7 @@ from muster.control.session.facts import Facts
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.results import SchedulingResult
 from muster.core.states import AgentStatus
-from muster.store.live import LedgerKey
-from muster.store.records import Agent
+from muster.store.records import Agent, LedgerKey
 
 
 class AgentLifecycle(Lifecycle[Agent]):

@@ -71,7 +71,7 @@ class SessionLifecycle(Lifecycle[Session]):
         result: SchedulingResult,
         reason: Reason | None,
     ) -> list[Session]:
-        status = SessionStatus(to.status) if to.status else None
+        status = to.status
         if status is SessionStatus.PENDING:
             return self.reschedule(work, records, handler.name, result, reason)
         if status is SessionStatus.TERMINATING:
