@@ -328,8 +328,8 @@ class FakeCluster(FakeAccounts):
         found = next(each for each in self.agents_ if each.name == ref)
         return msgspec.structs.replace(found, barred=bar, bar_note=note)
 
-    def remove_agent(self, ref: str) -> None:
-        self.asked.append(("remove_agent", ref))
+    def remove_agent(self, ref: str, *, lost: bool = False) -> None:
+        self.asked.append(("remove_agent", (ref, "lost") if lost else ref))
 
     def health(self) -> HealthView:
         self._answer()

@@ -169,7 +169,7 @@ class ControlPlane:
         sessions = SessionLifecycle(self.board)
         self._facts = Facts(sessions, self.board)
         self._greeter = Greeter(self._facts, self.board, leases)
-        self.requests = Requests(self.board, sessions)
+        self.requests = Requests(self.board, sessions, self._facts)
         self._coordinator = Coordinator(
             [sessions, JobLifecycle(self.board), AgentLifecycle(self.board, leases)],
             [

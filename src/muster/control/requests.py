@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import delete, insert
 
+from muster.control.agent.removal import remove
 from muster.control.engine.work import Work
 from muster.control.job.derive import kill_tasks
 from muster.control.naming import MAX_STEM, program_name
@@ -19,6 +20,7 @@ from muster.control.session.admission import (
     follow,
 )
 from muster.control.session.board import Board
+from muster.control.session.facts import Facts
 from muster.control.session.lifecycle import SessionLifecycle
 from muster.control.session.start import recall_held_ahead
 from muster.control.session.workloads import job_class, workload_class
@@ -30,7 +32,6 @@ from muster.core.results import SchedulingResult
 from muster.core.specs import JobSpec, Level, QuotaSpec, ScalingGroup, SessionSpec
 from muster.core.states import (
     AgentBar,
-    AgentStatus,
     JobState,
     KernelStatus,
     SessionStatus,
@@ -59,9 +60,10 @@ class Retried:
 class Requests:
     """Requests against the live cluster; reads of what has ended are SQL's business."""
 
-    def __init__(self, board: Board, sessions: SessionLifecycle) -> None:
+    def __init__(self, board: Board, sessions: SessionLifecycle, facts: Facts) -> None:
         self._board = board
         self._sessions = sessions
+        self._facts = facts
         self._last_number: dict[tuple[Owner, str], int] = {}  # of the names that it has given
 
     # -- work ----------------------------------------------------------------------------------
@@ -313,8 +315,10 @@ class Requests:
                 recall_held_ahead(work, agent.id)
         return agent
 
-    def remove_agent(self, work: Work, principal: Principal, id_: AgentId) -> Agent:
-        """Forget an agent that is gone for good, or that was drained.
+    def remove_agent(
+        self, work: Work, principal: Principal, id_: AgentId, *, lost: bool = False
+    ) -> Agent:
+        """Forget an agent that is gone for good, or that was drained; see ``removal.remove``.
 
         Raises:
             NotFound: no such agent.
@@ -323,20 +327,7 @@ class Requests:
         agent = work.live.agents.get(id_)
         if agent is None:
             raise NotFound(f"there is no agent {id_} any more")
-        if agent.status is AgentStatus.ALIVE and agent.barred is not AgentBar.DRAINING:
-            raise Conflict(
-                f"agent {agent.name} is alive: stop it, or empty it with `muster drain "
-                f"{agent.name}` first"
-            )
-        held = len(work.live.held_by.get(id_, ()))
-        if held:
-            raise Conflict(
-                f"agent {agent.name} may still run {held} kernels: wait until they have ended or "
-                f"its lease has"
-            )
-        why = reason(ReasonCode.AGENT_REMOVED, by=principal.owner.user)
-        work.transition([agent], {agent.status}, AgentStatus.REMOVED, phase=PHASE, reason=why)
-        self._board.agent_changed(agent)
+        remove(work, self._board, self._facts, agent, principal.owner.user, lost=lost)
         return agent
 
     def _new_name(self, work: Work, owner: Owner, stem: str) -> str:

@@ -71,6 +71,7 @@ class ReasonCode(StrEnum):
     TIMEOUT = "TIMEOUT"
     LEASE_EXPIRED = "LEASE_EXPIRED"
     AGENT_LOST = "AGENT_LOST"
+    AGENT_GIVEN_UP = "AGENT_GIVEN_UP"
     AGENT_REBOOTED = "AGENT_REBOOTED"
     SUPERVISOR_LOST = "SUPERVISOR_LOST"
     KERNEL_VANISHED = "KERNEL_VANISHED"
@@ -107,6 +108,7 @@ class ReasonCode(StrEnum):
     AGENT_SILENT = "AGENT_SILENT"
     AGENT_RETURNED = "AGENT_RETURNED"
     AGENT_REMOVED = "AGENT_REMOVED"
+    AGENT_REMOVED_AS_LOST = "AGENT_REMOVED_AS_LOST"
     AGENT_REPLACED = "AGENT_REPLACED"
     FOREIGN_REPORT = "FOREIGN_REPORT"
     AGENT_BARRED = "AGENT_BARRED"
@@ -209,7 +211,8 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
         _W,
         "agent {agent} has been silent for {silent_s} s; its kernels count as running until their "
         "lease ends",
-        "Start the agent again, or wait for the lease.",
+        "Start the agent again, or wait for the lease; if its machine is gone or was rebooted, an "
+        "administrator says so with `muster agents remove --lost {agent}`.",
     ),
     ReasonCode.AT_BARRIER: Definition(
         _W,
@@ -343,6 +346,9 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     ReasonCode.AGENT_LOST: Definition(
         _O, "agent {agent} was silent until the kernel's lease ran out"
     ),
+    ReasonCode.AGENT_GIVEN_UP: Definition(
+        _O, "the machine of agent {agent} is gone or was rebooted, says {by}"
+    ),
     ReasonCode.AGENT_REBOOTED: Definition(_O, "the machine of agent {agent} rebooted"),
     ReasonCode.SUPERVISOR_LOST: Definition(
         _O, "the process that held the kernel on agent {agent} died"
@@ -411,6 +417,9 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     ReasonCode.AGENT_SILENT: Definition(_O, "silent for {silent_s} s"),
     ReasonCode.AGENT_RETURNED: Definition(_W, "speaks again"),
     ReasonCode.AGENT_REMOVED: Definition(_W, "removed by {by}"),
+    ReasonCode.AGENT_REMOVED_AS_LOST: Definition(
+        _W, "removed by {by}, who says that its machine is gone or was rebooted"
+    ),
     ReasonCode.AGENT_REPLACED: Definition(_W, "another machine has its name now, as {by} allowed"),
     ReasonCode.AGENT_BARRED: Definition(_W, "{bar} by {by}{note:? ({note})}: it takes nothing new"),
     ReasonCode.AGENT_UNBARRED: Definition(_W, "takes work again, says {by}"),

@@ -156,7 +156,8 @@ def _free_name(work: Work, board: Board, token: JoinToken, name: str) -> None:
     if work.live.held_by.get(named.id):
         raise JoinRefused(
             f"agent {name!r} may still run kernels where it was: start it again there, or wait "
-            f"until its lease has ended"
+            f"until its lease has ended; if that machine is gone or was rebooted, have an "
+            f"administrator run `muster agents remove --lost {name}`"
         )
     why = reason(ReasonCode.AGENT_REPLACED, by=token.made_by)
     work.transition([named], {named.status}, AgentStatus.REMOVED, phase=PHASE, reason=why)

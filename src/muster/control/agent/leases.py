@@ -134,7 +134,9 @@ class LeaseBook:
                     f"an agent on another {'machine' if rebooted else 'directory'} has the same "
                     f"credential, was heard {max(0.0, now - lease.heard_at):.0f} s ago and may run "
                     f"kernels: stop one of the two; if both are wanted, remove this one's "
-                    f"credential.json and start it with a join token and another --name"
+                    f"credential.json and start it with a join token and another --name; if the "
+                    f"first is gone for good, have an administrator run `muster agents remove "
+                    f"--lost {hello.name}`"
                 )
         if rebooted:
             lease.former_boots.append(former_boot)

@@ -29,6 +29,7 @@ from muster.wire.messages import Stop
 LOST_CODES = frozenset(
     {
         ReasonCode.AGENT_LOST,
+        ReasonCode.AGENT_GIVEN_UP,
         ReasonCode.AGENT_REBOOTED,
         ReasonCode.SUPERVISOR_LOST,
         ReasonCode.KERNEL_VANISHED,
