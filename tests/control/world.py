@@ -315,7 +315,7 @@ class World:
         self.welcome: set[AgentId] = set()  # those whose current stream's Hello control has heard
         self.drips = False
         self._credentials = itertools.count(1)
-        self.boot_id = ""  # of the controller's machine
+        self.boot_id = self.machine = ""  # of the controller's machine
         self._open()
         spec = group or ScalingGroup(name="default")
         self.ask(lambda work, requests: requests.put_group(work, spec))
@@ -324,7 +324,7 @@ class World:
 
     def _open(self) -> None:
         self.store = Store(open_engine(sqlite_url(self.path / "muster.db")))
-        self.leases = LeaseBook(self.clock, self.boot_id)
+        self.leases = LeaseBook(self.clock, self.boot_id, self.machine)
         self.plane = ControlPlane(
             self.store, self.clock, self.ids, hint=lambda: None, leases=self.leases
         )

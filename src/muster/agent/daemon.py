@@ -259,6 +259,7 @@ class AgentDaemon:
             attributes={**machine.attributes, "limits": self._kernels.limits},
             kernels=self._kernels.inventory(),
             instance=_instance(config.directory),
+            supervisor="" if self._link is None else self._link.process,
         )
 
     # What is left of ended kernels

@@ -5,6 +5,8 @@ import json
 import logging
 import math
 import os
+import socket
+import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict, cast
 
 from muster.agent.accounts import Account
 from muster.agent.supervisor.protocol import SOCKET_NAME
+from muster.agent.supervisor_process import identify
 from muster.core.resources import GPU_WHOLE
 from muster.wire.messages import Go, KernelKey, KernelTemplate, Recall, Start, Stop
 
@@ -25,6 +28,8 @@ LINE_LIMIT_BYTES = 2 * 1024 * 1024
 """Longer lines are cut into several; the supervisor takes lines twice as long."""
 
 FORGET_AT_ONCE = 1000
+
+_CREDENTIALS = struct.Struct("iII")  # of the other end of a socket: process, user, group
 
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
@@ -75,7 +80,8 @@ class Listener(Protocol):
 
 
 class SupervisorLink(asyncio.Protocol):
-    """A connection to the supervisor; ``lost`` is done when it is over."""
+    """A connection to the supervisor; ``lost`` is done when it is over. ``process`` tells which
+    process the supervisor is, see ``supervisor_process``."""
 
     def __init__(self, listener: Listener) -> None:
         loop = asyncio.get_running_loop()
@@ -86,6 +92,7 @@ class SupervisorLink(asyncio.Protocol):
         self._writable = asyncio.Event()
         self._writable.set()
         self._rest = b""
+        self.process = ""
 
     @classmethod
     async def attach(cls, directory: Path, listener: Listener) -> Self:
@@ -201,6 +208,9 @@ class SupervisorLink(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        peer = transport.get_extra_info("socket")
+        credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        self.process = identify(_CREDENTIALS.unpack(credentials)[0])
 
     def connection_lost(self, error: Exception | None) -> None:
         self._writable.set()

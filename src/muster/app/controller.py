@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from muster.agent.boot import boot_id
+from muster.agent.boot import boot_id, machine_id
 from muster.agent.config import AgentConfig
 from muster.api.app import create_app
 from muster.api.app import stop as stop_requests
@@ -27,6 +27,7 @@ from muster.app.former_agents import forget
 from muster.app.home import Home, Running, write_private
 from muster.app.http_server import serving
 from muster.app.local_agents import LocalAgents
+from muster.app.lost_supervisors import watch_supervisors
 from muster.app.plugin_watchdog import watch_plugins
 from muster.app.process import allow_files, settle_memory
 from muster.control.agent.leases import LeaseBook
@@ -89,7 +90,7 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack) -> None:
     clock.not_before(store.last_commit_at)
     ids = IdFactory(clock, random.Random(secrets.randbits(64)))
     driver = Driver(clock)
-    leases = LeaseBook(clock, boot_id())
+    leases = LeaseBook(clock, boot_id(), machine_id())
     plane = ControlPlane(store, clock, ids, driver.hint, leases)
     gateway = GatewayThread(plane, plane, leases, tls=config.tls)
     plane.attach(gateway)
@@ -124,6 +125,7 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack) -> None:
     await stack.enter_async_context(
         _beside(forget(plane, leases, home, config.former_agents), "former agents")
     )
+    await stack.enter_async_context(_beside(watch_supervisors(plane, leases), "supervisors"))
     local_agents = LocalAgents(agents, partial(mend_credential, plane))
     await stack.enter_async_context(_beside(local_agents.run(), "local agents"))
     stack.callback(stop_requests, app)  # the first to be called: nothing new while others stop

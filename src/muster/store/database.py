@@ -12,7 +12,7 @@ from muster.core.results import SchedulingResult
 from muster.core.specs import SessionType
 from muster.core.states import AgentStatus, JobState, KernelStatus, SessionStatus, TaskState
 
-HEAD = "0009"
+HEAD = "0010"
 """The newest migration. A test compares it with the versions folder."""
 
 _MIGRATIONS = Path(__file__).parent / "migrations"

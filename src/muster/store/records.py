@@ -36,7 +36,9 @@ class Agent:
     """A machine. ``barred`` says why it gets nothing new, if it does not, ``bar_note`` in an
     operator's words; ``leave_by`` is when work must have left one that is draining.
 
-    ``boot_id`` and ``instance`` tell the boot and the agent's directory whose kernels are its own.
+    ``boot_id`` and ``instance`` tell the boot and the agent's directory whose kernels are its own,
+    ``supervisor`` the process that holds them. ``machine`` is the controller's own, by its id, for
+    an agent that runs there too; else it is empty.
     ``lease_s`` is the longest kernel lease that it may count with, ``term_s`` the one that is
     granted now. ``silence_s`` is the longest for which it may have been silent while it is ALIVE.
     ``seen_at`` moves with each message and is stored with other changes only.
@@ -73,6 +75,8 @@ class Agent:
     instance: str = ""
     lease_s: float = 0.0
     silence_s: float = 0.0
+    machine: str = ""
+    supervisor: str = ""
     term_s: float = 0.0
     disk_full: bool = False
     clock_offset_s: float = 0.0

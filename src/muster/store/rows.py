@@ -197,6 +197,8 @@ AGENTS = Mapping[Agent](
         "instance",
         "lease_s",
         "silence_s",
+        "machine",
+        "supervisor",
         *_REASON,
     ),
     sources={

@@ -43,6 +43,7 @@ class Greeter:
         agent.reported_foreign = False
         agent.boot_id = hello.boot_id
         agent.instance = hello.instance
+        agent.supervisor = hello.supervisor
         agent.disk_full = hello.disk_full
         agent.version = hello.version
         agent.host = hello.host

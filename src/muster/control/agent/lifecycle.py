@@ -82,9 +82,12 @@ class GrantLeases(FollowingHandler[Agent]):
         over = self._leases.until(record.id) <= work.now + term_s
         lease_s = term_s if over else max(term_s, record.lease_s)
         silence_s = _silence_s(record, work, self._leases) + self._leases.unheard_s(record.id)
-        terms = term_s, lease_s, silence_s
-        if terms != (record.term_s, record.lease_s, record.silence_s):
-            record.term_s, record.lease_s, record.silence_s = terms
+        machine = record.machine
+        if record.connected:
+            machine = self._leases.machine if self._leases.is_beside(record.id) else ""
+        terms = term_s, lease_s, silence_s, machine
+        if terms != (record.term_s, record.lease_s, record.silence_s, record.machine):
+            record.term_s, record.lease_s, record.silence_s, record.machine = terms
             work.unit.touch(record)
 
 
