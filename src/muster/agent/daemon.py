@@ -26,7 +26,9 @@ from muster.agent.kernels import Kernels
 from muster.agent.ports import PreparedPorts
 from muster.agent.retention import expired
 from muster.agent.supervisor.launch import launch
-from muster.agent.supervisor_link import SupervisorLink, SupervisorLost, Terms
+from muster.agent.supervisor.protocol import SOCKET_NAME
+from muster.agent.supervisor_link import OtherVersion, SupervisorLink, SupervisorLost, Terms
+from muster.agent.trouble import Trouble
 from muster.core.clock import Clock, SteadyClock
 from muster.core.errors import MusterError
 from muster.core.ids import AgentId
@@ -49,6 +51,8 @@ STABLE_S = 10.0
 
 TIDY_PERIOD_S = 600.0
 SUPERVISOR_TRIES = 5
+OTHER_VERSION_PAUSE_S = 5.0
+"""How often an agent looks whether the supervisor of another version has ended its work."""
 
 
 class AgentRefused(MusterError):
@@ -109,6 +113,8 @@ class AgentDaemon:
         terms = Terms(config.log_max_bytes, config.pids_max, scratch_max_bytes(config))
         self._kernels = Kernels(self._ports, logs, self._accounts, terms, clock)
         self._link: SupervisorLink | None = None
+        self._trouble = Trouble(config.directory)
+        self._trouble.clear()
 
     def close(self) -> None:
         """Let go of everything that is not a kernel."""
@@ -152,13 +158,38 @@ class AgentDaemon:
         why = ""
         for _ in range(SUPERVISOR_TRIES):
             try:
-                await _launch(directory)
-                return await SupervisorLink.attach(directory, self._kernels)
-            except (SupervisorLost, OSError) as error:  # a TimeoutError is an OSError
+                return await self._launch_and_attach()
+            except (SupervisorLost, OtherVersion, OSError) as error:  # TimeoutError is an OSError
                 why = str(error)
                 log.warning("no kernel supervisor: %s", why)
             await asyncio.sleep(backoff.next_s())
         raise SupervisorUnavailable(f"the kernel supervisor on {directory} does not start: {why}")
+
+    async def _launch_and_attach(self) -> SupervisorLink:
+        """Attach to the supervisor, which is started if none runs. One of another version is waited
+        for while it holds kernels, and then replaced.
+
+        Raises:
+            SupervisorLost, OSError: there is none.
+            OtherVersion: one without kernels was told to end.
+        """
+        while True:
+            await _launch(self._config.directory)
+            try:
+                link = await SupervisorLink.attach(self._config.directory, self._kernels)
+            except OtherVersion as other:
+                if not other.live:
+                    raise
+                self._trouble.tell(
+                    f"{other}: no new work comes here until these have ended, as they do at the "
+                    f"latest with their lease; to end them now, run `muster down` and `muster up` "
+                    f"where the controller runs here too, else kill the process that "
+                    f"`fuser {self._config.directory}/{SOCKET_NAME}` names"
+                )
+                await asyncio.sleep(OTHER_VERSION_PAUSE_S)
+            else:
+                self._trouble.clear()
+                return link
 
     # The controller
 

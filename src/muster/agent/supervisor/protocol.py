@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 SOCKET_NAME = "supervisor.sock"
-VERSION = 2  # told in `state`: a supervisor may be older than the agent that attaches to it
+# Told in `state`: a supervisor may be older than the agent that attaches to it. Any version knows
+# `attach`, `shutdown`, and the id, generation and status of kernels in `state`.
+VERSION = 2
 MAX_LINE_BYTES = 4 << 20
 MIN_LOG_BYTES = 64 << 10  # one read of a pipe must fit, so that rotation keeps its bound
 
