@@ -20,7 +20,7 @@ from muster.agent.boot import boot_id
 from muster.agent.config import AgentConfig
 from muster.agent.conversation import Conversation
 from muster.agent.discovery import Machine, discover, scratch_max_bytes
-from muster.agent.disk import is_full
+from muster.agent.disk import DiskProbe, is_full
 from muster.agent.identity import Identity, load_identity, locked, save_identity
 from muster.agent.kernels import Kernels
 from muster.agent.ports import PreparedPorts
@@ -112,6 +112,7 @@ class AgentDaemon:
         logs = config.directory / "logs"
         terms = Terms(config.log_max_bytes, config.pids_max, scratch_max_bytes(config))
         self._kernels = Kernels(self._ports, logs, self._accounts, terms, clock)
+        self._disk = DiskProbe(partial(is_full, config.directory))
         self._link: SupervisorLink | None = None
         self._trouble = Trouble(config.directory)
         self._trouble.clear()
@@ -230,7 +231,7 @@ class AgentDaemon:
                 identity = await self._join(channel)
             hello = await self._hello(identity)
             stream = channel.connect(identity.credential)
-            conversation = Conversation(stream, self._kernels, partial(is_full, config.directory))
+            conversation = Conversation(stream, self._kernels, self._disk.is_full)
 
             async def serve_logs() -> None:
                 await conversation.accepted.wait()  # or it would take the place of another's
