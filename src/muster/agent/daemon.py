@@ -236,7 +236,8 @@ class AgentDaemon:
             async def serve_logs() -> None:
                 await conversation.accepted.wait()  # or it would take the place of another's
                 log.info("connected to %s as %s", config.controller, config.name)
-                await channel.serve_logs(identity.credential, self._kernels.logs.read)
+                secret = await stream.secret()
+                await channel.serve_logs(identity.credential, secret, self._kernels.logs.read)
 
             try:
                 await run_until_one_ends(conversation.run(hello), serve_logs())

@@ -33,6 +33,7 @@ from muster.wire.messages import (
     Refused,
 )
 from muster.wire.transport import (
+    CONNECTION,
     DISMISSED,
     MAX_LOG_READS,
     OCCUPIED,
@@ -42,6 +43,7 @@ from muster.wire.transport import (
     read_authority,
     require_secure,
     speaks_tls,
+    value_of,
 )
 
 log = logging.getLogger(__name__)
@@ -125,9 +127,13 @@ class ControllerChannel:
         return ControllerStream(self._stub.Connect(metadata=bearer(credential)))
 
     async def serve_logs(
-        self, credential: str, read: Callable[[LogRequest], Awaitable[LogChunk]]
+        self,
+        credential: str,
+        connection: str,
+        read: Callable[[LogRequest], Awaitable[LogChunk]],
     ) -> None:
-        """Answer the controller's log requests with ``read`` until the stream ends.
+        """Answer the controller's log requests with ``read`` until the stream ends, which is no
+        later than the agent's stream that ``connection`` is the secret of.
 
         ``read`` may wait for output, and is cancelled when the reader goes away. An ``OSError`` of
         it is told to the reader.
@@ -135,7 +141,7 @@ class ControllerChannel:
         Raises:
             Refused, Disconnected: as ``ControllerStream``.
         """
-        call = self._stub.Logs(metadata=bearer(credential))
+        call = self._stub.Logs(metadata=(*bearer(credential), (CONNECTION, connection)))
         try:
             await _LogServer(call, read).run()
         except aio.AioRpcError as error:
@@ -157,6 +163,14 @@ class ControllerStream:
 
     def __init__(self, call: "aio.StreamStreamCall[pb.AgentMessage, pb.ControllerMessage]") -> None:
         self._call = call
+
+    async def secret(self) -> str:
+        """What shows that a log stream belongs to this stream, once the controller has let it in.
+        The controller says it before anything else."""
+        try:
+            return value_of(await self._call.initial_metadata(), CONNECTION)
+        except aio.AioRpcError as error:
+            raise _meaning(error) from None
 
     async def send(self, message: AgentMessage) -> None:
         """Say something; waits while the controller is behind."""

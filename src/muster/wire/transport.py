@@ -213,9 +213,19 @@ def require_pair(tls: ServerTls) -> None:
         ) from None
 
 
+CONNECTION = "muster-connection"
+"""The metadata with which the controller gives each of an agent's streams a secret, and the agent
+shows that its log stream belongs to that one."""
+
+
 def bearer(credential: str) -> tuple[tuple[str, str], ...]:
     """The metadata that carries an agent's credential."""
     return (("authorization", f"Bearer {credential}"),)
+
+
+def value_of(metadata: Iterable[tuple[str, str | bytes]] | None, key: str) -> str:
+    """A value in a call's metadata; empty if there is none."""
+    return next((str(value) for name, value in metadata or () if name == key), "")
 
 
 def bearer_of(metadata: Iterable[tuple[str, str | bytes]] | None) -> str | None:
