@@ -62,6 +62,7 @@ class ReasonCode(StrEnum):
     AGENT_NOT_ALIVE = "AGENT_NOT_ALIVE"
     CONSTRAINT_NOT_MET = "CONSTRAINT_NOT_MET"
     NOT_DESIGNATED = "NOT_DESIGNATED"
+    AGENT_UNFIT = "AGENT_UNFIT"
     # Why an attempt ended
     EXITED = "EXITED"
     SIGNALED = "SIGNALED"
@@ -100,6 +101,7 @@ class ReasonCode(StrEnum):
     TASKS_TOLERATED = "TASKS_TOLERATED"
     SCHEDULING_TIMEOUT = "SCHEDULING_TIMEOUT"
     RESCHEDULE_LIMIT = "RESCHEDULE_LIMIT"
+    NO_AGENT_ABLE = "NO_AGENT_ABLE"
     PHASE_EXPIRED = "PHASE_EXPIRED"
     PHASE_GAVE_UP = "PHASE_GAVE_UP"
     HANDLER_ERROR = "HANDLER_ERROR"
@@ -326,6 +328,9 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     ReasonCode.NOT_DESIGNATED: Definition(
         _R, "it is not one of the designated agents", "Name it, or set agents_only: false."
     ),
+    ReasonCode.AGENT_UNFIT: Definition(
+        _R, "it said that it cannot run this", "`muster history` has what it said."
+    ),
     ReasonCode.EXITED: Definition(_R, "exited with code {exit_code}"),
     ReasonCode.SIGNALED: Definition(_R, "ended by signal {signal}"),
     ReasonCode.OUT_OF_MEMORY: Definition(
@@ -407,6 +412,11 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
         _O,
         "could not be started on {tried:placement}; the last: {how}",
         "Look at `muster history` and at those agents.",
+    ),
+    ReasonCode.NO_AGENT_ABLE: Definition(
+        _R,
+        "no agent can run it, each has said why; the last: {how}",
+        "Mend what they say, then hand it in again.",
     ),
     ReasonCode.PHASE_EXPIRED: Definition(_O, "{phase} took longer than {timeout_s} s"),
     ReasonCode.PHASE_GAVE_UP: Definition(_O, "{phase} failed {tries:time}: {how}"),

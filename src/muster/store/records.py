@@ -242,8 +242,9 @@ class Session:
     """What is placed. ``queued_at`` is when it (again) became PENDING; ``tries`` belong to the
     phase it is in; ``barrier_opened_at`` is when a gang's kernels were first told to run, so that
     some may have; ``retry_at`` is the earliest moment of the next try, and ``stop_at`` the first
-    moment at which one of its kernels has to be told to stop. ``tally`` is kept by units of work;
-    it and ``stop_at`` are not stored."""
+    moment at which one of its kernels has to be told to stop. ``unfit`` are the agents that said
+    that they cannot run it, and why. ``tally`` is kept by units of work; it, ``stop_at`` and
+    ``unfit`` are not stored."""
 
     id: SessionId
     job: Job | None
@@ -269,6 +270,7 @@ class Session:
     repeats: "tuple[Repeat, ...]" = ()
     stop_at: float = 0.0
     tally: Tally | LoneTally = _EMPTY
+    unfit: tuple[tuple[AgentId, Reason], ...] = ()
 
     @property
     def timeout_s(self) -> float | None:

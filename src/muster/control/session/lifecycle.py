@@ -5,7 +5,7 @@ charged until its agent confirms (DESIGN section 4, "Generation").
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from muster.control.engine.handler import Handler, LifecycleHandler, TransitionStatus
 from muster.control.engine.lifecycle import Lifecycle, RetryPolicy
@@ -37,15 +37,16 @@ LOST_CODES = frozenset(
     }
 )
 """Ends that are the machine's fault; the kernel is in ERROR, its task WORKER_FAILED."""
+UNFIT = frozenset({ReasonCode.WORKDIR_MISSING, ReasonCode.NO_ACCOUNT, ReasonCode.BAD_FILE_PATH})
+"""Failures that an agent would repeat for the same session; another agent may not."""
 _FINAL = (
     LOST_CODES
     | NEVER
+    | UNFIT
     | {
         ReasonCode.NEVER_STARTED,
         ReasonCode.RESCHEDULE_LIMIT,
-        ReasonCode.WORKDIR_MISSING,  # another agent may have it; this one will not soon
-        ReasonCode.NO_ACCOUNT,
-        ReasonCode.BAD_FILE_PATH,
+        ReasonCode.NO_AGENT_ABLE,
     }
 )
 _BEGUN = KERNEL_TABLE.terminal | {KernelStatus.RUNNING}
@@ -138,6 +139,7 @@ class SessionLifecycle(Lifecycle[Session]):
                 session.failed_agents = tuple(
                     dict.fromkeys((*session.failed_agents, *_ids(failed)))
                 )[-32:]
+                session.unfit += tuple(_unfit(session))
             for kernel in session.kernels:
                 self._take_back(work, kernel, phase)
             self._board.session_changed(session)
@@ -240,6 +242,13 @@ class SessionLifecycle(Lifecycle[Session]):
 
     def gave_up(self, handler: Handler[Session], record: Session, reason: Reason) -> Reason:
         return reason if self.final(reason) else super().gave_up(handler, record, reason)
+
+
+def _unfit(session: Session) -> Iterator[tuple[AgentId, Reason]]:
+    """The agents that said that they cannot run it, and why."""
+    for kernel in session.kernels:
+        if kernel.agent_id and kernel.failure is not None and kernel.failure.code in UNFIT:
+            yield kernel.agent_id, kernel.failure
 
 
 def _ids(agents: Iterable[AgentId | None]) -> list[AgentId]:
