@@ -19,7 +19,7 @@ UIDS = range(300_000, 300_003)
 
 @pytest.fixture
 def users() -> Iterator[Path]:
-    place = Path(tempfile.mkdtemp(prefix="muster-users-"))
+    place = Path(tempfile.mkdtemp(prefix="muster-users-", dir="/tmp"))
     place.chmod(0o711)
     yield place
     shutil.rmtree(place)

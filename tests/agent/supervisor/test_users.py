@@ -49,7 +49,7 @@ class Users:
 
 @pytest.fixture
 def users() -> Iterator[Users]:
-    place = Path(tempfile.mkdtemp(prefix="muster-users-"))
+    place = Path(tempfile.mkdtemp(prefix="muster-users-", dir="/tmp"))
     place.chmod(0o711)
     try:
         yield Users(place)
