@@ -163,6 +163,8 @@ class HollowAgent:
         key = (command.kernel, command.generation)
         if self.supervisor_frozen and not isinstance(command, Prepare):
             return
+        if isinstance(command, Start) and self.boot_s >= self.lease_end_s:
+            return  # it is refused: the lease has run out
         match command:
             case Prepare() if self.prepare_failures:
                 reason = self.prepare_failures.pop()
@@ -258,9 +260,8 @@ class HollowAgent:
     def tick(self) -> None:
         """Begin what has been created, and end what has run its time, or its lease."""
         if self.boot_s >= self.lease_end_s + self.lease_grace_s:
-            self.lease_end_s = math.inf
             self.creating.clear()
-            for key in [*self.queued]:
+            for key in [*self.queued, *self.held]:
                 self._stop(key)
             for key in [*self.running]:
                 self._end(key, ReasonCode.LEASE_EXPIRED, None, signal=15)
