@@ -1,5 +1,6 @@
 """What holds for all tests."""
 
+import os
 import shutil
 import signal
 import tempfile
@@ -55,7 +56,9 @@ def cgroups_of(place: Path) -> list[Path]:
     found = [each.stat() for each in (place, *place.rglob("*")) if each.is_dir()]
     names = {f"muster-{stat.st_dev:x}-{stat.st_ino:x}" for stat in found}
     deadline_s = time.monotonic() + LEAVING_S
-    while left := [each for each in CGROUPS.rglob("muster-*") if each.name in names]:
+    while left := [
+        Path(above, name) for above, below, _ in os.walk(CGROUPS) for name in below if name in names
+    ]:
         if time.monotonic() > deadline_s:
             break
         time.sleep(0.1)

@@ -29,16 +29,18 @@ from muster.wire.messages import (
 )
 
 SILENCE_S = 4.0
+LONG_S, SHORT_S = 40.0, 2.0
 STEP_S = 0.5
-TASKS = 3
+TASKS = 4
 WORK = JobSpec.model_validate(
     {"command": ["train"], "tasks": TASKS, "max_retries_preemption": 1000}
 )
-AGENTS = ("a", "b")
+AGENTS = ("a", "b", "c")
 
 agents = st.sampled_from(AGENTS)
-terms = st.sampled_from([2.0, 10.0, 40.0])
-spans = st.sampled_from([0.5, 3.0, 12.0, 30.0])
+terms = st.sampled_from([LONG_S, SHORT_S])
+spans = st.sampled_from([0.0, 0.5, 3.0, 12.0, 30.0])
+directions = st.sampled_from([(True, False), (False, True), (True, True)])
 
 
 @dataclass
@@ -80,12 +82,16 @@ class StallingWorld(World):
             except (Occupied, Overtaken):
                 self.stream_ends(agent)
                 return
-            self.greeted[agent.id] = message
-            self.welcome.discard(agent.id)
-            self.outgoing = [each for each in self.outgoing if each[0] != agent.id]
-            self.plane.agent_said(agent.id, message)
+            self.control_hears(message)
         if renewal is not None:
             self.tell(agent, renewal)
+
+    def control_hears(self, hello: Hello) -> None:
+        """A stream was let in with this Hello; what waited for the former one is lost."""
+        self.greeted[hello.agent] = hello
+        self.welcome.discard(hello.agent)
+        self.outgoing = [each for each in self.outgoing if each[0] != hello.agent]
+        self.plane.agent_said(hello.agent, hello)
 
     def tell(self, agent: HollowAgent, message: ControllerMessage) -> None:
         """The controller says something on the agent's stream."""
@@ -146,12 +152,14 @@ class Leases(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self._folder = tempfile.TemporaryDirectory()
-        two = Resources(cpu_milli=2000)
-        self.world = StallingWorld(Path(self._folder.name), dict.fromkeys(AGENTS, two), group(10.0))
+        room = Resources(cpu_milli=4000)
+        self.world = StallingWorld(
+            Path(self._folder.name), dict.fromkeys(AGENTS, room), group(LONG_S)
+        )
         for agent in self.world.agents.values():
             agent.lease_grace_s = LEASE_GRACE_MAX_S
+        self.former = {name: [self.world.agent(name).hello()] for name in AGENTS}
         self.job = self.world.submit(WORK).id
-        self.former: dict[str, Hello] = {}
         self.world.run(1.0)
 
     def teardown(self) -> None:
@@ -177,20 +185,22 @@ class Leases(RuleBasedStateMachine):
         for _ in range(int(seconds / STEP_S)):
             self.world.run(STEP_S)
             self.no_task_runs_twice()
+            self.lease_lasts_for_the_controller_while_it_does_for_the_agent()
 
     @rule(term_s=terms)
     def group_gets_another_term(self, term_s: float) -> None:
         self.world.ask(lambda work, requests: requests.put_group(work, group(term_s)))
 
-    @rule(name=agents, up=st.booleans(), down=st.booleans())
-    def stream_stalls(self, name: str, up: bool, down: bool) -> None:
+    @rule(name=agents, which=directions, seconds=spans)
+    def stream_stalls(self, name: str, which: tuple[bool, bool], seconds: float) -> None:
         stream = self.world.stream(self.world.agent(name))
-        stream.up_stalls |= up
-        stream.down_stalls |= down
+        stream.up_stalls, stream.down_stalls = which
+        self.time_passes(seconds)
 
-    @rule(name=agents, up=st.booleans(), down=st.booleans(), times=st.integers(1, 2))
-    def stream_flows_again(self, name: str, up: bool, down: bool, times: int) -> None:
+    @rule(name=agents, which=directions, times=st.integers(1, 2))
+    def stream_flows_again(self, name: str, which: tuple[bool, bool], times: int) -> None:
         """What was said is read now, each message once or twice."""
+        up, down = which
         agent = self.world.agent(name)
         stream = self.world.stream(agent)
         if up:
@@ -208,26 +218,31 @@ class Leases(RuleBasedStateMachine):
                     agent.receive(answer)
             self.world.settle()
 
-    @rule(name=agents, noticed=st.booleans())
-    def stream_breaks(self, name: str, noticed: bool) -> None:
+    @rule(name=agents, noticed=st.booleans(), seconds=spans)
+    def stream_breaks(self, name: str, noticed: bool, seconds: float) -> None:
         agent = self.world.agent(name)
-        self.former[name] = agent.hello()  # on its way, for long
+        self.former[name].append(agent.hello())  # on its way, for long
         self.world.stream_ends(agent)
         if noticed:
             self.world.plane.agent_left(agent.id)
-            self.world.settle()
+        self.time_passes(seconds)
 
     @rule(name=agents)
     def stream_is_opened(self, name: str) -> None:
         self.world.connect(self.world.agent(name))
 
-    @rule(name=agents)
-    def hello_of_a_former_stream_arrives(self, name: str) -> None:
-        agent = self.world.agent(name)
-        hello = self.former.pop(name, None)
-        if hello is not None and not agent.online:
-            self.world.hear(agent, hello)
-            self.world.settle()
+    @rule(name=agents, number=st.integers(0, 3))
+    def hello_of_a_former_stream_arrives(self, name: str, number: int) -> None:
+        """Of whichever: if it is believed, it has the place of the agent's present stream."""
+        agent, former = self.world.agent(name), self.former[name]
+        hello = former.pop(number % len(former)) if former else agent.hello()
+        try:
+            self.world.leases.admit(hello, beside=True)
+        except (Occupied, Overtaken):
+            return
+        self.world.stream_ends(agent)
+        self.world.control_hears(hello)
+        self.world.settle()
 
     @rule(name=agents)
     def machine_boots_again(self, name: str) -> None:
@@ -273,8 +288,8 @@ def group(lease_s: float) -> ScalingGroup:
 
 TestLeases = Leases.TestCase
 TestLeases.settings = settings(
-    max_examples=30,
-    stateful_step_count=25,
+    max_examples=50,
+    stateful_step_count=20,
     deadline=None,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],  # to shrink takes minutes
     suppress_health_check=[HealthCheck.too_slow],
