@@ -276,12 +276,11 @@ def stop_again_at(kernel: Kernel, sent_at: float) -> float:
     return sent_at + kernel.process.grace + STOP_AGAIN_AFTER_S
 
 
-def heard_since(session: Session, work: Work) -> float | None:
-    """From when the time of the session's phase counts: from its status on, later by all the time
-    in which one of its live kernels' agents could not be heard; None while one cannot. No phase
+def heard_since(session: Session, began: float, work: Work) -> float | None:
+    """From when the time of a phase that ``began`` then counts: later by all the time in which one
+    of the session's live kernels' agents could not be heard; None while one cannot. No phase
     expires on what an agent could not tell (rule 9), and none begins anew when one comes back.
     """
-    began = session.status_changed_at
     absences: set[tuple[float, float]] = set()
     for agent_id in {k.agent_id for k in session.kernels if k.status in KERNEL_TABLE.live}:
         agent = work.live.agents.get(agent_id) if agent_id else None
@@ -301,13 +300,17 @@ class HeardPhase(LifecycleHandler[Session]):
     """A phase that ends by what agents report."""
 
     def since(self, record: Session, work: Work) -> float:
-        timeout_s = self.timeout_s(record, work)
-        if timeout_s is None or work.now < record.status_changed_at + timeout_s:
-            return record.status_changed_at  # at the earliest; nobody need ask all agents yet
-        heard = heard_since(record, work)
+        timeout_s, began = self.timeout_s(record, work), self.began(record)
+        if timeout_s is None or work.now < began + timeout_s:
+            return began  # at the earliest; nobody need ask all agents yet
+        heard = heard_since(record, began, work)
         if heard is None:
             return math.inf
         return min(max(heard, _told_by(record, work) - timeout_s), heard + timeout_s)
+
+    def began(self, record: Session) -> float:
+        """When the phase began."""
+        return record.status_changed_at
 
 
 def _told_by(session: Session, work: Work) -> float:

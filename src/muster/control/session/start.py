@@ -73,9 +73,9 @@ class StartSessions(HeardPhase):
         if work.now >= session.status_changed_at + RECALL_AFTER_S:
             recall(kernel, work)
 
-    def since(self, record: Session, work: Work) -> float:
+    def began(self, record: Session) -> float:
         """Once a gang's barrier is open, its kernels have the same time again."""
-        return max(super().since(record, work), record.barrier_opened_at or 0.0)
+        return max(record.status_changed_at, record.barrier_opened_at or 0.0)
 
     def timeout_s(self, record: Session, work: Work) -> float | None:
         if record.status is SessionStatus.CREATING and held_ahead(record, work):
