@@ -7,7 +7,7 @@ so a simulator can drive it under virtual time in one thread.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -154,8 +154,12 @@ class ControlPlane:
         self._connected: set[AgentId] = set()  # said Hello on a stream that has not ended
         self._build()
 
-    def _build(self) -> None:
-        """Derive from the mirror all that is derived; then look at everything."""
+    def _build(self, before: Mapping[AgentId, Agent] | None = None) -> None:
+        """Derive from the mirror all that is derived; then look at everything.
+
+        Args:
+            before: the agents as they were in the mirror that was thrown away, if there was one.
+        """
         live, leases = self._store.live, self._leases
         now = self._clock.now()
         for agent in live.agents.values():
@@ -164,7 +168,11 @@ class ControlPlane:
                 agent.seen_at = max(agent.seen_at, known)
             leases.publish(agent, live.groups[agent.group])
             agent.connected = agent.id in self._connected
-            agent.left_at = None if agent.connected else self._store.last_commit_at
+            left_at = self._store.last_commit_at
+            if before is not None and (former := before.get(agent.id)) is not None:
+                agent.remember(former)
+                left_at = former.left_at or now  # None: its Hello was undone
+            agent.left_at = None if agent.connected else left_at
         self.board = Board(live, self._past, self._store.asked)
         sessions = SessionLifecycle(self.board)
         self._facts = Facts(sessions, self.board)
@@ -302,14 +310,15 @@ class ControlPlane:
         if now < self._retry_at:
             return self._retry_at
         if self._broken:
+            before = self._store.live.agents
             try:
                 self._store.reload()
             except SQLAlchemyError as error:
                 inputs = [] if self._suspect is not None else self._inbox.take()
                 self._fail(inputs, f"the state cannot be read: {error}"[:200])
                 return self._retry_at
-            self._build()
-            self._broken = False
+            self._build(before)
+            self._broken = self._full = False  # what filled the last wake is undone
             self._forgetful = True
         self._note_news()
         inputs = [] if self._full or self._suspect is not None else self._inbox.take()
@@ -399,6 +408,7 @@ class ControlPlane:
         match item.message:
             case None:
                 self._connected.discard(agent.id)
+                effects.hellos.pop(agent.id, None)
                 agent.connected = False
                 agent.left_at = work.now
                 self.board.agent_changed(agent)
@@ -410,7 +420,6 @@ class ControlPlane:
                 work.commands.pop(agent.id, None)
                 effects.acknowledged.pop(agent.id, None)
                 effects.hellos[agent.id] = item.message
-                self._connected.add(agent.id)
                 self._greeter.greet(work, agent, item.message)
             case Reports():
                 for report in item.message.reports:
@@ -427,6 +436,7 @@ class ControlPlane:
             self._leases.publish(record, work.live.groups[record.group])
             if record.status is not AgentStatus.ALIVE:
                 self._link.close(record.id, "say hello again")
+        self._connected.update(effects.hellos)
         if self._forgetful:
             self._forgetful = False
             for agent in self._connected - effects.hellos.keys():

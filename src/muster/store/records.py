@@ -82,6 +82,13 @@ class Agent:
     clock_offset_s: float = 0.0
     reported_foreign: bool = False
 
+    def remember(self, before: "Agent") -> None:
+        """Know what is not stored as it was known ``before`` the state was read again."""
+        self.seen_at = max(self.seen_at, before.seen_at)
+        self.connected_at, self.absences = before.connected_at, before.absences
+        self.disk_full = before.disk_full
+        self.clock_offset_s, self.reported_foreign = before.clock_offset_s, before.reported_foreign
+
 
 @dataclass(slots=True, eq=False)
 class Job:
