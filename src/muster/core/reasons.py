@@ -212,7 +212,8 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     ReasonCode.AGENT_UNREACHABLE: Definition(
         _W,
         "agent {agent} has been silent for {silent_s} s; its kernels count as running until their "
-        "lease ends",
+        "lease ends{ends_in_s:?, in {ends_in_s} s}"
+        "{endless:?, which beside the controller has no end}",
         "Start the agent again, or wait for the lease; if its machine is gone or was rebooted, an "
         "administrator says so with `muster agents remove --lost {agent}`.",
     ),

@@ -4,6 +4,7 @@ A record lives here from its creation until the commit after its end; from then 
 SQL. The objects refer to each other, so that a pass needs no look-ups.
 """
 
+import math
 from collections import Counter, deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -45,7 +46,8 @@ class Agent:
 
     Not stored are ``term_s``; ``connected``, that it has a stream to this process, since
     ``connected_at``; ``left_at``, since when it has none, and the latest of its ``absences``, each
-    from when it left until it was back; ``disk_full``, what it says of its disk;
+    from when it left until it was back; ``leased_until``, when the last of the leases ends that it
+    may count with, which is exact while it is silent; ``disk_full``, what it says of its disk;
     ``clock_offset_s``, by how much the controller's clock is ahead of its own, at most; and
     ``reported_foreign``, that it told of a kernel not its own.
     """
@@ -78,6 +80,7 @@ class Agent:
     machine: str = ""
     supervisor: str = ""
     term_s: float = 0.0
+    leased_until: float = -math.inf
     disk_full: bool = False
     clock_offset_s: float = 0.0
     reported_foreign: bool = False
