@@ -80,6 +80,9 @@ SWEEP_S = 60.0
 RETRY_COMMIT_S = 1.0
 REFUSED_S = 30.0
 """How long an agent's Hello is not heard after one that could not be taken."""
+MOST_PUT_OFF = 2
+"""How many wakes in a row may take so much in that handlers wait for the next one. After the first
+of them, requests of others that came meanwhile are taken before the handlers have their turn."""
 MAX_RACES = 5
 """How often in a row a wake is taken again because somebody else wrote what it was about to."""
 SIT_OUT_S = 10.0
@@ -143,7 +146,7 @@ class ControlPlane:
         self._suspect: tuple[Input, MusterError] | None = None  # failed alone; is it to blame?
         self._not_heard: dict[AgentId, float] = {}  # until then
         self._watchers: dict[int, Callable[[Events], None]] = {}
-        self._full = False  # the last wake took so much in that handlers are to come first
+        self._put_off = 0  # wakes in a row that took so much in that handlers wait for the next
         self._retry_at = 0.0
         self.trouble: str | None = None
         """Why nothing can be stored, since when it could not be; None once it is again."""
@@ -321,7 +324,8 @@ class ControlPlane:
             self._broken = self._full = False  # what filled the last wake is undone
             self._forgetful = True
         self._note_news()
-        inputs = [] if self._full or self._suspect is not None else self._inbox.take()
+        handlers_only = self._put_off == MOST_PUT_OFF or self._suspect is not None
+        inputs = [] if handlers_only else self._inbox.take()
         work = Work(self._store.unit(now, self.board), self._ids)
         if self.trouble is not None:
             work.unit.also(update(cluster).values(value=cluster.c.value))  # is there room again?
@@ -333,8 +337,8 @@ class ControlPlane:
         try:
             # Whoever said Hello is told the term that a handler finds.
             full = work.unit.size > MAX_CHANGES and not work.unit.ends_something
-            self._full = full and not effects.hellos
-            calm = not self._full and self._coordinator.run(work)
+            self._put_off = self._put_off + 1 if full and not effects.hellos else 0
+            calm = not self._put_off and self._coordinator.run(work)
             self._store.commit(work.unit)
             self._races, self.trouble = 0, None
         except CommitFailed as error:
