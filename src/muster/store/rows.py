@@ -237,7 +237,7 @@ TASKS = Mapping[Task](
         *_REASON,
     ),
     sources={"job_id": "job.id", "idx": "index", **_STATE, **_REASON},
-    differ=("idx",),
+    differ=("idx", "kernel_id"),
 )
 SESSIONS = Mapping[Session](
     schema.sessions,

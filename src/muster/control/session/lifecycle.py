@@ -200,14 +200,14 @@ class SessionLifecycle(Lifecycle[Session]):
             session.stop_at = 0.0
             if to is SessionStatus.CANCELLED:
                 session.finished_at = work.now
-            for kernel in session.kernels:
-                if kernel.status is KernelStatus.SCHEDULED:
-                    work.unit.transition(
-                        [kernel], (kernel.status,), KernelStatus.CANCELLED, phase=phase
-                    )
-                    work.unit.release((kernel.id, kernel.generation))
-                elif kernel.status in KERNEL_TABLE.live:
-                    work.unit.transition([kernel], (kernel.status,), kernel_to, phase=phase)
+            never_sent = [k for k in session.kernels if k.status is KernelStatus.SCHEDULED]
+            work.unit.transition(
+                never_sent, (KernelStatus.SCHEDULED,), KernelStatus.CANCELLED, phase=phase
+            )
+            for kernel in never_sent:
+                work.unit.release((kernel.id, kernel.generation))
+            live = [k for k in session.kernels if k.status in KERNEL_TABLE.live]
+            work.unit.transition(live, KERNEL_TABLE.live, kernel_to, phase=phase)
             self._board.session_changed(session)
             moved.append(session)
         return moved
