@@ -20,6 +20,7 @@ from muster.agent.config import AgentConfig
 from muster.api.app import create_app
 from muster.api.app import stop as stop_requests
 from muster.app.addresses import address, host_for_others, reachable_host
+from muster.app.checkpoints import keep_checkpointing
 from muster.app.controller_config import ControllerConfig
 from muster.app.credentials import mend_credential
 from muster.app.driver import Driver
@@ -95,6 +96,7 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack) -> None:
     gateway = GatewayThread(plane, plane, leases, tls=config.tls)
     plane.attach(gateway)
     await stack.enter_async_context(_driving(driver, plane))
+    await stack.enter_async_context(_beside(keep_checkpointing(plane, engine), "checkpoints"))
     with engine.connect().execution_options(readonly=True) as connection:
         named = bool(read_cluster_id(connection))
     if not named:

@@ -95,6 +95,25 @@ def _tune_sqlite(engine: Engine) -> None:
         connection.exec_driver_sql("BEGIN" if readonly else "BEGIN IMMEDIATE")
 
 
+def checkpoint(engine: Engine) -> int:
+    """Copy what SQLite's log holds into the database, as far as no reader is in the way; the answer
+    is how many pages are still to be copied. Writers go on meanwhile.
+
+    Raises:
+        OSError, sqlite3.Error: the disk is full, say.
+    """
+    if engine.dialect.name != "sqlite":
+        return 0
+    connection = engine.raw_connection()
+    try:
+        cursor = connection.cursor()
+        cursor.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        _, pages, copied = cursor.fetchone() or (0, 0, 0)
+        return int(pages - copied)
+    finally:
+        connection.close()
+
+
 def _version(connection: Connection) -> str | None:
     """The migration that the database is at; None for an empty one."""
     if not inspect(connection).has_table("alembic_version"):
