@@ -127,9 +127,10 @@ class Target:
         assert not failed, f"submissions of a bystander failed: {failed[:3]}"
         assert self._running() == self._kernels
 
-    def assert_served(self) -> None:
-        """99 of 100 submissions of the bystander took less than 100 ms."""
-        took_s = sorted(probe.took_s for probe in self.probes())
+    def assert_served(self, since: int = 0) -> None:
+        """99 of 100 submissions of the bystander took less than 100 ms: of all, or without so many
+        of the first."""
+        took_s = sorted(probe.took_s for probe in self.probes()[since:])
         # Of fewer than a hundred one may be slow, or this would be a limit of the slowest.
         p99_s = took_s[min(math.ceil(len(took_s) * 0.99) - 1, len(took_s) - 2)]
         assert p99_s < LONGEST_P99_S, f"p99 of {len(took_s)} submissions: {p99_s * 1e3:.0f} ms"

@@ -455,11 +455,15 @@ class World:
     def settle(self) -> None:
         """Deliver messages and let control act until nothing more happens at this moment."""
         for _ in range(10_000):
-            due = self.plane.step()
+            due = self.wake()
             progressed = self._deliver()
             if not progressed and not self.plane._inbox and (due is None or due > self.clock.now()):
                 return
         raise AssertionError("the world does not come to rest")
+
+    def wake(self) -> float | None:
+        """One wake of control; when the next one is due."""
+        return self.plane.step()
 
     def _deliver(self) -> bool:
         outgoing, self.outgoing = self.outgoing, []
