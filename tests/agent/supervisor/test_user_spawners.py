@@ -52,7 +52,7 @@ class Peer:
     def start(self, program: Program) -> None:
         kernel = Kernel(("k", 1))
         kernel.output = self.outputs.open("k", 1000)
-        self.spawner.start(kernel, Launch(program, {"OWN": "1"}, "/scratch", ""))
+        self.spawner.start(kernel, Launch(program, {"OWN": "1"}, "/scratch"))
 
     def heard(self) -> list[tuple[Any, ...]]:
         """What was said since."""
@@ -100,7 +100,7 @@ def test_program_of_many_kernels_is_told_once(peer: Peer) -> None:
         (1, ("b", "")),
     ]
     assert [words[2] for words in heard if words[0] == "launch"] == [0, 1] * 3
-    assert heard[-1][3:] == ({"OWN": "1"}, "/scratch", (), [])
+    assert heard[-1][3:] == ({"OWN": "1"}, "/scratch", ())
 
 
 def test_program_that_was_not_used_for_long_is_told_again(peer: Peer) -> None:

@@ -126,8 +126,9 @@ class Process:
         open_files = raise_open_files()
         homes = {} if cgroups is None else cgroups.homes
         self._spawners = UserSpawners(self._loop, homes, open_files)
-        spawner = Spawner(self._scratch, open_files)
-        starter = Starter(directory, self._outputs, spawner, self._spawners, cgroups)
+        starter = Starter(
+            directory, self._outputs, self._scratch, Spawner(open_files), self._spawners, cgroups
+        )
         self._reaper = Reaper(Orphans(directory, children) if cgroups is None else None)
         self._known = KnownKernels()
         self._supervisor = Supervisor(self._known, self._journal, starter, self._reaper)

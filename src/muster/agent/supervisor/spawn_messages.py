@@ -8,10 +8,8 @@ who wrote them: the supervisor, which is root.
 
     ["program", place, command, environment, workdir, files]
         keep this one at that place, instead of what was there
-    ["launch", number, place, own environment, scratch, hierarchies, released]
+    ["launch", number, place, own environment, scratch, hierarchies]
         spawn what is kept there, with the descriptors of its output and its cgroups
-    ["release", released]
-        the kernels of these scratch directories are gone
 
 From it, which is not trusted as much, come facts of one size, as many as there are to tell, or one
 failure: a zero and JSON.
@@ -108,16 +106,11 @@ def launch_message(
     env: dict[str, str],
     scratch: str,
     hierarchies: tuple[str, ...],
-    released: list[str],
 ) -> bytes:
-    return marshal.dumps(("launch", number, place, env, scratch, hierarchies, released))
-
-
-def release_message(released: list[str]) -> bytes:
-    return marshal.dumps(("release", released))
+    return marshal.dumps(("launch", number, place, env, scratch, hierarchies))
 
 
 def read_message(message: memoryview) -> tuple[Any, ...]:
-    """One of the three."""
+    """One of the two."""
     words: tuple[Any, ...] = marshal.loads(message)
     return words

@@ -1,4 +1,4 @@
-"""Spawning the main process of a kernel: directory, files, program, cgroups, spawn.
+"""Spawning the main process of a kernel: files, directory, program, cgroups, spawn.
 
 Done by the supervisor for kernels that run as its own user, and by a process of another user for
 that user's (`spawner_process`): what is looked up, entered and made here is what that user may.
@@ -25,7 +25,7 @@ from muster.agent.supervisor.failures import (
 )
 from muster.agent.supervisor.kernel import CreateFailure, EndReason
 from muster.agent.supervisor.protocol import Program
-from muster.agent.supervisor.scratch import BadFilePath, ScratchDirectories, write_files
+from muster.agent.supervisor.scratch import BadFilePath, write_files
 
 _MAX_PATHS = 1024
 _NAMED_DIRECTORIES = 2
@@ -39,8 +39,7 @@ class Launch:
 
     program: Program
     env: dict[str, str]  # its own, which goes before the program's
-    scratch: str  # to be made; "": none
-    owner: str  # who alone may be given a scratch directory that this one leaves empty
+    scratch: str  # its directory; "": none
 
 
 @dataclass(slots=True)
@@ -53,11 +52,10 @@ class Spawned:
 
 
 class Spawner:
-    """Spawns with the rights of this process. Whatever fails, nothing of the attempt is left."""
+    """Spawns with the rights of this process. Whatever fails, no process of the attempt is left."""
 
-    def __init__(self, scratch: ScratchDirectories, open_files: tuple[int, int] | None) -> None:
+    def __init__(self, open_files: tuple[int, int] | None) -> None:
         """`open_files`: the limit that kernels get of it, if this process has another."""
-        self._scratch = scratch
         self._open_files = open_files
         self._paths: dict[tuple[str, str], str] = {}
         self._home_fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -90,21 +88,14 @@ class Spawner:
             failure = create_failure(error)
         except ValueError as error:  # what cannot be a C string or UTF-8
             failure = CreateFailed(CreateFailure.INTERNAL, str(error))
-        self.release(launch.scratch, launch.owner)
         raise failure
-
-    def release(self, scratch: str, owner: str) -> None:
-        """A kernel is gone: so is its scratch directory, if it is empty."""
-        if scratch:
-            self._scratch.release(scratch, owner)
 
     def _enter_directory(self, launch: Launch) -> None:
         """
         Raises:
             CreateFailed, BadFilePath, OSError: as they say.
         """
-        if launch.scratch:
-            self._scratch.create(launch.scratch, launch.owner)
+        if launch.program.files:
             write_files(launch.scratch, launch.program.files)
         workdir = launch.program.workdir or launch.scratch
         try:

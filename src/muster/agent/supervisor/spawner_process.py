@@ -26,7 +26,6 @@ from muster.agent.supervisor.failures import CannotExecute, CreateFailed
 from muster.agent.supervisor.kernel import CreateFailure
 from muster.agent.supervisor.loop import Loop
 from muster.agent.supervisor.protocol import Program
-from muster.agent.supervisor.scratch import ScratchDirectories
 from muster.agent.supervisor.signals import SignalFd
 from muster.agent.supervisor.spawn_messages import (
     ENDED,
@@ -98,7 +97,6 @@ def main(text: str) -> None:
         while service.wanted:
             loop.turn(service.wait_s())
             service.tell()
-    service.close()
 
 
 class _Service:
@@ -112,16 +110,12 @@ class _Service:
         self._programs: dict[int, Program] = {}
         self._facts: list[bytes] = []  # to be told
         self._due_s = 0.0  # when
-        self._scratch = ScratchDirectories()
-        self._spawner = Spawner(self._scratch, open_files)
+        self._spawner = Spawner(open_files)
         self._buffer = memoryview(bytearray(MAX_MESSAGE_BYTES))
 
     def greet(self) -> None:
         """Say that what is asked can be done: this process is the user now."""
         self._socket.send(pack_fact(READY, 0, VERSION))
-
-    def close(self) -> None:
-        self._scratch.remove_spare()
 
     def wait_s(self) -> float:
         """For how long there is nothing to tell unless something happens."""
@@ -171,22 +165,15 @@ class _Service:
                 self._programs[place] = Program(*fields)
             case "launch":
                 self._launch(message, fds)
-            case "release":
-                self._release(message[1])
-
-    def _release(self, scratches: list[str]) -> None:
-        for scratch in scratches:
-            self._spawner.release(scratch, "")
 
     def _launch(self, message: tuple[Any, ...], fds: list[int]) -> None:
-        _, number, place, env, scratch, hierarchies, released = message
-        self._release(released)
+        _, number, place, env, scratch, hierarchies = message
         try:
             if len(fds) != 1 + len(hierarchies):
                 # Its user has lowered the limit of this process: what ran without the descriptors
                 # of its cgroups would run without limits.
                 raise CreateFailed(CreateFailure.NO_PROCESSES, "not all descriptors have arrived")
-            launch = Launch(self._programs[place], env, scratch, "")
+            launch = Launch(self._programs[place], env, scratch)
             home_fds = [self._home_fds[name] for name in hierarchies]
             spawned = self._spawner.spawn(launch, fds[0], fds[1:], home_fds)
         except (CreateFailed, CannotExecute) as failure:

@@ -223,7 +223,7 @@ class Supervisor:
             self._reaper.signal(kernel, signal.SIGTERM)
 
     def not_spawned(self, kernel: Kernel, failure: CreateFailed | CannotExecute) -> None:
-        self._starter.abandon(kernel)
+        self._starter.clean_up(kernel)
         if kernel.stop_reason is not None:
             detail = kernel.stop_detail or kernel.stop_reason
             events = [reports.ended_without_run(kernel, EndReason.NEVER_STARTED, detail)]

@@ -30,7 +30,6 @@ from muster.agent.supervisor.spawn_messages import (
     is_failure,
     launch_message,
     program_message,
-    release_message,
 )
 from muster.agent.supervisor.spawner import Launch, Spawned
 
@@ -41,7 +40,6 @@ _LOOK_PERIOD_S = 5.0
 _KEPT_PROGRAM_BYTES = 64 << 10
 _SO_SNDBUFFORCE = 32
 _SNDBUF_OVERHEAD_BYTES = 64  # of the buffer, a message may take all but 32
-_RELEASED_TOGETHER = 256
 
 
 class SpawnListener(Protocol):
@@ -90,12 +88,6 @@ class UserSpawners:
         if spawner is None:
             spawner = self._begin(account)
         spawner.start(kernel, launch)
-
-    def release(self, kernel: Kernel) -> None:
-        """A kernel is gone: its scratch directory may go."""
-        spawner = self._spawners.get(kernel.uid)
-        if spawner is not None:
-            spawner.release(kernel.scratch)
 
     def give_up(self, kernel: Kernel) -> None:
         """Kill the process that should tell of a kernel's end, and does not."""
@@ -169,7 +161,6 @@ class UserSpawner:
         self._buffer = memoryview(bytearray(MAX_ANSWER_BYTES))
         self._unsent: deque[tuple[bytes, tuple[int, ...]]] = deque()
         self._last_number = 0
-        self._to_release: list[str] = []
         self._programs: list[Program] = []  # that the process keeps, by place
         self._last_place = -1  # that was given to one
         self._asked: dict[int, Kernel] = {}  # by the number of the request
@@ -198,11 +189,8 @@ class UserSpawner:
             fds += tuple(kernel.slot.entry_fds)
         self._last_number += 1
         place = self._place_of(launch.program)
-        message = launch_message(
-            self._last_number, place, launch.env, launch.scratch, hierarchies, self._to_release
-        )
+        message = launch_message(self._last_number, place, launch.env, launch.scratch, hierarchies)
         self._require_room(message)
-        self._to_release = []
         self._asked[self._last_number] = kernel
         self._say(message, fds)
 
@@ -242,21 +230,8 @@ class UserSpawner:
             )
             raise CreateFailed(CreateFailure.INTERNAL, detail)
 
-    def release(self, scratch: str) -> None:
-        """Tell with the next launch that a scratch directory may go, or at once if none is near."""
-        self._to_release.append(scratch)
-        if self.idle or len(self._to_release) >= _RELEASED_TOGETHER:
-            self.flush()
-
-    def flush(self) -> None:
-        """Tell what was left for the next launch."""
-        if self._to_release:
-            released, self._to_release = self._to_release, []
-            self._say(release_message(released))
-
     def retire(self) -> None:
         self._retiring = True
-        self.flush()
         self._end_if_retired()
 
     def kill(self) -> None:
