@@ -141,8 +141,10 @@ def _local(
     config: AgentConfig, controller: str, token: str, user: Owner, home: Home
 ) -> AgentConfig:
     """One of the home's own agents. Where they are root, so is ``user``, who has the home's token:
-    who may read that file is root already."""
-    accounts = {f"{user.domain}/{user.user}": "root"}
+    who may read that file is root already. An account to which the operator mapped it counts."""
+    accounts = dict(config.accounts)
+    if user.user not in accounts:
+        accounts.setdefault(f"{user.domain}/{user.user}", "root")
     return replace(
         config, controller=controller, token=token, accounts=accounts, cluster=str(home.path)
     )
