@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from muster.agent.config import AgentConfig
+from muster.app import local
 from muster.app.account_options import AccountOptions, with_accounts
-from muster.app.home import Home, LocalAgents, Settings
+from muster.app.home import Home, LocalAgents, Running, Settings
 from muster.app.local_agent_settings import agent_configs
 from muster.cli.agent_options import Accounts, AccountSource
 from muster.cli.commands.agent import agent
@@ -78,11 +79,17 @@ def test_up_keeps_what_was_said_of_accounts_until_something_else_is_said(tmp_pat
     )
 
 
-def test_up_and_agent_take_the_same_words_about_accounts() -> None:
+def test_up_and_agent_take_the_same_words_about_accounts(tmp_path: Path) -> None:
     words = ["--map-user", "ada=daemon", "--accounts", "system", "--pids-max", "99"]
     expected = AccountOptions(mapped={"ada": "daemon"}, source="system", pids_max=99)
     for command in (up, agent):
         named = {option for each in command_of(command).params for option in each.opts}
         assert {word for word in words if word.startswith("--")} < named
     assert Accounts(["ada=daemon"], AccountSource.SYSTEM, pids_max=99).options() == expected
+    kept = Settings(agents=LocalAgents(accounts=replace(expected, source="range")))
+    home = Home(tmp_path)
+    home.write_settings(kept)
+    home.write_running(Running(1, "http://127.0.0.1:7600", "127.0.0.1:7601", "1", 0.0))
+    said = local._already_running(home, local.UpOptions(accounts=expected))
+    assert "to which --accounts was not applied" in said
     assert Accounts(["none"]).options() == AccountOptions(mapped={})

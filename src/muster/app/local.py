@@ -53,6 +53,15 @@ PORTS_TRIED = 50
 STOP_GRACE_S = 10.0
 FOREGROUND_LOOK_S = 0.1
 
+_ACCOUNT_OPTIONS = {
+    "mapped": "--map-user",
+    "source": "--accounts",
+    "uid_range": "--uid-range",
+    "users_directory": "--users-dir",
+    "pids_max": "--pids-max",
+    "scratch_max": "--scratch-max",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class UpOptions:
@@ -195,8 +204,11 @@ def _already_running(home: Home, options: UpOptions) -> str:
         )
         if asked is not None and asked != runs
     ]
-    if options.accounts.over(agents.accounts) != agents.accounts:
-        differing.append("what was said of accounts")
+    differing += [
+        _ACCOUNT_OPTIONS[name]
+        for name, asked in options.accounts.written().items()
+        if asked != getattr(agents.accounts, name)
+    ]
     if not differing:
         return home.already_running()
     with_agents = f"{running.agents} agent{'' if running.agents == 1 else 's'}"
