@@ -1,8 +1,10 @@
 """What holds for all tests."""
 
+import os
 import shutil
 import signal
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +15,10 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("muster", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("muster")
 
+CGROUPS = Path("/sys/fs/cgroup")
+USERS = Path("/var/lib/muster/users")
+LEAVING_S = 20.0
+
 
 @pytest.fixture(scope="session", autouse=True)
 def _interrupts_are_not_ignored() -> None:
@@ -22,11 +28,43 @@ def _interrupts_are_not_ignored() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _homes_of_users_are_temporary() -> Iterator[None]:
-    """Where agents run as root, so that none gives away uids of this machine."""
-    place = Path(tempfile.mkdtemp(prefix="muster-users-"))
-    place.chmod(0o711)
+def _nothing_stays_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No process, cgroup, temporary file or account of a user, once all tests have run.
+
+    Homes of users, where agents run as root, are in a directory that users can enter.
+    """
+    place = tmp_path_factory.getbasetemp()
+    temporary = tmp_path_factory.mktemp("temporary", numbered=False)
+    users = Path(tempfile.mkdtemp(prefix="muster-users-", dir="/tmp"))
+    users.chmod(0o711)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MUSTER_USERS_DIR", str(place))
+        patch.setenv("MUSTER_USERS_DIR", str(users))
+        patch.setattr(tempfile, "tempdir", str(temporary))
         yield
-    shutil.rmtree(place, ignore_errors=True)  # processes of users may just be ending
+    from tests.e2e.cluster import assert_no_survivors
+
+    for each in (place, users):
+        assert_no_survivors(each)
+    shutil.rmtree(users)
+    assert [*temporary.iterdir()] == []
+    assert cgroups_of(place) == []
+    assert [owner for owner in owners() if owner.startswith(str(place))] == []
+
+
+def cgroups_of(place: Path) -> list[Path]:
+    """The cgroups of supervisors on directories in ``place``, however long they take to go."""
+    found = [each.stat() for each in (place, *place.rglob("*")) if each.is_dir()]
+    names = {f"muster-{stat.st_dev:x}-{stat.st_ino:x}" for stat in found}
+    deadline_s = time.monotonic() + LEAVING_S
+    while left := [
+        Path(above, name) for above, below, _ in os.walk(CGROUPS) for name in below if name in names
+    ]:
+        if time.monotonic() > deadline_s:
+            break
+        time.sleep(0.1)
+    return left
+
+
+def owners() -> list[str]:
+    """To whom the agents of this machine have given accounts, each with its cluster."""
+    return [owner.read_text() for owner in USERS.glob("*/owner")]

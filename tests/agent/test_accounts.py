@@ -19,7 +19,7 @@ UIDS = range(300_000, 300_003)
 
 @pytest.fixture
 def users() -> Iterator[Path]:
-    place = Path(tempfile.mkdtemp(prefix="muster-users-"))
+    place = Path(tempfile.mkdtemp(prefix="muster-users-", dir="/tmp"))
     place.chmod(0o711)
     yield place
     shutil.rmtree(place)
@@ -117,18 +117,34 @@ def test_range_that_is_used_up_has_no_account_for_one_more(tmp_path: Path, users
         accounts.of("default/default/one-more")
 
 
-def test_home_and_scratch_are_the_users_alone(tmp_path: Path, users: Path) -> None:
+def test_home_is_the_users_alone(tmp_path: Path, users: Path) -> None:
     account = of(Accounts(config(tmp_path, users)), "default/default/ada")
 
-    for path in (Path(account.home), Path(account.scratch)):
-        status = path.stat()
-        assert (status.st_uid, status.st_gid, status.st_mode & 0o777) == (
-            account.uid,
-            account.gid,
-            0o700,
-        )
-    above = Path(account.home).parent.stat()
-    assert (above.st_uid, above.st_mode & 0o777) == (0, 0o711)
+    assert _owned(Path(account.home)) == (account.uid, account.gid, 0o700)
+    assert _owned(Path(account.home).parent) == (0, 0, 0o711)
+
+
+@pytest.mark.parametrize("before", ["nothing", "the user's own", "one half made"])
+def test_user_can_put_nothing_where_its_scratch_directories_are(
+    tmp_path: Path, users: Path, before: str
+) -> None:
+    account = of(Accounts(config(tmp_path, users)), "default/default/ada")
+    scratch = Path(account.scratch)
+    scratch.chmod(0o700)
+    if before == "nothing":
+        scratch.rmdir()
+    elif before == "the user's own":
+        os.chown(scratch, account.uid, account.gid)
+
+    again = of(Accounts(config(tmp_path, users)), "default/default/ada")
+
+    assert again == account
+    assert _owned(Path(account.scratch)) == (0, 0, 0o711)
+
+
+def _owned(path: Path) -> tuple[int, int, int]:
+    status = path.stat()
+    return status.st_uid, status.st_gid, status.st_mode & 0o777
 
 
 def test_mapped_user_has_the_account_that_it_is_mapped_to(tmp_path: Path, users: Path) -> None:

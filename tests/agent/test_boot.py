@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.agent.boot import UnknownBoot, boot_id
+from muster.agent.boot import UnknownBoot, boot_id, machine_id
 
 
 def test_boot_id_is_that_of_the_kernel() -> None:
@@ -23,3 +23,9 @@ def test_boot_id_without_the_kernels_lasts_as_long_as_memory(tmp_path: Path) -> 
 def test_boot_id_that_cannot_be_known_is_not_guessed(tmp_path: Path) -> None:
     with pytest.raises(UnknownBoot):
         boot_id(tmp_path / "absent", tmp_path / "nowhere")
+
+
+def test_machine_without_an_id_has_none(tmp_path: Path) -> None:
+    assert machine_id(tmp_path / "absent") == ""
+    (tmp_path / "machine-id").write_text("3d12\n")
+    assert machine_id(tmp_path / "machine-id") == "3d12"

@@ -2,18 +2,21 @@
 
 import asyncio
 import json
+import logging
 import time
 from pathlib import Path
 
 import pytest
 from tests.agent.running import config, running
+from tests.client.authority import certificate
 from tests.e2e.cluster import processes_naming, until
-from tests.wire.controller import TOKEN, controller, template
+from tests.wire.controller import TOKEN, Controller, controller, template
 
 from muster.agent.daemon import AgentRefused, run
 from muster.core.errors import Conflict
 from muster.core.ids import KernelId
 from muster.wire.messages import ReportKind, Start
+from muster.wire.server import AgentGateway
 from muster.wire.transport import InsecureAddress
 
 
@@ -115,6 +118,33 @@ def wait_for_supervisor(directory: Path) -> None:
     while not (directory / "supervisor.sock").exists():
         assert time.monotonic() < deadline_s
         time.sleep(0.01)
+
+
+async def test_agent_without_an_authority_is_told_that_the_port_speaks_tls(
+    directory: Path,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = Controller()
+    made.gateway = AgentGateway(made, made, made, tls=certificate(tmp_path / "authority"))
+    made.port = await made.gateway.start("127.0.0.1:0")
+    stop, warned = asyncio.Event(), asyncio.Event()
+
+    def notice(record: logging.LogRecord) -> bool:
+        warned.set()
+        return True
+
+    monkeypatch.setattr(logging.getLogger("muster.agent.daemon"), "filters", [notice])
+    agent = asyncio.create_task(run(config(made, directory), stop))
+    try:
+        async with asyncio.timeout(20):
+            await warned.wait()
+    finally:
+        stop.set()
+        await agent
+        await made.gateway.stop()
+    assert f"{made.address} speaks TLS: name the controller's authority with" in caplog.text
 
 
 async def test_controller_that_others_can_reach_needs_tls(directory: Path) -> None:

@@ -1,9 +1,11 @@
 """Ports reserved for kernels: nobody else's, kept over a restart, given back."""
 
+import os
 import random
 import socket
+import subprocess
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -93,6 +95,24 @@ def test_ports_of_another_agent_of_the_machine_are_left_alone(
         assert set(others.reserve(ONE, 1)).isdisjoint(mine)
         with pytest.raises(NoPorts):
             others.reserve(TWO, 1)
+
+
+def test_names_that_anybody_may_take_reserve_nothing(ports: PreparedPorts, two_free: range) -> None:
+    """Such as those of abstract sockets, which every kernel may bind."""
+    with ExitStack() as stack:
+        for port in two_free:
+            stack.enter_context(socket.socket(socket.AF_UNIX)).bind(f"\0muster-port-{port}")
+        assert len(ports.reserve(ONE, 2)) == 2
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_lock_of_the_agents_of_root_cannot_be_held_by_others(ports: PreparedPorts) -> None:
+    ports.reserve(ONE, 1)
+    open_files = (Path(os.path.realpath(entry)) for entry in Path("/proc/self/fd").iterdir())
+    (lock,) = {path for path in open_files if path.match("/run/muster/ports-*.lock")}
+    opens = ["setpriv", "--reuid=210001", "--clear-groups", "cat", str(lock)]
+
+    assert b"Permission denied" in subprocess.run(opens, capture_output=True, check=False).stderr
 
 
 def test_reservations_survive_a_restart(tmp_path: Path, two_free: range) -> None:

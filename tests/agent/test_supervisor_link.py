@@ -12,7 +12,7 @@ import pytest
 from tests.wire.controller import OWNER, template
 
 from muster.agent.supervisor.kernel import Event
-from muster.agent.supervisor.protocol import SOCKET_NAME
+from muster.agent.supervisor.protocol import SOCKET_NAME, VERSION
 from muster.agent.supervisor_link import (
     LINE_LIMIT_BYTES,
     SupervisorLink,
@@ -24,7 +24,7 @@ from muster.core.ids import KernelId
 from muster.wire.messages import Start, Stop
 
 TERMS = Terms(log_max_bytes=65_536, pids_max=100, scratch_max_bytes=0)
-STATE: SupervisorState = {"kernels": [], "limits": "none"}
+STATE: SupervisorState = {"version": VERSION, "kernels": [], "limits": "none"}
 
 
 @dataclass

@@ -320,7 +320,9 @@ class ServedCluster:
             while self.clock.now() < end:
                 self.clock.advance(min(5.0, end - self.clock.now()))
                 for agent in self._agents.values():
-                    self.leases.renew(agent.id, agent.heartbeat())
+                    renewal = self.leases.renew(agent.id, agent.heartbeat())
+                    if renewal is not None:
+                        agent.receive(renewal)
                 self._settle()
 
         self.call(advance)

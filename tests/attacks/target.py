@@ -2,10 +2,11 @@
 
 import json
 import math
+import resource
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,7 @@ LONGEST_P99_S = 0.1
 KERNELS = 4
 LEASE_S = 20.0
 """Of kernels: what stops the controller for as long would cost the bystander its work."""
+USUAL_OPEN_FILES = 1024
 MALLORYS_ADDRESS = "127.0.0.2"
 """Where attackers come from; the bystander comes from 127.0.0.1."""
 
@@ -127,9 +129,10 @@ class Target:
         assert not failed, f"submissions of a bystander failed: {failed[:3]}"
         assert self._running() == self._kernels
 
-    def assert_served(self) -> None:
-        """99 of 100 submissions of the bystander took less than 100 ms."""
-        took_s = sorted(probe.took_s for probe in self.probes())
+    def assert_served(self, since: int = 0) -> None:
+        """99 of 100 submissions of the bystander took less than 100 ms: of all, or without so many
+        of the first."""
+        took_s = sorted(probe.took_s for probe in self.probes()[since:])
         # Of fewer than a hundred one may be slow, or this would be a limit of the slowest.
         p99_s = took_s[min(math.ceil(len(took_s) * 0.99) - 1, len(took_s) - 2)]
         assert p99_s < LONGEST_P99_S, f"p99 of {len(took_s)} submissions: {p99_s * 1e3:.0f} ms"
@@ -137,10 +140,24 @@ class Target:
 
 @contextmanager
 def under_attack(path: Path) -> Iterator[Target]:
-    """A target that runs, with its bystander."""
+    """A target that runs, with its bystander; it was started with room for few open files."""
     agents = [agent(name, cpu_milli=16_000, gpus="none") for name in ("one", "two")]
     target = Target(path, agents)
-    with started(target.cluster):
+    with ExitStack() as stack:
+        with few_open_files():
+            stack.enter_context(started(target.cluster))
         target.add_users()
         with target.bystander():
             yield target
+
+
+@contextmanager
+def few_open_files() -> Iterator[None]:
+    """Processes that are started have the usual soft limit, which the connections of one address
+    alone pass."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(USUAL_OPEN_FILES, soft), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -76,3 +76,31 @@ def test_user_that_kills_all_that_it_may_harms_nobody_else(target: Target) -> No
         mallory.wait(job.id)
         again = mallory.submit(command=["true"])
         assert mallory.wait(again.id).state == "SUCCEEDED"
+
+
+HOARD = r"""
+import os, resource, socket, time
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+held = []
+for port in range(20000, 30000):
+    if len(held) > hard - 20 and os.fork():
+        time.sleep(600)
+    held = held if len(held) <= hard - 20 else []
+    one = socket.socket(socket.AF_UNIX)
+    one.bind(f"\0muster-port-{port}")
+    held.append(one)
+print("hoarded", flush=True)
+time.sleep(600)
+"""
+
+
+def test_kernel_that_binds_whatever_name_it_likes_takes_nobodys_ports(target: Target) -> None:
+    with target.client("mallory") as mallory, target.client("ada") as ada:
+        hoard = mallory.submit(command=["python3", "-I", "-S", "-c", HOARD])
+        assert next(iter(mallory.logs(hoard.id, follow=True))) == b"hoarded\n"
+
+        job = ada.submit(command=["sh", "-c", "test -n $MUSTER_PORTS"], ports=2)
+
+        assert ada.wait(job.id, timeout_s=20).state == "SUCCEEDED"
+        mallory.cancel(hoard.id)

@@ -12,6 +12,8 @@ from muster.core.states import JobState, SessionStatus
 
 LARGEST = 10_000
 FITS = 100
+ENOUGH = 100
+"""Submissions of the bystander, of which one may be slow."""
 
 
 def gang(kernels: int) -> dict[str, object]:
@@ -24,6 +26,14 @@ def test_gang_of_ten_thousand_kernels_delays_nobody_else(target: Target) -> None
         waits = mallory.submit(gang(LARGEST))
         assert [each.code for each in mallory.why(waits.id).reasons] == ["GANG_NEVER_FITS"]
         mallory.cancel(waits.id)
+
+
+def test_gangs_of_ten_thousand_kernels_without_a_pause_delay_nobody_else(target: Target) -> None:
+    before = len(target.probes())
+    with target.client("mallory") as mallory:
+        while len(target.probes()) < before + ENOUGH:
+            mallory.cancel(mallory.submit(gang(LARGEST)).id)
+    target.assert_served(before)
 
 
 def test_gang_that_fits_runs_and_delays_nobody_else(target: Target) -> None:

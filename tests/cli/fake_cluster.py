@@ -229,7 +229,10 @@ class FakeCluster(FakeAccounts):
         return self.failures_
 
     def task(self, ref: str, index: int) -> TaskDetail:
-        return next(each for each in self.tasks_ if each.index == index)
+        for each in self.tasks_:
+            if each.index == index:
+                return each
+        raise NotFound(f"job {ref} has no task {index}")
 
     def sessions(self, state: str = "live", *, limit: int = 100, **_: Any) -> list[SessionDetail]:
         self._answer()
@@ -325,8 +328,8 @@ class FakeCluster(FakeAccounts):
         found = next(each for each in self.agents_ if each.name == ref)
         return msgspec.structs.replace(found, barred=bar, bar_note=note)
 
-    def remove_agent(self, ref: str) -> None:
-        self.asked.append(("remove_agent", ref))
+    def remove_agent(self, ref: str, *, lost: bool = False) -> None:
+        self.asked.append(("remove_agent", (ref, "lost") if lost else ref))
 
     def health(self) -> HealthView:
         self._answer()

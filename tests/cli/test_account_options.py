@@ -1,11 +1,19 @@
 """What an operator may say about the accounts that kernels run as."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from muster.agent.config import AgentConfig
+from muster.app import local
 from muster.app.account_options import AccountOptions, with_accounts
+from muster.app.home import Home, LocalAgents, Running, Settings
+from muster.app.local_agent_settings import agent_configs
+from muster.cli.agent_options import Accounts, AccountSource
+from muster.cli.commands.agent import agent
+from muster.cli.commands.cluster import up
+from muster.cli.parameters import command_of
 from muster.core.errors import MusterError
 
 CONFIG = AgentConfig(Path("/nowhere"), "127.0.0.1:1", "a1")
@@ -16,7 +24,7 @@ def test_options_become_settings_of_the_agent() -> None:
         mapped={"ada": "daemon"},
         source="system",
         uid_range="300000-300009",
-        users_directory=Path("/srv/users"),
+        users_directory="/srv/users",
         pids_max=100,
         scratch_max="2GiB",
     )
@@ -55,3 +63,33 @@ def test_too_few_processes_to_start_anything_are_refused() -> None:
 def test_size_that_is_none_is_refused() -> None:
     with pytest.raises(MusterError, match="--scratch-max is 'much'"):
         with_accounts(CONFIG, AccountOptions(scratch_max="much"))
+
+
+def test_up_keeps_what_was_said_of_accounts_until_something_else_is_said(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    home.create()
+    first = AccountOptions(mapped={"ada": "daemon"}, source="system", users_directory="/srv/users")
+    home.write_settings(Settings(agents=LocalAgents(count=2, accounts=first)))
+    kept = home.settings().agents
+    assert kept.accounts == first
+    assert [dict(each.accounts) for each in agent_configs(home, kept)] == [{"ada": "daemon"}] * 2
+    assert AccountOptions(pids_max=99).over(kept.accounts) == replace(first, pids_max=99)
+    assert AccountOptions(mapped={}, source="range").over(kept.accounts) == replace(
+        first, mapped={}, source="range"
+    )
+
+
+def test_up_and_agent_take_the_same_words_about_accounts(tmp_path: Path) -> None:
+    words = ["--map-user", "ada=daemon", "--accounts", "system", "--pids-max", "99"]
+    expected = AccountOptions(mapped={"ada": "daemon"}, source="system", pids_max=99)
+    for command in (up, agent):
+        named = {option for each in command_of(command).params for option in each.opts}
+        assert {word for word in words if word.startswith("--")} < named
+    assert Accounts(["ada=daemon"], AccountSource.SYSTEM, pids_max=99).options() == expected
+    kept = Settings(agents=LocalAgents(accounts=replace(expected, source="range")))
+    home = Home(tmp_path)
+    home.write_settings(kept)
+    home.write_running(Running(1, "http://127.0.0.1:7600", "127.0.0.1:7601", "1", 0.0))
+    said = local._already_running(home, local.UpOptions(accounts=expected))
+    assert "to which --accounts was not applied" in said
+    assert Accounts(["none"]).options() == AccountOptions(mapped={})

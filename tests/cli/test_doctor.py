@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from tests.client.authority import served
 
+from muster.agent.identity import locked
+from muster.agent.trouble import Trouble
 from muster.app.doctor import Check, checks
 from muster.app.home import Home, Running
 
@@ -36,6 +38,24 @@ def test_controller_is_well_only_by_its_own_word(
         check = _of_controller(home)
     assert check.ok is ok
     assert said in check.detail
+
+
+def test_agent_that_cannot_work_is_told_with_its_own_words(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    home.create()
+    directory = home.agent_directory("agent-1")
+    directory.mkdir(parents=True)
+    with locked(directory):
+        assert _of_agent(home) == Check("agent agent-1", True, f"process {os.getpid()}")
+        Trouble(directory).tell("its supervisor is of another version: wait")
+        check = _of_agent(home)
+    assert check.ok is False
+    assert check.detail.endswith("; its supervisor is of another version: wait")
+
+
+def _of_agent(home: Home) -> Check:
+    (check,) = [check for check in checks(home.path) if check.name.startswith("agent ")]
+    return check
 
 
 def _of_controller(home: Home) -> Check:

@@ -193,6 +193,25 @@ def test_logs_of_a_job_that_runs_leave_out_what_has_not_begun(typed: Typed) -> N
     typed.run("cancel", "wide")
 
 
+def test_logs_of_what_never_started_say_so_and_why(typed: Typed) -> None:
+    typed.submit(name="huge", tasks=3, resources={"cpu": 3}, command=["forever"])
+    typed.submit(name="lone", resources={"cpu": 4}, command=["forever"])
+    typed.said(
+        "submit", "-q", "-", stdin=json.dumps({**NOTEBOOK, "name": "desk", "after": ["lone"]})
+    )
+    waiting = typed.run("logs", "lone")
+    assert (waiting.exit_code, waiting.stdout) == (1, "")
+    typed.run("cancel", "-y", "desk", "lone", "huge")
+    typed.finish()
+    for ref, what in (("huge/2", "task 2"), ("lone", "task 0"), ("desk", "kernel 0")):
+        for words in (("logs", ref), ("logs", ref, "-f")):
+            result = typed.run(*words)
+            said = f"{what} never started: cancelled by ada\n"
+            assert (result.stdout, result.stderr) == ("", said), words
+    none_failed = typed.run("logs", "huge", "--failed")
+    assert none_failed.stderr == "no task failed after it had started\n"
+
+
 def test_history_of_an_agent_tells_that_it_was_cordoned_and_why(typed: Typed) -> None:
     typed.run("cordon", "a1", "--reason", "loud fan", role=Role.ADMIN)
     typed.run("uncordon", "a1", role=Role.ADMIN)

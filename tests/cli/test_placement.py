@@ -379,6 +379,14 @@ def test_agent_that_may_still_run_something_is_not_removed_by_force(
     ]
 
 
+def test_agent_that_is_gone_for_good_is_removed_on_an_administrators_word() -> None:
+    cluster = FakeCluster(agents_=[agent()])
+    assert cluster.run("agents", "remove", "--lost", "a1").exit_code == 0
+    assert cluster.asked == [("remove_agent", ("a1", "lost"))]
+    both = cluster.run("agents", "remove", "--lost", "--force", "a1")
+    assert (both.exit_code, len(cluster.asked)) == (2, 1)
+
+
 def test_agents_show_who_takes_nothing_new_and_why() -> None:
     barred = agent(name="a2", barred=AgentBar.DRAINING, bar_note="new disk")
     told = FakeCluster(agents_=[agent(), barred]).run("agents").stdout.splitlines()

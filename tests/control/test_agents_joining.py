@@ -1,12 +1,13 @@
 """Joining: whose a name is, and what a join token is good for."""
 
+import math
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
-from sqlalchemy import insert, text
-from tests.control.world import HollowAgent, Run, World
+from sqlalchemy import insert, select, text
+from tests.control.world import HollowAgent, Run, World, attempt
 
 from muster.control.agent.joining import join
 from muster.control.agent.requests import AgentRequests
@@ -74,6 +75,59 @@ def test_name_may_join_again_in_the_wake_in_which_it_was_removed(world: World) -
 
     assert joined.id != former.id
     assert world.plane.live.agents[joined.id].status is AgentStatus.ALIVE
+
+
+# -- agents that are gone for good -----------------------------------------------------------------
+
+
+def runs_for_ever(path: Path, **more: object) -> World:
+    """A world whose agents are on the controller's own machine; ``a`` runs a task."""
+    spec = {"name": "default", "agent_silence": 5.0, "kernel_lease": None, **more}
+    world = World(path, {"a": ONE_CPU}, group=ScalingGroup.model_validate(spec))
+    world.behaviour = lambda start: Run(seconds=math.inf)
+    world.boot_id = world.agent("a").boot_id
+    world.restart_controller()
+    world.submit(JobSpec(name="long", command=["long"]))
+    world.add_agent("b", ONE_CPU)
+    return world
+
+
+def remove_as_lost(world: World, name: str) -> None:
+    id_ = world.agent(name).id
+    world.ask(lambda work, parts: parts[AgentRequests].remove(work, ADMIN, id_, lost=True))
+
+
+def test_agent_whose_lease_has_no_end_is_given_up_on_an_administrators_word(
+    tmp_path: Path,
+) -> None:
+    world = runs_for_ever(tmp_path)
+    former = world.agent("a")
+    hashed = world.plane.live.agents[former.id].credential_hash
+    goes_away(world, "a")
+    world.run(3600.0, step_s=60.0)
+    with pytest.raises(MusterError, match="muster agents remove --lost a"):
+        world.ask(lambda work, parts: parts[AgentRequests].remove(work, ADMIN, former.id))
+    assert "muster agents remove --lost a" in refusal(world, "a", invite(world, "a"))
+    remove_as_lost(world, "a")
+    world.run(2.0)
+    assert [attempt(start) for start, _, _ in world.agent("b").running.values()] == [2]
+    assert world.plane.live.credentials[hashed] not in world.plane.live.agents
+    with world.store.engine.connect() as connection:
+        history = schema.history
+        told = select(history.c.reasons).where(history.c.entity == former.id)
+        reasons = connection.scalars(told.order_by(history.c.seq.desc())).first()
+    assert reasons == '[["AGENT_REMOVED_AS_LOST", {"by": "root"}]]'
+    del world.agents[former.id]
+    assert world.add_agent("a", ONE_CPU).id != former.id
+    world.close()
+
+
+def test_agent_that_is_alive_is_not_given_up(tmp_path: Path) -> None:
+    world = runs_for_ever(tmp_path)
+    with pytest.raises(MusterError, match="is alive"):
+        remove_as_lost(world, "a")
+    assert world.agent("a").running
+    world.close()
 
 
 # -- another's name --------------------------------------------------------------------------------

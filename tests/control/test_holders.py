@@ -1,5 +1,7 @@
 """Who has what waiting work waits for, as far as whoever asks may see."""
 
+import re
+
 import msgspec
 from tests.control.conftest import GroupWorld
 from tests.control.world import ADA, Run, World
@@ -9,7 +11,7 @@ from muster.control.group.requests import GroupRequests
 from muster.core.owner import Owner, Principal, Role
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec, QuotaSpec
-from muster.core.states import JobState
+from muster.core.states import AgentStatus, JobState
 from muster.core.views import WhyView
 from muster.store.records import Job
 
@@ -83,8 +85,10 @@ def test_quota_is_held_by_the_work_that_counts_in_it(group_world: GroupWorld) ->
     assert [each.name for each in quota.holders] == ["holds"]
 
 
-def test_running_work_whose_agent_cannot_be_reached_says_so(group_world: GroupWorld) -> None:
-    world = group_world({"a": 8}, lambda start: Run(1000))
+def test_running_work_whose_agent_cannot_be_reached_says_so_and_until_when_it_counts(
+    group_world: GroupWorld,
+) -> None:
+    world = group_world({"a": 8}, lambda start: Run(1000), kernel_lease=60, agent_silence=10)
     runs = world.submit(job("runs"), ADA)
     assert runs.status is JobState.RUNNING
     assert not why(world, runs, ADA).reasons
@@ -95,3 +99,9 @@ def test_running_work_whose_agent_cannot_be_reached_says_so(group_world: GroupWo
     (reason,) = why(world, runs, ADA).reasons
     assert reason.code == ReasonCode.AGENT_UNREACHABLE
     assert reason.sentence.startswith("agent a has been silent for 4 s")
+    counted = re.search(r"count as running until their lease ends, in (\d+) s$", reason.sentence)
+    assert counted is not None
+    world.run(int(counted[1]) - 3)
+    assert world.plane.live.agents[agent.id].status is AgentStatus.UNREACHABLE
+    world.run(6)
+    assert world.plane.live.agents[agent.id].status is AgentStatus.LOST

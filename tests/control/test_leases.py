@@ -196,6 +196,55 @@ def test_agent_beside_the_controller_is_not_lost_while_it_may_come_back(tmp_path
         assert len(agent.starts) == 1
 
 
+@contextmanager
+def beside_the_controller(path: Path) -> Iterator[tuple[World, HollowAgent]]:
+    """As ``running_world``, on the controller's own machine and without an end of the lease."""
+    with running_world(path, kernel_lease=None) as (world, agent, _):
+        world.boot_id, world.machine = agent.boot_id, "machine-1"
+        world.restart_controller()
+        assert agent.lease_end_s == math.inf
+        yield world, agent
+
+
+def test_agent_beside_the_controller_is_lost_once_their_machine_has_rebooted(
+    tmp_path: Path,
+) -> None:
+    with beside_the_controller(tmp_path) as (world, agent):
+        agent.online = False
+        world.boot_id = "boot-2"
+        world.restart_controller()
+        world.run(2 * SILENCE_S)
+        assert world.plane.live.agents[agent.id].status is AgentStatus.LOST
+        assert not world.plane.live.ledger
+
+
+def test_agent_of_a_machine_that_rebooted_is_let_in_at_once_though_its_time_was_set_back(
+    tmp_path: Path,
+) -> None:
+    with beside_the_controller(tmp_path) as (world, agent):
+        agent.reboot()
+        world.boot_id = agent.boot_id
+        agent.booted_at -= DAY_S
+        world.restart_controller()
+        assert world.plane.live.agents[agent.id].connected
+        world.run(1.0)
+        assert len(agent.starts) == 2
+
+
+@pytest.mark.parametrize("machine", ["machine-2", ""])
+def test_controller_that_moved_to_another_machine_takes_no_agent_for_gone(
+    tmp_path: Path, machine: str
+) -> None:
+    with beside_the_controller(tmp_path) as (world, agent):
+        agent.online = False
+        world.boot_id, world.machine = "boot-2", machine
+        for _ in range(2):
+            world.restart_controller()
+            world.run(2 * SILENCE_S)
+        assert world.plane.live.agents[agent.id].status is AgentStatus.UNREACHABLE
+        assert agent.running
+
+
 def test_lease_without_an_end_that_is_given_one_ends_where_the_agent_has_learned_it(
     tmp_path: Path,
 ) -> None:

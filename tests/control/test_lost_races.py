@@ -10,6 +10,7 @@ from sqlalchemy import insert, select, update
 from tests.control.conftest import GroupWorld
 from tests.control.world import ADA, Run, World
 
+from muster.control import plane
 from muster.control.agent.requests import AgentRequests
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
@@ -26,6 +27,8 @@ from muster.scheduling.queue import Queue
 from muster.scheduling.snapshot import Snapshot
 from muster.store import schema
 from muster.store.records import Session
+from muster.store.store import LostRace
+from muster.store.unit import Unit
 
 
 def one(name: str, cpu: int = 1, **more: object) -> JobSpec:
@@ -89,6 +92,30 @@ def held(world: World, agent: str, cpu: int) -> dict[str, Any]:
         "boot_id": "boot-1",
         "since": world.clock.now(),
     }
+
+
+def test_race_that_is_lost_again_and_again_is_given_up_also_after_a_full_wake(
+    group_world: GroupWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = group_world({"a": 4}, lambda start: Run(50))
+    commits: list[Unit] = []
+
+    def lose(unit: Unit) -> None:
+        if not unit.empty:
+            commits.append(unit)
+            raise LostRace("somebody else writes all the time", frozenset())
+
+    monkeypatch.setattr(plane, "MAX_CHANGES", 0)  # handlers come in a wake of their own
+    monkeypatch.setattr(world.store, "commit", lose)
+    answers: list[Exception | None] = []
+    world.plane.ask(
+        lambda work, parts: parts[JobRequests].submit(work, ADA, one("x")),
+        lambda _, error: answers.append(error),
+    )
+    for _ in range(10 * plane.MAX_RACES):
+        world.plane.step()
+    assert [type(error) for error in answers] == [plane.Unavailable]
+    assert len(commits) == 1 + plane.MAX_RACES
 
 
 def test_record_that_another_process_changed_fails_only_itself(group_world: GroupWorld) -> None:

@@ -4,10 +4,13 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, text
 from tests.control.conftest import GroupWorld
 from tests.control.world import Run, World, attempt, task_index
 
+from muster.control.engine.module import Parts
+from muster.control.engine.work import Work
+from muster.core.errors import MusterError
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec
 from muster.core.states import JOB_TABLE, JobState
@@ -58,20 +61,59 @@ def test_agent_that_comes_and_goes_does_not_keep_a_phase_for_ever(group_world: G
     assert world.clock.now() - session.created_at < 120.0
 
 
+def read_again(world: World) -> None:
+    """A commit fails, so that the controller reads its state again; agents come back to it."""
+
+    def nonsense(work: Work, _: Parts) -> None:
+        work.unit.also(text("UPDATE nonsense SET x = 1"))
+
+    with pytest.raises(MusterError):
+        world.ask(nonsense)
+    world.run(1.5)
+    world.connect_again()
+
+
+@pytest.mark.parametrize("reload", [False, True])
 def test_time_in_which_an_agent_could_not_be_heard_counts_for_no_phase(
-    group_world: GroupWorld,
+    group_world: GroupWorld, reload: bool
 ) -> None:
-    world = group_world({"a": 1}, lambda start: Run(1, starts_after=50.0), create_timeout=60.0)
+    world = group_world({"a": 1}, lambda start: Run(1, starts_after=50.0), create_timeout=45.0)
     job = world.submit(spec())
     world.run(20.0)
     leave(world, "a")
     world.run(14.0)
     world.connect(world.agent("a"))
+    if reload:
+        read_again(world)
+        job = world.plane.live.jobs[job.id]
     world.run(10.0)
     assert job.status is JobState.RUNNING
     session = only_session(world)
     world.run_until(lambda: job.status in JOB_TABLE.terminal, 60.0)
     assert session.reschedules == 0
+
+
+def test_time_in_which_an_agent_could_not_be_heard_counts_for_no_gang_that_was_told_to_run(
+    group_world: GroupWorld,
+) -> None:
+    world = group_world({"a": 2}, lambda start: Run(1, starts_after=10.0), create_timeout=30.0)
+    agent = world.agent("a")
+    job = world.submit(spec(tasks=2, coscheduled=True))
+    session = only_session(world)
+    world.run(5.0)
+    agent.supervisor_frozen = True  # it gets them ready, and does not hear that they may run
+    world.run_until(lambda: session.barrier_opened_at is not None)
+    world.run(15.0)
+    leave(world, "a")
+    world.run(14.0)
+    world.connect(agent)
+    world.run(10.0)  # of the thirty seconds since the barrier opened it could be heard in 25
+    agent.supervisor_frozen = False
+    leave(world, "a")
+    world.connect(agent)
+    world.run_until(lambda: job.status in JOB_TABLE.terminal, 60.0)
+    assert (job.status, session.reschedules) == (JobState.SUCCEEDED, 0)
+    assert len(agent.starts) == 2
 
 
 def test_scheduling_timeout_counts_for_the_job_as_a_whole_and_not_for_each_candidate(

@@ -170,6 +170,8 @@ class HollowAgent:
         key = (command.kernel, command.generation)
         if self.supervisor_frozen and not isinstance(command, Prepare):
             return
+        if isinstance(command, Start) and self.boot_s >= self.lease_end_s:
+            return  # it is refused: the lease has run out
         match command:
             case Prepare() if self.prepare_failures:
                 reason = self.prepare_failures.pop()
@@ -265,9 +267,8 @@ class HollowAgent:
     def tick(self) -> None:
         """Begin what has been created, and end what has run its time, or its lease."""
         if self.boot_s >= self.lease_end_s + self.lease_grace_s:
-            self.lease_end_s = math.inf
             self.creating.clear()
-            for key in [*self.queued]:
+            for key in [*self.queued, *self.held]:
                 self._stop(key)
             for key in [*self.running]:
                 self._end(key, ReasonCode.LEASE_EXPIRED, None, signal=15)
@@ -322,7 +323,7 @@ class World:
         self.welcome: set[AgentId] = set()  # those whose current stream's Hello control has heard
         self.drips = False
         self._credentials = itertools.count(1)
-        self.boot_id = ""  # of the controller's machine
+        self.boot_id = self.machine = ""  # of the controller's machine
         self._open()
         spec = group or ScalingGroup(name="default")
         self.ask(lambda work, parts: parts[GroupRequests].put_group(work, spec))
@@ -331,7 +332,7 @@ class World:
 
     def _open(self) -> None:
         self.store = Store(open_engine(sqlite_url(self.path / "muster.db")))
-        self.leases = LeaseBook(self.clock, self.boot_id)
+        self.leases = LeaseBook(self.clock, self.boot_id, self.machine)
         self.inbox = Inbox()
         self.desk = AgentDesk(self.store, self.clock, self.leases, self.inbox)
         modules = cluster_modules(self.desk, self.leases)
@@ -466,11 +467,15 @@ class World:
     def settle(self) -> None:
         """Deliver messages and let control act until nothing more happens at this moment."""
         for _ in range(10_000):
-            due = self.plane.step()
+            due = self.wake()
             progressed = self._deliver()
             if not progressed and not self.inbox and (due is None or due > self.clock.now()):
                 return
         raise AssertionError("the world does not come to rest")
+
+    def wake(self) -> float | None:
+        """One wake of control; when the next one is due."""
+        return self.plane.step()
 
     def _deliver(self) -> bool:
         outgoing, self.outgoing = self.outgoing, []

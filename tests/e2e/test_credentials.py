@@ -1,4 +1,4 @@
-"""A local agent whose credential is damaged is let in again, and loses none of its work."""
+"""A local agent whose credential is damaged or gone is let in again, and loses none of its work."""
 
 import json
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ def client(home: Home) -> Client:
     return Client(known["url"], known["token"])
 
 
-def test_local_agent_heals_from_a_damaged_and_from_a_wrong_credential(home: Home) -> None:
+def test_local_agent_heals_from_a_damaged_a_wrong_and_a_missing_credential(home: Home) -> None:
     up(UpOptions(home.path, agents=1))
     file = home.agent_directory("agent-1") / "credential.json"
     with client(home) as cluster:
@@ -34,9 +34,12 @@ def test_local_agent_heals_from_a_damaged_and_from_a_wrong_credential(home: Home
         kernel = cluster.task(job.id, 0).kernel_id
         (agent,) = cluster.agents()
     wrong = json.dumps({"agent": agent.id, "credential": "x" * 43})
-    for text in (file.read_text()[:20], wrong):
+    never_answered = json.dumps({"agent": "", "credential": "x" * 43})
+    for text in (file.read_text()[:20], wrong, never_answered, None):
         down(home.path, keep_kernels=True)
-        file.write_text(text)
+        file.unlink()
+        if text is not None:
+            file.write_text(text)
         up(UpOptions(home.path))
         with client(home) as cluster:
             until(lambda: [each.connected for each in cluster.agents()] == [True])

@@ -1,11 +1,13 @@
 """Leases between real processes: nothing that only waits costs work its lease, and whatever is cut
 off, stalled or set anew, no task runs twice at once."""
 
+import os
 import shutil
+import signal
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from tests.e2e.cluster import Cluster, agent, started, until
 from tests.e2e.markers import Work
 from tests.e2e.proxy import StallingProxy, stalling
 
+from muster.app.lost_supervisors import LOOK_S
 from muster.client import Client
 from muster.control.agent.leases import LEASE_MARGIN_S
 from muster.core.states import AgentStatus, JobState
@@ -156,6 +159,29 @@ def test_work_beside_the_controller_outlives_its_absence(cluster: Cluster, tmp_p
         cluster.running()
         work.ran({work.agent or ""})
         assert len(work.marks("begin")) == 1
+
+
+def test_agent_whose_supervisor_is_gone_with_all_it_ran_is_lost_though_its_lease_has_no_end(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    with cluster.client() as client:
+        client.put_group(group())
+        only_one(cluster, client)
+        work = Work(client, tmp_path)
+        client.bar_agent("two", None)
+        cluster.kill_agent("one")
+        supervisor = cluster.kill_supervisor("one")
+        until(lambda: status_of_one(client) is AgentStatus.UNREACHABLE)
+        shutil.rmtree(cluster.home.agent_directory("one"))
+        time.sleep(2 * LOOK_S)
+        assert cluster.kernels(), "they outlive their supervisor"
+        assert supervisor not in cluster.kernels()
+        assert status_of_one(client) is AgentStatus.UNREACHABLE
+        for pid in cluster.kernels():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        until(lambda: status_of_one(client) is AgentStatus.LOST)
+        work.ran({"one", "two"})
 
 
 def test_copy_of_an_agents_directory_is_refused_and_told_what_to_do(

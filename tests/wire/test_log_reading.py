@@ -10,14 +10,16 @@ from tests.wire.controller import QUICK, Controller, controller
 
 from muster.core.errors import Busy
 from muster.core.ids import AgentId, KernelId
+from muster.core.resources import Resources
 from muster.wire import log_reading
-from muster.wire.client import ControllerChannel
+from muster.wire.client import ControllerChannel, Disconnected
 from muster.wire.log_reading import AgentUnreachable, LogUnreadable
-from muster.wire.messages import LogChunk, LogRequest
+from muster.wire.messages import Hello, LogChunk, LogRequest
 from muster.wire.transport import LOG_WINDOW_BYTES, MAX_LOG_READS
 
 AGENT = AgentId("agt-1")
 CREDENTIAL = "secret of agt-1"
+HELLO = Hello(AGENT, "a1", "default", "boot-1", "1", "host", Resources(), (), {}, ())
 
 
 @dataclass
@@ -54,11 +56,21 @@ class Log:
 
 
 @asynccontextmanager
-async def served(made: Controller, log: Log) -> AsyncIterator[None]:
-    """An agent that serves this log, connected."""
+async def connected(made: Controller) -> AsyncIterator[tuple[ControllerChannel, str]]:
+    """An agent with a stream, and what shows that its log stream belongs to that."""
     made.credentials[CREDENTIAL] = AGENT
     async with ControllerChannel(made.address, keepalive=QUICK) as channel:
-        serving = asyncio.create_task(channel.serve_logs(CREDENTIAL, log.read))
+        stream = channel.connect(CREDENTIAL)
+        await stream.send(HELLO)
+        yield channel, await stream.secret()
+        stream.close()
+
+
+@asynccontextmanager
+async def served(made: Controller, log: Log) -> AsyncIterator[None]:
+    """An agent that serves this log, connected."""
+    async with connected(made) as (channel, secret):
+        serving = asyncio.create_task(channel.serve_logs(CREDENTIAL, secret, log.read))
         try:
             yield
         finally:
@@ -206,3 +218,25 @@ async def test_too_many_readers_of_one_agent_are_turned_away() -> None:
             await read(made)
         await log.write(b"", ended=True)
         assert all(await asyncio.gather(*readers))
+
+
+async def test_log_stream_of_a_copied_credential_takes_no_place_of_the_connected_agents() -> None:
+    async with controller() as made, served(made, Log(b"true", ended=True)):
+        assert await read(made) == [LogChunk(0, b"true", eof=True)]
+        async with ControllerChannel(made.address, keepalive=QUICK) as thief:
+            for guess in ("", "0" * 32):
+                with pytest.raises(Disconnected, match="belongs to no stream"):
+                    await thief.serve_logs(CREDENTIAL, guess, Log(b"forged", ended=True).read)
+        assert await read(made) == [LogChunk(0, b"true", eof=True)]
+
+
+async def test_log_stream_ends_with_the_stream_of_an_agent_that_is_removed() -> None:
+    log = Log(b"one")
+    async with controller() as made, connected(made) as (channel, secret):
+        serving = asyncio.create_task(channel.serve_logs(CREDENTIAL, secret, log.read))
+        assert await read(made) == [LogChunk(0, b"one", eof=False)]
+        made.gateway.close(AGENT, "this agent was removed")
+        with pytest.raises(Disconnected):
+            await asyncio.wait_for(serving, 10.0)
+        with pytest.raises(Disconnected, match="belongs to no stream"):
+            await channel.serve_logs(CREDENTIAL, secret, log.read)

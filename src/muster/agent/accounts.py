@@ -179,8 +179,9 @@ class Accounts:
             f"start the agent with a larger --uid-range"
         )
 
-    def _place(self, users: int, uid: int, gid: int, *more: str) -> Path:
-        """The directory of a uid, with what is to be in it, each the user's alone.
+    def _place(self, users: int, uid: int, gid: int, *homes: str) -> Path:
+        """The directory of a uid, with what is to be in it: homes, which are the user's alone, and
+        the place of its scratch directories, where it can neither put anything nor take it away.
 
         Raises:
             NoAccount: what is there is somebody else's.
@@ -189,15 +190,19 @@ class Accounts:
         try:
             if os.fstat(place).st_uid != _ROOT:
                 raise NoAccount(f"{self._config.users_directory / str(uid)} is not root's")
-            for name in (self._scratch_name, *more):
+            wanted = [(self._scratch_name, _ROOT, _ROOT, 0o711)]
+            wanted += [(home, uid, gid, 0o700) for home in homes]
+            for name, owner, group, mode in wanted:
                 with suppress(FileExistsError):
                     os.mkdir(name, 0o700, dir_fd=place)
-                    os.chown(name, uid, gid, dir_fd=place, follow_symlinks=False)
+                    os.chmod(name, mode, dir_fd=place)  # whatever the umask is
                 status = os.stat(name, dir_fd=place, follow_symlinks=False)
                 if not stat.S_ISDIR(status.st_mode) or status.st_uid not in (uid, _ROOT):
                     raise NoAccount(f"{self._config.users_directory / str(uid) / name} is not its")
-                if status.st_uid == _ROOT:  # a crash came between the two
-                    os.chown(name, uid, gid, dir_fd=place, follow_symlinks=False)
+                wrong_mode = owner == _ROOT and stat.S_IMODE(status.st_mode) != mode
+                if status.st_uid != owner or wrong_mode:  # a crash came between, or it is old
+                    os.chown(name, owner, group, dir_fd=place, follow_symlinks=False)
+                    os.chmod(name, mode, dir_fd=place)
         finally:
             os.close(place)
         return self._config.users_directory / str(uid)

@@ -1,5 +1,5 @@
-"""Which boot of the machine this is: kernels of another boot are proven gone (design: The
-ledger)."""
+"""Which machine this is, and which boot of it: kernels of another boot are proven gone (design:
+The ledger)."""
 
 import os
 import uuid
@@ -7,12 +7,21 @@ from pathlib import Path
 
 from muster.core.errors import MusterError
 
+MACHINE_ID = Path("/etc/machine-id")
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 MEMORY_DIRECTORY = Path("/dev/shm")  # forgets all when the machine, or its container, goes down
 
 
 class UnknownBoot(MusterError):
     """Nothing here tells one boot from another."""
+
+
+def machine_id(source: Path = MACHINE_ID) -> str:
+    """What tells this machine from others, over reboots; empty where nothing does."""
+    try:
+        return source.read_text().strip()
+    except (OSError, ValueError):
+        return ""
 
 
 def boot_id(source: Path = BOOT_ID, memory_directory: Path = MEMORY_DIRECTORY) -> str:

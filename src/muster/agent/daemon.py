@@ -20,18 +20,20 @@ from muster.agent.boot import boot_id
 from muster.agent.config import AgentConfig
 from muster.agent.conversation import Conversation
 from muster.agent.discovery import Machine, discover, scratch_max_bytes
-from muster.agent.disk import is_full
+from muster.agent.disk import DiskProbe, is_full
 from muster.agent.identity import Identity, load_identity, locked, save_identity
 from muster.agent.kernels import Kernels
 from muster.agent.ports import PreparedPorts
 from muster.agent.retention import expired
 from muster.agent.supervisor.launch import launch
-from muster.agent.supervisor_link import SupervisorLink, SupervisorLost, Terms
+from muster.agent.supervisor.protocol import SOCKET_NAME
+from muster.agent.supervisor_link import OtherVersion, SupervisorLink, SupervisorLost, Terms
+from muster.agent.trouble import Trouble
 from muster.core.clock import Clock, SteadyClock
 from muster.core.errors import MusterError
 from muster.core.ids import AgentId
 from muster.version import __version__
-from muster.wire.client import ControllerChannel, Disconnected
+from muster.wire.client import ControllerChannel, Disconnected, missing_authority
 from muster.wire.duplex import run_until_one_ends
 from muster.wire.messages import (
     Dismissed,
@@ -49,6 +51,8 @@ STABLE_S = 10.0
 
 TIDY_PERIOD_S = 600.0
 SUPERVISOR_TRIES = 5
+OTHER_VERSION_PAUSE_S = 5.0
+"""How often an agent looks whether the supervisor of another version has ended its work."""
 
 
 class AgentRefused(MusterError):
@@ -108,7 +112,10 @@ class AgentDaemon:
         logs = config.directory / "logs"
         terms = Terms(config.log_max_bytes, config.pids_max, scratch_max_bytes(config))
         self._kernels = Kernels(self._ports, logs, self._accounts, terms, clock)
+        self._disk = DiskProbe(partial(is_full, config.directory))
         self._link: SupervisorLink | None = None
+        self._trouble = Trouble(config.directory)
+        self._trouble.clear()
 
     def close(self) -> None:
         """Let go of everything that is not a kernel."""
@@ -152,13 +159,38 @@ class AgentDaemon:
         why = ""
         for _ in range(SUPERVISOR_TRIES):
             try:
-                await _launch(directory)
-                return await SupervisorLink.attach(directory, self._kernels)
-            except (SupervisorLost, OSError) as error:  # a TimeoutError is an OSError
+                return await self._launch_and_attach()
+            except (SupervisorLost, OtherVersion, OSError) as error:  # TimeoutError is an OSError
                 why = str(error)
                 log.warning("no kernel supervisor: %s", why)
             await asyncio.sleep(backoff.next_s())
         raise SupervisorUnavailable(f"the kernel supervisor on {directory} does not start: {why}")
+
+    async def _launch_and_attach(self) -> SupervisorLink:
+        """Attach to the supervisor, which is started if none runs. One of another version is waited
+        for while it holds kernels, and then replaced.
+
+        Raises:
+            SupervisorLost, OSError: there is none.
+            OtherVersion: one without kernels was told to end.
+        """
+        while True:
+            await _launch(self._config.directory)
+            try:
+                link = await SupervisorLink.attach(self._config.directory, self._kernels)
+            except OtherVersion as other:
+                if not other.live:
+                    raise
+                self._trouble.tell(
+                    f"{other}: no new work comes here until these have ended, as they do at the "
+                    f"latest with their lease; to end them now, run `muster down` and `muster up` "
+                    f"where the controller runs here too, else kill the process that "
+                    f"`fuser {self._config.directory}/{SOCKET_NAME}` names"
+                )
+                await asyncio.sleep(OTHER_VERSION_PAUSE_S)
+            else:
+                self._trouble.clear()
+                return link
 
     # The controller
 
@@ -170,7 +202,9 @@ class AgentDaemon:
                 await self._converse()
             except (Disconnected, MalformedMessage, Occupied) as error:
                 if backoff.tries == 0 or time.monotonic() > began_s + STABLE_S:
-                    log.warning("no connection to the controller: %s; trying again", error)
+                    address, authority = self._config.controller, self._config.certificate_authority
+                    why = await missing_authority(address, authority) or error
+                    log.warning("no connection to the controller: %s; trying again", why)
             except Refused as refusal:
                 if isinstance(refusal, Dismissed):
                     log.warning("this agent ends all that it holds: %s", refusal)
@@ -197,12 +231,13 @@ class AgentDaemon:
                 identity = await self._join(channel)
             hello = await self._hello(identity)
             stream = channel.connect(identity.credential)
-            conversation = Conversation(stream, self._kernels, partial(is_full, config.directory))
+            conversation = Conversation(stream, self._kernels, self._disk.is_full)
 
             async def serve_logs() -> None:
                 await conversation.accepted.wait()  # or it would take the place of another's
                 log.info("connected to %s as %s", config.controller, config.name)
-                await channel.serve_logs(identity.credential, self._kernels.logs.read)
+                secret = await stream.secret()
+                await channel.serve_logs(identity.credential, secret, self._kernels.logs.read)
 
             try:
                 await run_until_one_ends(conversation.run(hello), serve_logs())
@@ -257,6 +292,7 @@ class AgentDaemon:
             attributes={**machine.attributes, "limits": self._kernels.limits},
             kernels=self._kernels.inventory(),
             instance=_instance(config.directory),
+            supervisor="" if self._link is None else self._link.process,
         )
 
     # What is left of ended kernels

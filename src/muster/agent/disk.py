@@ -1,20 +1,63 @@
 """Whether the agent's directory can still be written to."""
 
 import os
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 LEAST_FREE_BYTES = 1 << 20
 """With less neither a journal nor a log can be relied on."""
+HANGING_S = 5.0
+"""A look that takes longer says that the file system hangs: nothing can be relied on there."""
+PATIENCE_S = 0.05
+"""How long whoever asks waits for a new look; most take less than a millisecond."""
+
+_PROBE_FILE = "disk-probe"
+_PROBE = bytes(4096)
 
 
 def is_full(directory: Path) -> bool:
-    """Whether nothing more can be written there: no room, no inodes, or mounted read-only. A quota
-    of the user's is not seen."""
+    """Whether nothing more can be written there: no room, no inodes, a quota that is used up,
+    mounted read-only, or defective. May take as long as the file system hangs."""
     try:
         found = os.statvfs(directory)
+        free = found.f_bfree if os.geteuid() == 0 else found.f_bavail
+        if free * found.f_frsize < LEAST_FREE_BYTES:
+            return True
+        probe = directory / _PROBE_FILE
+        try:
+            with probe.open("wb", buffering=0) as file:  # quotas show in writing alone
+                return file.write(_PROBE) < len(_PROBE)
+        finally:
+            probe.unlink(missing_ok=True)
     except OSError:
         return True
-    free = found.f_bfree if os.geteuid() == 0 else found.f_bavail
-    no_inodes = found.f_files > 0 and found.f_ffree == 0
-    read_only = bool(found.f_flag & os.ST_RDONLY)
-    return free * found.f_frsize < LEAST_FREE_BYTES or no_inodes or read_only
+
+
+class DiskProbe:
+    """Looks at a disk in a thread, so that one that hangs holds nobody up: least of all heartbeats,
+    which keep kernels alive.
+
+    Args:
+        look: whether the disk is full; may hang.
+    """
+
+    def __init__(self, look: Callable[[], bool]) -> None:
+        self._look = look
+        self._looking: threading.Thread | None = None
+        self._began_s = 0.0
+        self._full = False
+
+    def is_full(self) -> bool:
+        """What the newest look has found; True as well if that one hangs."""
+        if self._looking is None or not self._looking.is_alive():
+            self._began_s = time.monotonic()
+            self._looking = threading.Thread(target=self._note, name="disk", daemon=True)
+            self._looking.start()
+            self._looking.join(PATIENCE_S)
+        hangs = self._looking.is_alive() and time.monotonic() > self._began_s + HANGING_S
+        return self._full or hangs
+
+    def _note(self) -> None:
+        self._full = self._look()

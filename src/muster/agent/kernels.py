@@ -178,7 +178,7 @@ class Kernels:
         except NoPorts as lack:
             self._failed(command, ReportKind.PREPARE_FAILED, ReasonCode.NO_PORTS, str(lack))
         except OSError as error:
-            why = f"its ports cannot be noted: {error.strerror}"
+            why = f"its ports cannot be reserved: {error.strerror}"
             self._failed(command, ReportKind.PREPARE_FAILED, ReasonCode.DISK_FULL, why)
         else:
             self.outbox.add_unnumbered(self._prepared(key))

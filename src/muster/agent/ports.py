@@ -1,8 +1,8 @@
 """Ports reserved for kernels, from Prepare until the kernel has ended.
 
-A reservation holds an abstract socket named after the port, which is as machine-wide as the port
-itself (both belong to the network namespace) and vanishes with the agent. So agents of one machine
-keep out of each other's way, and a kernel can bind its port without any option.
+A reservation is a lock that agents of the machine share (`port_locks`), and nothing listens on the
+port meanwhile. So they keep out of each other's way, and a kernel can bind its port without any
+option.
 """
 
 import json
@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from muster.agent.port_locks import PortLocks
 from muster.core.errors import MusterError
 from muster.core.ids import KernelId
 from muster.wire.messages import KernelKey
@@ -39,7 +40,7 @@ class PreparedPorts:
         self._allowed = allowed
         self._next = rng.randrange(len(allowed))
         self._ports: dict[KernelKey, tuple[int, ...]] = {}
-        self._locks: dict[int, socket.socket] = {}
+        self._locks = PortLocks()
         self._load()
 
     def held(self) -> Mapping[KernelKey, tuple[int, ...]]:
@@ -50,28 +51,29 @@ class PreparedPorts:
 
         Raises:
             NoPorts: the range has too few that are free.
-            OSError: the reservation cannot be written down; nothing is reserved.
+            OSError: ports cannot be locked or written down; none is reserved.
         """
         if key in self._ports:
             return self._ports[key]
         found: list[int] = []
-        for _ in range(len(self._allowed)):
-            if len(found) == count:
-                break
-            port = self._allowed[self._next]
-            self._next = (self._next + 1) % len(self._allowed)
-            if self._take(port):
-                found.append(port)
-        self._ports[key] = tuple(found)
         try:
+            for _ in range(len(self._allowed)):
+                if len(found) == count:
+                    break
+                port = self._allowed[self._next]
+                self._next = (self._next + 1) % len(self._allowed)
+                if self._take(port):
+                    found.append(port)
             if len(found) < count:
                 raise NoPorts(
                     f"{len(found)} of {count} found free between {self._allowed[0]} and "
                     f"{self._allowed[-1]}"
                 )
+            self._ports[key] = tuple(found)
             if found:
                 self._save()
         except (NoPorts, OSError):
+            self._ports[key] = tuple(found)
             self._drop(key)
             raise
         return self._ports[key]
@@ -83,31 +85,30 @@ class PreparedPorts:
                 self._save()
 
     def close(self) -> None:
-        """Let go of the sockets; the file keeps the reservations for the agent's next life."""
-        for lock in self._locks.values():
-            lock.close()
-        self._locks.clear()
+        """Let go of the locks; the file keeps the reservations for the agent's next life."""
+        self._locks.close()
 
     def _drop(self, key: KernelKey) -> tuple[int, ...]:
         ports = self._ports.pop(key, ())
         for port in ports:
-            if (lock := self._locks.pop(port, None)) is not None:
-                lock.close()
+            self._locks.drop(port)
         return ports
 
     def _take(self, port: int) -> bool:
-        """Reserve a port unless another agent has it, or a process listens on it."""
-        lock = _lock(port)
-        if lock is None:
+        """Reserve a port unless an agent has it, or a process listens on it.
+
+        Raises:
+            OSError: it cannot be locked.
+        """
+        if not self._locks.take(port):
             return False
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # dying ones do not count
             try:
                 probe.bind(("", port))
             except OSError:
-                lock.close()
+                self._locks.drop(port)
                 return False
-        self._locks[port] = lock
         return True
 
     def _load(self) -> None:
@@ -120,21 +121,11 @@ class PreparedPorts:
         except (OSError, ValueError, TypeError):
             return  # none, or damaged: the controller prepares again what it still wants
         for port in {port for ports in self._ports.values() for port in ports}:
-            if (lock := _lock(port)) is not None:
-                self._locks[port] = lock
+            with suppress(OSError):
+                self._locks.take(port)
 
     def _save(self) -> None:
         kept = [[*key, ports] for key, ports in self._ports.items() if ports]
         fresh = self._path.with_suffix(".new")
         fresh.write_text(json.dumps(kept))
         fresh.replace(self._path)
-
-
-def _lock(port: int) -> socket.socket | None:
-    lock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        lock.bind(f"\0muster-port-{port}")
-    except OSError:
-        lock.close()
-        return None
-    return lock

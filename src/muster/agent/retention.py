@@ -1,7 +1,8 @@
 """Which ended kernels have kept their logs and scratch directories long enough.
 
-The directory in which a user's scratch directories are made is the user's to fill: only names that
-a kernel can have count there, so many at most, and what they take counts for nobody's logs.
+A directory in which scratch directories are made is its kernels' to fill where the agent is not
+root: only names that a kernel can have count there, so many at most, and what they take counts for
+nobody's logs.
 """
 
 import os

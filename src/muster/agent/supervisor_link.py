@@ -5,13 +5,16 @@ import json
 import logging
 import math
 import os
+import socket
+import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict, cast
 
 from muster.agent.accounts import Account
-from muster.agent.supervisor.protocol import SOCKET_NAME
+from muster.agent.supervisor.protocol import SOCKET_NAME, VERSION
+from muster.agent.supervisor_process import identify
 from muster.core.resources import GPU_WHOLE
 from muster.wire.messages import Go, KernelKey, KernelTemplate, Recall, Start, Stop
 
@@ -25,6 +28,9 @@ LINE_LIMIT_BYTES = 2 * 1024 * 1024
 """Longer lines are cut into several; the supervisor takes lines twice as long."""
 
 FORGET_AT_ONCE = 1000
+
+_OVER = ("ended", "create_failed")
+_CREDENTIALS = struct.Struct("iII")  # of the other end of a socket: process, user, group
 
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
@@ -46,6 +52,18 @@ class SupervisorLost(Exception):
     """The supervisor does not answer, or no longer."""
 
 
+class OtherVersion(Exception):
+    """The supervisor speaks another version of the protocol than this agent. One that holds no
+    kernels was told to end; ``live`` counts those of another."""
+
+    def __init__(self, version: object, live: int) -> None:
+        super().__init__(
+            f"the kernel supervisor was started by another version of muster (it speaks version "
+            f"{version} of its protocol, this agent {VERSION}) and holds {live} kernels"
+        )
+        self.live = live
+
+
 class KernelState(TypedDict):
     """A kernel in a supervisor's answer to ``attach``, as far as the agent reads it."""
 
@@ -57,6 +75,7 @@ class KernelState(TypedDict):
 class SupervisorState(TypedDict):
     """A supervisor's answer to ``attach``; ``limits`` says how it limits kernels, if at all."""
 
+    version: int
     kernels: list[KernelState]
     limits: str
 
@@ -75,7 +94,8 @@ class Listener(Protocol):
 
 
 class SupervisorLink(asyncio.Protocol):
-    """A connection to the supervisor; ``lost`` is done when it is over."""
+    """A connection to the supervisor; ``lost`` is done when it is over. ``process`` tells which
+    process the supervisor is, see ``supervisor_process``."""
 
     def __init__(self, listener: Listener) -> None:
         loop = asyncio.get_running_loop()
@@ -86,6 +106,7 @@ class SupervisorLink(asyncio.Protocol):
         self._writable = asyncio.Event()
         self._writable.set()
         self._rest = b""
+        self.process = ""
 
     @classmethod
     async def attach(cls, directory: Path, listener: Listener) -> Self:
@@ -93,6 +114,7 @@ class SupervisorLink(asyncio.Protocol):
 
         Raises:
             SupervisorLost: there is none, or it does not answer.
+            OtherVersion: this agent cannot speak to it.
         """
         link = cls(listener)
         # Through a descriptor, because a socket's path must be shorter than a directory's may be.
@@ -201,6 +223,9 @@ class SupervisorLink(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        peer = transport.get_extra_info("socket")
+        credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        self.process = identify(_CREDENTIALS.unpack(credentials)[0])
 
     def connection_lost(self, error: Exception | None) -> None:
         self._writable.set()
@@ -223,11 +248,23 @@ class SupervisorLink(asyncio.Protocol):
                     self._listener.heard(events)
                 case {"error": why}:
                     self._listener.refused(why)
-                case {"state": state}:
+                case {"state": {"version": version} as state} if version == VERSION:
                     self._listener.attached(state)
                     self._attached.set_result(None)
+                case {"state": state}:
+                    self._part_with(state)
+                    return
                 case other:
                     log.warning("the supervisor says what this agent does not know: %s", other)
+
+    def _part_with(self, state: dict[str, Any]) -> None:
+        """The supervisor is of another version: what follows has a meaning that is not known here.
+        That it can be told to end is part of every version."""
+        live = sum(kernel["status"] not in _OVER for kernel in state["kernels"])
+        if not live:
+            self.shut_down()
+        self._attached.set_exception(OtherVersion(state.get("version"), live))
+        self.close()
 
 
 def _template(template: KernelTemplate, terms: Terms, account: Account | None) -> dict[str, Any]:

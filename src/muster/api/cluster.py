@@ -80,12 +80,15 @@ async def get_agents(call: Call, group: str | None = None) -> Response:
 
 
 @router.delete("/v1/agents/{ref}", status_code=204)
-async def delete_agent(call: Call, ref: str) -> Response:
-    """Forget an agent that is gone for good; for admins."""
+async def delete_agent(call: Call, ref: str, lost: bool = False) -> Response:
+    """Forget an agent that is gone for good; for admins. With ``lost`` they vouch that its machine
+    is gone or was rebooted: what it may still run counts as lost."""
     call.must_be_admin("remove agents")
     id_ = AgentId(await call.read(resolve, AGENT, call.principal, ref))
     principal = call.principal
-    await call.change(lambda work, parts: parts[AgentRequests].remove(work, principal, id_))
+    await call.change(
+        lambda work, parts: parts[AgentRequests].remove(work, principal, id_, lost=lost)
+    )
     return Response(status_code=204)
 
 

@@ -2,8 +2,9 @@
 
 import pwd
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from muster.agent.config import AgentConfig
 from muster.core.errors import MusterError
@@ -22,14 +23,27 @@ class AccountOptions:
         mapped: user of the cluster -> account of the machine.
         source: "range", or "system": users have the machine's account of the same name.
         uid_range: "FIRST-LAST", of users without an account.
+        users_directory: an absolute path.
     """
 
-    mapped: Mapping[str, str] = field(default_factory=dict)
-    source: str = "range"
+    mapped: Mapping[str, str] | None = None
+    source: str | None = None
     uid_range: str | None = None
-    users_directory: Path | None = None
+    users_directory: str | None = None
     pids_max: int | None = None
     scratch_max: str | None = None
+
+    def over(self, others: "AccountOptions") -> "AccountOptions":
+        """These, and the others where nothing was written here."""
+        return replace(others, **self.written())
+
+    def written(self) -> dict[str, Any]:
+        """What is not the default, by name."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+AS_BEFORE = AccountOptions()
+"""Nothing was written."""
 
 
 def with_accounts(config: AgentConfig, options: AccountOptions) -> AgentConfig:
@@ -38,12 +52,13 @@ def with_accounts(config: AgentConfig, options: AccountOptions) -> AgentConfig:
     Raises:
         MusterError: an option is wrong.
     """
-    for user, account in options.mapped.items():
+    mapped = options.mapped or {}
+    for user, account in mapped.items():
         _check_account(user, account)
     if options.uid_range is not None:
         config = replace(config, uids=_uids(options.uid_range))
     if options.users_directory is not None:
-        config = replace(config, users_directory=options.users_directory.expanduser().absolute())
+        config = replace(config, users_directory=Path(options.users_directory))
     if options.pids_max is not None:
         if options.pids_max < LEAST_PIDS:
             raise MusterError(f"--pids-max is {options.pids_max}: expected at least {LEAST_PIDS}")
@@ -53,9 +68,7 @@ def with_accounts(config: AgentConfig, options: AccountOptions) -> AgentConfig:
             config = replace(config, scratch_max_bytes=parse_bytes(options.scratch_max))
         except ValueError as error:
             raise MusterError(f"--scratch-max is {options.scratch_max!r}: {error}") from None
-    return replace(
-        config, accounts=dict(options.mapped), system_accounts=options.source == "system"
-    )
+    return replace(config, accounts=dict(mapped), system_accounts=options.source == "system")
 
 
 def _check_account(user: str, account: str) -> None:

@@ -15,11 +15,12 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from muster.agent.boot import boot_id
+from muster.agent.boot import boot_id, machine_id
 from muster.agent.config import AgentConfig
 from muster.api.app import create_app
 from muster.api.app import stop as stop_requests
 from muster.app.addresses import address, host_for_others, reachable_host
+from muster.app.checkpoints import keep_checkpointing
 from muster.app.controller_config import ControllerConfig
 from muster.app.credentials import mend_credential
 from muster.app.driver import Driver
@@ -27,6 +28,7 @@ from muster.app.former_agents import forget
 from muster.app.home import Home, Running, write_private
 from muster.app.http_server import serving
 from muster.app.local_agents import LocalAgents
+from muster.app.lost_supervisors import watch_supervisors
 from muster.app.plugin_watchdog import watch_plugins
 from muster.app.process import allow_files, settle_memory
 from muster.control.agent.desk import AgentDesk
@@ -93,13 +95,14 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack) -> None:
     clock.not_before(store.last_commit_at)
     ids = IdFactory(clock, random.Random(secrets.randbits(64)))
     driver = Driver(clock)
-    leases = LeaseBook(clock, boot_id())
+    leases = LeaseBook(clock, boot_id(), machine_id())
     inbox = Inbox(driver.hint)
     desk = AgentDesk(store, clock, leases, inbox)
     plane = ControlPlane(store, clock, ids, inbox, cluster_modules(desk, leases))
     gateway = GatewayThread(desk, desk, leases, tls=config.tls)
     desk.link = gateway
     await stack.enter_async_context(_driving(driver, plane))
+    await stack.enter_async_context(_beside(keep_checkpointing(plane, engine), "checkpoints"))
     with engine.connect().execution_options(readonly=True) as connection:
         named = bool(read_cluster_id(connection))
     if not named:
@@ -130,6 +133,7 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack) -> None:
     await stack.enter_async_context(
         _beside(forget(plane, leases, home, config.former_agents), "former agents")
     )
+    await stack.enter_async_context(_beside(watch_supervisors(plane, leases), "supervisors"))
     local_agents = LocalAgents(agents, partial(mend_credential, plane))
     await stack.enter_async_context(_beside(local_agents.run(), "local agents"))
     stack.callback(stop_requests, app)  # called first: no new requests while other parts stop
@@ -143,8 +147,11 @@ def _local(
     config: AgentConfig, controller: str, token: str, user: Owner, home: Home
 ) -> AgentConfig:
     """The settings of one of the home's own agents. Where agents are root, the kernels of ``user``
-    are root's too: ``user`` has the home's token, and only root can read that file."""
-    accounts = {f"{user.domain}/{user.user}": "root"}
+    are root's too: ``user`` has the home's token, and only root can read that file. An account to
+    which the operator mapped ``user`` comes first."""
+    accounts = dict(config.accounts)
+    if user.user not in accounts:
+        accounts.setdefault(f"{user.domain}/{user.user}", "root")
     return replace(
         config, controller=controller, token=token, accounts=accounts, cluster=str(home.path)
     )

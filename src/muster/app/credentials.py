@@ -5,21 +5,22 @@ import secrets
 
 from muster.agent.config import AgentConfig
 from muster.agent.identity import Identity, UnusableDirectory, load_identity, save_identity
-from muster.control.agent.joining import reissue
+from muster.control.agent.joining import agent_named, reissue
 from muster.control.plane import ControlPlane
 from muster.core.errors import MusterError
 from muster.core.ids import AgentId
+from muster.store.live import Live
 from muster.store.tokens import token_hash
 
 log = logging.getLogger(__name__)
 
 
 async def mend_credential(plane: ControlPlane, config: AgentConfig) -> None:
-    """Make sure that the controller's own agent of this directory is let in: an agent whose
-    credential is damaged, or unknown to the controller, gets another. It stays the same agent, so
-    its kernels run on. An agent that never joined joins by itself."""
+    """See to it that the agent of this directory, which is the controller's own, is let in: one
+    whose credential is missing or damaged, or not the controller's, is given another. It stays the
+    same agent, so what it runs goes on. One that never joined joins by itself."""
     try:
-        if _is_good(plane, load_identity(config.directory)):
+        if _is_good(plane.live, config.name, load_identity(config.directory)):
             return
         why = "is not known"
     except UnusableDirectory as error:
@@ -37,8 +38,11 @@ async def mend_credential(plane: ControlPlane, config: AgentConfig) -> None:
         log.warning("agent %s: its credential %s; it was given another", config.name, why)
 
 
-def _is_good(plane: ControlPlane, kept: Identity | None) -> bool:
-    """Whether the agent needs no new credential: its own is good, or it has none yet."""
-    if kept is None or not kept.agent:
-        return True
-    return plane.live.credentials.get(token_hash(kept.credential)) == kept.agent
+def _is_good(live: Live, name: str, kept: Identity | None) -> bool:
+    """Whether the agent can go on with what it has: a credential that is its own; or, where nobody
+    has its name, none yet."""
+    owner = None if kept is None else live.credentials.get(token_hash(kept.credential))
+    if kept is not None and kept.agent:
+        return owner == kept.agent
+    named = agent_named(live, name)
+    return named is None or named.id == owner

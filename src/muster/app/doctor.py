@@ -12,6 +12,7 @@ from pathlib import Path
 
 from muster.agent.cgroup_limits import ROOT as CGROUPS
 from muster.agent.gpus import find_gpus
+from muster.agent.trouble import read_trouble
 from muster.app.home import Home, Running, default_home
 from muster.app.keeper import keeper_of, last_kept
 from muster.app.local_agents import former_directories, holder
@@ -165,7 +166,9 @@ def _agents(home: Home) -> Iterator[Check]:
     for directory in home.agent_directories():
         process = holder(directory)
         if process is not None:
-            yield Check(f"agent {directory.name}", True, f"process {process}")
+            trouble = read_trouble(directory)
+            said = f"process {process}; {trouble}" if trouble else f"process {process}"
+            yield Check(f"agent {directory.name}", not trouble, said)
         elif directory not in former:
             log = directory / "agent.log"
             ok = None if running is None else False

@@ -11,6 +11,7 @@ from muster.agent.supervisor.farewell import shut_down
 from muster.agent.supervisor.launch import launch
 from muster.app.home import Home
 from muster.app.local_agents import holder
+from muster.app.lost_supervisors import look_at
 from muster.control.agent.leases import LeaseBook
 from muster.control.agent.requests import AgentRequests
 from muster.control.engine.module import Parts
@@ -48,17 +49,12 @@ async def forget(
                 if plane.live.held_by.get(id_):
                     await asyncio.to_thread(_end_kernels, home, id_)
                     leases.end(id_)
-                    await plane.request(partial(_look_at, id_))
+                    await plane.request(partial(look_at, id_))
                 else:
                     await plane.request(partial(_remove, id_))
             except (MusterError, OSError) as error:  # a TimeoutError is an OSError
                 log.warning("agent %s, not started any more, is still known: %s", id_, error)
         await asyncio.sleep(LOOK_AGAIN_S)
-
-
-def _look_at(id_: AgentId, work: Work, _: Parts) -> None:
-    if (agent := work.live.agents.get(id_)) is not None:
-        work.mark(agent)
 
 
 def _remove(id_: AgentId, work: Work, parts: Parts) -> None:

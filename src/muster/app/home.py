@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from muster.app.account_options import AS_BEFORE, AccountOptions
 from muster.core.errors import Conflict, MusterError
 
 
@@ -60,6 +61,7 @@ class LocalAgents:
     memory: str | None = None
     gpus: str | None = None
     attributes: Mapping[str, str] = field(default_factory=dict)
+    accounts: AccountOptions = AS_BEFORE
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +177,9 @@ class Home:
     def settings(self) -> Settings:
         found = _read_json(self._settings_file)
         try:
-            agents = LocalAgents(**found.pop("agents", {}))
+            kept = found.pop("agents", {})
+            accounts = AccountOptions(**kept.pop("accounts", {}))
+            agents = LocalAgents(**kept, accounts=accounts)
             return Settings(**found, agents=agents)
         except (TypeError, AttributeError):
             return Settings()

@@ -22,7 +22,7 @@ from muster.agent.config import AgentConfig
 from muster.agent.discovery import parse_gpus
 from muster.agent.identity import UnusableDirectory, load_identity
 from muster.agent.supervisor.farewell import shut_down
-from muster.app.account_options import AccountOptions, with_accounts
+from muster.app.account_options import AS_BEFORE, AccountOptions, with_accounts
 from muster.app.addresses import is_everywhere
 from muster.app.agent_process import dump_config
 from muster.app.controller_config import ControllerConfig, dump_controller
@@ -53,6 +53,15 @@ PORTS_TRIED = 50
 STOP_GRACE_S = 10.0
 FOREGROUND_LOOK_S = 0.1
 
+_ACCOUNT_OPTIONS = {
+    "mapped": "--map-user",
+    "source": "--accounts",
+    "uid_range": "--uid-range",
+    "users_directory": "--users-dir",
+    "pids_max": "--pids-max",
+    "scratch_max": "--scratch-max",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class UpOptions:
@@ -68,6 +77,7 @@ class UpOptions:
     memory: str | None = None
     gpus: str | None = None
     attributes: Mapping[str, str] | None = None
+    accounts: AccountOptions = AS_BEFORE
     port: int = 0
     foreground: bool = False
 
@@ -115,6 +125,8 @@ def up(options: UpOptions, ready: Callable[[UpReport], None] = lambda report: No
     last = home.settings()
     asked = _agents(last.agents, options)
     configs = agent_configs(home, asked)
+    if asked.accounts.users_directory is not None:
+        require_users_directory(Path(asked.accounts.users_directory))
     port = options.port or last.port or DEFAULT_PORT
     config = ControllerConfig(
         home,
@@ -195,6 +207,11 @@ def _already_running(home: Home, options: UpOptions) -> str:
         )
         if asked is not None and asked != runs
     ]
+    differing += [
+        _ACCOUNT_OPTIONS[name]
+        for name, asked in options.accounts.written().items()
+        if asked != getattr(agents.accounts, name)
+    ]
     if not differing:
         return home.already_running()
     with_agents = f"{running.agents} agent{'' if running.agents == 1 else 's'}"
@@ -229,6 +246,7 @@ def _agents(last: LocalAgents, options: UpOptions) -> LocalAgents:
         memory=options.memory or last.memory,
         gpus=options.gpus or last.gpus,
         attributes=last.attributes if options.attributes is None else options.attributes,
+        accounts=options.accounts.over(last.accounts),
     )
     if not 0 <= asked.count <= 1000:
         raise MusterError(f"--agents is {asked.count}: expected 0 to 1000")
@@ -429,7 +447,7 @@ def run_agent(
         extra=extra,
         attributes=attributes or {},
     )
-    config = with_accounts(replace(config, cluster=str(directory)), accounts or AccountOptions())
+    config = with_accounts(replace(config, cluster=str(directory)), accounts or AS_BEFORE)
     require_users_directory(config.users_directory)
     _become("muster.app.agent_process", dump_config(config))
 

@@ -10,6 +10,7 @@ import psutil
 
 from muster.agent.config import AgentConfig
 from muster.agent.discovery import FOUND_ATTRIBUTES, parse_gpus
+from muster.app.account_options import with_accounts
 from muster.app.home import Home, LocalAgents
 from muster.app.local_agents import local_name
 from muster.core.errors import MusterError
@@ -24,7 +25,8 @@ def agent_configs(home: Home, agents: LocalAgents) -> tuple[AgentConfig, ...]:
     """The settings of the home's own agents.
 
     Raises:
-        MusterError: an amount is none, or an attribute cannot be declared.
+        MusterError: an amount that is not one, an attribute that cannot be declared, or a wrong
+            account.
     """
     check_attributes(agents.attributes)
     if agents.gpus is not None:
@@ -38,6 +40,7 @@ def agent_configs(home: Home, agents: LocalAgents) -> tuple[AgentConfig, ...]:
         memory_bytes=some_amount("--memory", agents.memory, parse_bytes),
         attributes=agents.attributes,
     )
+    first = with_accounts(first, agents.accounts)
     names = [local_name(number) for number in range(1, agents.count + 1)]
     return tuple(
         replace(

@@ -35,14 +35,16 @@ class Cluster(Calls):
         return list((yield from self._get(AgentPage, "/v1/agents", group=group)).items)
 
     @exchange
-    def remove_agent(self, ref: str) -> Exchange[None]:
+    def remove_agent(self, ref: str, *, lost: bool = False) -> Exchange[None]:
         """Forget an agent (its name, id, or a prefix of it) that is gone for good, or was drained;
-        for admins.
+        for admins. With ``lost`` they vouch that its machine is gone or was rebooted: what it may
+        still run counts as lost, and runs elsewhere.
 
         Raises:
             Conflict: it is alive and takes work, or may still run something.
         """
-        yield from self._send("DELETE", f"/v1/agents/{quoted(ref)}", repeat=False)
+        path, params = f"/v1/agents/{quoted(ref)}", {"lost": lost}
+        yield from self._send("DELETE", path, params=params, repeat=False)
 
     @exchange
     def groups(self) -> Exchange[list[GroupView]]:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from muster.client.connection import Connection
 
-PROBE_TIMEOUT_S = 2.0
 # From OpenSSL's x509_vfy.h.
 _NOT_YET_VALID, _EXPIRED = 9, 10
 _WRONG_NAME = frozenset({62, 64})
@@ -101,19 +100,8 @@ def _hung_up(error: BaseException) -> bool:
 
 
 def speaks_tls(url: str) -> bool:
-    """Whether a handshake succeeds there; nothing is sent, and whose certificate it is does not
-    matter."""
-    import ssl
+    """Whether what listens at a URL would have been understood with https."""
+    from muster.wire.transport import speaks_tls as handshake_succeeds
 
     parts = urlsplit(url)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    address = (parts.hostname or "", parts.port or 80)
-    try:
-        with (
-            socket.create_connection(address, PROBE_TIMEOUT_S) as plain,
-            context.wrap_socket(plain),
-        ):
-            return True
-    except OSError:
-        return False
+    return handshake_succeeds(parts.hostname or "", parts.port or 80)

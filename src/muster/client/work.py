@@ -6,10 +6,10 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from muster.client.calls import PAGE, Calls, body_of
-from muster.client.encoding import json_of, quoted, quoted_path
+from muster.client.encoding import Value, json_of, quoted, quoted_path
 from muster.client.exchange import Exchange, Stream, exchange, streaming
 from muster.client.outcome import with_exit_code
 from muster.client.output import read_output
@@ -33,12 +33,28 @@ from muster.core.views import (
 if TYPE_CHECKING:
     from muster.core.specs import JobSpec, SessionSpec
 
+Page = TypeVar("Page", JobPage, SessionPage)
+
 LONG_POLL_S = 25.0
 """How long one request waits for a change; proxies tend to cut what is silent for 30 s."""
 
 
 class Work(Calls):
     """What is handed in, and what becomes of it."""
+
+    def _pages(
+        self, page: type[Page], path: str, limit: int, filters: Mapping[str, Value]
+    ) -> Exchange[list[Page]]:
+        """The pages of a listing, from the first on, with at most ``limit`` items in all."""
+        pages: list[Page] = []
+        left, cursor = limit, None
+        while left > 0:
+            size = min(left, PAGE)
+            pages.append((yield from self._get(page, path, **filters, limit=size, cursor=cursor)))
+            left, cursor = left - len(pages[-1].items), pages[-1].next
+            if cursor is None:
+                break
+        return pages
 
     def _submitted(
         self, spec: JobSpec | SessionSpec | Mapping[str, Any] | None, fields: Mapping[str, Any]
@@ -91,24 +107,9 @@ class Work(Calls):
             group: only those of this scaling group.
             limit: how many at most.
         """
-        jobs: list[JobView] = []
-        cursor: str | None = None
-        while len(jobs) < limit:
-            page = yield from self._get(
-                JobPage,
-                "/v1/jobs",
-                state=state,
-                name=name,
-                owner=owner,
-                group=group,
-                limit=min(limit - len(jobs), PAGE),
-                cursor=cursor,
-            )
-            jobs += page.items
-            cursor = page.next
-            if cursor is None:
-                break
-        return jobs
+        filters = {"state": state, "name": name, "owner": owner, "group": group}
+        pages = yield from self._pages(JobPage, "/v1/jobs", limit, filters)
+        return [job for page in pages for job in page.items]
 
     @exchange
     def job(self, ref: str) -> Exchange[JobDetail]:
@@ -223,25 +224,10 @@ class Work(Calls):
     ) -> Exchange[list[SessionView]]:
         """Sessions, newest first; those that belong to jobs only with ``of_jobs``. The others are
         as for ``jobs``."""
-        sessions: list[SessionView] = []
-        cursor: str | None = None
-        while len(sessions) < limit:
-            page = yield from self._get(
-                SessionPage,
-                "/v1/sessions",
-                state=state,
-                of_jobs=of_jobs,
-                name=name,
-                owner=owner,
-                group=group,
-                limit=min(limit - len(sessions), PAGE),
-                cursor=cursor,
-            )
-            sessions += page.items
-            cursor = page.next
-            if cursor is None:
-                break
-        return sessions
+        filters: dict[str, Value] = {"state": state, "name": name, "owner": owner, "group": group}
+        filters["of_jobs"] = of_jobs
+        pages = yield from self._pages(SessionPage, "/v1/sessions", limit, filters)
+        return [session for page in pages for session in page.items]
 
     @exchange
     def session(self, ref: str) -> Exchange[SessionDetail]:

@@ -3,12 +3,14 @@
 Asked of the live state, so it is never out of date; the deciding code itself answers.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, TypeVar
 
 import msgspec
 
+from muster.control.agent.leases import LEASE_MARGIN_S
 from muster.control.holders import ahead_of, holdings
 from muster.control.session.barrier import is_closed
 from muster.control.session.board import Board, GroupBoard
@@ -25,7 +27,7 @@ from muster.scheduling.policy import Policy
 from muster.scheduling.preemption import Preemption
 from muster.scheduling.workload import SessionWorkload
 from muster.store.live import Live
-from muster.store.records import Job, Kernel, Session
+from muster.store.records import Agent, Job, Kernel, Session
 
 T = TypeVar("T")
 MOST_MACHINES = 5
@@ -286,14 +288,23 @@ def _at_barrier(live: Live, session: Session) -> Reason:
     )
 
 
+def _of_silent(agent: Agent, now: float) -> Reason:
+    numbers: dict[str, Any] = {"agent": agent.name, "silent_s": round(now - agent.seen_at)}
+    lost_at = agent.leased_until + LEASE_MARGIN_S
+    if math.isfinite(lost_at):
+        numbers["ends_in_s"] = max(round(lost_at - now), 1)
+    elif lost_at > now:
+        numbers["endless"] = 1
+    return reason(ReasonCode.AGENT_UNREACHABLE, **numbers)
+
+
 def _of_kernel(live: Live, kernel: Kernel, now: float) -> Reason | None:
     """What holds a placed kernel up, if anything does."""
     agent = live.agents.get(kernel.agent_id) if kernel.agent_id else None
     if agent is None:
         return kernel.failure
     if not agent.connected:
-        silent_s = round(now - agent.seen_at)
-        return reason(ReasonCode.AGENT_UNREACHABLE, agent=agent.name, silent_s=silent_s)
+        return _of_silent(agent, now)
     if agent.leave_by is not None and kernel.session.status is SessionStatus.RUNNING:
         in_s = max(round(agent.leave_by - now), 0)
         return reason(ReasonCode.TO_LEAVE, agent=agent.name, note=agent.bar_note, in_s=in_s)

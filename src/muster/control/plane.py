@@ -35,6 +35,9 @@ T = TypeVar("T")
 SWEEP_S = 60.0
 """How often everything is looked at, whatever was hinted (design: Level-triggered)."""
 RETRY_COMMIT_S = 1.0
+MOST_PUT_OFF = 2
+"""How many wakes in a row may take so much in that handlers wait for the next one. After the first
+of them, requests of others that came meanwhile are taken before the handlers have their turn."""
 MAX_RACES = 5
 """How often in a row a wake is taken again because somebody else wrote what it was about to."""
 SIT_OUT_S = 10.0
@@ -77,7 +80,7 @@ class ControlPlane:
         ]
         self._suspect: tuple[Input, MusterError] | None = None  # failed alone; is it to blame?
         self._watchers: dict[int, Callable[[Events], None]] = {}
-        self._full = False  # the last wake took so much in that handlers are to come first
+        self._put_off = 0  # wakes in a row that took so much in that handlers wait for the next
         self._retry_at = 0.0
         self.trouble: str | None = None
         """Why nothing can be stored, since when it could not be; None once it is again."""
@@ -86,10 +89,14 @@ class ControlPlane:
         self._losers: dict[str, float] = {}  # of those and earlier ones, until when they sit out
         self._build()
 
-    def _build(self) -> None:
-        """Derive from the mirror all that is derived; then look at everything."""
+    def _build(self, before: Live | None = None) -> None:
+        """Derive from the mirror all that is derived; then look at everything.
+
+        Args:
+            before: the mirror that was thrown away, if there was one.
+        """
         for module in self._modules:
-            module.begin()
+            module.begin(before)
         self.parts = Parts()
         context = Context(self._store, self._clock, self.parts)
         declared: list[Declared] = []
@@ -140,16 +147,19 @@ class ControlPlane:
         if now < self._retry_at:
             return self._retry_at
         if self._broken:
+            before = self._store.live
             try:
                 self._store.reload()
             except SQLAlchemyError as error:
                 inputs = [] if self._suspect is not None else self._inbox.take()
                 self._fail(inputs, f"the state cannot be read: {error}"[:200])
                 return self._retry_at
-            self._build()
+            self._build(before)
             self._broken = False
+            self._put_off = 0  # what filled the last wake is undone
         self._note_news()
-        inputs = [] if self._full or self._suspect is not None else self._inbox.take()
+        handlers_only = self._put_off == MOST_PUT_OFF or self._suspect is not None
+        inputs = [] if handlers_only else self._inbox.take()
         work = Work(self._store.unit(now, self._watch), self._ids)
         if self.trouble is not None:
             work.unit.also(update(cluster).values(value=cluster.c.value))  # is there room again?
@@ -159,8 +169,8 @@ class ControlPlane:
             return now
         try:
             full = work.unit.size > MAX_CHANGES and not work.unit.ends_something
-            self._full = full and not work.must_be_whole
-            calm = not self._full and self._coordinator.run(work)
+            self._put_off = self._put_off + 1 if full and not work.must_be_whole else 0
+            calm = not self._put_off and self._coordinator.run(work)
             self._store.commit(work.unit)
             self._races, self.trouble = 0, None
         except CommitFailed as error:

@@ -41,6 +41,8 @@ class IdFactory:
         self._clock = clock
         self._rng = rng
         self._value = 0  # invariant: never decreases, so later identifiers sort later
+        self._high = -1
+        self._text_of_high = ""  # all but the last four characters, the same for many in a row
 
     def _next(self) -> str:
         fresh = int(self._clock.now() * 1000) << _RANDOM_BITS
@@ -49,12 +51,12 @@ class IdFactory:
             self._value = fresh | self._rng.randrange(_RANDOM_LIMIT // 2)
         else:
             self._value += 1
-        value = self._value
-        pairs = []
-        for _ in range(8):
-            value, low = divmod(value, 1024)
-            pairs.append(_PAIRS[low])
-        return "".join(reversed(pairs))
+        high, low = divmod(self._value, 1 << 20)
+        if high != self._high:
+            self._high = high
+            pairs = (_PAIRS[high >> shift & 1023] for shift in range(50, -1, -10))
+            self._text_of_high = "".join(pairs)
+        return self._text_of_high + _PAIRS[low >> 10] + _PAIRS[low & 1023]
 
     def new(self, prefix: str) -> str:
         """An id of the kind whose ids begin with ``prefix`` and a dash."""

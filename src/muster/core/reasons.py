@@ -62,6 +62,7 @@ class ReasonCode(StrEnum):
     AGENT_NOT_ALIVE = "AGENT_NOT_ALIVE"
     CONSTRAINT_NOT_MET = "CONSTRAINT_NOT_MET"
     NOT_DESIGNATED = "NOT_DESIGNATED"
+    AGENT_UNFIT = "AGENT_UNFIT"
     # Why an attempt ended
     EXITED = "EXITED"
     SIGNALED = "SIGNALED"
@@ -71,6 +72,7 @@ class ReasonCode(StrEnum):
     TIMEOUT = "TIMEOUT"
     LEASE_EXPIRED = "LEASE_EXPIRED"
     AGENT_LOST = "AGENT_LOST"
+    AGENT_GIVEN_UP = "AGENT_GIVEN_UP"
     AGENT_REBOOTED = "AGENT_REBOOTED"
     SUPERVISOR_LOST = "SUPERVISOR_LOST"
     KERNEL_VANISHED = "KERNEL_VANISHED"
@@ -99,6 +101,7 @@ class ReasonCode(StrEnum):
     TASKS_TOLERATED = "TASKS_TOLERATED"
     SCHEDULING_TIMEOUT = "SCHEDULING_TIMEOUT"
     RESCHEDULE_LIMIT = "RESCHEDULE_LIMIT"
+    NO_AGENT_ABLE = "NO_AGENT_ABLE"
     PHASE_EXPIRED = "PHASE_EXPIRED"
     PHASE_GAVE_UP = "PHASE_GAVE_UP"
     HANDLER_ERROR = "HANDLER_ERROR"
@@ -107,6 +110,7 @@ class ReasonCode(StrEnum):
     AGENT_SILENT = "AGENT_SILENT"
     AGENT_RETURNED = "AGENT_RETURNED"
     AGENT_REMOVED = "AGENT_REMOVED"
+    AGENT_REMOVED_AS_LOST = "AGENT_REMOVED_AS_LOST"
     AGENT_REPLACED = "AGENT_REPLACED"
     FOREIGN_REPORT = "FOREIGN_REPORT"
     AGENT_BARRED = "AGENT_BARRED"
@@ -209,8 +213,10 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     ReasonCode.AGENT_UNREACHABLE: Definition(
         _W,
         "agent {agent} has been silent for {silent_s} s; its kernels count as running until their "
-        "lease ends",
-        "Start the agent again, or wait for the lease.",
+        "lease ends{ends_in_s:?, in {ends_in_s} s}"
+        "{endless:?, which beside the controller has no end}",
+        "Start the agent again, or wait for the lease; if its machine is gone or was rebooted, an "
+        "administrator says so with `muster agents remove --lost {agent}`.",
     ),
     ReasonCode.AT_BARRIER: Definition(
         _W,
@@ -324,6 +330,9 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     ReasonCode.NOT_DESIGNATED: Definition(
         _R, "it is not one of the designated agents", "Name it, or set agents_only: false."
     ),
+    ReasonCode.AGENT_UNFIT: Definition(
+        _R, "it said that it cannot run this", "`muster history` has what it said."
+    ),
     ReasonCode.EXITED: Definition(_R, "exited with code {exit_code}"),
     ReasonCode.SIGNALED: Definition(_R, "ended by signal {signal}"),
     ReasonCode.OUT_OF_MEMORY: Definition(
@@ -343,6 +352,9 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     ),
     ReasonCode.AGENT_LOST: Definition(
         _O, "agent {agent} was silent until the kernel's lease ran out"
+    ),
+    ReasonCode.AGENT_GIVEN_UP: Definition(
+        _O, "the machine of agent {agent} is gone or was rebooted, says {by}"
     ),
     ReasonCode.AGENT_REBOOTED: Definition(_O, "the machine of agent {agent} rebooted"),
     ReasonCode.SUPERVISOR_LOST: Definition(
@@ -403,6 +415,11 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
         "could not be started on {tried:placement}; the last: {how}",
         "Look at `muster history` and at those agents.",
     ),
+    ReasonCode.NO_AGENT_ABLE: Definition(
+        _R,
+        "no agent can run it, each has said why; the last: {how}",
+        "Mend what they say, then hand it in again.",
+    ),
     ReasonCode.PHASE_EXPIRED: Definition(_O, "{phase} took longer than {timeout_s} s"),
     ReasonCode.PHASE_GAVE_UP: Definition(_O, "{phase} failed {tries:time}: {how}"),
     ReasonCode.HANDLER_ERROR: Definition(
@@ -412,6 +429,9 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     ReasonCode.AGENT_SILENT: Definition(_O, "silent for {silent_s} s"),
     ReasonCode.AGENT_RETURNED: Definition(_W, "speaks again"),
     ReasonCode.AGENT_REMOVED: Definition(_W, "removed by {by}"),
+    ReasonCode.AGENT_REMOVED_AS_LOST: Definition(
+        _W, "removed by {by}, who says that its machine is gone or was rebooted"
+    ),
     ReasonCode.AGENT_REPLACED: Definition(_W, "another machine has its name now, as {by} allowed"),
     ReasonCode.AGENT_BARRED: Definition(_W, "{bar} by {by}{note:? ({note})}: it takes nothing new"),
     ReasonCode.AGENT_UNBARRED: Definition(_W, "takes work again, says {by}"),

@@ -64,11 +64,12 @@ def meets_rule(snapshot: Snapshot, placement: PlacementSpec, rule: Constraint | 
 
 
 def eligible(snapshot: Snapshot, what: WorkloadClass) -> Flags | None:
-    """Which slots the hard rules of ``what.placement`` allow; None if all."""
-    placement = what.placement
-    if placement is ANYWHERE:
+    """Which slots the hard rules of ``what.placement`` allow, without those of agents that are
+    unfit for it; None if all."""
+    placement, unfit = what.placement, what.unfit_agents
+    if placement is ANYWHERE and not unfit:
         return None
-    return snapshot.remembered(("eligible", placement), lambda: _eligible(snapshot, placement))
+    return snapshot.remembered(("eligible", placement, unfit), lambda: _eligible(snapshot, what))
 
 
 def soft_ranks(snapshot: Snapshot, what: WorkloadClass) -> Ints | None:
@@ -95,12 +96,13 @@ _ALL = (EVERYWHERE,)
 
 def tiers(snapshot: Snapshot, what: WorkloadClass) -> tuple[Tier, ...]:
     """The slots that the hard rules allow, by ``soft_ranks``, the best first; none is empty."""
-    placement, failed = what.placement, what.failed_agents
+    placement, failed, unfit = what.placement, what.failed_agents, what.unfit_agents
 
     def find() -> tuple[Tier, ...]:
-        return snapshot.remembered(("tiers", placement, failed), lambda: _tiers(snapshot, what))
+        key = ("tiers", placement, failed, unfit)
+        return snapshot.remembered(key, lambda: _tiers(snapshot, what))
 
-    if failed:
+    if failed or unfit:
         return find()
     if placement is ANYWHERE:
         return _ALL
@@ -132,11 +134,17 @@ def within(tiers: Iterable[Tier], mask: Flags) -> tuple[Tier, ...]:
     return _present(*(mask if each.mask is None else each.mask & mask for each in tiers))
 
 
-def _eligible(snapshot: Snapshot, placement: PlacementSpec) -> Flags | None:
-    mask: Flags | None = None
-    for rule in hard_rules(placement):
-        met = meets_rule(snapshot, placement, rule)
-        mask = met if mask is None else mask & met
+def _eligible(snapshot: Snapshot, what: WorkloadClass) -> Flags | None:
+    masks = [meets_rule(snapshot, what.placement, rule) for rule in hard_rules(what.placement)]
+    if what.unfit_agents:
+        masks.append(is_fit(snapshot, what))
+    return np.logical_and.reduce(masks) if masks else None
+
+
+def is_fit(snapshot: Snapshot, what: WorkloadClass) -> Flags:
+    """Which slots' agents have not said that they cannot run it."""
+    mask = np.ones(snapshot.columns.slots, np.bool_)
+    mask[snapshot.slots_among(what.unfit_agents)] = False
     return mask
 
 

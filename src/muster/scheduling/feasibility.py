@@ -104,6 +104,7 @@ class Feasibility:
         if meeting == len(snapshot):
             return {}
         rules = [_as_written(rule, what.placement) for rule in hard_rules(what.placement)]
+        rules += ["its needs"] if what.unfit_agents else []
         return {"meeting": meeting, "rules": _some(rules)}
 
     def _unmet(self, what: WorkloadClass, absent: Sequence[str]) -> Reason | None:

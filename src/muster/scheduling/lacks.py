@@ -10,7 +10,7 @@ from muster.core.reasons import Reason, ReasonCode, lacks, reason
 from muster.core.resources import GPU_WHOLE, Resources
 from muster.core.specs.placement import Constraint
 from muster.scheduling.columns import Flags, Floats, Ints
-from muster.scheduling.constraints import eligible, hard_rules, meets_rule
+from muster.scheduling.constraints import eligible, hard_rules, is_fit, meets_rule
 from muster.scheduling.feasibility import devices_of_models
 from muster.scheduling.filling import best_first
 from muster.scheduling.plugins import AgentSelector
@@ -118,9 +118,10 @@ class _Need:
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """A rule of placement that some agents do not meet; None stands for the designated agents.
+    """A rule that some agents do not meet.
 
     Args:
+        constraint: None where it is no rule about an attribute: then ``unmet`` says which it is.
         codes: each looked-at agent's value of the attribute, as an index into ``values``; -1 for
             none.
     """
@@ -129,6 +130,7 @@ class _Rule:
     met: Flags
     codes: Ints
     values: tuple[str, ...]
+    unmet: ReasonCode = ReasonCode.NOT_DESIGNATED
 
     def short(self) -> Flags:
         return ~self.met
@@ -146,7 +148,7 @@ class _Rule:
     def reason(self, agent: int, members: Ints) -> Reason:
         """Why ``agent`` does not meet it, the nearest among ``members``."""
         if self.constraint is None:
-            return reason(ReasonCode.NOT_DESIGNATED)
+            return reason(self.unmet)
         code, others = int(self.codes[agent]), np.unique(self.codes[members]).size - 1
         return reason(
             ReasonCode.CONSTRAINT_NOT_MET,
@@ -251,6 +253,9 @@ def _rules(snapshot: Snapshot, what: WorkloadClass, slots: Ints) -> list[_Rule]:
             codes, values = snapshot.attribute(constraint.attribute)
             codes = codes[slots]
         rules.append(_Rule(constraint, met, codes, values))
+    if what.unfit_agents:
+        fit = is_fit(snapshot, what)[slots]
+        rules.append(_Rule(None, fit, none, no_values, ReasonCode.AGENT_UNFIT))
     return rules
 
 

@@ -92,6 +92,7 @@ class Stock:
         self._changes_from = 0
         self._written = 0  # the mark of the changes that are in the columns
         self._packing = Packing()
+        self._last_asked: tuple[Resources, list[tuple[int, int]] | None] = (Resources(), [])
         self.capacity_version = 0
 
     @property
@@ -196,6 +197,7 @@ class Stock:
         if missing:
             for name in missing:
                 self._rows[name] = len(self._rows)
+            self._last_asked = Resources(), []
             self._capacity = _with_rows(self._capacity, len(missing), 0)
             self._free = _with_rows(self._free, len(missing), 0)
         if devices > 0:
@@ -323,7 +325,15 @@ class Stock:
     # Inside
 
     def _asked(self, request: Resources) -> list[tuple[int, int]] | None:
-        """(row, amount) of each dimension asked for; None if one has no row."""
+        """(row, amount) of each dimension asked for; None if one has no row. Kernels of a gang or
+        a job ask for the same object one after the other."""
+        last, known = self._last_asked
+        if request is not last:
+            known = self._find_asked(request)
+            self._last_asked = request, known
+        return known
+
+    def _find_asked(self, request: Resources) -> list[tuple[int, int]] | None:
         asked = []
         if request.cpu_milli:
             asked.append((0, request.cpu_milli))

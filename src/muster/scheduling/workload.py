@@ -30,6 +30,7 @@ class WorkloadClass:
         kernels: what each kernel asks for, by its index.
         placement: where they may go.
         failed_agents: agents that failed the session before; they rank last, but still count.
+        unfit_agents: those of them that said that they cannot run it; it does not go there.
         duration_s: the longest that it will run once started, if it is known.
         not_before: the earliest start, in seconds since the epoch.
         after: what must have come so far before it starts.
@@ -43,6 +44,7 @@ class WorkloadClass:
     type: SessionType = SessionType.BATCH
     placement: PlacementSpec = ANYWHERE
     failed_agents: frozenset[AgentId] = frozenset()
+    unfit_agents: frozenset[AgentId] = frozenset()
     duration_s: float | None = None
     not_before: float | None = None
     after: tuple[Dependency, ...] = ()

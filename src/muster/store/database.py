@@ -7,8 +7,12 @@ from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import make_url
 
 from muster.core.errors import MusterError
+from muster.core.reasons import ReasonCode
+from muster.core.results import SchedulingResult
+from muster.core.specs import SessionType
+from muster.core.states import AgentStatus, JobState, KernelStatus, SessionStatus, TaskState
 
-HEAD = "0010"
+HEAD = "0011"
 """The newest migration. A test compares it with the versions folder."""
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
@@ -16,6 +20,23 @@ _MIGRATIONS = Path(__file__).parent / "migrations"
 
 class DatabaseUnusable(MusterError):
     """The database cannot be opened; the text says why and what to do."""
+
+
+# The driver looks in three places for how to adapt a value that is no plain number or text, None
+# included: that takes 230 ns each time, and 90 where it is told.
+sqlite3.register_adapter(type(None), dict[None, None]().get)
+sqlite3.register_adapter(bool, int)
+for _words in (
+    AgentStatus,
+    JobState,
+    TaskState,
+    SessionStatus,
+    SessionType,
+    KernelStatus,
+    SchedulingResult,
+    ReasonCode,
+):
+    sqlite3.register_adapter(_words, str.__str__)
 
 
 def sqlite_url(path: Path) -> str:
@@ -72,6 +93,25 @@ def _tune_sqlite(engine: Engine) -> None:
     def _begin(connection: Connection) -> None:
         readonly = connection.get_execution_options().get("readonly", False)
         connection.exec_driver_sql("BEGIN" if readonly else "BEGIN IMMEDIATE")
+
+
+def checkpoint(engine: Engine) -> int:
+    """Copy what SQLite's log holds into the database, as far as no reader is in the way; the answer
+    is how many pages are still to be copied. Writers go on meanwhile.
+
+    Raises:
+        OSError, sqlite3.Error: the disk is full, say.
+    """
+    if engine.dialect.name != "sqlite":
+        return 0
+    connection = engine.raw_connection()
+    try:
+        cursor = connection.cursor()
+        cursor.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        _, pages, copied = cursor.fetchone() or (0, 0, 0)
+        return int(pages - copied)
+    finally:
+        connection.close()
 
 
 def _version(connection: Connection) -> str | None:

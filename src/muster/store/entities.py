@@ -1,11 +1,15 @@
 """The entities of every cluster, each declared once (see ``store.entity``)."""
 
+from enum import StrEnum
+from typing import cast
+
 from muster.core.states import (
     AGENT_TABLE,
     JOB_TABLE,
     KERNEL_TABLE,
     SESSION_TABLE,
     TASK_TABLE,
+    KernelStatus,
     TaskState,
 )
 from muster.store import rows
@@ -31,9 +35,9 @@ def _task_joins(live: Live, task: Task) -> None:
     job.counts[task.status] = job.counts.get(task.status, 0) + 1
 
 
-def _task_moved(unit: Unit, task: Task, before: str) -> None:
+def _task_moved(unit: Unit, task: Task, before: StrEnum) -> None:
     job = task.job
-    job.counts[TaskState(before)] -= 1
+    job.counts[cast(TaskState, before)] -= 1
     job.counts[task.status] = job.counts.get(task.status, 0) + 1
     unit.touch(job)
     if task.status in TASK_TABLE.terminal:
@@ -59,8 +63,8 @@ def _session_leaves(live: Live, session: Session) -> None:
             live.left_by[kernel.id] = session.job.id if session.job else session.id
 
 
-def _kernel_moved(unit: Unit, kernel: Kernel, before: str) -> None:
-    kernel.session.tally.moved(kernel, before)
+def _kernel_moved(unit: Unit, kernel: Kernel, before: StrEnum) -> None:
+    kernel.session.tally.moved(kernel, cast(KernelStatus, before))
 
 
 AGENT = Entity(

@@ -128,7 +128,7 @@ class Entity(Generic[R]):
         told: Told = Told.ALWAYS,
         joins: "Callable[[Live, R], None] | None" = None,
         leaves: "Callable[[Live, R], None] | None" = None,
-        moved: "Callable[[Unit, R, str], None] | None" = None,
+        moved: "Callable[[Unit, R, StrEnum], None] | None" = None,
     ) -> None:
         self.name = name
         self.record = record

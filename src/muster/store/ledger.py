@@ -73,17 +73,19 @@ def _misfits(
 ) -> Iterator[Allocation]:
     """The latest rows that have to go so that the others fit. Where an agent's capacity is below
     the charges of before, a row that asks for none of the short resources fits all the same."""
+    if not any(_exceeds(what, amount, capacity) for what, amount in charged.items()):
+        return
     for row in reversed(granted):
         asked = _asked(row)
-        if any(
-            amount > 0 and charged[what] > capacity.get(what, 0)
-            if isinstance(what, str)
-            else charged[what] > GPU_WHOLE
-            for what, amount in asked
-        ):
+        if any(amount > 0 and _exceeds(what, charged[what], capacity) for what, amount in asked):
             for what, amount in asked:
                 charged[what] -= amount
             yield row
+
+
+def _exceeds(what: str | int, amount: int, capacity: Mapping[str, int]) -> bool:
+    """Whether an agent has less of a resource, or of a device."""
+    return amount > (capacity.get(what, 0) if isinstance(what, str) else GPU_WHOLE)
 
 
 def _asked(row: Allocation) -> list[tuple[str | int, int]]:

@@ -15,9 +15,7 @@ from muster.core.specs import Level, QuotaSpec, ScalingGroup, SessionSpec
 from muster.scheduling.workload import Progress
 from muster.store.accounts import Accounts
 from muster.store.entity import Entities, R, Record
-from muster.store.records import Agent, Allocation, Job, Kernel, Session
-
-LedgerKey = tuple[KernelId, int]
+from muster.store.records import Agent, Allocation, Job, Kernel, LedgerKey, Session
 
 
 class Live:
@@ -99,9 +97,11 @@ class Live:
         return session.job.id if session.job is not None else session.id
 
     def hold(self, row: Allocation) -> None:
-        key = (row.kernel_id, row.generation)
-        self.ledger[key] = row
-        self.held_by.setdefault(row.agent_id, {})[key] = row
+        self.ledger[row.key] = row
+        of_agent = self.held_by.get(row.agent_id)
+        if of_agent is None:
+            of_agent = self.held_by[row.agent_id] = {}
+        of_agent[row.key] = row
         self.rows_of[row.kernel_id] = (*self.rows_of.get(row.kernel_id, ()), row)
 
     def release(self, key: LedgerKey) -> Allocation | None:

@@ -189,6 +189,8 @@ def _agent(row: Row[Any]) -> Agent:
         instance=row.instance,
         lease_s=row.lease_s,
         silence_s=row.silence_s,
+        machine=row.machine,
+        supervisor=row.supervisor,
         term_s=row.lease_s,
         reason=load_reason(row.reason, row.reason_numbers),
     )

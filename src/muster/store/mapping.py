@@ -1,59 +1,89 @@
-"""The mapping between an entity's records and its rows."""
+"""How records of one kind are kept as rows."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, Generic, TypeVar
+from types import MappingProxyType
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from sqlalchemy import Connection, Table, bindparam, select
 
-from muster.store.batch import deleting, inserting, updating
+from muster.store.batch import (
+    Batch,
+    Dump,
+    Insertion,
+    RangeUpdate,
+    deleting,
+    inserting,
+    updating,
+)
 
 R = TypeVar("R")
-Row = list[Any]
+Row = tuple[Any, ...]
+Source: TypeAlias = str | tuple[str, Dump]
+"""Where a column's value comes from: an attribute, and what makes it one that the driver takes."""
 
 
 class RowMapping(Generic[R]):
-    """The mapping between the records of an entity and the rows of its table.
+    """How one kind of record is kept.
 
     Args:
-        table: of the rows; it may or may not have a column ``status``.
+        table: where; its rows have a ``status``, or none.
         changing: columns that may change after the insert; always written together.
-        sources: a function from record to column value, where the value is not the record's
-            attribute of the column's name.
+        sources: where columns' values come from that are not the attributes of their names.
+        differ: columns in which the rows of a gang differ when they are inserted.
+        number: the part of the primary key by which the rows of a gang follow each other.
 
-    ``update`` is a compare-and-set: it finds a row by its primary key and its former status.
+    ``update`` is a compare-and-set: the primary key and the status that the row had find it.
     """
 
     def __init__(
-        self, table: Table, changing: Sequence[str], **sources: Callable[[R], Any]
+        self,
+        table: Table,
+        changing: Sequence[str],
+        sources: Mapping[str, Source] = MappingProxyType({}),
+        differ: Sequence[str] = (),
+        number: str | None = None,
     ) -> None:
         self.table = table
+        columns = [column.name for column in table.columns]
+        changing = [name for name in columns if name in changing]
         keys = [column.name for column in table.primary_key]
         status = ["status"] if "status" in changing else []
-        self.insert = inserting(table)
-        self.update = updating(table, changing, [*keys, *status])
+        dumps = {name: source[1] for name, source in sources.items() if isinstance(source, tuple)}
+        self.insert: Batch | Insertion = (
+            Insertion(table, columns, differ, dumps) if differ else inserting(table, columns, dumps)
+        )
+        self.update: Batch | RangeUpdate = (
+            RangeUpdate(table, changing, [*keys, *status], number, dumps)
+            if number
+            else updating(table, changing, [*keys, *status], dumps)
+        )
         self.delete = deleting(table, keys)
-        self._whole = [sources.get(c.name) or attrgetter(c.name) for c in table.columns]
-        self._changing = [sources.get(name) or attrgetter(name) for name in changing]
+        self.whole = _reading(columns, sources)
+        """The row of a record for ``insert``."""
+        self._changed = _reading([*changing, *keys], sources)
         self._key_names = [f"key_{name}" for name in keys]
         is_row = (table.c[name] == bindparam(f"key_{name}") for name in keys)
         self._stored = select(table.c[(status or keys)[0]]).where(*is_row)
-        self._key = [sources.get(name) or attrgetter(name) for name in keys]
-
-    def whole(self, record: R) -> Row:
-        return [get(record) for get in self._whole]
+        self._key = _reading(keys, sources)
 
     def changed(self, record: R, *status: str) -> Row:
         """The row for ``update``; ``status`` is the one that the stored row still has."""
-        return [*[get(record) for get in self._changing], *self.key(record), *status]
-
-    def key(self, record: R) -> Row:
-        return [get(record) for get in self._key]
+        return self._changed(record) + status
 
     def stored(self, connection: Connection, record: R) -> str | None:
         """The status that SQL has for the record, or its key where it has no status; None if there
         is no such row."""
+        key = self._key(record)
         found: str | None = connection.execute(
-            self._stored, dict(zip(self._key_names, self.key(record), strict=True))
+            self._stored, dict(zip(self._key_names, key, strict=True))
         ).scalar()
         return found
+
+
+def _reading(columns: Sequence[str], sources: Mapping[str, Source]) -> Callable[[Any], Row]:
+    """Reads the attributes that columns come from, as a row."""
+    found = (sources.get(name, name) for name in columns)
+    attributes = [each if isinstance(each, str) else each[0] for each in found]
+    get = attrgetter(*attributes)
+    return get if len(attributes) > 1 else lambda record: (get(record),)

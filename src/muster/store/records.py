@@ -4,7 +4,8 @@ A record lives here from its creation until the commit after its end; from then 
 SQL. The objects refer to each other, so that a pass needs no look-ups.
 """
 
-from collections import deque
+import math
+from collections import Counter, deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -25,6 +26,8 @@ from muster.core.states import (
 )
 from muster.store.entity import Record, Tried
 
+LedgerKey = tuple[KernelId, int]
+"""A kernel and its generation."""
 MAX_ABSENCES = 64
 """Absences of an agent that are remembered; in earlier ones it counts as heard."""
 
@@ -34,16 +37,19 @@ class Agent(Record):
     """A machine. ``barred`` says why it gets no new work, if it gets none, ``bar_note`` why in an
     operator's words; ``leave_by`` is when work must have left a draining agent.
 
-    ``boot_id`` and ``instance`` are the boot and the agent's directory to which its kernels belong.
+    ``boot_id`` and ``instance`` are the boot and the agent's directory to which its kernels belong,
+    ``supervisor`` the process that holds them. ``machine`` is the id of the controller's machine
+    for an agent that runs there too, else empty.
     ``lease_s`` is the longest kernel lease that it may count with, ``term_s`` the one that is
     granted now. ``silence_s`` is the longest for which it may have been silent while it is ALIVE.
     ``seen_at`` moves with each message and is stored with other changes only.
 
     Not stored are ``term_s``; ``connected``, whether it has a stream to this process, and
     ``connected_at``, since when; ``left_at``, since when it has no stream; its latest ``absences``,
-    each from leaving to return; ``disk_full``, as it reports; ``clock_offset_s``, by which the
-    controller's clock is ahead of the agent's at most; and ``reported_foreign``, whether it
-    reported a kernel that is not its own.
+    each from leaving to return; ``leased_until``, when the last lease ends that the agent may count
+    with, which is exact while it is silent; ``disk_full``, as it reports; ``clock_offset_s``, by
+    which the controller's clock is ahead of the agent's at most; and ``reported_foreign``, whether
+    it reported a kernel that is not its own.
     """
 
     id: AgentId
@@ -70,10 +76,20 @@ class Agent(Record):
     instance: str = ""
     lease_s: float = 0.0
     silence_s: float = 0.0
+    machine: str = ""
+    supervisor: str = ""
     term_s: float = 0.0
+    leased_until: float = -math.inf
     disk_full: bool = False
     clock_offset_s: float = 0.0
     reported_foreign: bool = False
+
+    def remember(self, before: "Agent") -> None:
+        """Know what is not stored as it was known ``before`` the state was read again."""
+        self.seen_at = max(self.seen_at, before.seen_at)
+        self.connected_at, self.absences = before.connected_at, before.absences
+        self.disk_full = before.disk_full
+        self.clock_offset_s, self.reported_foreign = before.clock_offset_s, before.reported_foreign
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -135,7 +151,7 @@ class Tally:
     __slots__ = ("_by_status", "_unjudged", "ended_well", "failed", "grace_s", "held")
 
     def __init__(self, kernels: "Sequence[Kernel]") -> None:
-        self.ended_well = 0
+        self.ended_well = sum(kernel.ended_well for kernel in kernels)
         """How many kernels exited with 0."""
         self.failed: dict[Kernel, None] = {}
         """The kernels that have a ``failure``."""
@@ -143,17 +159,14 @@ class Tally:
         """The kernels of a gang that agents hold, ready to run."""
         self.grace_s = max((kernel.process.grace for kernel in kernels), default=0.0)
         """The longest grace of any of the kernels, in seconds."""
-        self._by_status: dict[str, int] = {}
+        self._by_status = Counter([kernel.status for kernel in kernels])
         self._unjudged: list[Kernel] = []
-        for kernel in kernels:
-            self.moved(kernel)
 
-    def moved(self, kernel: "Kernel", before: str | None = None) -> None:
-        """Count a kernel under its status, and no longer under ``before``, if given."""
-        if before is not None:
-            self._by_status[before] -= 1
-        self._by_status[kernel.status] = self._by_status.get(kernel.status, 0) + 1
-        if kernel.status is KernelStatus.TERMINATED and kernel.exit_code == 0:
+    def moved(self, kernel: "Kernel", before: KernelStatus) -> None:
+        """Count a kernel under its status, and no longer under ``before``."""
+        self._by_status[before] -= 1
+        self._by_status[kernel.status] += 1
+        if kernel.ended_well:
             self.ended_well += 1
 
     def among(self, statuses: Collection[KernelStatus]) -> int:
@@ -192,8 +205,7 @@ class LoneTally:
 
     @property
     def ended_well(self) -> int:
-        kernel = self._kernel
-        return int(kernel.status is KernelStatus.TERMINATED and kernel.exit_code == 0)
+        return int(self._kernel.ended_well)
 
     @property
     def failed(self) -> "Mapping[Kernel, None]":
@@ -207,7 +219,7 @@ class LoneTally:
     def grace_s(self) -> float:
         return self._kernel.process.grace
 
-    def moved(self, kernel: "Kernel", before: str | None = None) -> None:
+    def moved(self, kernel: "Kernel", before: KernelStatus) -> None:
         pass
 
     def among(self, statuses: Collection[KernelStatus]) -> int:
@@ -237,8 +249,9 @@ _EMPTY = Tally(())
 class Session(Tried):
     """The unit of placement. ``queued_at`` is when it became PENDING, last; ``barrier_opened_at``
     is when a gang's kernels were first told to run, from when on some may have run; ``stop_at`` is
-    the first moment at which one of its kernels has to be told to stop. ``tally`` is kept by units
-    of work; it and ``stop_at`` are not stored."""
+    the first moment at which one of its kernels has to be told to stop; ``unfit`` are the agents
+    that reported that they cannot run it, and why. ``tally`` is kept by units of work; it,
+    ``stop_at`` and ``unfit`` are not stored."""
 
     id: SessionId
     job: Job | None
@@ -260,6 +273,7 @@ class Session(Tried):
     reason: Reason | None = None
     stop_at: float = 0.0
     tally: Tally | LoneTally = _EMPTY
+    unfit: tuple[tuple[AgentId, Reason], ...] = ()
 
     @property
     def timeout_s(self) -> float | None:
@@ -299,13 +313,18 @@ class Kernel(Record):
     failed_at: float | None = None
     stop_sent_at: float | None = None
 
+    @property
+    def ended_well(self) -> bool:
+        """Whether it ended by itself, with 0."""
+        return self.status is KernelStatus.TERMINATED and self.exit_code == 0
+
 
 @dataclass(slots=True, eq=False)
 class Allocation:
     """A row of the ledger: the room of a kernel's generation on an agent (design: The ledger).
 
     ``charged`` is false in an agent's backlog. ``boot_id`` is the agent's when the row was made:
-    another one proves the kernel gone.
+    another one proves the kernel gone. Rows are kept by their ``key``.
     """
 
     kernel_id: KernelId
@@ -316,3 +335,7 @@ class Allocation:
     shares: tuple[DeviceShare, ...]
     boot_id: str
     since: float
+    key: LedgerKey = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.key = self.kernel_id, self.generation

@@ -1,16 +1,16 @@
 """The mappings of all entities: records to rows and back, known nowhere else."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Sequence
 from functools import lru_cache
-from operator import attrgetter
 from typing import Any
 
 from muster.core.reasons import Reason
 from muster.core.resources import Device, DeviceShare, Resources
+from muster.core.specs import JobSpec, SessionSpec
 from muster.store import schema
 from muster.store.batch import inserting, updating
-from muster.store.mapping import RowMapping
+from muster.store.mapping import RowMapping, Source
 from muster.store.records import Agent, Allocation, Job, Kernel, Session, Task
 
 
@@ -70,23 +70,27 @@ def load_devices(text: str) -> tuple[Device, ...]:
     return tuple(Device(*fields) for fields in json.loads(text))
 
 
-_REASON: dict[str, Callable[[Any], Any]] = {
-    "reason": lambda record: record.reason and record.reason.code.value,
-    "reason_numbers": lambda record: record.reason and _numbers(record.reason),
+_REASON: dict[str, Source] = {
+    "reason": ("reason", lambda reason: reason and reason.code),
+    "reason_numbers": ("reason", lambda reason: reason and _numbers(reason)),
 }
-_OWNER: dict[str, Callable[[Any], Any]] = {
-    "domain": attrgetter("owner.domain"),
-    "project": attrgetter("owner.project"),
-    "user": attrgetter("owner.user"),
+_OWNER: dict[str, Source] = {
+    "domain": "owner.domain",
+    "project": "owner.project",
+    "user": "owner.user",
 }
 
 
-def _job_id(record: Session) -> str | None:
-    return record.job.id if record.job else None
+def _id_of(job: Job | None) -> str | None:
+    return job.id if job else None
 
 
-def _spec(record: Job | Session) -> str | None:
-    return record.spec.model_dump_json(exclude_defaults=True) if record.spec else None
+def _dump_spec(spec: JobSpec | SessionSpec | None) -> str | None:
+    return spec.model_dump_json(exclude_defaults=True) if spec else None
+
+
+def _dump_list(values: Sequence[Any]) -> str:
+    return json.dumps(values) if values else "[]"
 
 
 AGENTS = RowMapping[Agent](
@@ -109,13 +113,17 @@ AGENTS = RowMapping[Agent](
         "instance",
         "lease_s",
         "silence_s",
+        "machine",
+        "supervisor",
         *_REASON,
     ),
-    barred=lambda agent: agent.barred or "",
-    capacity=lambda agent: dump_resources(agent.capacity),
-    devices=lambda agent: dump_devices(agent.devices),
-    attributes=lambda agent: json.dumps(agent.attributes),
-    **_REASON,
+    sources={
+        "barred": ("barred", lambda barred: barred or ""),
+        "capacity": ("capacity", dump_resources),
+        "devices": ("devices", dump_devices),
+        "attributes": ("attributes", json.dumps),
+        **_REASON,
+    },
 )
 JOBS = RowMapping[Job](
     schema.jobs,
@@ -128,12 +136,14 @@ JOBS = RowMapping[Job](
         "finished_at",
         *_REASON,
     ),
-    spec=_spec,
-    counts=lambda job: json.dumps(job.counts),
-    task_count=attrgetter("spec.tasks"),
-    only=lambda job: job.spec.only and str(job.spec.only),
-    **_OWNER,
-    **_REASON,
+    sources={
+        "spec": ("spec", _dump_spec),
+        "counts": ("counts", json.dumps),
+        "task_count": "spec.tasks",
+        "only": ("spec.only", lambda only: only and str(only)),
+        **_OWNER,
+        **_REASON,
+    },
 )
 TASKS = RowMapping[Task](
     schema.tasks,
@@ -150,9 +160,8 @@ TASKS = RowMapping[Task](
         "exit_code",
         *_REASON,
     ),
-    job_id=attrgetter("job.id"),
-    idx=attrgetter("index"),
-    **_REASON,
+    sources={"job_id": "job.id", "idx": "index", **_REASON},
+    differ=("idx", "kernel_id"),
 )
 SESSIONS = RowMapping[Session](
     schema.sessions,
@@ -169,11 +178,13 @@ SESSIONS = RowMapping[Session](
         "barrier_opened_at",
         *_REASON,
     ),
-    job_id=_job_id,
-    spec=_spec,
-    failed_agents=lambda s: json.dumps(s.failed_agents) if s.failed_agents else "[]",
-    **_OWNER,
-    **_REASON,
+    sources={
+        "job_id": ("job", _id_of),
+        "spec": ("spec", _dump_spec),
+        "failed_agents": ("failed_agents", _dump_list),
+        **_OWNER,
+        **_REASON,
+    },
 )
 KERNELS = RowMapping[Kernel](
     schema.kernels,
@@ -191,22 +202,29 @@ KERNELS = RowMapping[Kernel](
         "failed_at",
         *_REASON,
     ),
-    session_id=attrgetter("session.id"),
-    idx=attrgetter("index"),
-    job_id=lambda kernel: _job_id(kernel.session),
-    devices=lambda kernel: dump_shares(kernel.shares),
-    ports=lambda kernel: json.dumps(kernel.ports) if kernel.ports else "[]",
-    **_REASON,
+    sources={
+        "session_id": "session.id",
+        "idx": "index",
+        "job_id": ("session.job", _id_of),
+        "devices": ("shares", dump_shares),
+        "ports": ("ports", _dump_list),
+        **_REASON,
+    },
+    differ=("idx", "id", "task_index"),
+    number="idx",
 )
 ALLOCATIONS = RowMapping[Allocation](
     schema.allocations,
     changing=("charged", "devices"),
-    cpu_milli=attrgetter("resources.cpu_milli"),
-    memory_bytes=attrgetter("resources.memory_bytes"),
-    disk_bytes=attrgetter("resources.disk_bytes"),
-    gpu_milli=attrgetter("resources.gpu_milli"),
-    extra=lambda a: json.dumps(dict(a.resources.extra)) if a.resources.extra else "{}",
-    devices=lambda allocation: dump_shares(allocation.shares),
+    sources={
+        "cpu_milli": "resources.cpu_milli",
+        "memory_bytes": "resources.memory_bytes",
+        "disk_bytes": "resources.disk_bytes",
+        "gpu_milli": "resources.gpu_milli",
+        "extra": ("resources.extra", lambda extra: json.dumps(dict(extra)) if extra else "{}"),
+        "devices": ("shares", dump_shares),
+    },
+    differ=("kernel_id", "agent_id"),
 )
-INSERT_HISTORY = inserting(schema.history)
+INSERT_HISTORY = inserting(schema.history, schema.history.columns.keys())
 UPDATE_HISTORY = updating(schema.history, ("reasons", "times", "last_at"), ("entity", "seq"))

@@ -132,6 +132,8 @@ agents = Table(
     Column("instance", String, nullable=False, server_default=""),
     Column("lease_s", Float, nullable=False, server_default="300"),  # infinite: without an end
     Column("silence_s", Float, nullable=False, server_default="300"),
+    Column("machine", String, nullable=False, server_default=""),
+    Column("supervisor", String, nullable=False, server_default=""),
     *_reason(),
 )
 

@@ -19,8 +19,8 @@ from muster.core.results import SchedulingResult
 from muster.store import rows
 from muster.store.entity import R, Record, Repeat, Told, Tried
 from muster.store.ledger import overcommitted
-from muster.store.live import LedgerKey, Live
-from muster.store.records import Agent, Allocation, Kernel
+from muster.store.live import Live
+from muster.store.records import Agent, Allocation, Kernel, LedgerKey
 
 NEW = ""  # in place of a stored status: the row does not exist yet
 
@@ -244,7 +244,7 @@ class Unit:
                 phase,
                 before,
                 to,
-                result.value,
+                result,
                 rows.dump_reasons(held),
                 1,
                 self.now,
@@ -279,15 +279,15 @@ class Unit:
             self.now,
         )
         self.live.hold(row)
-        self._ledger[row.kernel_id, row.generation] = (True, row)
+        self._ledger[row.key] = (True, row)
         if charged:
-            self._granted[row.kernel_id, row.generation] = row
+            self._granted[row.key] = row
         self._watch.held(row)
         return row
 
     def grant(self, row: Allocation, shares: tuple[DeviceShare, ...]) -> None:
         """Give a backlog row room of its own; the commit checks in SQL that the room is there."""
-        self._granted[row.kernel_id, row.generation] = row
+        self._granted[row.key] = row
         self.charge(row, shares)
 
     def charge(self, row: Allocation, shares: tuple[DeviceShare, ...]) -> None:
@@ -297,9 +297,8 @@ class Unit:
         row.charged = True
         row.shares = shares
         self._watch.charged(row, before, self.now)
-        key = (row.kernel_id, row.generation)
-        created = self._ledger.get(key, (False, None))[0]
-        self._ledger[key] = (created, row)
+        created = self._ledger.get(row.key, (False, None))[0]
+        self._ledger[row.key] = (created, row)
 
     def release(self, key: LedgerKey) -> Allocation | None:
         """Remove a row, because its agent confirmed the end or the machine is proven gone. Freeing

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import secrets
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -27,7 +28,7 @@ class AgentStream:
 
     Args:
         hello: the first message of the agent at the other end. Until control has heard it, the
-            stream is not ``welcome``.
+            stream is not ``welcome``. ``secret`` is known to that agent alone.
         queue_limit: messages that may wait for a slow agent. One more closes the stream: the agent
             says Hello again and is told which kernels should exist, a list that has a bound.
         said: called with each message that arrives, until the stream is closed.
@@ -38,18 +39,19 @@ class AgentStream:
     ) -> None:
         self.hello = hello
         self.welcome = False
+        self.secret = secrets.token_hex(16)
         self._said = said
         self._queue_limit = queue_limit
         self._outgoing: deque[ControllerMessage] = deque()
         self._renewal: Renew | None = None
         self._something = asyncio.Event()
-        self._closed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.closed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._writer: asyncio.Task[None] | None = None
         self._writing = False
 
     def send(self, message: ControllerMessage) -> None:
         """Queue a message; dropped when the stream is closed or too far behind."""
-        if self._closed.done():
+        if self.closed.done():
             return
         if isinstance(message, Renew):
             self._renewal = message
@@ -61,8 +63,8 @@ class AgentStream:
 
     def close(self, why: str) -> None:
         """End the stream; nothing that arrives from now on is heard."""
-        if not self._closed.done():
-            self._closed.set_result(why)
+        if not self.closed.done():
+            self.closed.set_result(why)
 
     async def run(self, context: Context) -> str:
         """Carry messages until the stream ends; the answer says why, empty if the agent left.
@@ -77,7 +79,7 @@ class AgentStream:
         reader = asyncio.create_task(self._read(context))
         try:
             await asyncio.wait(
-                (reader, self._writer, self._closed), return_when=asyncio.FIRST_COMPLETED
+                (reader, self._writer, self.closed), return_when=asyncio.FIRST_COMPLETED
             )
         except asyncio.CancelledError:
             self._writer.cancel()  # the call is over, and with it the write
@@ -90,7 +92,7 @@ class AgentStream:
             await asyncio.wait((reader,))
         if not reader.cancelled() and (error := reader.exception()) is not None:
             raise error
-        return self._closed.result()
+        return self.closed.result()
 
     async def written(self) -> None:
         """Wait until nothing is being written, because gRPC takes no status before. Keepalive ends
@@ -102,13 +104,13 @@ class AgentStream:
     async def _read(self, context: Context) -> None:
         while (message := await context.read()) is not aio.EOF:
             decoded = heard(message)
-            if self._closed.done():
+            if self.closed.done():
                 return
             self._said(decoded)
 
     async def _write(self, context: Context) -> None:
         pieces: deque[pb.ControllerMessage] = deque()
-        while not self._closed.done():
+        while not self.closed.done():
             if self._renewal is not None:
                 pieces.extendleft(self._encoded(self._renewal))
                 self._renewal = None

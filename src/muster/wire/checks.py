@@ -86,6 +86,7 @@ def check_hello(hello: Hello) -> None:
         ("version", hello.version),
         ("host", hello.host),
         ("instance", hello.instance),
+        ("supervisor", hello.supervisor),
     ):
         _check_text(what, text)
     _check_moments(hello.sent_s, hello.time_s)

@@ -33,6 +33,7 @@ from muster.wire.messages import (
     Refused,
 )
 from muster.wire.transport import (
+    CONNECTION,
     DISMISSED,
     MAX_LOG_READS,
     OCCUPIED,
@@ -41,6 +42,8 @@ from muster.wire.transport import (
     channel_options,
     read_authority,
     require_secure,
+    speaks_tls,
+    value_of,
 )
 
 log = logging.getLogger(__name__)
@@ -52,6 +55,17 @@ _REFUSALS = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
 
 class Disconnected(Exception):
     """No controller answers at the address, or the stream to it broke; trying again may help."""
+
+
+async def missing_authority(address: str, certificate_authority: Path | None) -> str | None:
+    """What to do where an agent speaks plainly with a port that expects TLS: gRPC tells only that
+    the connection was closed. None where that is not the matter."""
+    host, _, port = address.rpartition(":")
+    if certificate_authority is not None or not port.isdecimal():
+        return None
+    if not await asyncio.to_thread(speaks_tls, host.strip("[]"), int(port)):
+        return None
+    return f"{address} speaks TLS: name the controller's authority with `muster agent --ca FILE`"
 
 
 class ControllerChannel:
@@ -74,7 +88,8 @@ class ControllerChannel:
         certificate_authority: Path | None = None,
         keepalive: KeepAlive | None = None,
     ) -> None:
-        require_secure(address, tls=certificate_authority is not None)
+        remedy = "name the controller's authority: `muster agent --ca FILE`"
+        require_secure(address, tls=certificate_authority is not None, remedy=remedy)
         options = channel_options(keepalive or KeepAlive())
         if certificate_authority is None:
             self._channel = aio.insecure_channel(address, options)
@@ -112,9 +127,13 @@ class ControllerChannel:
         return ControllerStream(self._stub.Connect(metadata=bearer(credential)))
 
     async def serve_logs(
-        self, credential: str, read: Callable[[LogRequest], Awaitable[LogChunk]]
+        self,
+        credential: str,
+        connection: str,
+        read: Callable[[LogRequest], Awaitable[LogChunk]],
     ) -> None:
-        """Answer the controller's log requests with ``read`` until the stream ends.
+        """Answer the controller's log requests with ``read`` until the stream ends, which is no
+        later than the agent's stream that ``connection`` is the secret of.
 
         ``read`` may wait for output, and is cancelled when the reader goes away. An ``OSError``
         that it raises is told to the reader.
@@ -122,7 +141,7 @@ class ControllerChannel:
         Raises:
             Refused, Disconnected: as ``ControllerStream``.
         """
-        call = self._stub.Logs(metadata=bearer(credential))
+        call = self._stub.Logs(metadata=(*bearer(credential), (CONNECTION, connection)))
         try:
             await _LogServer(call, read).run()
         except aio.AioRpcError as error:
@@ -144,6 +163,14 @@ class ControllerStream:
 
     def __init__(self, call: "aio.StreamStreamCall[pb.AgentMessage, pb.ControllerMessage]") -> None:
         self._call = call
+
+    async def secret(self) -> str:
+        """What shows that a log stream belongs to this stream, once the controller has let it in.
+        The controller says it before anything else."""
+        try:
+            return value_of(await self._call.initial_metadata(), CONNECTION)
+        except aio.AioRpcError as error:
+            raise _meaning(error) from None
 
     async def send(self, message: AgentMessage) -> None:
         """Send a message; waits while the controller is behind."""

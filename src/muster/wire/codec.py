@@ -162,6 +162,7 @@ def _encode_hello(hello: Hello) -> pb.Hello:
             for held in hello.kernels
         ],
         instance=hello.instance,
+        supervisor=hello.supervisor,
         sent_s=hello.sent_s,
         time_s=hello.time_s,
         disk_full=hello.disk_full,
@@ -192,6 +193,7 @@ def _decode_hello(hello: pb.Hello) -> Hello:
             for held in hello.kernels
         ),
         instance=hello.instance,
+        supervisor=hello.supervisor,
         sent_s=hello.sent_s,
         time_s=hello.time_s,
         disk_full=hello.disk_full,

@@ -5,6 +5,7 @@ back. Only ``Leases`` and ``Gatekeeper.authenticate`` are called on the gateway'
 """
 
 import asyncio
+import logging
 import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine
@@ -28,6 +29,8 @@ from muster.wire.messages import (
 )
 from muster.wire.server import AgentGateway
 from muster.wire.transport import ServerTls
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -135,7 +138,11 @@ class _Crossing:
     def _run(self) -> None:
         self._called = False
         for _ in range(len(self._waiting)):
-            self._waiting.popleft()()
+            function = self._waiting.popleft()
+            try:
+                function()
+            except Exception:  # the others are about other agents
+                log.exception("a call between control and the agents' gateway failed: %s", function)
 
 
 class _Control:

@@ -157,7 +157,8 @@ class Hello:
     """An agent's identity, capacity and kernels; the first message of each stream.
 
     ``boot_id`` changes when the machine reboots: kernels of another boot are proven gone.
-    ``instance`` tells the agent's directory from any other of this boot. ``sent_s`` is the agent's
+    ``instance`` tells the agent's directory from any other of this boot, ``supervisor`` the process
+    that holds its kernels from any other of this machine. ``sent_s`` is the agent's
     boot clock, ``time_s`` its time of day.
     """
 
@@ -173,6 +174,7 @@ class Hello:
     kernels: tuple[HeldKernel, ...]
     protocol: int = PROTOCOL
     instance: str = ""
+    supervisor: str = ""
     sent_s: float = 0.0
     time_s: float = 0.0
     disk_full: bool = False

@@ -3,6 +3,7 @@ agent."""
 
 import asyncio
 import logging
+import secrets
 from collections.abc import AsyncGenerator
 from contextlib import suppress
 from functools import partial
@@ -21,6 +22,7 @@ from muster.wire.codec import (
     decode_join_request,
     encode_join_reply,
 )
+from muster.wire.duplex import run_until_one_ends
 from muster.wire.join_gate import JoinGate
 from muster.wire.log_reading import LogReader
 from muster.wire.messages import (
@@ -41,6 +43,7 @@ from muster.wire.messages import (
     Renew,
 )
 from muster.wire.transport import (
+    CONNECTION,
     DISMISSED,
     OCCUPIED,
     KeepAlive,
@@ -51,6 +54,7 @@ from muster.wire.transport import (
     require_pair,
     require_secure,
     server_options,
+    value_of,
 )
 
 log = logging.getLogger(__name__)
@@ -202,6 +206,7 @@ class AgentGateway(agent_pb2_grpc.AgentGatewayServicer):
         code = grpc.StatusCode.UNAVAILABLE
         try:
             self._events.agent_said(agent, hello)
+            await context.send_initial_metadata(((CONNECTION, stream.secret),))
             why = await stream.run(context)
         except MalformedMessage as malformed:
             code, why = grpc.StatusCode.INVALID_ARGUMENT, str(malformed)
@@ -226,11 +231,18 @@ class AgentGateway(agent_pb2_grpc.AgentGatewayServicer):
     async def Logs(  # type: ignore[override]
         self, _replies: object, context: Context
     ) -> None:
-        """An agent's log stream: requests out, replies in."""
+        """The log stream that belongs to an agent's stream, and ends with it: requests out,
+        replies in."""
         agent = await self._authenticated(context)
+        connection = self._streams.get(agent)
+        shown = value_of(context.invocation_metadata(), CONNECTION)
+        if connection is None or not secrets.compare_digest(shown, connection.secret):
+            await context.abort(
+                grpc.StatusCode.ABORTED, "this log stream belongs to no stream of the agent"
+            )
         stream = self._logs.attach(agent)
         try:
-            await stream.run(context)
+            await run_until_one_ends(stream.run(context), closed=connection.closed)
         except MalformedMessage as malformed:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(malformed))
         finally:

@@ -2,6 +2,7 @@
 
 import ipaddress
 import re
+import socket
 import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -36,6 +37,9 @@ LOG_WINDOW_BYTES = 256 * 1024
 
 LOG_WAIT_S = 15.0
 """How long an agent holds a log request that waits for output before it answers with nothing."""
+
+PROBE_TIMEOUT_S = 2.0
+"""How long a look takes whether a port speaks TLS."""
 
 MAX_LOG_READS = 64
 """Log requests that one agent serves at a time."""
@@ -121,7 +125,9 @@ def _common_options(keepalive: KeepAlive) -> Options:
     ]
 
 
-def require_secure(address: str, *, tls: bool) -> None:
+def require_secure(
+    address: str, *, tls: bool, remedy: str = "name a certificate, or use a loopback address"
+) -> None:
     """Refuse an unencrypted connection to anything but this machine.
 
     Raises:
@@ -130,7 +136,7 @@ def require_secure(address: str, *, tls: bool) -> None:
     if not tls and not is_loopback(address):
         raise InsecureAddress(
             f"{address} can be reached by other machines: agents and their credentials need TLS "
-            f"there; name a certificate, or use a loopback address"
+            f"there; {remedy}"
         )
 
 
@@ -145,6 +151,21 @@ def is_loopback(address: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
+        return False
+
+
+def speaks_tls(host: str, port: int) -> bool:
+    """Whether a handshake succeeds there; nothing is sent, and whose certificate it is does not
+    matter. Blocks for ``PROBE_TIMEOUT_S`` at most."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with (
+            socket.create_connection((host, port), PROBE_TIMEOUT_S) as plain,
+            context.wrap_socket(plain),
+        ):
+            return True
+    except OSError:
         return False
 
 
@@ -194,9 +215,19 @@ def require_pair(tls: ServerTls) -> None:
         ) from None
 
 
+CONNECTION = "muster-connection"
+"""The metadata with which the controller gives each of an agent's streams a secret, and the agent
+shows that its log stream belongs to that one."""
+
+
 def bearer(credential: str) -> tuple[tuple[str, str], ...]:
     """The metadata that carries an agent's credential."""
     return (("authorization", f"Bearer {credential}"),)
+
+
+def value_of(metadata: Iterable[tuple[str, str | bytes]] | None, key: str) -> str:
+    """A value in a call's metadata; empty if there is none."""
+    return next((str(value) for name, value in metadata or () if name == key), "")
 
 
 def bearer_of(metadata: Iterable[tuple[str, str | bytes]] | None) -> str | None:

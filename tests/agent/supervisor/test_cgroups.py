@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.agent.supervisor.driver import Driver, alive, read_when_there
+from tests.agent.supervisor.driver import Driver, alive, read_when_there, wait_until
 
 from muster.agent.supervisor.cgroups import LimitsKind, remove_tree
 from muster.agent.supervisor.launch import launch
@@ -95,6 +95,21 @@ def test_processes_are_in_the_cgroups_with_their_limits(limited: Driver) -> None
         pids = procs.read_text().split()
         assert str(limited.started("k")["pid"]) in pids
         assert len(pids) == 3
+
+
+def test_limit_of_cpu_alone_is_set_soon_after_the_start(limited: Driver) -> None:
+    limited.start("k", command=["sleep", "60"], cpu_milli=500)
+    limited.started("k")
+
+    def quotas() -> list[str]:
+        return [
+            path.read_text().split()[0]
+            for cgroup in cgroups_of(limited)
+            for name in ("cpu.cfs_quota_us", "cpu.max")
+            for path in cgroup.glob(f"*/{name}")
+        ]
+
+    wait_until(lambda: "50000" in quotas())
 
 
 def test_directories_are_used_again_and_gone_at_the_end(limited: Driver) -> None:

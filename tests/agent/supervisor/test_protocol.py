@@ -12,6 +12,7 @@ from muster.agent.supervisor.protocol import (
     KernelOrder,
     Lease,
     Limits,
+    Program,
     ProtocolError,
     Start,
     Template,
@@ -53,10 +54,7 @@ def test_start_is_read_with_its_defaults() -> None:
     }
 
     template = Template(
-        command=("run", "it"),
-        env={"A": "1", "HOME": "/home"},
-        workdir=None,
-        files={},
+        Program(("run", "it"), {"A": "1", "HOME": "/home"}, workdir=None, files={}),
         grace_s=10.0,
         limits=Limits(),
         log_max_bytes=64 << 20,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.agent.supervisor.scratch import ScratchDirectories, write_files
+from muster.agent.supervisor.scratch import ScratchDirectories, Tenant, write_files
 
 
 @pytest.fixture
@@ -14,8 +14,12 @@ def scratch() -> ScratchDirectories:
 
 
 def made(scratch: ScratchDirectories, path: Path, owner: str = "a") -> Path:
-    scratch.create(str(path), owner)
+    scratch.create(str(path), tenant(owner))
     return path
+
+
+def tenant(owner: str, uid: int | None = None) -> Tenant:
+    return Tenant(owner, os.getuid() if uid is None else uid, os.getgid() if uid is None else uid)
 
 
 def names(folder: Path) -> list[str]:
@@ -26,7 +30,7 @@ def settled(scratch: ScratchDirectories, path: Path, owner: str = "a") -> int:
     """Make a directory that has been empty for long, and release it; returns its inode."""
     made(scratch, path, owner)
     os.utime(path, (1_000_000_000, 1_000_000_000))
-    scratch.release(str(path), owner)
+    scratch.release(str(path), tenant(owner))
     return path.stat().st_ino
 
 
@@ -39,7 +43,7 @@ def test_directory_left_empty_becomes_the_next_of_its_owner(
         path = made(scratch, tmp_path / name)
         assert path.stat().st_ino == inode
         assert names(tmp_path) == [name]
-        scratch.release(str(path), "a")
+        scratch.release(str(path), tenant("a"))
 
     scratch.remove_spare()
     assert names(tmp_path) == []
@@ -53,7 +57,7 @@ def test_directory_with_a_file_is_kept_and_not_handed_on(
         settled(scratch, tmp_path / "a")
     path = made(scratch, tmp_path / "b")
     (path / "file").touch()
-    scratch.release(str(path), "a")
+    scratch.release(str(path), tenant("a"))
 
     made(scratch, tmp_path / "c")
 
@@ -71,16 +75,16 @@ def test_directory_of_an_earlier_try_is_used_again(
 
     path = made(scratch, tmp_path / "a")
     assert names(path) == ["file"]
-    scratch.release(str(path), "a")
+    scratch.release(str(path), tenant("a"))
 
     assert names(tmp_path) == ["a"]
 
 
 def test_only_a_few_are_kept(scratch: ScratchDirectories, tmp_path: Path) -> None:
     for path in [made(scratch, tmp_path / str(number)) for number in range(100)]:
-        scratch.release(str(path), "a")
+        scratch.release(str(path), tenant("a"))
 
-    assert len(names(tmp_path)) == 16
+    assert len(names(tmp_path)) == 64
 
 
 def test_directory_left_empty_becomes_no_other_owners(
@@ -90,6 +94,21 @@ def test_directory_left_empty_becomes_no_other_owners(
 
     assert made(scratch, tmp_path / "b", owner="bob").stat().st_ino != inode
     assert made(scratch, tmp_path / "c", owner="alice").stat().st_ino == inode
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give directories away")
+def test_directory_is_its_users_and_becomes_no_other_users(
+    scratch: ScratchDirectories, tmp_path: Path
+) -> None:
+    ada, moved = tenant("ada", 210_001), tenant("ada", 210_002)
+    for path, owner in ((tmp_path / "a", ada), (tmp_path / "b", moved)):
+        scratch.create(str(path), owner)
+        assert (path.stat().st_uid, path.stat().st_mode & 0o777) == (owner.uid, 0o700)
+        scratch.release(str(path), owner)
+
+    assert names(tmp_path) == ["a", "b"], "kept for the next of the same user"
+    scratch.remove_spare()
+    assert names(tmp_path) == []
 
 
 def test_link_in_place_of_a_directory_is_not_taken_for_one(
@@ -109,7 +128,7 @@ def test_link_that_a_kernel_left_for_its_directory_is_not_handed_on(
     path = made(scratch, tmp_path / "a")
     path.rmdir()
     path.symlink_to("elsewhere")
-    scratch.release(str(path), "a")
+    scratch.release(str(path), tenant("a"))
 
     assert made(scratch, tmp_path / "b").is_symlink() is False
 

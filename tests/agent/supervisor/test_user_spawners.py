@@ -1,10 +1,12 @@
 """What a supervisor tells the process that spawns the kernels of a user."""
 
-import json
 import os
 import socket
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +14,8 @@ from muster.agent.supervisor.failures import CannotExecute, CreateFailed
 from muster.agent.supervisor.kernel import Kernel
 from muster.agent.supervisor.loop import Loop
 from muster.agent.supervisor.output import Outputs
-from muster.agent.supervisor.protocol import Account
+from muster.agent.supervisor.protocol import Account, Program
+from muster.agent.supervisor.spawn_messages import MAX_PLACES, read_message
 from muster.agent.supervisor.spawner import Launch, Spawned
 from muster.agent.supervisor.user_spawners import UserSpawner, UserSpawners
 
@@ -38,20 +41,87 @@ class Deaf:
         raise AssertionError
 
 
-def test_launch_that_is_larger_than_a_message_fails_alone(tmp_path: Path) -> None:
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8192)
-    account = Account(UID, UID, (), "ada", "/", "/", gains_privileges=False)
-    large, small = (Kernel(("k", generation)) for generation in (1, 2))
-    loop = Loop()
-    outputs = Outputs(loop, str(tmp_path))
-    large.output, small.output = outputs.open("large", 1000), outputs.open("small", 1000)
-    with ours, theirs:
-        spawners = UserSpawners(loop, {}, None)
-        spawner = UserSpawner(spawners, account, os.getpid(), ours, Deaf())
+@dataclass
+class Peer:
+    """A spawner as the supervisor has it, with the test at the other end of its socket."""
 
-        with pytest.raises(CreateFailed, match="CAP_NET_ADMIN"):
-            spawner.start(large, Launch(("x" * 20_000,), {}, "/", "", {}, ""))
-        assert not spawner.has(large)
-        spawner.start(small, Launch(("true",), {}, "/", "", {}, ""))
-        assert json.loads(theirs.recv(10_000))["launch"]["command"] == ["true"]
+    spawner: UserSpawner
+    socket: socket.socket
+    outputs: Outputs
+
+    def start(self, program: Program) -> None:
+        kernel = Kernel(("k", 1))
+        kernel.output = self.outputs.open("k", 1000)
+        self.spawner.start(kernel, Launch(program, {"OWN": "1"}, "/scratch"))
+
+    def heard(self) -> list[tuple[Any, ...]]:
+        """What was said since."""
+        messages = []
+        with suppress(BlockingIOError):
+            while data := self.socket.recv(1 << 20, socket.MSG_DONTWAIT):
+                messages.append(read_message(memoryview(data)))
+        return messages
+
+
+@pytest.fixture
+def peer(tmp_path: Path) -> Iterator[Peer]:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 200_000)
+    account = Account(UID, UID, (), "ada", "/", "/", gains_privileges=False)
+    loop = Loop()
+    with ours, theirs:
+        spawner = UserSpawner(UserSpawners(loop, {}, None), account, os.getpid(), ours, Deaf())
+        yield Peer(spawner, theirs, Outputs(loop, str(tmp_path)))
+
+
+def program(name: str, argument: str = "") -> Program:
+    return Program((name, argument), {"SHARED": "2"}, workdir=None, files={})
+
+
+def test_launch_that_is_larger_than_a_message_fails_alone(peer: Peer) -> None:
+    with pytest.raises(CreateFailed, match="CAP_NET_ADMIN"):
+        peer.start(program("large", "x" * 400_000))
+    assert peer.spawner.idle
+    assert peer.heard() == []
+
+    peer.start(program("small"))
+
+    assert [words[0] for words in peer.heard()] == ["program", "launch"]
+
+
+def test_program_of_many_kernels_is_told_once(peer: Peer) -> None:
+    for _ in range(3):
+        peer.start(program("a"))  # equal ones, as orders of several lines have them
+        peer.start(program("b"))
+
+    heard = peer.heard()
+    assert [words[1:3] for words in heard if words[0] == "program"] == [
+        (0, ("a", "")),
+        (1, ("b", "")),
+    ]
+    assert [words[2] for words in heard if words[0] == "launch"] == [0, 1] * 3
+    assert heard[-1][3:] == ({"OWN": "1"}, "/scratch", ())
+
+
+def test_program_that_was_not_used_for_long_is_told_again(peer: Peer) -> None:
+    for number in range(MAX_PLACES + 1):
+        peer.start(program(str(number)))
+    peer.heard()
+
+    peer.start(program("1"))
+    assert [words[0] for words in peer.heard()] == ["launch"]
+    peer.start(program("0"))
+    assert peer.heard()[0][:3] == ("program", 1, ("0", ""))
+
+
+def test_large_program_is_told_with_each_launch_and_takes_no_others_place(peer: Peer) -> None:
+    for number in range(MAX_PLACES):
+        peer.start(program(str(number)))
+    peer.heard()
+
+    for _ in range(2):
+        peer.start(program("large", "x" * 100_000))
+        peer.start(program("0"))
+
+    heard = [words[:2] for words in peer.heard() if words[0] == "program"]
+    assert heard == [("program", MAX_PLACES)] * 2

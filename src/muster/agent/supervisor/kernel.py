@@ -7,6 +7,7 @@ from typing import Required, TypedDict
 from muster.agent.supervisor.cgroups import Slot
 from muster.agent.supervisor.output import Output
 from muster.agent.supervisor.protocol import Device, KernelOrder, Key
+from muster.agent.supervisor.scratch import Tenant
 
 
 class Status(StrEnum):
@@ -78,7 +79,6 @@ class Kernel:
     announced: bool = False  # an event has told what it was given
 
     uid: int = -1  # the user that it runs as
-    owner: str = ""
     may_run: bool = False  # `go` was said of one that is held
 
     pid: int = 0
@@ -89,6 +89,7 @@ class Kernel:
     output: Output | None = None
     slot: Slot | None = None
     scratch: str = ""
+    tenant: Tenant | None = None  # whose the scratch directory is; None: there is none
 
     stop_reason: EndReason | None = None
     stop_detail: str = ""

@@ -90,19 +90,26 @@ def main(arguments: list[str]) -> None:
     except BlockingIOError:
         _log("another supervisor has this folder")
         return
-    Process(directory).run()
+    _raise_priority()
+    cgroups = _find_cgroups(directory)
+    try:
+        process = Process(directory, cgroups)
+    except BaseException:
+        if cgroups is not None:
+            cgroups.close()  # there may be no next supervisor to remove them
+        raise
+    process.run()
 
 
 class Process:
     """The parts of one supervisor, and the loop that turns them."""
 
-    def __init__(self, directory: str) -> None:
-        """Take over from a dead supervisor, and listen.
+    def __init__(self, directory: str, cgroups: Cgroups | None) -> None:
+        """Take over from a dead supervisor, of which nobody is left in `cgroups`, and listen.
 
         Raises:
             OSError: the folder cannot be used, or the machine lacks what is needed.
         """
-        _raise_priority()
         self._directory = directory
         self._deaths = SignalFd((signal.SIGCHLD,))
         self._terminations = SignalFd((signal.SIGTERM, signal.SIGINT))
@@ -113,15 +120,16 @@ class Process:
         self._outputs = Outputs(self._loop, f"{directory}/logs")
         self._scratch = ScratchDirectories()
         remove_empty(f"{directory}/kernels")
-        self._cgroups = _find_cgroups(directory)
+        self._cgroups = cgroups
         boot_id = _boot_id()
         self._journal, replay = Journal.open(f"{directory}/journal", boot_id)
         open_files = raise_open_files()
-        homes = {} if self._cgroups is None else self._cgroups.homes
+        homes = {} if cgroups is None else cgroups.homes
         self._spawners = UserSpawners(self._loop, homes, open_files)
-        spawner = Spawner(self._scratch, open_files)
-        starter = Starter(directory, self._outputs, spawner, self._spawners, self._cgroups)
-        self._reaper = Reaper(Orphans(directory, children) if self._cgroups is None else None)
+        starter = Starter(
+            directory, self._outputs, self._scratch, Spawner(open_files), self._spawners, cgroups
+        )
+        self._reaper = Reaper(Orphans(directory, children) if cgroups is None else None)
         self._known = KnownKernels()
         self._supervisor = Supervisor(self._known, self._journal, starter, self._reaper)
         self._spawners.listener = self._supervisor

@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 SOCKET_NAME = "supervisor.sock"
-VERSION = 2  # told in `state`: a supervisor may be older than the agent that attaches to it
+# Told in `state`: a supervisor may be older than the agent that attaches to it. Any version knows
+# `attach`, `shutdown`, and the id, generation and status of kernels in `state`.
+VERSION = 2
 MAX_LINE_BYTES = 4 << 20
 MIN_LOG_BYTES = 64 << 10  # one read of a pipe must fit, so that rotation keeps its bound
 
@@ -68,13 +70,20 @@ class Account:
 
 
 @dataclass(frozen=True, slots=True)
+class Program:
+    """What kernels of one start run."""
+
+    command: tuple[str, ...]
+    env: Mapping[str, str]  # with the supervisor's defaults, and without what is each kernel's own
+    workdir: str | None  # None: a scratch directory of the kernel's own
+    files: Mapping[str, str]  # path inside the scratch directory -> text
+
+
+@dataclass(frozen=True, slots=True)
 class Template:
     """What kernels of one start have in common."""
 
-    command: tuple[str, ...]
-    env: Mapping[str, str]  # complete: the supervisor's defaults are already in it
-    workdir: str | None  # None: a scratch directory of the kernel's own
-    files: Mapping[str, str]  # path inside the scratch directory -> text
+    program: Program
     grace_s: float
     limits: Limits
     log_max_bytes: int
@@ -230,11 +239,14 @@ def _template(item: _Object, env_defaults: Mapping[str, str]) -> Template:
             "USER": account.name,
             "LOGNAME": account.name,
         }
-    return Template(
+    program = Program(
         command=tuple(command),
         env={**env_defaults, **_environment(item)},
         workdir=workdir,
         files=_texts(item, "files"),
+    )
+    return Template(
+        program,
         grace_s=_seconds(item, "grace_s", 10.0),
         limits=Limits.of(
             _integer(item, "cpu_milli", 0),

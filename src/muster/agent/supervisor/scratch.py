@@ -1,8 +1,11 @@
 """Scratch directories: where a kernel without a workdir runs, and its files.
 
+They are made and removed by the supervisor, in directories that no kernel of another user can write
+to: so none can take its own away from where it is measured, nor put anything in its place.
+
 Making and removing a directory costs 80 us on ext4, a quarter of a whole /bin/true; renaming one
 costs 8. So directories that were left empty are kept, a few, and become the next kernel's of the
-same owner, and nobody else's.
+same owner and user, and nobody else's.
 """
 
 # os and not pathlib: see the docstring of the package.
@@ -14,8 +17,9 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-_MAX_SPARE = 16  # of all owners
+_MAX_SPARE = 64  # of all owners
 _MODE = 0o700
 _SETTLED_NS = 1_000_000_000  # far above the granularity of a file system's times
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -26,9 +30,17 @@ class BadFilePath(Exception):
     """A file of a kernel would lie outside of its scratch directory."""
 
 
+class Tenant(NamedTuple):  # hashed for each kernel, which takes a dataclass 2 us
+    """Who alone may have what one of its kernels has left: an owner, and the user that it is."""
+
+    owner: str
+    uid: int
+    gid: int
+
+
 @dataclass(slots=True)
 class _Pool:
-    """Of one owner: empty directories, and those in use. Each with its modification time, if that
+    """Of one tenant: empty directories, and those in use. Each with its modification time, if that
     is old enough to show by itself that nothing was made in there since; else with 0."""
 
     spare: dict[str, int] = field(default_factory=dict)
@@ -36,19 +48,20 @@ class _Pool:
 
 
 class ScratchDirectories:
-    """The directories of kernels that this process makes."""
+    """The directories of all kernels."""
 
     def __init__(self) -> None:
-        self._pools: dict[str, _Pool] = {}
+        self._pools: dict[Tenant, _Pool] = {}
         self._spare_count = 0
+        self._own_uid = os.geteuid()
 
-    def create(self, path: str, owner: str = "") -> None:
+    def create(self, path: str, tenant: Tenant) -> None:
         """Make the directory of a kernel; one that is there already (an earlier try's) is used.
 
         Raises:
             OSError: it cannot be made, or something else is there.
         """
-        pool = self._pools.setdefault(owner, _Pool())
+        pool = self._pools.setdefault(tenant, _Pool())
         if pool.spare:
             spare, time_ns = pool.spare.popitem()
             self._spare_count -= 1
@@ -64,16 +77,19 @@ class ScratchDirectories:
             os.mkdir(path, _MODE)
         except FileExistsError:
             status = os.lstat(path)
-            if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+            if not stat.S_ISDIR(status.st_mode) or status.st_uid != tenant.uid:
                 raise
+        else:
+            if tenant.uid != self._own_uid:
+                os.chown(path, tenant.uid, tenant.gid, follow_symlinks=False)
 
-    def release(self, path: str, owner: str = "") -> None:
+    def release(self, path: str, tenant: Tenant) -> None:
         """The kernel is gone: keep the directory if it holds anything, else remove or reuse it."""
-        pool = self._pools.setdefault(owner, _Pool())
+        pool = self._pools.setdefault(tenant, _Pool())
         time_ns = pool.times_ns.pop(path, 0)
         try:
             status = os.lstat(path)
-            if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+            if not stat.S_ISDIR(status.st_mode) or status.st_uid != tenant.uid:
                 return
             if status.st_mtime_ns != time_ns:
                 with os.scandir(path) as entries:
@@ -90,7 +106,7 @@ class ScratchDirectories:
             return  # its kernel took it away, or its rights
         finally:
             if not pool.spare and not pool.times_ns:
-                del self._pools[owner]
+                del self._pools[tenant]
 
     def remove_spare(self) -> None:
         """Remove what is kept for reuse, for when nothing runs."""

@@ -1,4 +1,4 @@
-"""Spawning the main process of a kernel: directory, files, program, cgroups, spawn.
+"""Spawning the main process of a kernel: files, directory, program, cgroups, spawn.
 
 Done by the supervisor for kernels that run as its own user, and by a process of another user for
 that user's (`spawner_process`): what is looked up, entered and made here is what that user may.
@@ -24,9 +24,10 @@ from muster.agent.supervisor.failures import (
     spawn_failure,
 )
 from muster.agent.supervisor.kernel import CreateFailure, EndReason
-from muster.agent.supervisor.scratch import BadFilePath, ScratchDirectories, write_files
+from muster.agent.supervisor.protocol import Program
+from muster.agent.supervisor.scratch import BadFilePath, write_files
 
-_MAX_PROGRAMS = 1024
+_MAX_PATHS = 1024
 _NAMED_DIRECTORIES = 2
 # Python ignores these two, and what is ignored stays so across an exec.
 _SIGNALS_TO_DEFAULT = (signal.SIGPIPE, signal.SIGXFSZ)
@@ -36,23 +37,9 @@ _SIGNALS_TO_DEFAULT = (signal.SIGPIPE, signal.SIGXFSZ)
 class Launch:
     """What is to become the main process of a kernel, and where."""
 
-    command: tuple[str, ...]
-    environment: Mapping[str, str]
-    workdir: str  # may be the scratch directory
-    scratch: str  # to be made; "": none
-    files: Mapping[str, str]
-    owner: str  # who alone may be given a scratch directory that this one leaves empty
-
-    def fields(self) -> dict[str, object]:
-        """For a message; without copies, as `asdict` would make them."""
-        return {
-            "command": self.command,
-            "environment": self.environment,
-            "workdir": self.workdir,
-            "scratch": self.scratch,
-            "files": self.files,
-            "owner": self.owner,
-        }
+    program: Program
+    env: dict[str, str]  # its own, which goes before the program's
+    scratch: str  # its directory; "": none
 
 
 @dataclass(slots=True)
@@ -65,13 +52,12 @@ class Spawned:
 
 
 class Spawner:
-    """Spawns with the rights of this process. Whatever fails, nothing of the attempt is left."""
+    """Spawns with the rights of this process. Whatever fails, no process of the attempt is left."""
 
-    def __init__(self, scratch: ScratchDirectories, open_files: tuple[int, int] | None) -> None:
+    def __init__(self, open_files: tuple[int, int] | None) -> None:
         """`open_files`: the limit that kernels get of it, if this process has another."""
-        self._scratch = scratch
         self._open_files = open_files
-        self._programs: dict[tuple[str, str], str] = {}
+        self._paths: dict[tuple[str, str], str] = {}
         self._home_fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def spawn(
@@ -86,10 +72,10 @@ class Spawner:
         try:
             try:
                 self._enter_directory(launch)
-                program = self._find_program(
-                    launch.command[0], launch.environment.get("PATH", os.defpath)
-                )
-                return self._spawn(launch, program, output_fd, entry_fds, home_fds)
+                environment = {**launch.program.env, **launch.env}
+                command = launch.program.command
+                path = self._find_program(command[0], environment.get("PATH", os.defpath))
+                return self._spawn(path, command, environment, output_fd, entry_fds, home_fds)
             finally:
                 os.fchdir(self._home_fd)  # what was mounted there must not be kept busy
         except BadFilePath as error:
@@ -102,33 +88,28 @@ class Spawner:
             failure = create_failure(error)
         except ValueError as error:  # what cannot be a C string or UTF-8
             failure = CreateFailed(CreateFailure.INTERNAL, str(error))
-        self.release(launch.scratch, launch.owner)
         raise failure
-
-    def release(self, scratch: str, owner: str) -> None:
-        """A kernel is gone: so is its scratch directory, if it is empty."""
-        if scratch:
-            self._scratch.release(scratch, owner)
 
     def _enter_directory(self, launch: Launch) -> None:
         """
         Raises:
             CreateFailed, BadFilePath, OSError: as they say.
         """
-        if launch.scratch:
-            self._scratch.create(launch.scratch, launch.owner)
-            write_files(launch.scratch, launch.files)
+        if launch.program.files:
+            write_files(launch.scratch, launch.program.files)
+        workdir = launch.program.workdir or launch.scratch
         try:
-            os.chdir(launch.workdir)
+            os.chdir(workdir)
         except OSError as error:
             raise CreateFailed(
-                CreateFailure.WORKDIR_MISSING, f"{launch.workdir}: {error.strerror}"
+                CreateFailure.WORKDIR_MISSING, f"{workdir}: {error.strerror}"
             ) from None
 
     def _spawn(
         self,
-        launch: Launch,
-        program: str,
+        path: str,
+        command: tuple[str, ...],
+        environment: Mapping[str, str],
         output_fd: int,
         entry_fds: Sequence[int],
         home_fds: Sequence[int],
@@ -138,7 +119,7 @@ class Spawner:
         try:
             try:
                 enter(entry_fds)
-                pid = self._execute(launch, program, output_fd)
+                pid = self._execute(path, command, environment, output_fd)
             finally:
                 go_home(home_fds)
         except OSError:
@@ -151,16 +132,18 @@ class Spawner:
                 resource.prlimit(pid, resource.RLIMIT_NOFILE, self._open_files)
         return Spawned(pid, (clock.ticks(born_after_s), clock.ticks(clock.now_s())), time.time())
 
-    def _execute(self, launch: Launch, program: str, output_fd: int) -> int:
+    def _execute(
+        self, path: str, command: tuple[str, ...], environment: Mapping[str, str], output_fd: int
+    ) -> int:
         """
         Raises:
             CreateFailed, CannotExecute: as they say.
         """
         try:
             return os.posix_spawn(
-                program,
-                launch.command,
-                launch.environment,
+                path,
+                command,
+                environment,
                 file_actions=(
                     (os.POSIX_SPAWN_DUP2, output_fd, 1),
                     (os.POSIX_SPAWN_DUP2, output_fd, 2),
@@ -170,8 +153,8 @@ class Spawner:
                 setsigdef=_SIGNALS_TO_DEFAULT,
             )
         except OSError as error:
-            self._programs.clear()  # it may have been moved since
-            raise spawn_failure(error, program) from None
+            self._paths.clear()  # it may have been moved since
+            raise spawn_failure(error, path) from None
 
     def _find_program(self, name: str, path: str) -> str:
         """As a shell would, with what was found before remembered.
@@ -181,7 +164,7 @@ class Spawner:
         """
         if "/" in name:
             return name
-        found = self._programs.get((name, path))
+        found = self._paths.get((name, path))
         if found is not None:
             return found
         denied = None
@@ -190,8 +173,8 @@ class Spawner:
             if not os.path.isfile(program):
                 continue
             if os.access(program, os.X_OK):
-                if program.startswith("/") and len(self._programs) < _MAX_PROGRAMS:
-                    self._programs[name, path] = program
+                if program.startswith("/") and len(self._paths) < _MAX_PATHS:
+                    self._paths[name, path] = program
                 return program
             denied = program
         if denied is not None:

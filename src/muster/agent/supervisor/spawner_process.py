@@ -6,45 +6,50 @@ may signal it and lower its limits (prlimit), and harms nobody else by that; it 
 for it is not dumpable. The kernels are its children, so it reaps them and tells how they ended;
 when it dies they become the supervisor's.
 
-Each message of the socket is a JSON object or list; those to this process:
-
-    {"release": [scratch, …]}    the kernels of these scratch directories are gone
-    {"release": […], "number": n, "launch": {…}, "hierarchies": […]}
-                                 and spawn this, with the descriptors of its output and its cgroups
-
-and those from it: `["ready"]` at first, `["spawned", n, pid, low, high, at]`,
-`["failed", n, reason, detail]`, `["cannot_execute", n, reason, exit_code, detail]`,
-`["ended", pid, wait_status]`.
+What is said on their socket is in `spawn_messages`.
 """
 
 # os and not pathlib: see the docstring of the package.
 
 import ctypes
+import gc
 import json
 import os
 import signal
 import socket
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import cast
+from typing import Any
 
+from muster.agent.supervisor import clock
 from muster.agent.supervisor.failures import CannotExecute, CreateFailed
 from muster.agent.supervisor.kernel import CreateFailure
 from muster.agent.supervisor.loop import Loop
-from muster.agent.supervisor.protocol import MAX_LINE_BYTES
-from muster.agent.supervisor.scratch import ScratchDirectories
+from muster.agent.supervisor.protocol import Program
 from muster.agent.supervisor.signals import SignalFd
+from muster.agent.supervisor.spawn_messages import (
+    ENDED,
+    MAX_FACTS,
+    MAX_FDS,
+    MAX_MESSAGE_BYTES,
+    READY,
+    SOCKET_FD,
+    SPAWNED,
+    VERSION,
+    pack_fact,
+    pack_failure,
+    read_message,
+)
 from muster.agent.supervisor.spawner import Launch, Spawner
 
-SOCKET_FD = 3
-MAX_MESSAGE_BYTES = 2 * MAX_LINE_BYTES  # a line of an order, and what JSON may add to it
-MAX_FDS = 8
-
-_MESSAGES_A_TURN = 32
+_LONGEST_WAIT_S = 60.0
+# For how long after a message what was spawned waits for more to tell: most of all, its end.
+_COMPANY_S = 0.005
+_ANCILLARY_BYTES = socket.CMSG_SPACE(4 * MAX_FDS)
+_RECEIVE_FLAGS = int(socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC)  # enumerations are slow
 _PR_SET_DUMPABLE = 4
 _PR_SET_NO_NEW_PRIVS = 38
 _SANE_UMASK = 0o022
-_MAX_DETAIL_CHARS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +91,12 @@ def main(text: str) -> None:
     service = _Service(socket.socket(fileno=SOCKET_FD), home_fds, settings.open_files)
     loop.watch_first(deaths.fd, lambda: service.reap() if deaths.read() else None)
     loop.watch(SOCKET_FD, service.hear)
+    gc.freeze()
     with suppress(ConnectionError):
         service.greet()
         while service.wanted:
-            loop.turn(60.0)
-    service.close()
+            loop.turn(service.wait_s())
+            service.tell()
 
 
 class _Service:
@@ -101,84 +107,89 @@ class _Service:
         peer.set_inheritable(False)
         self._socket = peer
         self._home_fds = home_fds
-        self._scratch = ScratchDirectories()
-        self._spawner = Spawner(self._scratch, open_files)
-        self._buffer = bytearray(MAX_MESSAGE_BYTES)
+        self._programs: dict[int, Program] = {}
+        self._facts: list[bytes] = []  # to be told
+        self._due_s = 0.0  # when
+        self._spawner = Spawner(open_files)
+        self._buffer = memoryview(bytearray(MAX_MESSAGE_BYTES))
 
     def greet(self) -> None:
         """Say that what is asked can be done: this process is the user now."""
-        self._say("ready")
+        self._socket.send(pack_fact(READY, 0, VERSION))
 
-    def close(self) -> None:
-        self._scratch.remove_spare()
+    def wait_s(self) -> float:
+        """For how long there is nothing to tell unless something happens."""
+        return max(0.0, self._due_s - clock.now_s()) if self._facts else _LONGEST_WAIT_S
+
+    def tell(self) -> None:
+        """Tell what is due: ends at once, for somebody waits to take their place.
+
+        Raises:
+            ConnectionError: the supervisor is gone.
+        """
+        if self._facts and (now_s := clock.now_s()) >= self._due_s:
+            self._due_s = now_s + _COMPANY_S
+            while self._facts:
+                self._socket.send(b"".join(self._facts[:MAX_FACTS]))
+                del self._facts[:MAX_FACTS]
 
     def hear(self) -> None:
         """
         Raises:
             ConnectionError: the supervisor is gone.
         """
-        for _ in range(_MESSAGES_A_TURN):
-            try:
-                size, fds, _flags, _address = recv_fds(self._socket, self._buffer)
-            except BlockingIOError:
-                return
-            if not size:
-                self.wanted = False
-                return
-            try:
-                self._obey(json.loads(self._buffer[:size]), fds)
-            finally:
-                for fd in fds:
-                    os.close(fd)
+        try:
+            size, fds, _flags, _address = recv_fds(self._socket, self._buffer)
+        except BlockingIOError:
+            return
+        if not size:
+            self.wanted = False
+            return
+        try:
+            self._obey(read_message(self._buffer[:size]), fds)
+        finally:
+            for fd in fds:
+                os.close(fd)
 
     def reap(self) -> None:
-        """
-        Raises:
-            ConnectionError: the supervisor is gone.
-        """
+        """Take in which kernels have ended."""
         with suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-                self._say("ended", *ended)
+                self._facts.append(pack_fact(ENDED, *ended))
+                self._due_s = 0.0
 
-    def _obey(self, message: dict[str, object], fds: list[int]) -> None:
-        for scratch in cast(list[str], message["release"]):
-            self._spawner.release(scratch, "")
-        match message:
-            case {"number": int(number), "launch": dict(fields), "hierarchies": list(hierarchies)}:
-                launch = Launch(**{**fields, "command": tuple(fields["command"])})
-                self._spawn(number, launch, fds, [self._home_fds[name] for name in hierarchies])
+    def _obey(self, message: tuple[Any, ...], fds: list[int]) -> None:
+        match message[0]:
+            case "program":
+                _, place, *fields = message
+                self._programs[place] = Program(*fields)
+            case "launch":
+                self._launch(message, fds)
 
-    def _spawn(self, number: int, launch: Launch, fds: list[int], home_fds: list[int]) -> None:
+    def _launch(self, message: tuple[Any, ...], fds: list[int]) -> None:
+        _, number, place, env, scratch, hierarchies = message
         try:
-            if len(fds) != 1 + len(home_fds):
+            if len(fds) != 1 + len(hierarchies):
                 # Its user has lowered the limit of this process: what ran without the descriptors
                 # of its cgroups would run without limits.
                 raise CreateFailed(CreateFailure.NO_PROCESSES, "not all descriptors have arrived")
-            output_fd, *entry_fds = fds
-            spawned = self._spawner.spawn(launch, output_fd, entry_fds, home_fds)
-        except CreateFailed as failure:
-            self._say("failed", number, failure.reason, failure.detail[:_MAX_DETAIL_CHARS])
-        except CannotExecute as failure:
-            detail = failure.detail[:_MAX_DETAIL_CHARS]
-            self._say("cannot_execute", number, failure.reason, failure.exit_code, detail)
+            launch = Launch(self._programs[place], env, scratch)
+            home_fds = [self._home_fds[name] for name in hierarchies]
+            spawned = self._spawner.spawn(launch, fds[0], fds[1:], home_fds)
+        except (CreateFailed, CannotExecute) as failure:
+            self._socket.send(pack_failure(number, failure))
         else:
-            self._say("spawned", number, spawned.pid, *spawned.born_ticks, spawned.started_at)
-
-    def _say(self, *words: object) -> None:
-        self._socket.send(json.dumps(words).encode())
+            fact = pack_fact(SPAWNED, spawned.pid, number, *spawned.born_ticks, spawned.started_at)
+            self._facts.append(fact)
 
 
-def recv_fds(peer: socket.socket, buffer: bytearray) -> tuple[int, list[int], int, object]:
+def recv_fds(peer: socket.socket, buffer: memoryview) -> tuple[int, list[int], int, object]:
     """Receive one message and its descriptors, which the caller has to close.
 
     Raises:
         OSError: there is none now, or the connection is broken.
     """
-    size, ancillary, flags, address = peer.recvmsg_into(
-        [buffer],
-        socket.CMSG_SPACE(4 * MAX_FDS),
-        socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC,
-    )
+    size, ancillary, flags, address = peer.recvmsg_into([buffer], _ANCILLARY_BYTES, _RECEIVE_FLAGS)
     fds: list[int] = []
     for level, kind, data in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:

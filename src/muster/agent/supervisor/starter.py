@@ -10,6 +10,7 @@ from muster.agent.supervisor.failures import CreateFailed, create_failure
 from muster.agent.supervisor.kernel import CreateFailure, Kernel
 from muster.agent.supervisor.output import Outputs
 from muster.agent.supervisor.protocol import KernelOrder, Template, file_name
+from muster.agent.supervisor.scratch import ScratchDirectories, Tenant
 from muster.agent.supervisor.spawner import Launch, Spawned, Spawner
 from muster.agent.supervisor.user_spawners import UserSpawners
 
@@ -30,6 +31,7 @@ class Starter:
         self,
         directory: str,
         outputs: Outputs,
+        scratch: ScratchDirectories,
         spawner: Spawner,
         user_spawners: UserSpawners,
         cgroups: Cgroups | None,
@@ -40,6 +42,8 @@ class Starter:
         os.dup2(null_fd, 0)  # inherited by every kernel as its stdin
         os.close(null_fd)
         self._outputs = outputs
+        self._own_ids = os.getuid(), os.getgid()
+        self._scratch = scratch
         self._cgroups = cgroups
         self._spawner = spawner
         self._user_spawners = user_spawners
@@ -56,7 +60,8 @@ class Starter:
         except OSError as error:
             self.clean_up(kernel)
             raise create_failure(error) from None
-        workdir = template.workdir if template.account is None else None  # others may see others
+        # Others may see other directories than this process does.
+        workdir = template.program.workdir if template.account is None else None
         if workdir is not None and not os.path.isdir(workdir):  # noqa: PTH112
             self.clean_up(kernel)
             raise CreateFailed(CreateFailure.WORKDIR_MISSING, f"{workdir}: no such directory")
@@ -70,12 +75,13 @@ class Starter:
             CannotExecute: the command is at fault.
         """
         account = order.template.account
-        kernel.owner = order.template.owner
         kernel.uid = os.getuid() if account is None else account.uid
-        launch = self._launch(kernel, order)
         try:
             self._open(kernel, order.template)
-            kernel.scratch = launch.scratch
+            self._make_scratch(kernel, order.template)
+            launch = Launch(
+                order.template.program, self._own_environment(kernel, order), kernel.scratch
+            )
             assert kernel.output is not None
             if account is not None:
                 # Else /dev/stdout and /dev/stderr, which open the pipe anew, are refused to it.
@@ -86,18 +92,13 @@ class Starter:
             home_fds = kernel.slot.home_fds if kernel.slot is not None else ()
             spawned = self._spawner.spawn(launch, kernel.output.write_fd, entry_fds, home_fds)
         except OSError as error:
-            self.abandon(kernel)
+            self.clean_up(kernel)
             raise create_failure(error) from None
         except Exception:
-            self.abandon(kernel)
+            self.clean_up(kernel)
             raise
         note_spawned(kernel, spawned)
         return True
-
-    def abandon(self, kernel: Kernel) -> None:
-        """Give back what a kernel had that was not spawned: whoever tried has no directory left."""
-        kernel.scratch = ""
-        self.clean_up(kernel)
 
     def give_up(self, kernel: Kernel) -> None:
         """Do without the process that should tell of a killed kernel's end, and does not."""
@@ -126,12 +127,9 @@ class Starter:
         if kernel.slot is not None and self._cgroups is not None:
             self._cgroups.release(kernel.slot)
             kernel.slot = None
-        if kernel.scratch:
-            if kernel.uid == os.getuid():
-                self._spawner.release(kernel.scratch, kernel.owner)
-            else:
-                self._user_spawners.release(kernel)
-            kernel.scratch = ""
+        if kernel.tenant is not None:
+            self._scratch.release(kernel.scratch, kernel.tenant)
+            kernel.scratch, kernel.tenant = "", None
         return dropped_bytes
 
     def _open(self, kernel: Kernel, template: Template) -> None:
@@ -146,33 +144,33 @@ class Starter:
         if self._cgroups is not None:
             kernel.slot = self._cgroups.acquire(template.limits)
 
-    def _launch(self, kernel: Kernel, order: KernelOrder) -> Launch:
-        template = order.template
-        scratch = ""
-        if template.workdir is None or template.files:
-            account = template.account
-            place = f"{self._directory}/kernels" if account is None else account.scratch
-            scratch = f"{place}/{file_name(kernel.key)}"
-        return Launch(
-            command=template.command,
-            environment=self._environment(kernel, order, scratch),
-            workdir=template.workdir or scratch,
-            scratch=scratch,
-            files=template.files,
-            owner="" if template.account is not None else template.owner,
-        )
+    def _make_scratch(self, kernel: Kernel, template: Template) -> None:
+        """
+        Raises:
+            OSError: it cannot be made.
+        """
+        if template.program.workdir is not None and not template.program.files:
+            return
+        account = template.account
+        if account is None:
+            place, tenant = f"{self._directory}/kernels", Tenant(template.owner, *self._own_ids)
+        else:
+            place, tenant = account.scratch, Tenant(template.owner, account.uid, account.gid)
+        path = f"{place}/{file_name(kernel.key)}"
+        self._scratch.create(path, tenant)
+        kernel.scratch, kernel.tenant = path, tenant
 
-    def _environment(self, kernel: Kernel, order: KernelOrder, scratch: str) -> dict[str, str]:
+    def _own_environment(self, kernel: Kernel, order: KernelOrder) -> dict[str, str]:
+        """What is of this kernel alone in its environment."""
         kernel_id, generation = kernel.key
         environment = {
-            **order.template.env,
             **order.env,
             process_tree.ID_VARIABLE: kernel_id,
             process_tree.GENERATION_VARIABLE: str(generation),
             process_tree.SUPERVISOR_VARIABLE: self._directory,
         }
-        if scratch:
-            environment["MUSTER_SCRATCH"] = scratch
+        if kernel.scratch:
+            environment["MUSTER_SCRATCH"] = kernel.scratch
         # Here and not in the order, for an heir learns its devices only now. Without any, it must
         # not see those of others; their numbers are NVML's, which CUDA counts otherwise by default.
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, kernel.devices))

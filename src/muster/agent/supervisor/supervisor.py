@@ -34,6 +34,7 @@ MAX_UNACKNOWLEDGED = 131_072
 LEASE_GRACE_MAX_S = 10.0  # what a controller must wait on top of the lease
 
 _STARTS_A_TURN = 8
+_UNLIMITED_S = 0.005  # to limit the cpu of what ends sooner costs a tenth of its start
 _LEFTOVER_PERIOD_S = 0.05
 _REPORT_TIMEOUT_S = 5.0
 _DEATH_TIMEOUT_S = 2.0  # from SIGKILL to being told of it by the process that spawned it
@@ -51,6 +52,7 @@ class Supervisor:
         self._known = known
         self.live = known.live
         self._to_start: deque[Kernel] = deque()  # may hold some that are no longer queued
+        self._unlimited: deque[tuple[float, Kernel]] = deque()  # and when they are to be limited
         self._backlog = Backlog()
         self._deadlines = Deadlines()
         self._leftovers_due_s = math.inf
@@ -171,6 +173,8 @@ class Supervisor:
         """Enforce deadlines and start what is due: a bounded amount."""
         if self._reaper.due or now_s >= self._leftovers_due_s:
             self.reap()
+        while self._unlimited and self._unlimited[0][0] <= now_s:
+            self._enforce(self._unlimited.popleft()[1])
         if now_s >= self.lease_end_s and not self._lease_expired:
             self._lease_expired = True
             for kernel in list(self.live.values()):
@@ -189,6 +193,8 @@ class Supervisor:
         if self._to_start or self._reaper.due:
             return 0.0
         due_s = min(self._leftovers_due_s, self._deadlines.next_s())
+        if self._unlimited:
+            due_s = min(due_s, self._unlimited[0][0])
         if not self._lease_expired:
             due_s = min(due_s, self.lease_end_s)
         return max(0.0, due_s - now_s)
@@ -208,7 +214,7 @@ class Supervisor:
         note_spawned(kernel, spawned)
         self._reaper.add_of_another(kernel)
         self._record([reports.started(kernel)], kernel)
-        self._enforce(kernel)
+        self._limit(kernel)
         if kernel.status is Status.STARTING:
             kernel.status = Status.RUNNING
         elif kernel.killed:
@@ -217,7 +223,7 @@ class Supervisor:
             self._reaper.signal(kernel, signal.SIGTERM)
 
     def not_spawned(self, kernel: Kernel, failure: CreateFailed | CannotExecute) -> None:
-        self._starter.abandon(kernel)
+        self._starter.clean_up(kernel)
         if kernel.stop_reason is not None:
             detail = kernel.stop_detail or kernel.stop_reason
             events = [reports.ended_without_run(kernel, EndReason.NEVER_STARTED, detail)]
@@ -351,17 +357,26 @@ class Supervisor:
                 events.append(reports.started(kernel))
                 kernel.status = Status.RUNNING
                 self._reaper.add(kernel)
-                self._enforce(kernel)
+                self._limit(kernel)
                 return kernel
             heir = self._appoint_heir(kernel, events[-1])
             if heir is None:
                 return None
             kernel = heir
 
-    def _enforce(self, kernel: Kernel) -> None:
-        """Set the limits of a kernel that was spawned: what was promised limits runs with them."""
+    def _limit(self, kernel: Kernel) -> None:
+        """See to it that a kernel that was spawned gets its limits."""
         assert kernel.order is not None
-        if not kernel.order.template.limits.controllers:
+        limits = kernel.order.template.limits
+        if limits.memory_bytes:
+            self._enforce(kernel)
+        elif limits.controllers:
+            self._unlimited.append((clock.now_s() + _UNLIMITED_S, kernel))
+
+    def _enforce(self, kernel: Kernel) -> None:
+        """Set the limits of a kernel unless it has ended: what was promised limits runs with
+        them."""
+        if kernel.order is None or kernel.wait_status is not None:
             return
         try:
             self._starter.enforce(kernel, kernel.order.template)

@@ -1,6 +1,5 @@
 """The supervisor's end of its spawner processes: one for each user whose kernels it holds."""
 
-import json
 import os
 import signal
 import socket
@@ -12,21 +11,35 @@ from typing import Protocol
 
 from muster.agent.supervisor import clock
 from muster.agent.supervisor.failures import CannotExecute, CreateFailed, create_failure
-from muster.agent.supervisor.kernel import CreateFailure, EndReason, Kernel
+from muster.agent.supervisor.kernel import CreateFailure, Kernel
 from muster.agent.supervisor.loop import READABLE, WRITABLE, Loop
 from muster.agent.supervisor.process_tree import read_stat
-from muster.agent.supervisor.protocol import Account, encode
+from muster.agent.supervisor.protocol import Account, Program, encode
+from muster.agent.supervisor.spawn_messages import (
+    ENDED,
+    MAX_ANSWER_BYTES,
+    MAX_MESSAGE_BYTES,
+    MAX_PLACES,
+    READY,
+    SOCKET_FD,
+    SPAWNED,
+    VERSION,
+    Garbled,
+    facts,
+    failure_of,
+    is_failure,
+    launch_message,
+    program_message,
+)
 from muster.agent.supervisor.spawner import Launch, Spawned
-from muster.agent.supervisor.spawner_process import MAX_MESSAGE_BYTES, SOCKET_FD
 
 MAX_USERS = 128
 
 _IDLE_S = 60.0
-_REPLY_BYTES = 64 << 10
-_REPLIES_A_TURN = 64
+_LOOK_PERIOD_S = 5.0
+_KEPT_PROGRAM_BYTES = 64 << 10
 _SO_SNDBUFFORCE = 32
 _SNDBUF_OVERHEAD_BYTES = 64  # of the buffer, a message may take all but 32
-_RELEASED_TOGETHER = 256
 
 
 class SpawnListener(Protocol):
@@ -60,6 +73,7 @@ class UserSpawners:
         self._homes = homes
         self._open_files = open_files
         self._spawners: dict[int, UserSpawner] = {}
+        self._look_s = 0.0  # when to look for idle ones
 
     def start(self, kernel: Kernel, account: Account, launch: Launch) -> None:
         """Have the user's process spawn a kernel; the listener is told what came of it.
@@ -75,12 +89,6 @@ class UserSpawners:
             spawner = self._begin(account)
         spawner.start(kernel, launch)
 
-    def release(self, kernel: Kernel) -> None:
-        """A kernel is gone: its scratch directory may go."""
-        spawner = self._spawners.get(kernel.uid)
-        if spawner is not None:
-            spawner.release(kernel.scratch)
-
     def give_up(self, kernel: Kernel) -> None:
         """Kill the process that should tell of a kernel's end, and does not."""
         for spawner in self._spawners.values():
@@ -89,11 +97,12 @@ class UserSpawners:
 
     def close_idle(self, now_s: float) -> None:
         """End those that have had nothing to do for long."""
+        if now_s < self._look_s:
+            return
+        self._look_s = now_s + _LOOK_PERIOD_S
         for spawner in list(self._spawners.values()):
             if spawner.idle and now_s > spawner.used_s + _IDLE_S:
                 self._retire(spawner)
-            elif spawner.idle:
-                spawner.flush()
 
     def on_ended(self, spawner: "UserSpawner") -> None:
         if self._spawners.get(spawner.account.uid) is spawner:
@@ -149,10 +158,11 @@ class UserSpawner:
         self._socket = peer
         buffer_bytes = peer.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
         self._max_message_bytes = buffer_bytes - _SNDBUF_OVERHEAD_BYTES
-        self._buffer = bytearray(_REPLY_BYTES)
+        self._buffer = memoryview(bytearray(MAX_ANSWER_BYTES))
         self._unsent: deque[tuple[bytes, tuple[int, ...]]] = deque()
         self._last_number = 0
-        self._to_release: list[str] = []
+        self._programs: list[Program] = []  # that the process keeps, by place
+        self._last_place = -1  # that was given to one
         self._asked: dict[int, Kernel] = {}  # by the number of the request
         self._running: dict[int, Kernel] = {}  # by pid
         self._retiring = False
@@ -172,46 +182,56 @@ class UserSpawner:
             CreateFailed: the launch is larger than what can be sent.
         """
         assert kernel.output is not None
-        self._last_number += 1
         hierarchies: tuple[str, ...] = ()
         fds: tuple[int, ...] = (kernel.output.write_fd,)
         if kernel.slot is not None:
             hierarchies = kernel.slot.hierarchies
             fds += tuple(kernel.slot.entry_fds)
-        message = {
-            "number": self._last_number,
-            "launch": launch.fields(),
-            "hierarchies": hierarchies,
-            "release": self._to_release,
-        }
-        data = encode(message).encode()
-        if len(data) > self._max_message_bytes:
+        self._last_number += 1
+        place = self._place_of(launch.program)
+        message = launch_message(self._last_number, place, launch.env, launch.scratch, hierarchies)
+        self._require_room(message)
+        self._asked[self._last_number] = kernel
+        self._say(message, fds)
+
+    def _place_of(self, program: Program) -> int:
+        """Where the process keeps a program, which it is told if it does not.
+
+        Raises:
+            CreateFailed: it is larger than what can be sent.
+        """
+        for place, kept in enumerate(self._programs):
+            if kept is program:
+                return place
+        if program in self._programs:  # of another order, which says the same
+            return self._programs.index(program)
+        place = (self._last_place + 1) % MAX_PLACES
+        message = program_message(place, program)
+        if len(message) > _KEPT_PROGRAM_BYTES:
+            place = MAX_PLACES  # where the next large one takes its place
+            message = program_message(place, program)
+        self._require_room(message)
+        self._say(message)
+        if place < MAX_PLACES:
+            self._last_place = place
+            self._programs[place : place + 1] = [program]
+        return place
+
+    def _require_room(self, message: bytes) -> None:
+        """
+        Raises:
+            CreateFailed: the message is larger than what can be sent.
+        """
+        if len(message) > self._max_message_bytes:
             detail = (
-                f"its command, environment and files take {len(data)} bytes, of which "
+                f"its command, environment and files take {len(message)} bytes, of which "
                 f"{self._max_message_bytes} can be sent to the process of {self.account.name}: the "
                 f"agent lacks CAP_NET_ADMIN, or net.core.wmem_max is low"
             )
             raise CreateFailed(CreateFailure.INTERNAL, detail)
-        self._to_release = []
-        self._asked[self._last_number] = kernel
-        self._say(data, fds)
-
-    def release(self, scratch: str) -> None:
-        """Told with the next launch, or when there is none for a while: a message costs as much as
-        a tenth of a kernel."""
-        self._to_release.append(scratch)
-        if len(self._to_release) >= _RELEASED_TOGETHER:
-            self.flush()
-
-    def flush(self) -> None:
-        """Tell what was left for the next launch."""
-        if self._to_release:
-            released, self._to_release = self._to_release, []
-            self._say(encode({"release": released}).encode())
 
     def retire(self) -> None:
         self._retiring = True
-        self.flush()
         self._end_if_retired()
 
     def kill(self) -> None:
@@ -241,43 +261,43 @@ class UserSpawner:
             self._send()
             if not self._unsent:
                 self._spawners.loop.wait_for(self._socket.fileno(), READABLE)
-        for _ in range(_REPLIES_A_TURN):
-            try:
-                size = self._socket.recv_into(self._buffer, 0, socket.MSG_DONTWAIT)
-            except BlockingIOError:
-                break
-            except ConnectionError:  # told once if it died with requests unread; its answers follow
-                continue
-            except OSError:
-                size = 0
-            if not size:
-                self._end()
-                return
-            try:
-                self._hear(json.loads(self._buffer[:size]))
-            except (ValueError, KeyError, RecursionError):  # that is none of ours any more
-                self._end()
-                return
+        try:
+            size = self._socket.recv_into(self._buffer, 0, socket.MSG_DONTWAIT)
+        except (BlockingIOError, ConnectionError):
+            return  # told once if it died with requests unread; its answers follow
+        except OSError:
+            size = 0
+        if not size:
+            self._end()
+            return
+        try:
+            self._hear(self._buffer[:size])
+        except (Garbled, KeyError):  # that is none of ours any more
+            self._end()
+            return
         self._end_if_retired()
 
-    def _hear(self, words: object) -> None:
+    def _hear(self, answer: memoryview) -> None:
+        """
+        Raises:
+            Garbled, KeyError: it is no answer to what was asked.
+        """
         self.used_s = clock.now_s()
-        match words:
-            case ["ready"]:
-                self._ready = True
-            case ["spawned", int(number), int(pid), int(low), int(high), float(at)]:
-                kernel = self._asked.pop(number)
-                self._running[pid] = kernel
+        if is_failure(answer):
+            number, failure = failure_of(answer)
+            self._listener.not_spawned(self._asked.pop(number), failure)
+            return
+        for kind, pid, number, low, high, at in facts(answer):
+            if kind == SPAWNED:
+                kernel = self._running[pid] = self._asked.pop(number)
                 self._listener.spawned(kernel, Spawned(pid, (low, high), at))
-            case ["failed", int(number), str(reason), str(detail)]:
-                failure = CreateFailed(CreateFailure(reason), detail)
-                self._listener.not_spawned(self._asked.pop(number), failure)
-            case ["cannot_execute", int(number), str(reason), int(exit_code), str(detail)]:
-                cannot = CannotExecute(EndReason(reason), exit_code, detail)
-                self._listener.not_spawned(self._asked.pop(number), cannot)
-            case ["ended", int(pid), int(wait_status)]:
+            elif kind == ENDED:
                 if self._running.pop(pid, None) is not None:
-                    self._listener.main_ended(pid, wait_status)
+                    self._listener.main_ended(pid, number)
+            elif kind == READY and number == VERSION:
+                self._ready = True
+            else:
+                raise Garbled(f"a fact {kind} about {number}")
 
     def _end_if_retired(self) -> None:
         if self._retiring and self.idle and not self._unsent:
@@ -301,7 +321,10 @@ class UserSpawner:
             if lost:
                 self._listener.spawner_ended(lost)
             return
-        detail = f"no process could become {self.account.name} ({self.account.uid})"
+        detail = (
+            f"no process could become {self.account.name} ({self.account.uid}), or this version of "
+            f"muster was replaced while its supervisor ran on"
+        )
         for kernel in asked:
             self._listener.not_spawned(kernel, CreateFailed(CreateFailure.INTERNAL, detail))
 

@@ -29,7 +29,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "down": "cluster",
         "agents": "agents",
         "groups": "groups",
-        "agent": "cluster",
+        "agent": "agent",
         "controller": "cluster",
         "simulate": "simulate",
         "backup": "backups",

@@ -74,13 +74,23 @@ def remove(
     force: Annotated[
         bool, Option("--force", help="Stop what it runs, wait until that is gone, then remove it.")
     ] = False,
+    lost: Annotated[
+        bool,
+        Option(
+            "--lost",
+            help="You vouch that their machines are gone or were rebooted: what they may still run "
+            "counts as lost, and runs elsewhere. If it does still run, it runs twice.",
+        ),
+    ] = False,
 ) -> None:
     """Forget agents that are gone for good, or were drained."""
+    if force and lost:
+        raise click.UsageError("--force waits for what runs, --lost is for what is gone: give one")
 
     def remove_one(client: "Client", ref: str) -> None:
         if force:
             _emptied(client, ref)
-        client.remove_agent(ref)
+        client.remove_agent(ref, lost=lost)
         click.echo(f"agent {plain(ref)} is removed; one whose process still runs joins anew")
 
     each_agent(target, refs, remove_one)

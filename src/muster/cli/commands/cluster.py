@@ -1,55 +1,28 @@
-"""``muster up``, ``down``, ``controller`` and ``agent``."""
+"""``muster up``, ``down`` and ``controller``."""
 
-from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import click
 
+from muster.cli.agent_options import Accounts, Machine
 from muster.cli.parameters import Option
 from muster.cli.target import Home
 from muster.cli.words import count, duration
 
-
-class AccountSource(StrEnum):
-    """Where the accounts come from of users that were not mapped to one."""
-
-    RANGE = "range"
-    SYSTEM = "system"
-
-
-Cpus = Annotated[
-    str | None, Option("--cpus", metavar="N", help="Processors of an agent; else as found.")
-]
-Memory = Annotated[
-    str | None,
-    Option("--memory", metavar="SIZE", help="Memory of an agent, as 16GiB; else as found."),
-]
-Gpus = Annotated[
-    str | None,
-    Option("--gpus", metavar="NxMODEL", help="GPUs of an agent, as 4xH100, or 4; else as found."),
-]
-
-Attributes = Annotated[
-    list[str] | None,
-    Option(
-        "--attribute",
-        metavar="NAME=VALUE",
-        help="Of an agent, for constraints, as zone=a; may be repeated.",
-    ),
-]
+if TYPE_CHECKING:
+    from muster.app.local import UpReport
 
 
 def up(
     ctx: click.Context,
+    machine: Machine,
+    accounts: Accounts,
     agents: Annotated[
         int | None,
         Option("--agents", "-n", min=0, help="Local agents. [default: 1, or as before]"),
     ] = None,
-    cpus: Cpus = None,
-    memory: Memory = None,
-    gpus: Gpus = None,
-    attribute: Attributes = None,
     home: Home = None,
     port: Annotated[
         int,
@@ -67,43 +40,40 @@ def up(
 ) -> None:
     """Start a cluster on this machine."""
     from muster.app import local
-    from muster.cli.request import ATTRIBUTE, pairs
 
-    attributes = None
-    if attribute:
-        none = attribute == ["none"]
-        attributes = {} if none else pairs(attribute, "--attribute", ATTRIBUTE)
     options = local.UpOptions(
         home=home or ctx.obj.home,
         agents=agents,
-        cpus=cpus,
-        memory=memory,
-        gpus=gpus,
-        attributes=attributes,
+        cpus=machine.cpus,
+        memory=machine.memory,
+        gpus=machine.gpus,
+        attributes=machine.attributes(),
+        accounts=accounts.options(),
         port=port,
         foreground=foreground,
     )
 
-    def ready(report: local.UpReport) -> None:
-        for warning in report.warnings:
-            click.echo(f"warning: {warning}", err=True)
-        names = list(report.agents)
-        shown = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
-        click.echo(
-            f"Muster runs at {report.url} with {count(len(names), 'agent')}"
-            f"{f' ({shown})' if names else ''}; it took {duration(report.took_s)}."
-        )
-        if not names:
-            click.echo(
-                f"It has no agent of its own: add one with `muster agent --controller "
-                f"{report.agent_address} --token-file {report.join_token_file}`."
-            )
-        stop = "Ctrl-C" if foreground else "`muster down`"
-        click.echo(f"Try `muster run -- hostname`, look with `muster ps`, stop it with {stop}.")
-
-    local.up(options, ready)
+    local.up(options, partial(_say_ready, foreground=foreground))
     if foreground:
         click.echo("the cluster has stopped")
+
+
+def _say_ready(report: "UpReport", foreground: bool) -> None:
+    for warning in report.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    names = list(report.agents)
+    shown = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
+    click.echo(
+        f"Muster runs at {report.url} with {count(len(names), 'agent')}"
+        f"{f' ({shown})' if names else ''}; it took {duration(report.took_s)}."
+    )
+    if not names:
+        click.echo(
+            f"It has no agent of its own: add one with `muster agent --controller "
+            f"{report.agent_address} --token-file {report.join_token_file}`."
+        )
+    stop = "Ctrl-C" if foreground else "`muster down`"
+    click.echo(f"Try `muster run -- hostname`, look with `muster ps`, stop it with {stop}.")
 
 
 def down(
@@ -180,117 +150,4 @@ def controller(
         tls_key=tls_key,
         tls_ca=tls_ca,
         own_authority_for=(tls_name or []) if tls_self_signed or tls_name else None,
-    )
-
-
-def _host_and_port(text: str) -> str:
-    """
-    Raises:
-        click.BadParameter: it is not HOST:PORT.
-    """
-    host, _, port = text.rpartition(":")
-    if host and "/" not in host and port.isascii() and port.isdecimal() and 0 < int(port) < 65536:
-        return text
-    raise click.BadParameter(
-        f"{text!r}: expected HOST:PORT with the controller's port for agents, such as 10.0.0.5:7601"
-    )
-
-
-def agent(
-    address: Annotated[
-        str,
-        Option(
-            "--controller",
-            metavar="HOST:PORT",
-            help="Its port for agents.",
-            callback=_host_and_port,
-        ),
-    ],
-    token: Annotated[
-        str | None,
-        Option("--token", envvar="MUSTER_JOIN_TOKEN", help="Join token; others may see it."),
-    ] = None,
-    token_file: Annotated[
-        Path | None, Option("--token-file", metavar="FILE", help="File of the join token.")
-    ] = None,
-    name: Annotated[str | None, Option("--name", help="Name. [default: this machine's]")] = None,
-    group: Annotated[str, Option("--group", "-g", help="Scaling group to join.")] = "default",
-    directory: Annotated[
-        Path | None, Option("--dir", metavar="DIR", help="Where it keeps everything.")
-    ] = None,
-    cpus: Cpus = None,
-    memory: Memory = None,
-    gpus: Gpus = None,
-    resource: Annotated[
-        list[str] | None,
-        Option("--resource", "-r", metavar="NAME=AMOUNT", help="Extra; may be repeated."),
-    ] = None,
-    attribute: Attributes = None,
-    ca: Annotated[
-        Path | None,
-        Option("--ca", metavar="FILE", help="Certificate authority of the controller, PEM."),
-    ] = None,
-    map_user: Annotated[
-        list[str] | None,
-        Option(
-            "--map-user", metavar="USER=ACCOUNT", help="Whom a user's kernels run as; as root only."
-        ),
-    ] = None,
-    accounts: Annotated[
-        AccountSource,
-        Option(
-            "--accounts",
-            show_default=False,
-            help="Users get uids of a range, or the machine's accounts. [default: range]",
-        ),
-    ] = AccountSource.RANGE,
-    uid_range: Annotated[
-        str | None,
-        Option("--uid-range", metavar="FIRST-LAST", help="Of users. [default: 200000-265535]"),
-    ] = None,
-    users_dir: Annotated[
-        Path | None,
-        Option("--users-dir", metavar="DIR", help="Homes. [default: /var/lib/muster/users]"),
-    ] = None,
-    pids_max: Annotated[
-        int | None,
-        Option("--pids-max", metavar="N", help="Processes of a kernel. [default: 4096]"),
-    ] = None,
-    scratch_max: Annotated[
-        str | None,
-        Option(
-            "--scratch-max",
-            metavar="SIZE",
-            help="What a kernel without `disk` may keep. [default: half of the disk]",
-        ),
-    ] = None,
-) -> None:
-    """Lend this machine to a controller elsewhere."""
-    from muster.app import local
-    from muster.app.account_options import AccountOptions
-    from muster.cli.request import ATTRIBUTE, pairs
-
-    if token is not None and token_file is not None:
-        raise click.BadParameter("give one of --token and --token-file")
-    local.run_agent(
-        controller=address,
-        token=token,
-        token_file=token_file,
-        name=name,
-        group=group,
-        directory=directory,
-        cpus=cpus,
-        memory=memory,
-        gpus=gpus,
-        resources=pairs(resource or [], "--resource"),
-        attributes=pairs(attribute or [], "--attribute", ATTRIBUTE),
-        ca=ca,
-        accounts=AccountOptions(
-            mapped=pairs(map_user or [], "--map-user"),
-            source=accounts,
-            uid_range=uid_range,
-            users_directory=users_dir,
-            pids_max=pids_max,
-            scratch_max=scratch_max,
-        ),
     )

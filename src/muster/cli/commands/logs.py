@@ -5,7 +5,7 @@ import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -15,6 +15,7 @@ import click
 from rich.text import Text
 
 from muster.cli.arguments import Ref, job_or_session, parse_ref
+from muster.cli.commands.silence import silence_of, silence_of_all
 from muster.cli.exits import ExitCode
 from muster.cli.follow.feed import (
     Away,
@@ -93,12 +94,18 @@ def logs(
             screen = _Screen(prefix_width(_index_end(found)) if several else 0)
             every = _all(found) if follow else _written(client, found)
             indexes = iter(named or (_failed(client, found.id) if failed else every))
+            nothing = "no task failed after it had started" if failed else silence_of_all(found)
             if follow:
                 code = _follow(target, reading, indexes, screen)
             elif save is not None:
                 code = _save(client, reading, indexes, save, _index_end(found), screen)
             else:
-                code = _print(client, reading, indexes, screen)
+                code = _print(client, reading, indexes, screen, nothing)
+            if not (several or screen.wrote or save):
+                only = next(chain(named, _all(found)))
+                with suppress(MusterError):  # what there is has been shown
+                    if silence := silence_of(client, found, only):
+                        screen.line.say(Text(plain(silence)))
     except BrokenPipeError:  # as in `muster logs … | head`
         discard_stdout()
         code = ExitCode.OK
@@ -180,8 +187,10 @@ class _Screen:
         self._lines = PrefixedLines(width)
         self._cut: dict[int, int] = {}
         self.line = StatusLine(stderr())
+        self.wrote = False
 
     def output(self, index: int, data: bytes) -> None:
+        self.wrote |= bool(data)
         if gone := self._cut.pop(index, 0):
             self.note(index, f"{format_amount('memory', gone)} before this were rotated away")
         self.line.output(self._lines.add(index, data))
@@ -198,11 +207,13 @@ class _Screen:
         self._cut[index] = self._cut.get(index, 0) + size
 
 
-def _print(client: "Client", reading: Reading, indexes: Iterator[int], screen: _Screen) -> int:
-    """Show one output after the other; several are read ahead."""
+def _print(
+    client: "Client", reading: Reading, indexes: Iterator[int], screen: _Screen, nothing: str
+) -> int:
+    """Show one output after the other, or say that there is ``nothing``; several are read ahead."""
     first, second = next(indexes, None), next(indexes, None)
     if first is None:
-        stderr().print(Text("no task has written anything"))
+        screen.line.say(Text(plain(nothing)))
         return ExitCode.OK
     if second is None:  # as it comes, and its failure is the command's
         for data in reading.read(client, first, screen.cut):

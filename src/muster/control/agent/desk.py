@@ -23,6 +23,7 @@ from muster.core.clock import Clock
 from muster.core.errors import Busy, MusterError
 from muster.core.ids import AgentId
 from muster.core.states import AgentStatus
+from muster.store.live import Live
 from muster.store.records import Agent
 from muster.store.store import Store
 from muster.store.tokens import token_hash
@@ -121,6 +122,7 @@ class AgentDesk:
         match said.message:
             case None:
                 self.connected.discard(agent.id)
+                work.retract(AnswerHello, lambda effect: effect.agent == agent.id)
                 agent.connected = False
                 agent.left_at = work.now
                 parts[Board].agent_changed(agent)
@@ -132,7 +134,6 @@ class AgentDesk:
                 work.retract(CommandAgent, lambda effect: effect.agent == agent.id)
                 work.retract(AcknowledgeReports, lambda effect: effect.agent == agent.id)
                 work.retract(AnswerHello, lambda effect: effect.agent == agent.id)
-                self.connected.add(agent.id)
                 parts[Greeter].greet(work, agent, hello)
                 work.emit(AnswerHello(hello))
                 work.must_be_whole = True  # it is told the term that a handler finds
@@ -166,17 +167,25 @@ class AgentDesk:
 
     # -- after the mirror was read, and after a commit -----------------------------------------
 
-    def begin(self) -> None:
-        """The mirror was read: what it does not hold of agents is derived anew."""
-        live = self._store.live
+    def begin(self, before: Live | None) -> None:
+        """Derive anew what the mirror, which was just read, does not hold of agents.
+
+        Args:
+            before: the mirror that was thrown away, if there was one.
+        """
+        live, now = self._store.live, self._clock.now()
         for agent in live.agents.values():
             if agent.status is AgentStatus.ALIVE:  # it was heard since it was last written
                 known = self._store.last_commit_at - agent.silence_s
                 agent.seen_at = max(agent.seen_at, known)
             self._leases.publish(agent, live.groups[agent.group])
             agent.connected = agent.id in self.connected
-            agent.left_at = None if agent.connected else self._store.last_commit_at
-        self._forgetful = True
+            left_at = self._store.last_commit_at
+            if before is not None and (former := before.agents.get(agent.id)) is not None:
+                agent.remember(former)
+                left_at = former.left_at or now  # None: its Hello was undone
+            agent.left_at = None if agent.connected else left_at
+        self._forgetful = before is not None
 
     def committed(self, work: Work) -> None:
         """What is committed of agents holds for their leases and streams."""
@@ -184,9 +193,10 @@ class AgentDesk:
             self._leases.publish(agent, work.live.groups[agent.group])
             if agent.status is not AgentStatus.ALIVE:
                 self.link.close(agent.id, "say hello again")
+        greeted = {each.agent for each in work.effects.get(AnswerHello, ())}
+        self.connected |= greeted
         if self._forgetful:
             self._forgetful = False
-            greeted = {each.agent for each in work.effects.get(AnswerHello, ())}
             for id_ in self.connected - greeted:
                 self.link.close(id_, "say hello again")
 

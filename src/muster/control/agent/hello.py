@@ -18,8 +18,7 @@ from muster.control.session.facts import Facts
 from muster.control.session.start import send_starts
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.states import KERNEL_TABLE, AgentStatus, KernelStatus
-from muster.store.live import LedgerKey
-from muster.store.records import Agent, Kernel
+from muster.store.records import Agent, Kernel, LedgerKey
 from muster.wire.messages import HeldStatus, Hello, Prepare, Stop
 
 PHASE = "AgentHello"
@@ -45,6 +44,7 @@ class Greeter:
         agent.reported_foreign = False
         agent.boot_id = hello.boot_id
         agent.instance = hello.instance
+        agent.supervisor = hello.supervisor
         agent.disk_full = hello.disk_full
         agent.version = hello.version
         agent.host = hello.host

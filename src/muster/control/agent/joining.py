@@ -96,7 +96,7 @@ def reissue(work: Work, name: str, credential: str) -> AgentId | None:
     Raises:
         JoinRefused: the agent is connected, so that it has a good one.
     """
-    agent = _named(work.live, name)
+    agent = agent_named(work.live, name)
     if agent is None:
         return None
     if agent.connected:
@@ -125,13 +125,13 @@ def _token(live: Live, request: JoinRequest, now: float) -> JoinToken:
 
 def _joined_before(live: Live, request: JoinRequest) -> Agent | None:
     """The agent that an earlier request of this kind made, whose answer was lost."""
-    agent = _named(live, request.name)
+    agent = agent_named(live, request.name)
     if agent is None or agent.credential_hash != token_hash(request.credential):
         return None
     return agent
 
 
-def _named(live: Live, name: str) -> Agent | None:
+def agent_named(live: Live, name: str) -> Agent | None:
     """The agent that has the name now."""
     there = (each for each in live.agents.values() if each.status is not AgentStatus.REMOVED)
     return next((each for each in there if each.name == name), None)
@@ -143,7 +143,7 @@ def _free_name(work: Work, board: Board, token: JoinToken, name: str) -> None:
     Raises:
         JoinRefused: it is an agent's, and stays so.
     """
-    named = _named(work.live, name)
+    named = agent_named(work.live, name)
     if named is None:
         return
     if named.connected:
@@ -156,7 +156,8 @@ def _free_name(work: Work, board: Board, token: JoinToken, name: str) -> None:
     if work.live.held_by.get(named.id):
         raise JoinRefused(
             f"agent {name!r} may still run kernels where it was: start it again there, or wait "
-            f"until its lease has ended"
+            f"until its lease has ended; if that machine is gone or was rebooted, have an "
+            f"administrator run `muster agents remove --lost {name}`"
         )
     why = reason(ReasonCode.AGENT_REPLACED, by=token.made_by)
     work.transition([named], {named.status}, AgentStatus.REMOVED, phase=PHASE, reason=why)

@@ -79,11 +79,14 @@ class LeaseBook:
         clock: the controller's.
         boot_id: of the machine that the controller runs on. An agent of the same boot that talks
             over the loopback interface cannot be cut off from the controller, only be without one.
+        machine: the id of that machine; empty if it has none. Agents that ran there in another
+            boot are proven gone, whatever their leases and the time of day say.
     """
 
-    def __init__(self, clock: Clock, boot_id: str = "") -> None:
+    def __init__(self, clock: Clock, boot_id: str = "", machine: str = "") -> None:
         self._clock = clock
         self._boot_id = boot_id
+        self.machine = machine
         self._lock = Lock()
         self._leases: dict[AgentId, _Lease] = {}
         self._news: dict[AgentId, _Lease] = {}  # heard since ``take_news``
@@ -134,7 +137,9 @@ class LeaseBook:
                     f"an agent on another {'machine' if rebooted else 'directory'} has the same "
                     f"credential, was heard {max(0.0, now - lease.heard_at):.0f} s ago and may run "
                     f"kernels: stop one of the two; if both are wanted, remove this one's "
-                    f"credential.json and start it with a join token and another --name"
+                    f"credential.json and start it with a join token and another --name; if the "
+                    f"first is gone for good, have an administrator run `muster agents remove "
+                    f"--lost {hello.name}`"
                 )
         if rebooted:
             lease.former_boots.append(former_boot)
@@ -188,9 +193,11 @@ class LeaseBook:
             place = (agent.boot_id, agent.instance)
             if lease is None:
                 now = self._clock.now()
-                lease = _Lease(now, agent.seen_at, place=place, admitted=place)
+                gone = agent.machine == self.machine != "" and agent.boot_id != self._boot_id
+                admitted = ("", "") if gone else place
+                lease = _Lease(now, agent.seen_at, place=place, admitted=admitted)
                 self._leases[agent.id] = lease
-                if agent.lease_s:
+                if agent.lease_s and not gone:
                     lease.grants.append(_Grant(-math.inf, now + agent.lease_s, 0.0))
             if place != lease.place:  # what ran there is proven gone, and its leases with it
                 lease.place = place
@@ -214,6 +221,10 @@ class LeaseBook:
                 agent: (lease.heard_at, min(lease.offsets_s, default=0.0))
                 for agent, lease in news.items()
             }
+
+    def is_endless(self, agent: AgentId) -> bool:
+        """Whether the agent may count with a lease that has no end."""
+        return math.isinf(self.until(agent)) and self.until(agent) > 0
 
     def is_beside(self, agent: AgentId) -> bool:
         """Whether the agent runs on the controller's own machine."""

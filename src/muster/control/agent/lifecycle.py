@@ -17,8 +17,7 @@ from muster.control.session.board import Board
 from muster.control.session.facts import Facts
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.states import AgentStatus
-from muster.store.live import LedgerKey
-from muster.store.records import Agent
+from muster.store.records import Agent, LedgerKey
 
 
 class AgentLifecycle(Lifecycle[Agent]):
@@ -58,15 +57,19 @@ class GrantLeases(FollowingHandler[Agent]):
         self._leases = leases
 
     def follow(self, record: Agent, work: Work) -> None:
+        record.leased_until = self._leases.until(record.id)
         term_s = work.live.groups[record.group].kernel_lease
         if term_s is None:
             term_s = math.inf if self._leases.is_beside(record.id) else DEFAULT_TERM_S
-        over = self._leases.until(record.id) <= work.now + term_s
+        over = record.leased_until <= work.now + term_s
         lease_s = term_s if over else max(term_s, record.lease_s)
         silence_s = _silence_s(record, work, self._leases) + self._leases.unheard_s(record.id)
-        terms = term_s, lease_s, silence_s
-        if terms != (record.term_s, record.lease_s, record.silence_s):
-            record.term_s, record.lease_s, record.silence_s = terms
+        machine = record.machine
+        if record.connected:
+            machine = self._leases.machine if self._leases.is_beside(record.id) else ""
+        terms = term_s, lease_s, silence_s, machine
+        if terms != (record.term_s, record.lease_s, record.silence_s, record.machine):
+            record.term_s, record.lease_s, record.silence_s, record.machine = terms
             work.unit.touch(record)
 
 

@@ -16,6 +16,7 @@ from muster.control.engine.work import Work
 from muster.control.session.board import Board
 from muster.control.session.facts import Facts
 from muster.control.session.lifecycle import SessionLifecycle
+from muster.store.live import Live
 
 
 class AgentModule(Module):
@@ -29,8 +30,8 @@ class AgentModule(Module):
         self._leases = leases
         self.performers = desk.performers
 
-    def begin(self) -> None:
-        self._desk.begin()
+    def begin(self, before: Live | None) -> None:
+        self._desk.begin(before)
 
     def declare(self, context: Context) -> Declared:
         parts, leases = context.parts, self._leases
@@ -43,7 +44,7 @@ class AgentModule(Module):
                 DetectLoss(facts, leases),
                 DrainAgents(parts[SessionLifecycle]),
             ],
-            offers=[Greeter(facts, board, leases), AgentRequests(board)],
+            offers=[Greeter(facts, board, leases), AgentRequests(board, facts)],
         )
 
     def committed(self, work: Work) -> None:

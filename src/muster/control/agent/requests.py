@@ -1,15 +1,17 @@
 """What operators ask of agents: functions of one wake's work that refuse before they change
 anything."""
 
+from muster.control.agent.removal import remove
 from muster.control.engine.work import Work
 from muster.control.session.board import Board
+from muster.control.session.facts import Facts
 from muster.control.session.start import recall_held_ahead
-from muster.core.errors import Conflict, NotFound
+from muster.core.errors import NotFound
 from muster.core.ids import AgentId
 from muster.core.owner import Principal
 from muster.core.reasons import ReasonCode, reason
 from muster.core.results import SchedulingResult
-from muster.core.states import AgentBar, AgentStatus
+from muster.core.states import AgentBar
 from muster.store.records import Agent
 
 PHASE = "Request"
@@ -18,8 +20,9 @@ PHASE = "Request"
 class AgentRequests:
     """Requests about agents."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: Board, facts: Facts) -> None:
         self._board = board
+        self._facts = facts
 
     def bar(
         self,
@@ -56,8 +59,10 @@ class AgentRequests:
                 recall_held_ahead(work, agent.id)
         return agent
 
-    def remove(self, work: Work, principal: Principal, id_: AgentId) -> Agent:
-        """Forget an agent that is gone for good, or that was drained.
+    def remove(
+        self, work: Work, principal: Principal, id_: AgentId, *, lost: bool = False
+    ) -> Agent:
+        """Forget an agent that is gone for good, or that was drained; see ``removal.remove``.
 
         Raises:
             NotFound: no such agent.
@@ -66,18 +71,5 @@ class AgentRequests:
         agent = work.live.agents.get(id_)
         if agent is None:
             raise NotFound(f"there is no agent {id_} any more")
-        if agent.status is AgentStatus.ALIVE and agent.barred is not AgentBar.DRAINING:
-            raise Conflict(
-                f"agent {agent.name} is alive: stop it, or empty it with `muster drain "
-                f"{agent.name}` first"
-            )
-        held = len(work.live.held_by.get(id_, ()))
-        if held:
-            raise Conflict(
-                f"agent {agent.name} may still run {held} kernels: wait until they have ended or "
-                f"its lease has"
-            )
-        why = reason(ReasonCode.AGENT_REMOVED, by=principal.owner.user)
-        work.transition([agent], {agent.status}, AgentStatus.REMOVED, phase=PHASE, reason=why)
-        self._board.agent_changed(agent)
+        remove(work, self._board, self._facts, agent, principal.owner.user, lost=lost)
         return agent

@@ -17,7 +17,7 @@ MAX_PASSES = 200
 """Passes of one wake; past them the rest waits for the next, so that no loop can hold the engine.
 A job of many tasks uses several: each pass may bring up the next tasks."""
 
-MAX_CHANGES = 8_000
+MAX_CHANGES = 4_000
 """Rows that a wake writes before it leaves the rest to the next: the commit of a gang of thousands
 at each step of its life takes as long as many wakes of others, which get their turn in between."""
 

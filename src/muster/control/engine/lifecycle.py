@@ -72,10 +72,10 @@ class Lifecycle(Generic[R]):
 
     def lead(self, work: Work, record: R, status: StrEnum, move: Move) -> None:
         """Give the live ones of those who follow the record their next status."""
-        for follower in self.followers(record):
-            live = work.live.entities[type(follower)].states.live
-            if follower.status is not status:
-                work.unit.transition([follower], live, status, phase=move.phase)
+        others = [each for each in self.followers(record) if each.status is not status]
+        if others:
+            live = work.live.entities[type(others[0])].states.live
+            work.unit.transition(others, live, status, phase=move.phase)
 
     def settled(self, work: Work, record: R) -> None:
         """Called once the record and those who follow it have moved."""

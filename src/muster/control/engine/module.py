@@ -12,6 +12,7 @@ from muster.control.engine.work import Work
 from muster.core.clock import Clock
 from muster.scheduling.fairness import Stay
 from muster.store.entity import Entity
+from muster.store.live import Live
 from muster.store.store import Store
 from muster.store.unit import LedgerWatch
 
@@ -76,9 +77,13 @@ class Module:
     entities: Sequence[Entity[Any]] = ()
     performers: Sequence[Performer[Any]] = ()
 
-    def begin(self) -> None:
-        """Complete what was read of the mirror with what is not stored. Called for all modules
-        whenever it was read, before the first declares."""
+    def begin(self, before: Live | None) -> None:
+        """Complete the mirror, which was just read, with facts that are not stored. Called for all
+        modules before the first declares.
+
+        Args:
+            before: the mirror that was thrown away, if there was one.
+        """
 
     def declare(self, context: Context) -> Declared:
         """Derive from the mirror whatever the module derives. Called whenever it was read."""

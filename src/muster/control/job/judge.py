@@ -24,6 +24,7 @@ _STOPPED_BY_US = frozenset(
 )
 
 
+_NO_PLACE = NEVER | {ReasonCode.SCHEDULING_TIMEOUT, ReasonCode.NO_AGENT_ABLE}
 _OWN_ENDS = frozenset(
     {
         ReasonCode.EXITED,
@@ -89,7 +90,7 @@ def outcome(attempt: Attempt) -> TaskState:
         if code is ReasonCode.EXITED:
             return TaskState.SUCCEEDED
     session_code = attempt.session_reason.code if attempt.session_reason else None
-    if session_code is ReasonCode.SCHEDULING_TIMEOUT or session_code in NEVER:
+    if session_code in _NO_PLACE:
         return TaskState.UNSCHEDULABLE
     if session_code is ReasonCode.RESCHEDULE_LIMIT:
         return TaskState.FAILED

@@ -11,8 +11,8 @@ from muster.core.ids import AgentId, JobId
 from muster.core.resources import Resources
 from muster.core.states import JOB_TABLE, AgentStatus, KernelStatus
 from muster.scheduling.backlog import backlog_depth
-from muster.store.live import LedgerKey, Live
-from muster.store.records import Allocation, Job, Kernel
+from muster.store.live import Live
+from muster.store.records import Allocation, Job, Kernel, LedgerKey
 
 MOST_HELD = 2
 """Times ``kernels_per_agent`` that an agent holds at most, what it holds ahead included."""
@@ -53,27 +53,29 @@ class Backlogs:
     def held(self, row: Allocation, priority: int) -> None:
         """A new row, of a session of that priority."""
         agents = self._shapes_of(row).setdefault(row.resources.shape, {})
-        shape = agents.setdefault(row.agent_id, Shape())
+        shape = agents.get(row.agent_id)
+        if shape is None:
+            shape = agents[row.agent_id] = Shape()
         if row.charged:
-            shape.running[row.kernel_id, row.generation] = row.since
+            shape.running[row.key] = row.since
         else:
-            shape.ahead[row.kernel_id, row.generation] = row
-            self._priority_of[row.kernel_id, row.generation] = priority
+            shape.ahead[row.key] = row
+            self._priority_of[row.key] = priority
             self._priorities.setdefault(self._group_of(row), Counter())[priority] += 1
 
     def charged(self, row: Allocation, now: float) -> None:
         """What was held ahead has got its room."""
         shape = self._shapes_of(row)[row.resources.shape][row.agent_id]
-        del shape.ahead[row.kernel_id, row.generation]
+        del shape.ahead[row.key]
         self._left_ahead(row)
-        shape.running[row.kernel_id, row.generation] = now
+        shape.running[row.key] = now
 
     def released(self, row: Allocation) -> None:
         shapes = self._shapes_of(row)
         agents = shapes[row.resources.shape]
         shape = agents[row.agent_id]
         of_kind = shape.running if row.charged else shape.ahead
-        del of_kind[row.kernel_id, row.generation]
+        del of_kind[row.key]
         if not row.charged:
             self._left_ahead(row)
         if not shape.running and not shape.ahead:
@@ -87,10 +89,10 @@ class Backlogs:
 
     def priority_of(self, row: Allocation) -> int:
         """Of what is held ahead."""
-        return self._priority_of[row.kernel_id, row.generation]
+        return self._priority_of[row.key]
 
     def _left_ahead(self, row: Allocation) -> None:
-        priority = self._priority_of.pop((row.kernel_id, row.generation))
+        priority = self._priority_of.pop(row.key)
         counts = self._priorities[self._group_of(row)]
         counts[priority] -= 1
         if not counts[priority]:

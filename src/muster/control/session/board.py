@@ -26,6 +26,7 @@ from muster.core.states import (
 )
 from muster.scheduling.fairness import DecayedUsage, Stay
 from muster.scheduling.guard import PluginFault
+from muster.scheduling.hooks import BatchHook
 from muster.scheduling.plugins import AgentSelector, LearningSelector, PassContext
 from muster.scheduling.policy import Policy, missing_parts
 from muster.scheduling.queue import AGE, Queue
@@ -33,8 +34,8 @@ from muster.scheduling.sequencers import FairShare
 from muster.scheduling.snapshot import Snapshot
 from muster.scheduling.usage import Quotas, Usage, scopes
 from muster.scheduling.workload import SessionWorkload, WorkloadClass
-from muster.store.live import LedgerKey, Live
-from muster.store.records import Agent, Allocation, Job, Session
+from muster.store.live import Live
+from muster.store.records import Agent, Allocation, Job, LedgerKey, Session
 
 _NO_USAGE = DecayedUsage()
 log = logging.getLogger(__name__)
@@ -291,6 +292,11 @@ class Board:
                 if waiting.what.priority in leaving:
                     self.displacing[waiting.id] = set(leaving[waiting.what.priority])
 
+    def changes_environments(self, session: Session) -> bool:
+        """Whether its hook may change what its kernels are started with; built-in ones do not."""
+        hook = self.groups[session.group].policy.hooks[session.type]
+        return type(hook).before_start is not BatchHook.before_start
+
     def before_start(self, session: Session, environment: Mapping[str, str]) -> Mapping[str, str]:
         """The environment of one of its kernels that is about to start, as its hook wants it."""
         try:
@@ -403,7 +409,7 @@ class Board:
         if not row.charged and kernel is not None:
             session = kernel.session
             what = self._known(session) or self._arriving(session)
-            self._ahead_as[row.kernel_id, row.generation] = what
+            self._ahead_as[row.key] = what
             priority = what.priority
         self.backlogs.held(row, priority)
         if row.charged:
@@ -416,7 +422,7 @@ class Board:
             self._take_place(row, now)
         else:
             group.snapshot.give_back(row.agent_id, row.resources, before)
-            session = self._session_of.get((row.kernel_id, row.generation))
+            session = self._session_of.get(row.key)
             if session is not None:
                 self._placed_as[session.id].seen = None
         # What the agent says is a fact, even where it is more than there was room for.
@@ -429,7 +435,7 @@ class Board:
             group.snapshot.give_back(row.agent_id, row.resources, row.shares)
             self._leave_place(row, now)
         else:
-            self._ahead_as.pop((row.kernel_id, row.generation), None)
+            self._ahead_as.pop(row.key, None)
         group.stirred = True
         if row.kernel_id not in self._live.rows_of and self.targets.released(row.kernel_id):
             self._stir_all()
@@ -450,7 +456,7 @@ class Board:
         if kernel is None:
             return  # its session has ended, and its agent has not confirmed that yet
         session = kernel.session
-        ahead_as = self._ahead_as.pop((row.kernel_id, row.generation), None)
+        ahead_as = self._ahead_as.pop(row.key, None)
         place = self._placed_as.get(session.id)
         if place is None:
             what = ahead_as or self._known(session) or self._arriving(session)
@@ -460,13 +466,13 @@ class Board:
             if group.fairness is not None:
                 group.fairness.placed(session.owner, place.what.total, now)
             group.placed[session.id] = session
-        place.rows[row.kernel_id, row.generation] = row
+        place.rows[row.key] = row
         place.seen = None
-        self._session_of[row.kernel_id, row.generation] = session
+        self._session_of[row.key] = session
 
     def _join_set(self, row: Allocation, kernels: int) -> None:
         """A kernel of a set is on the agent, or no longer; a pass has counted what it placed."""
-        session = self._session_of.get((row.kernel_id, row.generation))
+        session = self._session_of.get(row.key)
         name = self._placed_as[session.id].what.placement.set if session is not None else None
         if session is not None and name is not None:
             snapshot = self.groups[session.group].snapshot
@@ -474,11 +480,11 @@ class Board:
 
     def _leave_place(self, row: Allocation, now: float) -> None:
         self._join_set(row, -1)
-        session = self._session_of.pop((row.kernel_id, row.generation), None)
+        session = self._session_of.pop(row.key, None)
         if session is None:
             return
         place = self._placed_as[session.id]
-        del place.rows[row.kernel_id, row.generation]
+        del place.rows[row.key]
         place.seen = None
         if not place.rows:
             del self._placed_as[session.id]
@@ -507,10 +513,14 @@ class Board:
             or len(session.kernels) != 1
             or session.type is not SessionType.BATCH
             or session.kernels[0].process.ports
-            or self.what(session).placement != ANYWHERE
+            or not self._may_go_anywhere(session)
         ):
             return False
         return not any(map(self.quotas.of, scopes(session.owner)))
+
+    def _may_go_anywhere(self, session: Session) -> bool:
+        placement = self.what(session).placement
+        return placement is ANYWHERE or placement == ANYWHERE
 
 
 def _bar_of(agent: Agent) -> str:

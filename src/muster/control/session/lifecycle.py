@@ -5,7 +5,7 @@ charged until its agent confirms (design: Generation).
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 
 from muster.control.agent.effects import CommandAgent
@@ -31,6 +31,7 @@ from muster.wire.messages import Stop
 LOST_CODES = frozenset(
     {
         ReasonCode.AGENT_LOST,
+        ReasonCode.AGENT_GIVEN_UP,
         ReasonCode.AGENT_REBOOTED,
         ReasonCode.SUPERVISOR_LOST,
         ReasonCode.KERNEL_VANISHED,
@@ -38,15 +39,16 @@ LOST_CODES = frozenset(
     }
 )
 """Ends that are the machine's fault; the kernel is in ERROR, its task WORKER_FAILED."""
+UNFIT = frozenset({ReasonCode.WORKDIR_MISSING, ReasonCode.NO_ACCOUNT, ReasonCode.BAD_FILE_PATH})
+"""Failures that an agent would repeat for the same session; another agent may not."""
 _FINAL = (
     LOST_CODES
     | NEVER
+    | UNFIT
     | {
         ReasonCode.NEVER_STARTED,
         ReasonCode.RESCHEDULE_LIMIT,
-        ReasonCode.WORKDIR_MISSING,  # another agent may have it; this one will not soon
-        ReasonCode.NO_ACCOUNT,
-        ReasonCode.BAD_FILE_PATH,
+        ReasonCode.NO_AGENT_ABLE,
     }
 )
 _BEGUN = KERNEL_TABLE.terminal | {KernelStatus.RUNNING}
@@ -112,9 +114,9 @@ class SessionLifecycle(Lifecycle[Session]):
             session.reschedules += 1
             failed = {k.agent_id: None for k in session.kernels if k.agent_id and k.failure}
             failed = failed or {k.agent_id: None for k in session.kernels if k.agent_id}
-            session.failed_agents = tuple(dict.fromkeys((*session.failed_agents, *_ids(failed))))[
-                -32:
-            ]
+            agents = dict.fromkeys((*session.failed_agents, *_ids(failed)))
+            session.failed_agents = tuple(agents)[-32:]
+            session.unfit += tuple(_unfit(session))
 
     def followers(self, record: Session) -> Sequence[Kernel]:
         return record.kernels
@@ -125,12 +127,12 @@ class SessionLifecycle(Lifecycle[Session]):
                 self._take_back(work, kernel, move.phase)
             return
         if status is KernelStatus.TERMINATING:
-            for kernel in record.kernels:
-                if kernel.status is KernelStatus.SCHEDULED:  # its agent has not heard of it
-                    scheduled = (kernel.status,)
-                    to = KernelStatus.CANCELLED
-                    work.unit.transition([kernel], scheduled, to, phase=move.phase)
-                    work.unit.release((kernel.id, kernel.generation))
+            scheduled = KernelStatus.SCHEDULED  # the agents of such kernels have not heard of them
+            never_sent = [kernel for kernel in record.kernels if kernel.status is scheduled]
+            to = KernelStatus.CANCELLED
+            work.unit.transition(never_sent, (scheduled,), to, phase=move.phase)
+            for kernel in never_sent:
+                work.unit.release((kernel.id, kernel.generation))
         super().lead(work, record, status, move)
 
     def settled(self, work: Work, record: Session) -> None:
@@ -215,6 +217,13 @@ def _skipped(phase: str, why: Reason | None) -> Move:
     return Move(phase, SchedulingResult.SKIPPED, why)
 
 
+def _unfit(session: Session) -> Iterator[tuple[AgentId, Reason]]:
+    """The agents that said that they cannot run it, and why."""
+    for kernel in session.kernels:
+        if kernel.agent_id and kernel.failure is not None and kernel.failure.code in UNFIT:
+            yield kernel.agent_id, kernel.failure
+
+
 def _ids(agents: Iterable[AgentId | None]) -> list[AgentId]:
     return [agent for agent in agents if agent is not None]
 
@@ -234,13 +243,12 @@ def stop_again_at(kernel: Kernel, sent_at: float) -> float:
     return sent_at + kernel.process.grace + STOP_AGAIN_AFTER_S
 
 
-def heard_since(session: Session, work: Work) -> float | None:
-    """From when the time of the session's phase counts: from its status on, later by all the time
-    in which one of its live kernels' agents could not be heard; None while one cannot. No phase
+def heard_since(session: Session, began: float, work: Work) -> float | None:
+    """From when the time of a phase that ``began`` then counts: later by all the time in which one
+    of the session's live kernels' agents could not be heard; None while one cannot. No phase
     expires on what an agent could not tell (design: Silence is not failure), and none begins anew
     when one comes back.
     """
-    began = session.status_changed_at
     absences: set[tuple[float, float]] = set()
     for agent_id in {k.agent_id for k in session.kernels if k.status in KERNEL_TABLE.live}:
         agent = work.live.agents.get(agent_id) if agent_id else None
@@ -260,13 +268,17 @@ class HeardPhase(LifecycleHandler[Session]):
     """A phase that ends by what agents report."""
 
     def since(self, record: Session, work: Work) -> float:
-        timeout_s = self.timeout_s(record, work)
-        if timeout_s is None or work.now < record.status_changed_at + timeout_s:
-            return record.status_changed_at  # at the earliest; nobody need ask all agents yet
-        heard = heard_since(record, work)
+        timeout_s, began = self.timeout_s(record, work), self.began(record)
+        if timeout_s is None or work.now < began + timeout_s:
+            return began  # at the earliest; nobody need ask all agents yet
+        heard = heard_since(record, began, work)
         if heard is None:
             return math.inf
         return min(max(heard, _told_by(record, work) - timeout_s), heard + timeout_s)
+
+    def began(self, record: Session) -> float:
+        """When the phase began."""
+        return record.status_changed_at
 
 
 def _told_by(session: Session, work: Work) -> float:

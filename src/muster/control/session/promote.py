@@ -8,7 +8,7 @@ from muster.control.engine.work import Work
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.specs import SessionType
 from muster.core.states import KERNEL_TABLE, SESSION_TABLE, KernelStatus, SessionStatus
-from muster.store.records import Kernel, Session
+from muster.store.records import Session
 
 _K = KernelStatus
 _UNPREPARED = frozenset({_K.PENDING, _K.SCHEDULED, _K.PREPARING, _K.PULLING})
@@ -81,7 +81,7 @@ class DetectTermination(SessionPromotionHandler):
 
     def reason(self, record: Session) -> Reason | None:
         for kernel in record.kernels:
-            if kernel.status in self.check_kernel_statuses and not ended_well(kernel):
+            if kernel.status in self.check_kernel_statuses and not kernel.ended_well:
                 how = kernel.reason.sentence() if kernel.reason else kernel.status
                 return reason(ReasonCode.KERNEL_ENDED, index=kernel.index, how=how)
         return reason(ReasonCode.COMPLETED)
@@ -112,7 +112,3 @@ class EnforceTimeout(DerivationHandler[Session]):
         if work.now < record.started_at + timeout_s:
             return None
         return SessionStatus.TERMINATING, reason(ReasonCode.TIMEOUT, timeout_s=timeout_s)
-
-
-def ended_well(kernel: Kernel) -> bool:
-    return kernel.status is KernelStatus.TERMINATED and kernel.exit_code == 0

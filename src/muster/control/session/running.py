@@ -9,8 +9,7 @@ from muster.core.owner import Owner
 from muster.core.specs.group import PreemptionMode, PreemptionSpec
 from muster.core.states import PLACED_SESSION, SessionStatus
 from muster.scheduling.workload import KernelPlacement, RunningSession, WorkloadClass
-from muster.store.live import LedgerKey
-from muster.store.records import Allocation, Session
+from muster.store.records import Allocation, LedgerKey, Session
 
 STAYING = frozenset({*PLACED_SESSION, SessionStatus.RUNNING})
 """Others that hold something are leaving: they are being stopped, or what they hold is what remains

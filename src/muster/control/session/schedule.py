@@ -20,7 +20,7 @@ from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.specs.group import PreemptionMode
 from muster.core.states import KernelStatus, SessionStatus
 from muster.scheduling.guard import PluginFault
-from muster.scheduling.placement import place
+from muster.scheduling.placement import never_fits, place
 from muster.scheduling.preemption import Preemption
 from muster.scheduling.validators import NEVER
 from muster.store.live import Live
@@ -32,6 +32,9 @@ log = logging.getLogger(__name__)
 TOLD_AT_ONCE = 100
 """Sessions of a class whose history tells at once of new reasons; the others' do at the next sweep,
 if those still hold. A change to what a hundred thousand wait for must not write so many rows."""
+
+_MAY_RETURN = frozenset({ReasonCode.NO_ALIVE_AGENTS, ReasonCode.NEEDS_ABSENT_AGENTS})
+"""Why no agent can hold a session now, where one that is away or cordoned could."""
 
 
 class ScheduleNewSessions(LifecycleHandler[Session]):
@@ -77,9 +80,11 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
     def execute(self, targets: Sequence[Session], work: Work) -> HandlerResult[Session]:
         result: HandlerResult[Session] = HandlerResult()
         for session in targets:
-            limit = reschedule_limit(session, work.live.groups[session.group].max_reschedules)
-            if limit is not None:
-                result.failures[session] = limit
+            given_up = self._unfit_everywhere(session) or reschedule_limit(
+                session, work.live.groups[session.group].max_reschedules
+            )
+            if given_up is not None:
+                result.failures[session] = given_up
                 self._board.withdraw(session)
         for group in self._board.groups.values():
             if group.stirred:
@@ -90,6 +95,18 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
         for session in targets:
             self._say_why(session, result, work)
         return result
+
+    def _unfit_everywhere(self, session: Session) -> Reason | None:
+        """The reason to give a session up, once every agent that could ever hold it has said that
+        it cannot run it."""
+        if not session.unfit:
+            return None
+        group, what = self._board.groups[session.group], self._board.what(session)
+        never = never_fits(what, group.snapshot, group.policy)
+        if never is None or never.code in _MAY_RETURN:
+            return None
+        _, said = session.unfit[-1]
+        return reason(ReasonCode.NO_AGENT_ABLE, how=said.sentence())
 
     def _set_aside(self, group: GroupBoard, work: Work) -> list[Session]:
         """Those whose room somebody else took at a commit sit out for a while: whatever is wrong

@@ -76,9 +76,9 @@ class StartSessions(HeardPhase):
         if work.now >= session.status_changed_at + RECALL_AFTER_S:
             recall(kernel, work)
 
-    def since(self, record: Session, work: Work) -> float:
+    def began(self, record: Session) -> float:
         """Once a gang's barrier is open, its kernels have the same time again."""
-        return max(super().since(record, work), record.barrier_opened_at or 0.0)
+        return max(record.status_changed_at, record.barrier_opened_at or 0.0)
 
     def timeout_s(self, record: Session, work: Work) -> float | None:
         if record.status is SessionStatus.CREATING and held_ahead(record, work):
@@ -150,17 +150,18 @@ def send_starts(session: Session, kernels: Iterable[Kernel], work: Work, board: 
     """Start commands for those kernels that are to start."""
     templates = work.once(Templates)
     gang = templates.gang(session, work)
-    hold = is_closed(session)
+    hold, asks_hook = is_closed(session), board.changes_environments(session)
     for kernel in kernels:
         row = work.live.ledger.get((kernel.id, kernel.generation))
         if kernel.status not in _TO_START or row is None:
             continue
         shared = templates.of(kernel, gang)
         own: Mapping[str, str] = own_variables(kernel, gang)
-        whole = {**shared.env, **own} if shared.env else own
-        wanted = board.before_start(session, whole)
-        if wanted is not whole:
-            shared, own = templates.changed(shared, wanted)
+        if asks_hook:
+            whole = {**shared.env, **own}
+            wanted = board.before_start(session, whole)
+            if wanted is not whole:
+                shared, own = templates.changed(shared, wanted)
         command = Start(
             kernel.id, kernel.generation, shared, own, row.shares, not row.charged, hold
         )

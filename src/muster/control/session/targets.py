@@ -76,6 +76,8 @@ class Targets:
 
     def released(self, kernel: KernelId) -> bool:
         """No process of the kernel is left; whether that was the last of some work's."""
+        if not self._leaving:
+            return False
         gone = [id_ for id_, kernels in self._leaving.items() if kernels == {kernel}]
         for kernels in self._leaving.values():
             kernels.discard(kernel)

@@ -36,6 +36,7 @@ def workload_class(session: Session) -> WorkloadClass:
         type=session.type,
         placement=spec.placement,
         failed_agents=frozenset(session.failed_agents) if session.failed_agents else _NONE,
+        unfit_agents=frozenset(agent for agent, _ in session.unfit) if session.unfit else _NONE,
         duration_s=spec.timeout,
         not_before=spec.not_before,
         after=spec.after,

@@ -1,0 +1,116 @@
+"""The words between the supervisor and a process that spawns the kernels of a user.
+
+Each message makes somebody wake up, which costs as much as a twentieth of a short kernel. So what
+many kernels have in common is told once, and the process tells together what it has to tell.
+
+To the process go tuples, marshalled, which takes a fifth of the time of JSON and asks for trust in
+who wrote them: the supervisor, which is root.
+
+    ["program", place, command, environment, workdir, files]
+        keep this one at that place, instead of what was there
+    ["launch", number, place, own environment, scratch, hierarchies]
+        spawn what is kept there, with the descriptors of its output and its cgroups
+
+From it, which is not trusted as much, come facts of one size, as many as there are to tell, or one
+failure: a zero and JSON.
+"""
+
+import json
+import marshal
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+from muster.agent.supervisor.failures import CannotExecute, CreateFailed
+from muster.agent.supervisor.kernel import CreateFailure, EndReason
+from muster.agent.supervisor.protocol import MAX_LINE_BYTES, Program, encode
+
+VERSION = 1
+"""Told at first, for the files of a process may be newer than the supervisor that starts it."""
+
+SOCKET_FD = 3
+MAX_MESSAGE_BYTES = 2 * MAX_LINE_BYTES  # a line of an order, and what JSON may add to it
+MAX_ANSWER_BYTES = 64 << 10
+MAX_PLACES = 8  # for programs that are kept, and one more for a large one
+MAX_FDS = 8
+
+READY, SPAWNED, ENDED = 1, 2, 3
+
+_FACT = struct.Struct("=Biqqqd")
+_FAILURE = b"\0"
+_MAX_DETAIL_CHARS = 1000
+
+Fact = tuple[int, int, int, int, int, float]
+"""(READY, 0, VERSION, 0, 0, 0), (SPAWNED, pid, number of the launch, bounds of its start time in
+clock ticks, seconds since the epoch) or (ENDED, pid, wait status, 0, 0, 0)."""
+
+MAX_FACTS = MAX_ANSWER_BYTES // _FACT.size
+
+
+class Garbled(Exception):
+    """A message that is none of these."""
+
+
+def pack_fact(
+    kind: int, pid: int, number: int, low: int = 0, high: int = 0, at: float = 0.0
+) -> bytes:
+    return _FACT.pack(kind, pid, number, low, high, at)
+
+
+def pack_failure(number: int, failure: CreateFailed | CannotExecute) -> bytes:
+    exit_code = failure.exit_code if isinstance(failure, CannotExecute) else None
+    detail = failure.detail[:_MAX_DETAIL_CHARS]
+    return _FAILURE + encode([number, failure.reason, exit_code, detail]).encode()
+
+
+def is_failure(answer: memoryview) -> bool:
+    return answer[0] == _FAILURE[0]
+
+
+def facts(answer: memoryview) -> Iterator[Fact]:
+    """
+    Raises:
+        Garbled: it holds something else.
+    """
+    try:
+        return _FACT.iter_unpack(answer)
+    except struct.error as error:
+        raise Garbled(str(error)) from None
+
+
+def failure_of(answer: memoryview) -> tuple[int, CreateFailed | CannotExecute]:
+    """The number of a launch, and what became of it.
+
+    Raises:
+        Garbled: it is something else.
+    """
+    try:
+        match json.loads(bytes(answer[1:])):
+            case [int(number), str(reason), None, str(detail)]:
+                return number, CreateFailed(CreateFailure(reason), detail)
+            case [int(number), str(reason), int(exit_code), str(detail)]:
+                return number, CannotExecute(EndReason(reason), exit_code, detail)
+    except (ValueError, RecursionError) as error:
+        raise Garbled(str(error)) from None
+    raise Garbled("no failure")
+
+
+def program_message(place: int, program: Program) -> bytes:
+    env, files = dict(program.env), dict(program.files)
+    return marshal.dumps(("program", place, program.command, env, program.workdir, files))
+
+
+def launch_message(
+    number: int,
+    place: int,
+    env: dict[str, str],
+    scratch: str,
+    hierarchies: tuple[str, ...],
+) -> bytes:
+    return marshal.dumps(("launch", number, place, env, scratch, hierarchies))
+
+
+def read_message(message: memoryview) -> tuple[Any, ...]:
+    """One of the two."""
+    words: tuple[Any, ...] = marshal.loads(message)
+    return words

@@ -1,0 +1,117 @@
+"""Options of ``muster up`` and ``muster agent``: what an agent offers, and whom its kernels run
+as."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from muster.cli.parameters import Option
+from muster.cli.request import ATTRIBUTE, pairs
+
+if TYPE_CHECKING:
+    from muster.app.account_options import AccountOptions
+
+
+class AccountSource(StrEnum):
+    """Where the accounts come from of users that were not mapped to one."""
+
+    RANGE = "range"
+    SYSTEM = "system"
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What an agent offers, where that is not what it finds."""
+
+    cpus: Annotated[
+        str | None, Option("--cpus", metavar="N", help="Processors of an agent; else as found.")
+    ] = None
+    memory: Annotated[
+        str | None,
+        Option("--memory", metavar="SIZE", help="Memory of an agent, as 16GiB; else as found."),
+    ] = None
+    gpus: Annotated[
+        str | None,
+        Option(
+            "--gpus", metavar="NxMODEL", help="GPUs of an agent, as 4xH100, or 4; else as found."
+        ),
+    ] = None
+    attribute: Annotated[
+        list[str] | None,
+        Option(
+            "--attribute",
+            metavar="NAME=VALUE",
+            help="Of an agent, for constraints, as zone=a; may be repeated.",
+        ),
+    ] = None
+
+    def attributes(self) -> dict[str, str] | None:
+        """By name; None where none were given.
+
+        Raises:
+            click.BadParameter: one is not NAME=VALUE.
+        """
+        return _pairs_or_none(self.attribute, "--attribute", ATTRIBUTE)
+
+
+@dataclass(frozen=True, slots=True)
+class Accounts:
+    """Whom kernels run as, and their limits, on a machine whose agent is root."""
+
+    map_user: Annotated[
+        list[str] | None,
+        Option(
+            "--map-user", metavar="USER=ACCOUNT", help="Whom a user's kernels run as; as root only."
+        ),
+    ] = None
+    accounts: Annotated[
+        AccountSource | None,
+        Option(
+            "--accounts",
+            help="Users get uids of a range, or the machine's accounts. [default: range]",
+        ),
+    ] = None
+    uid_range: Annotated[
+        str | None,
+        Option("--uid-range", metavar="FIRST-LAST", help="Of users. [default: 200000-265535]"),
+    ] = None
+    users_dir: Annotated[
+        Path | None,
+        Option("--users-dir", metavar="DIR", help="Homes. [default: /var/lib/muster/users]"),
+    ] = None
+    pids_max: Annotated[
+        int | None,
+        Option("--pids-max", metavar="N", help="Processes of a kernel. [default: 4096]"),
+    ] = None
+    scratch_max: Annotated[
+        str | None,
+        Option(
+            "--scratch-max",
+            metavar="SIZE",
+            help="What a kernel without `disk` may keep. [default: half of the disk]",
+        ),
+    ] = None
+
+    def options(self) -> "AccountOptions":
+        """
+        Raises:
+            click.BadParameter: a mapping is not USER=ACCOUNT.
+        """
+        from muster.app.account_options import AccountOptions
+
+        return AccountOptions(
+            mapped=_pairs_or_none(self.map_user, "--map-user", "USER=ACCOUNT, such as ann=annb"),
+            source=self.accounts,
+            uid_range=self.uid_range,
+            users_directory=str(self.users_dir.expanduser().absolute()) if self.users_dir else None,
+            pids_max=self.pids_max,
+            scratch_max=self.scratch_max,
+        )
+
+
+def _pairs_or_none(texts: list[str] | None, option: str, form: str) -> dict[str, str] | None:
+    """What was given; nothing where that is "none", as in `muster up --attribute none`."""
+    if not texts:
+        return None
+    return {} if texts == ["none"] else pairs(texts, option, form)

@@ -1,0 +1,78 @@
+"""``muster agent``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import click
+
+from muster.cli.agent_options import Accounts, Machine
+from muster.cli.parameters import Option
+from muster.cli.request import pairs
+
+
+def _host_and_port(text: str) -> str:
+    """
+    Raises:
+        click.BadParameter: it is not HOST:PORT.
+    """
+    host, _, port = text.rpartition(":")
+    if host and "/" not in host and port.isascii() and port.isdecimal() and 0 < int(port) < 65536:
+        return text
+    raise click.BadParameter(
+        f"{text!r}: expected HOST:PORT with the controller's port for agents, such as 10.0.0.5:7601"
+    )
+
+
+def agent(
+    address: Annotated[
+        str,
+        Option(
+            "--controller",
+            metavar="HOST:PORT",
+            help="Its port for agents.",
+            callback=_host_and_port,
+        ),
+    ],
+    machine: Machine,
+    accounts: Accounts,
+    token: Annotated[
+        str | None,
+        Option("--token", envvar="MUSTER_JOIN_TOKEN", help="Join token; others may see it."),
+    ] = None,
+    token_file: Annotated[
+        Path | None, Option("--token-file", metavar="FILE", help="File of the join token.")
+    ] = None,
+    name: Annotated[str | None, Option("--name", help="Name. [default: this machine's]")] = None,
+    group: Annotated[str, Option("--group", "-g", help="Scaling group to join.")] = "default",
+    directory: Annotated[
+        Path | None, Option("--dir", metavar="DIR", help="Where it keeps everything.")
+    ] = None,
+    resource: Annotated[
+        list[str] | None,
+        Option("--resource", "-r", metavar="NAME=AMOUNT", help="Extra; may be repeated."),
+    ] = None,
+    ca: Annotated[
+        Path | None,
+        Option("--ca", metavar="FILE", help="Certificate authority of the controller, PEM."),
+    ] = None,
+) -> None:
+    """Lend this machine to a controller elsewhere."""
+    from muster.app import local
+
+    if token is not None and token_file is not None:
+        raise click.BadParameter("give one of --token and --token-file")
+    local.run_agent(
+        controller=address,
+        token=token,
+        token_file=token_file,
+        name=name,
+        group=group,
+        directory=directory,
+        cpus=machine.cpus,
+        memory=machine.memory,
+        gpus=machine.gpus,
+        resources=pairs(resource or [], "--resource"),
+        attributes=machine.attributes(),
+        ca=ca,
+        accounts=accounts.options(),
+    )

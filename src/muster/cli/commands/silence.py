@@ -1,0 +1,41 @@
+"""Why there is no output, where nothing ran that could have written any."""
+
+from typing import TYPE_CHECKING
+
+from muster.core.views import JobDetail, SessionDetail
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from muster.client import Client
+    from muster.core.views import KernelView, ReasonView
+
+
+def silence_of(client: "Client", found: JobDetail | SessionDetail, index: int) -> str | None:
+    """That a task or kernel never started, and why; None for one that did.
+
+    Raises:
+        MusterError: it cannot be looked at any more.
+    """
+    runs: Sequence[KernelView]
+    if isinstance(found, JobDetail):
+        task = client.task(found.id, index)
+        what, runs, reason = f"task {index}", task.attempts, task.reason
+    else:
+        now = client.session(found.id)
+        kernel = now.kernels[index]
+        what, runs, reason = f"kernel {index}", [kernel], kernel.reason or now.reason
+    if any(run.started_at is not None for run in runs):
+        return None
+    return _never(what, reason)
+
+
+def silence_of_all(found: JobDetail | SessionDetail) -> str:
+    """The same of all tasks of a job; of one that waits, what tells why."""
+    if not found.ended:
+        return f"no task has started yet: `muster why {found.name or found.id}` says why"
+    return _never("the job", found.reason)
+
+
+def _never(what: str, reason: "ReasonView | None") -> str:
+    return f"{what} never started" + (f": {reason.sentence}" if reason else "")

@@ -1,0 +1,92 @@
+"""Rows that are written together are the rows that were given, whatever they have in common."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import (
+    Column,
+    Connection,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    create_engine,
+    event,
+    select,
+)
+
+from muster.store.batch import Insertion, RangeUpdate, inserting
+
+members = Table(
+    "members",
+    MetaData(),
+    Column("gang", String, primary_key=True),
+    Column("idx", Integer, primary_key=True, autoincrement=False),
+    Column("status", String),
+    Column("note", String, nullable=True),
+)
+COLUMNS = ["gang", "idx", "status", "note"]
+insertion = Insertion(members, COLUMNS, ["idx"], {"note": lambda note: note and note * 2}, 3)
+range_update = RangeUpdate(members, ["status", "note"], ["gang", "idx", "status"], "idx")
+
+gangs, statuses = st.sampled_from("ab"), st.sampled_from(["NEW", "OLD"])
+notes = st.sampled_from([None, "x", "y"])
+rows = st.lists(
+    st.tuples(gangs, st.integers(0, 12), statuses, notes), unique_by=lambda row: row[:2]
+)
+
+
+@contextmanager
+def database() -> Iterator[tuple[Connection, list[int]]]:
+    """An empty table, and how many times each statement was given parameters."""
+    engine = create_engine("sqlite://")
+    members.metadata.create_all(engine)
+    told: list[int] = []
+
+    @event.listens_for(engine, "before_cursor_execute")
+    def _note(*arguments: Any) -> None:
+        parameters = arguments[3]
+        told.append(len(parameters) if isinstance(parameters, list) else 1)
+
+    with engine.begin() as connection:
+        yield connection, told
+    engine.dispose()
+
+
+def stored(connection: Connection) -> dict[tuple[str, int], tuple[str, str | None]]:
+    found = connection.execute(select(members))
+    return {(row.gang, row.idx): (row.status, row.note) for row in found}
+
+
+@given(rows)
+def test_inserted_rows_are_those_that_were_given(rows: list[tuple[Any, ...]]) -> None:
+    with database() as (connection, _):
+        insertion.execute(connection, rows)
+        wanted = {row[:2]: (row[2], row[3] and row[3] * 2) for row in rows}
+        assert stored(connection) == wanted
+
+
+@given(rows, rows)
+def test_range_of_rows_changes_those_that_were_given_and_have_the_status_that_is_said(
+    before: list[tuple[Any, ...]], changes: list[tuple[Any, ...]]
+) -> None:
+    with database() as (connection, _):
+        inserting(members, COLUMNS).execute(connection, before)
+        wanted = stored(connection)
+        told = [(f"{status}ER", note, gang, idx, status) for gang, idx, status, note in changes]
+        hit = [row for row in told if wanted.get(row[2:4], ("",))[0] == row[4]]
+        wanted |= {(row[2], row[3]): (row[0], row[1]) for row in hit}
+        assert range_update.execute(connection, told) == len(hit)
+        assert stored(connection) == wanted
+
+
+def test_gang_that_changes_alike_is_told_once() -> None:
+    gang = [("a", idx, "NEW", None) for idx in range(9)]
+    with database() as (connection, told):
+        insertion.execute(connection, gang)
+        changes = [("OLD", None, "a", idx, "NEW") for idx in range(9)]
+        assert range_update.execute(connection, changes) == 9
+        assert told[-2:] == [3, 1]
