@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from muster import client
+from muster.core.errors import MusterError
+
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 SECURITY = ROOT / "docs" / "security.md"
@@ -51,3 +54,14 @@ def test_every_boundary_and_every_class_of_attack_has_a_test() -> None:
     rows = [line for line in lines if line.startswith("| ") and not line.endswith("| test |")]
     assert len(rows) > 40
     assert [row for row in rows if not TEST.search(row.split(" | ")[-1])] == []
+
+
+def test_every_error_of_the_client_is_on_its_page() -> None:
+    errors = {
+        name
+        for name in client.__all__
+        if isinstance(each := getattr(client, name), type) and issubclass(each, MusterError)
+    }
+    page = (ROOT / "docs" / "python.md").read_text()
+    assert len(errors) > 10
+    assert {name for name in errors if f"`{name}`" not in page} == set()
