@@ -35,7 +35,8 @@ async def forget(
 ) -> None:
     """Remove ``former``, each once it is silent and its kernels are ended; until none is left.
 
-    Nobody waits for their leases, which have no end on this machine: nobody else would end them.
+    Nobody waits for their leases, which have no end on this machine while their supervisors live:
+    nobody else would end them.
     """
     left = set(former)
     while left := {id_ for id_ in left if id_ in plane.live.agents}:
