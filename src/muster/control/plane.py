@@ -321,7 +321,8 @@ class ControlPlane:
                 self._fail(inputs, f"the state cannot be read: {error}"[:200])
                 return self._retry_at
             self._build(before)
-            self._broken = self._full = False  # what filled the last wake is undone
+            self._broken = False
+            self._put_off = 0  # what filled the last wake is undone
             self._forgetful = True
         self._note_news()
         handlers_only = self._put_off == MOST_PUT_OFF or self._suspect is not None
