@@ -23,9 +23,10 @@ from muster.core.states import (
     TaskState,
 )
 from muster.store import rows
+from muster.store.history import REPEATING, History
 from muster.store.ledger import overcommitted
 from muster.store.live import Live
-from muster.store.records import Agent, Allocation, Job, Kernel, LedgerKey, Repeat, Session, Task
+from muster.store.records import Agent, Allocation, Job, Kernel, LedgerKey, Session, Task
 
 Record = Agent | Job | Task | Session | Kernel
 R = TypeVar("R", Agent, Job, Task, Session, Kernel)
@@ -42,15 +43,6 @@ class StaleWrite(Exception):
     def __init__(self, what: str, overcommitted: Sequence[Allocation] = ()) -> None:
         super().__init__(what)
         self.overcommitted = overcommitted
-
-
-MAX_REPEATS = 4
-"""History rows of a session that later ones may merge with."""
-COUNTS_WRITTEN_S = 300.0
-"""How old the stored count of a merged refusal may be: a kill -9 loses no more than that of it.
-The refusals of all that waits are counted at each sweep; writing all of them at each would cost
-a hundred thousand rows a minute."""
-_REPEATING = frozenset({SchedulingResult.SKIPPED, SchedulingResult.NEED_RETRY})
 
 
 class LedgerWatch(Protocol):
@@ -103,13 +95,11 @@ class Unit:
     ) -> None:
         self.live = live
         self.now = now
-        self.history_seq = history_seq
         self.touched: dict[type, dict[Any, str]] = {kind: {} for kind in _MAPPINGS}
         self._watch = watch
         self._ledger: dict[LedgerKey, tuple[bool, Allocation | None]] = {}
         self._granted: dict[LedgerKey, Allocation] = {}
-        self._history: list[Sequence[Any]] = []
-        self._merged: dict[int, Sequence[Any]] = {}
+        self._history = History(now, history_seq)
         self._statements: list[tuple[Any, Any]] = []
         self._told: list[tuple[str, str, str]] = []
 
@@ -176,12 +166,12 @@ class Unit:
                 record.session.tally.moved(record, before)
                 continue  # a kernel's changes are told by its session's history and its own row
             if isinstance(record, Session):
-                self._write_counts(record)
+                self._history.write_counts(record)
             elif isinstance(record, Task):
                 self._count(record, before)
                 if result is SchedulingResult.SUCCESS and reason is None:
                     continue  # told by the session of the attempt
-            self._add_history(entity_name(record), phase, before, to, result, reason)
+            self._history.add(entity_name(record), phase, before, to, result, reason)
         return stale
 
     def _count(self, task: Task, before: TaskState) -> None:
@@ -211,76 +201,15 @@ class Unit:
         to: str | None = None,
     ) -> None:
         """A history row without a change of status; a session's refusals and retries merge."""
-        if isinstance(record, Session) and to is None and result in _REPEATING:
-            self._repeat(record, phase, result, () if reason is None else (reason,))
+        if isinstance(record, Session) and to is None and result in REPEATING:
+            self._history.repeat(record, phase, result, () if reason is None else (reason,))
             return
         status = to or record.status
-        self._add_history(entity_name(record), phase, record.status, status, result, reason)
+        self._history.add(entity_name(record), phase, record.status, status, result, reason)
 
     def skip(self, session: Session, phase: str, reasons: tuple[Reason, ...]) -> None:
-        """A refusal of a session; see ``_repeat``."""
-        self._repeat(session, phase, SchedulingResult.SKIPPED, reasons)
-
-    def _repeat(
-        self, session: Session, phase: str, result: SchedulingResult, reasons: tuple[Reason, ...]
-    ) -> None:
-        """A history row that merges with a late one of the same phase, result and reason codes: the
-        count and the last time of that one go up. So reasons that come and go in turn fill no
-        table."""
-        codes = [reason.code for reason in reasons]
-        for repeat in session.repeats:
-            if repeat.is_of(phase, result, codes):
-                repeat.count += 1
-                repeat.last_at = self.now
-                repeat.reasons = reasons
-                is_old = self.now >= repeat.written_at + COUNTS_WRITTEN_S
-                if is_old or result is not SchedulingResult.SKIPPED:
-                    self._write_count(repeat, session)
-                return
-        seq = self._add_history(session.id, phase, session.status, session.status, result, *reasons)
-        repeat = Repeat(phase, result, reasons, 1, self.now, self.now, seq)
-        if len(session.repeats) == MAX_REPEATS:
-            self._write_count(session.repeats[0], session)
-        session.repeats = (*session.repeats, repeat)[-MAX_REPEATS:]
-
-    def _write_counts(self, session: Session) -> None:
-        for repeat in session.repeats:
-            self._write_count(repeat, session)
-        session.repeats = ()
-
-    def _write_count(self, repeat: Repeat, session: Session) -> None:
-        if repeat.count > 1:
-            repeat.written_at = self.now
-            reasons = rows.dump_reasons(repeat.reasons)
-            row = (reasons, repeat.count, repeat.last_at, session.id, repeat.seq)
-            self._merged[repeat.seq] = row
-
-    def _add_history(
-        self,
-        entity: str,
-        phase: str,
-        before: str | None,
-        to: str,
-        result: SchedulingResult,
-        *reasons: Reason | None,
-    ) -> int:
-        self.history_seq += 1
-        held = tuple(reason for reason in reasons if reason is not None)
-        self._history.append(
-            (
-                entity,
-                self.history_seq,
-                phase,
-                before,
-                to,
-                result,
-                rows.dump_reasons(held),
-                1,
-                self.now,
-                self.now,
-            )
-        )
-        return self.history_seq
+        """A refusal of a session; equal ones merge."""
+        self._history.repeat(session, phase, SchedulingResult.SKIPPED, reasons)
 
     # -- the ledger ----------------------------------------------------------------------------
 
@@ -352,6 +281,11 @@ class Unit:
         self._told.append((kind, id_, status))
 
     @property
+    def history_seq(self) -> int:
+        """The number of the last history row."""
+        return self._history.seq
+
+    @property
     def size(self) -> int:
         """About how many rows it will write, but for history."""
         return sum(map(len, self.touched.values())) + len(self._ledger)
@@ -371,8 +305,7 @@ class Unit:
     def empty(self) -> bool:
         return not (
             any(self.touched.values())
-            or self._history
-            or self._merged
+            or not self._history.empty
             or self._ledger
             or self._statements
         )
@@ -403,8 +336,7 @@ class Unit:
                 raise StaleWrite(f"{len(old) - written} of {len(old)} {kind.__name__} rows")
             mapping.insert.execute(connection, new)  # last: a name may just have become free
         self._write_ledger(connection)
-        rows.INSERT_HISTORY.execute(connection, self._history)
-        rows.UPDATE_HISTORY.execute(connection, self._merged.values())
+        self._history.write(connection)
         for statement, parameters in self._statements:
             connection.execute(statement, parameters)
 
