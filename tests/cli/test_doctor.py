@@ -40,6 +40,17 @@ def test_controller_is_well_only_by_its_own_word(
     assert said in check.detail
 
 
+@pytest.mark.parametrize(
+    ("uid", "said"), [(0, "each user with a uid of its own"), (1000, "whoever may submit work")]
+)
+def test_whose_account_kernels_have_is_said_plainly(
+    uid: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.getuid", lambda: uid)
+    (told,) = [check for check in checks(tmp_path) if said in check.detail]
+    assert bool(told.ok) is (uid == 0)
+
+
 def test_agent_that_cannot_work_is_told_with_its_own_words(tmp_path: Path) -> None:
     home = Home(tmp_path)
     home.create()

@@ -229,6 +229,7 @@ def test_history_of_an_agent_tells_that_it_was_cordoned_and_why(typed: Typed) ->
         (("cordon", "a1", "--reason", "two\nlines"), r"--reason is 'two\nlines': expected one"),
         (("drain", "a1", "--deadline", "soon"), "--deadline is 'soon': expected a duration"),
         (("run", "--gpu", "some", "--", "true"), "--gpu is 'some': expected a whole number"),
+        (("run", "--env", "1A=x", "--", "true"), "--env is '1A': expected letters"),
         (("run", "--retries", "-1", "--", "true"), "--retries is -1: expected"),
         (("run", "--constraint", "??", "--", "true"), "--constraint is '??': expected"),
         (("run", "--after", "nosuch", "--", "true"), "--after is 'nosuch': expected"),

@@ -9,14 +9,16 @@ from tests.control.world import Run, World, task_index
 
 from muster.control.explain import explain_job
 from muster.control.group.requests import GroupRequests
+from muster.core.owner import Owner, Principal, Role
 from muster.core.reasons import ReasonCode
-from muster.core.specs import JobSpec, SessionSpec
+from muster.core.specs import JobSpec, Level, QuotaSpec, SessionSpec
 from muster.core.states import JOB_TABLE, JobState, SessionStatus, TaskState
 from muster.store import schema
 from muster.store.records import Job
 from muster.wire.messages import Start
 
 AT_ONCE = {"minimum_lease": 0}
+BOB = Principal(Owner("default", "default", "bob"), Role.USER)
 
 
 def job(priority: int, tasks: int = 1, **more: Any) -> JobSpec:
@@ -337,3 +339,29 @@ def test_room_that_is_promised_to_the_head_is_taken_from_nobody_for_others(
     world.run(4)
     assert low.status is JobState.SUCCEEDED
     assert charged(world, low) == [0]
+
+
+@pytest.mark.parametrize("queue", ["backfill", "best_effort"])
+def test_session_for_which_others_leave_keeps_its_place_in_its_owners_quota(
+    group_world: GroupWorld, queue: str
+) -> None:
+    """Its own user's work of lower priority took that place, was displaced by a third session, gave
+    the place back and took it again, without an end."""
+    runs = {"p10": Run(1000, ignores_stop=True)}
+    world = group_world(
+        {"a": 4, "b": 4},
+        lambda start: runs.get(start.template.command[0], Run(1000)),
+        preemption=AT_ONCE,
+        queue=queue,
+    )
+    quota = QuotaSpec(level=Level.USER, name="default/default/ada", sessions=1)
+    world.ask(lambda work, parts: parts[GroupRequests].put_quota(work, quota))
+    world.submit(job(10, grace=600, resources={"cpu": 4}), BOB)
+    world.run(1)
+    head = world.submit(job(90, 5, coscheduled=True))
+    assert head.status is JobState.PENDING
+    low = world.submit(job(50, 2, coscheduled=True))
+    other = world.submit(job(90, resources={"cpu": 4}, name="other"), BOB)
+    world.run(5)
+    assert running(world) == ["p10"]
+    assert {each.status for each in (head, low, other)} == {JobState.PENDING}

@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from muster import client
+from muster.core.errors import MusterError
+
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 SECURITY = ROOT / "docs" / "security.md"
@@ -86,3 +89,14 @@ def test_nothing_is_cited_that_is_not_in_the_repository() -> None:
     own = Path(__file__)
     cited = {path: ELSEWHERE.findall(path.read_text()) for path in cited_files() if path != own}
     assert {str(path): names for path, names in cited.items() if names} == {}
+
+
+def test_every_error_of_the_client_is_on_its_page() -> None:
+    errors = {
+        name
+        for name in client.__all__
+        if isinstance(each := getattr(client, name), type) and issubclass(each, MusterError)
+    }
+    page = (ROOT / "docs" / "python.md").read_text()
+    assert len(errors) > 10
+    assert {name for name in errors if f"`{name}`" not in page} == set()

@@ -96,8 +96,10 @@ def test_agent_that_is_drained_at_once_is_empty_and_can_be_removed(
         muster(cluster, "drain", "one", "--deadline", "0")
         until(lambda: work.marks("begin")[1:])
         until(lambda: kernels_of_one(client) == 0)
+        (former,) = [found.id for found in client.agents() if found.name == "one"]
         muster(cluster, "agents", "remove", "one")
-        assert [found.name for found in client.agents()] == ["two"]
+        # It has a join token that is still good, and may be back as another.
+        assert former not in {found.id for found in client.agents()}
         work.ran({"one", "two"})
         log = cluster.home.agent_directory("one").with_suffix(".log")
         until(lambda: "removed" in log.read_text())

@@ -20,6 +20,7 @@ from tests.e2e.proxy import StallingProxy, stalling
 from muster.app.lost_supervisors import LOOK_S
 from muster.client import Client
 from muster.control.agent.leases import LEASE_MARGIN_S
+from muster.core.errors import Conflict
 from muster.core.states import AgentStatus, JobState
 
 LEASE_S = 3.0
@@ -70,8 +71,16 @@ def only_one(cluster: Cluster, client: Client) -> None:
     client.bar_agent("two", "cordoned")
 
 
-def status_of_one(client: Client) -> AgentStatus:
-    return next(found.status for found in client.agents() if found.name == "one")
+def kill_kernels(cluster: Cluster) -> None:
+    """As if their machine was gone."""
+    for pid in cluster.kernels():
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def status_of_one(client: Client) -> AgentStatus | None:
+    """None while there is no such agent."""
+    return next((found.status for found in client.agents() if found.name == "one"), None)
 
 
 def test_controller_whose_disk_hangs_past_the_lease_loses_no_work(
@@ -177,10 +186,32 @@ def test_agent_whose_supervisor_is_gone_with_all_it_ran_is_lost_though_its_lease
         assert cluster.kernels(), "they outlive their supervisor"
         assert supervisor not in cluster.kernels()
         assert status_of_one(client) is AgentStatus.UNREACHABLE
-        for pid in cluster.kernels():
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        kill_kernels(cluster)
         until(lambda: status_of_one(client) is AgentStatus.LOST)
+        work.ran({"one", "two"})
+
+
+def test_agent_that_proves_nothing_any_more_is_removed_on_an_administrators_word(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    with cluster.client() as client:
+        client.put_group(group())
+        only_one(cluster, client)
+        work = Work(client, tmp_path)
+        client.bar_agent("two", None)
+        (former,) = (found for found in client.agents() if found.name == "one")
+        cluster.kill_agent("one")
+        cluster.signal_supervisor("one", signal.SIGSTOP)  # as long as it lives, so does the lease
+        kill_kernels(cluster)
+        until(lambda: status_of_one(client) is AgentStatus.UNREACHABLE)
+        with pytest.raises(Conflict, match="muster agents remove --lost one"):
+            client.remove_agent("one")
+        client.remove_agent("one", lost=True)
+        until(lambda: work.agent == "two")
+        cluster.signal_supervisor("one", signal.SIGCONT)
+        cluster.start_agent("one")  # it is told, and joins anew
+        until(lambda: status_of_one(client) is AgentStatus.ALIVE)
+        assert former.id not in {found.id for found in client.agents()}
         work.ran({"one", "two"})
 
 

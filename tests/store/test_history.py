@@ -19,9 +19,9 @@ from muster.core.specs import SessionSpec, SessionType
 from muster.core.states import SessionStatus
 from muster.store import schema
 from muster.store.database import open_engine, sqlite_url
+from muster.store.history import MAX_REPEATS
 from muster.store.records import Session
 from muster.store.store import Store
-from muster.store.unit import MAX_REPEATS
 
 IDS = IdFactory(VirtualClock(), random.Random(1))
 PHASE = "ScheduleNewSessions"

@@ -26,7 +26,6 @@ from muster.agent.kernels import Kernels
 from muster.agent.ports import PreparedPorts
 from muster.agent.retention import expired
 from muster.agent.supervisor.launch import launch
-from muster.agent.supervisor.protocol import SOCKET_NAME
 from muster.agent.supervisor_link import OtherVersion, SupervisorLink, SupervisorLost, Terms
 from muster.agent.trouble import Trouble
 from muster.core.clock import Clock, SteadyClock
@@ -182,10 +181,9 @@ class AgentDaemon:
                 if not other.live:
                     raise
                 self._trouble.tell(
-                    f"{other}: no new work comes here until these have ended, as they do at the "
-                    f"latest with their lease; to end them now, run `muster down` and `muster up` "
-                    f"where the controller runs here too, else kill the process that "
-                    f"`fuser {self._config.directory}/{SOCKET_NAME}` names"
+                    f"{other}: no new work comes here until these have ended, at the latest with "
+                    f"their lease, if it has an end; `kill {other.pid}` ends them now, and they "
+                    f"run again"
                 )
                 await asyncio.sleep(OTHER_VERSION_PAUSE_S)
             else:

@@ -54,14 +54,14 @@ class SupervisorLost(Exception):
 
 class OtherVersion(Exception):
     """The supervisor speaks another version of the protocol than this agent. One that holds no
-    kernels was told to end; ``live`` counts those of another."""
+    kernels was told to end; ``live`` counts those of another, whose process is ``pid``."""
 
-    def __init__(self, version: object, live: int) -> None:
+    def __init__(self, version: object, live: int, pid: int) -> None:
         super().__init__(
             f"the kernel supervisor was started by another version of muster (it speaks version "
             f"{version} of its protocol, this agent {VERSION}) and holds {live} kernels"
         )
-        self.live = live
+        self.live, self.pid = live, pid
 
 
 class KernelState(TypedDict):
@@ -106,6 +106,7 @@ class SupervisorLink(asyncio.Protocol):
         self._writable = asyncio.Event()
         self._writable.set()
         self._rest = b""
+        self._pid = 0
         self.process = ""
 
     @classmethod
@@ -225,7 +226,8 @@ class SupervisorLink(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("socket")
         credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        self.process = identify(_CREDENTIALS.unpack(credentials)[0])
+        self._pid = _CREDENTIALS.unpack(credentials)[0]
+        self.process = identify(self._pid)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._writable.set()
@@ -263,7 +265,7 @@ class SupervisorLink(asyncio.Protocol):
         live = sum(kernel["status"] not in _OVER for kernel in state["kernels"])
         if not live:
             self.shut_down()
-        self._attached.set_exception(OtherVersion(state.get("version"), live))
+        self._attached.set_exception(OtherVersion(state.get("version"), live, self._pid))
         self.close()
 
 

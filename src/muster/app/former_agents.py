@@ -37,8 +37,8 @@ async def forget(
     """Remove the ``former`` agents, each once it is silent and its kernels have ended, until none
     is left.
 
-    Their leases are not waited for: they have no end on this machine, and nobody else would end the
-    kernels.
+    Their leases are not waited for: they have no end on this machine while their supervisors live,
+    and nobody else would end the kernels.
     """
     left = set(former)
     while left := {id_ for id_ in left if id_ in plane.live.agents}:

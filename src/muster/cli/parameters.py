@@ -10,7 +10,6 @@ A thin layer over click, which alone is quick to import: Typer imports pydantic 
 
 import functools
 import inspect
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass, replace
@@ -25,9 +24,6 @@ from click.core import ParameterSource
 from muster.core.errors import InvalidSpec, Problem
 
 R = TypeVar("R")
-
-_OF_A_LIST = re.compile(r"\.\d+(\.\w+)?$")
-"""What a field's name ends with where one value of an option that may be repeated is wrong."""
 
 Complete = Callable[[click.Context, str], Sequence[tuple[str, str]]]
 """Offers values for what was typed so far, each with a word about it."""
@@ -142,9 +138,8 @@ def naming_options() -> Iterator[None]:
 
 
 def _by_option(problem: Problem, context: click.Context) -> Problem:
-    field = _OF_A_LIST.sub("", problem.field)
     for option in context.command.params:
-        if isinstance(option, _FieldOption) and option.field == field:
+        if isinstance(option, _FieldOption) and option.fills(problem.field):
             source = context.get_parameter_source(option.name or "")
             if source is ParameterSource.COMMANDLINE:
                 return replace(problem, field=max(option.opts, key=len))
@@ -157,6 +152,10 @@ class _FieldOption(click.Option):
     def __init__(self, *args: Any, field: str, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
         self.field = field
+
+    def fills(self, field: str) -> bool:
+        """Whether a value of the option became this field, or one in it if it may be repeated."""
+        return field == self.field or (self.multiple and field.startswith(f"{self.field}."))
 
 
 def _parameter(parameter: inspect.Parameter) -> click.Parameter:

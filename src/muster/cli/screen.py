@@ -7,7 +7,7 @@ and TERM=dumb by itself.
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -30,7 +30,7 @@ from muster.core.text import printable
 if TYPE_CHECKING:
     from muster.core.views import View
 
-T = TypeVar("T")
+V = TypeVar("V", bound="View")
 
 UNCUT = 100_000
 """The width of what is no terminal: wide enough that nothing is cut or wrapped."""
@@ -254,3 +254,26 @@ def print_json(value: "View | Sequence[View | dict[str, Any]] | dict[str, Any]")
     import msgspec
 
     sys.stdout.write(json.dumps(msgspec.to_builtins(value), indent=2) + "\n")
+
+
+def show_listing(
+    found: "Sequence[V]",
+    columns: Sequence[Column],
+    row: "Callable[[V], Sequence[Text | str]]",
+    *,
+    as_json: bool,
+) -> None:
+    """What a command lists: a line each under a heading, or JSON."""
+    if as_json:
+        print_json(found)
+    else:
+        console = stdout()
+        write(console, table(console, columns, map(row, found)))
+
+
+def show_change(changed: "View", said: str, *, as_json: bool) -> None:
+    """What a command has changed: as a sentence, or JSON."""
+    if as_json:
+        print_json(changed)
+    else:
+        sys.stdout.write(f"{plain(said)}\n")

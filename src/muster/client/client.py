@@ -18,6 +18,7 @@ from muster.client.exchange import (
     Request,
     Step,
     Stream,
+    Walk,
 )
 from muster.client.http import Body, Http
 from muster.client.work import Work
@@ -114,18 +115,11 @@ class Client(Work, Cluster, Accounts):
 
     def _perform(self, steps: Exchange[R]) -> R:
         """Carry out the steps; their result."""
-        try:
-            step = next(steps)
-            while True:
-                try:
-                    came = self._do(step)
-                except Exception as error:
-                    step = steps.throw(error)
-                else:
-                    step = steps.send(came)
-        except StopIteration as end:
-            result: R = end.value
-            return result
+        walk = Walk(steps)
+        while walk.goes_on:
+            with walk:
+                walk.came = self._do(walk.step)
+        return walk.result
 
     def _do(self, step: Step) -> Any:
         if isinstance(step, Request):
@@ -139,27 +133,21 @@ class Client(Work, Cluster, Accounts):
         """Carry out the steps; what they give."""
         body: Body | None = None
         try:
-            step = next(steps)
-            while True:
-                try:
-                    came: Any = None
+            walk = Walk(steps)
+            while walk.goes_on:
+                step = walk.step
+                with walk:
                     if isinstance(step, Give):
                         yield step.value
                     elif isinstance(step, Read):
                         assert body is not None, "something was opened"
-                        came = body.read()
+                        walk.came = body.read()
                     elif isinstance(step, Request) and step.opens:
                         if body is not None:
                             body.close()
-                        came, body = self._http.open(step)
+                        walk.came, body = self._http.open(step)
                     else:
-                        came = self._do(step)
-                except Exception as error:
-                    step = steps.throw(error)
-                else:
-                    step = steps.send(came)
-        except StopIteration:
-            return
+                        walk.came = self._do(step)
         finally:
             steps.close()
             if body is not None:
@@ -217,18 +205,11 @@ class AsyncClient(Work, Cluster, Accounts):
 
     async def _perform(self, steps: Exchange[R]) -> R:
         """Carry out the steps; their result."""
-        try:
-            step = next(steps)
-            while True:
-                try:
-                    came = await self._do(step)
-                except Exception as error:
-                    step = steps.throw(error)
-                else:
-                    step = steps.send(came)
-        except StopIteration as end:
-            result: R = end.value
-            return result
+        walk = Walk(steps)
+        while walk.goes_on:
+            with walk:
+                walk.came = await self._do(walk.step)
+        return walk.result
 
     async def _do(self, step: Step) -> Any:
         import asyncio
@@ -244,27 +225,21 @@ class AsyncClient(Work, Cluster, Accounts):
         """Carry out the steps; what they give."""
         body: AsyncBody | None = None
         try:
-            step = next(steps)
-            while True:
-                try:
-                    came: Any = None
+            walk = Walk(steps)
+            while walk.goes_on:
+                step = walk.step
+                with walk:
                     if isinstance(step, Give):
                         yield step.value
                     elif isinstance(step, Read):
                         assert body is not None, "something was opened"
-                        came = await body.read()
+                        walk.came = await body.read()
                     elif isinstance(step, Request) and step.opens:
                         if body is not None:
                             await body.close()
-                        came, body = await self._http.open(step)
+                        walk.came, body = await self._http.open(step)
                     else:
-                        came = await self._do(step)
-                except Exception as error:
-                    step = steps.throw(error)
-                else:
-                    step = steps.send(came)
-        except StopIteration:
-            return
+                        walk.came = await self._do(step)
         finally:
             steps.close()
             if body is not None:

@@ -12,10 +12,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from muster.client.client import AsyncClient, Client
 
 P = ParamSpec("P")
 R = TypeVar("R")
+S = TypeVar("S")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,43 @@ Exchange = Generator[Step, Any, R]
 """The steps to one result."""
 Stream = Generator[Step | Read | Give, Any, None]
 """The steps through many."""
+
+
+class Walk(Generic[S, R]):
+    """Goes through the steps of a method, for a client that carries them out.
+
+    While it ``goes_on``, a ``with`` block does what ``step`` wants and leaves in ``came`` what came
+    of that; what the block raises is raised in the method. At the end ``result`` is the method's.
+    """
+
+    step: S
+    result: R
+
+    def __init__(self, steps: Generator[S, Any, R]) -> None:
+        self._steps = steps
+        self.goes_on = True
+        self._move(functools.partial(next, steps))
+
+    def __enter__(self) -> None:
+        self.came: Any = None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        if error is None:
+            self._move(functools.partial(self._steps.send, self.came))
+        elif isinstance(error, Exception):
+            self._move(functools.partial(self._steps.throw, error))
+        return isinstance(error, Exception)
+
+    def _move(self, move: Callable[[], S]) -> None:
+        try:
+            self.step = move()
+        except StopIteration as end:
+            self.goes_on, self.result = False, end.value
 
 
 class exchange(Generic[P, R]):

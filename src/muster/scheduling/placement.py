@@ -236,13 +236,16 @@ class PlacementPass:
         if never is not None:
             return  # it holds up nobody
         is_head, policy = not self._blocked, self._policy.queue
+        others_leave = session.id in self._context.displacing
         self._blocked.append(session)
         if policy is QueuePolicy.STRICT:
             self._stopped = reason(
                 ReasonCode.STRICT_ORDER, group=self._snapshot.group, session=session.id
             )
-        elif (is_head and policy is QueuePolicy.BACKFILL) or session.id in self._context.displacing:
+        elif (is_head and policy is QueuePolicy.BACKFILL) or others_leave:
             self._reserve_for(session)  # or others leave for it, and for nobody else
+        if others_leave:  # nor does its owner's other work take what it may have of a quota
+            self._context.usage.note_placed(members.what, 1)
 
     # Rooms that are kept
 

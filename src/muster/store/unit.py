@@ -17,7 +17,8 @@ from muster.core.reasons import Reason
 from muster.core.resources import DeviceShare
 from muster.core.results import SchedulingResult
 from muster.store import rows
-from muster.store.entity import R, Record, Repeat, Told, Tried
+from muster.store.entity import R, Record, Told, Tried
+from muster.store.history import REPEATING, History
 from muster.store.ledger import overcommitted
 from muster.store.live import Live
 from muster.store.records import Agent, Allocation, Kernel, LedgerKey
@@ -35,15 +36,6 @@ class StaleWrite(Exception):
     def __init__(self, what: str, overcommitted: Sequence[Allocation] = ()) -> None:
         super().__init__(what)
         self.overcommitted = overcommitted
-
-
-MAX_REPEATS = 4
-"""History rows of a record with which later ones may merge."""
-COUNTS_WRITTEN_S = 300.0
-"""How old the stored count of a merged refusal may be: a kill -9 loses the counts of that time at
-most. Each sweep counts the refusals of all waiting sessions; to write every count at once would
-cost a hundred thousand rows a minute."""
-_REPEATING = frozenset({SchedulingResult.SKIPPED, SchedulingResult.NEED_RETRY})
 
 
 class LedgerWatch(Protocol):
@@ -76,14 +68,12 @@ class Unit:
     ) -> None:
         self.live = live
         self.now = now
-        self.history_seq = history_seq
         self._entities = live.entities
         self.touched: dict[type, dict[Any, str]] = {kind: {} for kind in self._entities}
         self._watch = watch
         self._ledger: dict[LedgerKey, tuple[bool, Allocation | None]] = {}
         self._granted: dict[LedgerKey, Allocation] = {}
-        self._history: list[Sequence[Any]] = []
-        self._merged: dict[int, Sequence[Any]] = {}
+        self._history = History(live.entities, now, history_seq)
         self._statements: list[tuple[Any, Any]] = []
         self._told: list[tuple[str, str, str]] = []
 
@@ -155,9 +145,9 @@ class Unit:
         if told is Told.NEVER:
             return True
         if isinstance(record, Tried) and record.repeats:
-            self._write_counts(record)
+            self._history.write_counts(record)
         if told is Told.ALWAYS or result is not SchedulingResult.SUCCESS or reason is not None:
-            self._add_history(entity.id_of(record), phase, before, to, result, reason)
+            self._history.add(entity.id_of(record), phase, before, to, result, reason)
         return True
 
     def fail(self, kernel: Kernel, why: Reason | None) -> None:
@@ -177,81 +167,15 @@ class Unit:
         reason: Reason | None = None,
     ) -> None:
         """Add a history row without a change of status; refusals and retries merge."""
-        if isinstance(record, Tried) and result in _REPEATING:
-            self._repeat(record, phase, result, () if reason is None else (reason,))
+        if isinstance(record, Tried) and result in REPEATING:
+            self._history.repeat(record, phase, result, () if reason is None else (reason,))
             return
         name, status = self._entities.name_of(record), record.status
-        self._add_history(name, phase, status, status, result, reason)
+        self._history.add(name, phase, status, status, result, reason)
 
     def skip(self, record: Tried, phase: str, reasons: tuple[Reason, ...]) -> None:
-        """Add a refusal of a record to history; see ``_repeat``."""
-        self._repeat(record, phase, SchedulingResult.SKIPPED, reasons)
-
-    def _repeat(
-        self,
-        record: Tried,
-        phase: str,
-        result: SchedulingResult,
-        reasons: tuple[Reason, ...],
-    ) -> None:
-        """Add a history row, or raise the count and the last time of a late one with the same
-        phase, result and reason codes. So reasons that come and go in turn fill no table."""
-        codes = [reason.code for reason in reasons]
-        for repeat in record.repeats:
-            if repeat.is_of(phase, result, codes):
-                repeat.count += 1
-                repeat.last_at = self.now
-                repeat.reasons = reasons
-                is_old = self.now >= repeat.written_at + COUNTS_WRITTEN_S
-                if is_old or result is not SchedulingResult.SKIPPED:
-                    self._write_count(repeat, record)
-                return
-        name, status = self._entities.name_of(record), record.status
-        seq = self._add_history(name, phase, status, status, result, *reasons)
-        repeat = Repeat(phase, result, reasons, 1, self.now, self.now, seq)
-        if len(record.repeats) == MAX_REPEATS:
-            self._write_count(record.repeats[0], record)
-        record.repeats = (*record.repeats, repeat)[-MAX_REPEATS:]
-
-    def _write_counts(self, record: Tried) -> None:
-        for repeat in record.repeats:
-            self._write_count(repeat, record)
-        record.repeats = ()
-
-    def _write_count(self, repeat: Repeat, record: Tried) -> None:
-        if repeat.count > 1:
-            repeat.written_at = self.now
-            reasons = rows.dump_reasons(repeat.reasons)
-            name = self._entities.name_of(record)
-            row = (reasons, repeat.count, repeat.last_at, name, repeat.seq)
-            self._merged[repeat.seq] = row
-
-    def _add_history(
-        self,
-        entity: str,
-        phase: str,
-        before: str | None,
-        to: str,
-        result: SchedulingResult,
-        *reasons: Reason | None,
-    ) -> int:
-        self.history_seq += 1
-        held = tuple(reason for reason in reasons if reason is not None)
-        self._history.append(
-            (
-                entity,
-                self.history_seq,
-                phase,
-                before,
-                to,
-                result,
-                rows.dump_reasons(held),
-                1,
-                self.now,
-                self.now,
-            )
-        )
-        return self.history_seq
+        """Add a refusal of a record to history; see ``History.repeat``."""
+        self._history.repeat(record, phase, SchedulingResult.SKIPPED, reasons)
 
     # -- the ledger ----------------------------------------------------------------------------
 
@@ -324,6 +248,11 @@ class Unit:
         self._told.append((kind, id_, status))
 
     @property
+    def history_seq(self) -> int:
+        """The number of the last history row."""
+        return self._history.seq
+
+    @property
     def size(self) -> int:
         """About how many rows the unit will write, history left out."""
         return sum(map(len, self.touched.values())) + len(self._ledger)
@@ -343,8 +272,7 @@ class Unit:
     def empty(self) -> bool:
         return not (
             any(self.touched.values())
-            or self._history
-            or self._merged
+            or not self._history.empty
             or self._ledger
             or self._statements
         )
@@ -375,8 +303,7 @@ class Unit:
                 raise StaleWrite(f"{len(old) - written} of {len(old)} {kind.__name__} rows")
             mapping.insert.execute(connection, new)  # last: a name may just have become free
         self._write_ledger(connection)
-        rows.INSERT_HISTORY.execute(connection, self._history)
-        rows.UPDATE_HISTORY.execute(connection, self._merged.values())
+        self._history.write(connection)
         for statement, parameters in self._statements:
             connection.execute(statement, parameters)
 

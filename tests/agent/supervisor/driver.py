@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from muster.agent.supervisor import __main__ as script
+from muster.agent.supervisor.farewell import shut_down
 from muster.agent.supervisor.launch import LOG_NAME, connect, launch
 from muster.agent.supervisor.process_tree import all_processes, kernel_tag
 
@@ -38,8 +39,12 @@ class Driver:
         self.state: Message = {}
         self._unread = b""
         self.socket = socket.socket(socket.AF_UNIX)
-        launch(directory)
-        self.attach()
+        try:
+            launch(directory)
+            self.attach()
+        except BaseException:  # nobody else would end it, however late it came up
+            self._end()
+            raise
 
     def attach(self) -> Message:
         """Connect (again) as the agent; returns the state."""
@@ -186,6 +191,11 @@ class Driver:
         self.detach()
         wait_gone(self.pid)
 
+    def _end(self) -> None:
+        """End the supervisor if it is still there, whatever it has to tell."""
+        self.socket.close()
+        shut_down(self.directory, grace_s=0.0, timeout_s=WAIT_S)
+
     def _acknowledge_on(self) -> bool:
         """Never true: the supervisor hangs up once all it had to tell was acknowledged."""
         if self.events:
@@ -196,11 +206,13 @@ class Driver:
         """Stop everything, and make sure that nothing is left."""
         with suppress(OSError):
             self.socket.close()
-        with suppress(FileNotFoundError, ConnectionError):
-            self.attach()
-            self.say(op="shutdown", grace_s=0)
-            self.until(self._acknowledge_on)
-        self.socket.close()
+        try:
+            with suppress(FileNotFoundError, ConnectionError):
+                self.attach()
+                self.say(op="shutdown", grace_s=0)
+                self.until(self._acknowledge_on)
+        finally:
+            self._end()
         wait_gone(self.pid)
         assert not list(tagged(self.directory)), "processes of kernels are left"
 

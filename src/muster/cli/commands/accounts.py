@@ -1,6 +1,5 @@
 """``muster users``, ``muster projects``, ``muster domains`` and ``muster whoami``."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import click
@@ -10,15 +9,12 @@ from muster.cli.arguments import AsJson
 from muster.cli.completion import complete_user
 from muster.cli.listed_group import ListedGroup
 from muster.cli.parameters import Argument, Option, annotated
-from muster.cli.screen import Column, plain, print_json, stderr, stdout, table, write
+from muster.cli.screen import Column, plain, print_json, show_change, show_listing, stderr
 from muster.cli.target import Target, on_cluster
 from muster.cli.words import moment
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
-    from muster.core.views import DomainView, ProjectView, UserView
+    from muster.core.views import UserView
 
 Domain = Annotated[str, Option("--domain", metavar="DOMAIN", help="Of the user or project.")]
 Projects = Annotated[
@@ -51,11 +47,8 @@ def list_users(target: Target, as_json: AsJson = False) -> None:
     """List the users, and their projects."""
     with target.client() as client:
         found = client.users()
-    if as_json:
-        print_json(found)
-    else:
-        console = stdout()
-        write(console, users_table(console, found))
+    columns = [Column("USER"), Column("DOMAIN"), Column("PROJECTS"), Column("SINCE", drops=1)]
+    show_listing(found, columns, _user_row, as_json=as_json)
 
 
 @users.command(name="add")
@@ -102,10 +95,7 @@ def set_user(
         raise click.BadParameter("name the user's projects", param_hint="--project")
     with target.client() as client:
         user = client.set_projects(name, project, domain, cancel=cancel)
-    if as_json:
-        print_json(user)
-    else:
-        click.echo(f"user {_user(user)} is in {_in_projects(user)}")
+    show_change(user, f"user {_user(user)} is in {_in_projects(user)}", as_json=as_json)
 
 
 @users.command(name="remove")
@@ -120,13 +110,8 @@ def remove_user(
     click.echo(f"user {domain}/{name} removed, and their tokens are revoked")
 
 
-def users_table(console: "Console", users: "Sequence[UserView]") -> "Table":
-    columns = [Column("USER"), Column("DOMAIN"), Column("PROJECTS"), Column("SINCE", drops=1)]
-    rows = (
-        [user.name, user.domain, ", ".join(user.projects), moment(user.created_at)]
-        for user in users
-    )
-    return table(console, columns, rows)
+def _user_row(user: "UserView") -> list[Text | str]:
+    return [user.name, user.domain, ", ".join(user.projects), moment(user.created_at)]
 
 
 # -- projects --------------------------------------------------------------------------------------
@@ -144,13 +129,10 @@ def list_projects(target: Target, as_json: AsJson = False) -> None:
     """List the projects."""
     with target.client() as client:
         found = client.projects()
-    if as_json:
-        print_json(found)
-    else:
-        console = stdout()
-        columns = [Column("PROJECT"), Column("DOMAIN"), Column("SINCE")]
-        rows = ([each.name, each.domain, moment(each.created_at)] for each in found)
-        write(console, table(console, columns, rows))
+    columns = [Column("PROJECT"), Column("DOMAIN"), Column("SINCE")]
+    show_listing(
+        found, columns, lambda p: [p.name, p.domain, moment(p.created_at)], as_json=as_json
+    )
 
 
 @projects.command(name="add")
@@ -161,7 +143,8 @@ def add_project(
 ) -> None:
     """Add a project to a domain; `muster users add` and `set` put users in it."""
     with target.client() as client:
-        _added(client.add_project(name, domain), f"project {domain}/{name}", as_json)
+        added = client.add_project(name, domain)
+    show_change(added, f"project {domain}/{name} added", as_json=as_json)
 
 
 @projects.command(name="remove")
@@ -191,12 +174,8 @@ def list_domains(target: Target, as_json: AsJson = False) -> None:
     """List the domains."""
     with target.client() as client:
         found = client.domains()
-    if as_json:
-        print_json(found)
-    else:
-        console = stdout()
-        columns = [Column("DOMAIN"), Column("SINCE")]
-        write(console, table(console, columns, ([d.name, moment(d.created_at)] for d in found)))
+    columns = [Column("DOMAIN"), Column("SINCE")]
+    show_listing(found, columns, lambda d: [d.name, moment(d.created_at)], as_json=as_json)
 
 
 @domains.command(name="add")
@@ -205,7 +184,8 @@ def list_domains(target: Target, as_json: AsJson = False) -> None:
 def add_domain(target: Target, name: DomainName, as_json: AsJson = False) -> None:
     """Add a domain."""
     with target.client() as client:
-        _added(client.add_domain(name), f"domain {name}", as_json)
+        added = client.add_domain(name)
+    show_change(added, f"domain {name} added", as_json=as_json)
 
 
 @domains.command(name="remove")
@@ -239,13 +219,6 @@ def whoami(target: Target, as_json: AsJson = False) -> None:
         if me.token.expires_at is not None:
             ends = f"expires {moment(me.token.expires_at)}"
         click.echo(f"by token {me.token.name} ({me.token.id}), which {ends}")
-
-
-def _added(view: "ProjectView | DomainView", what: str, as_json: bool) -> None:
-    if as_json:
-        print_json(view)
-    else:
-        click.echo(f"{what} added")
 
 
 def _user(user: "UserView") -> str:

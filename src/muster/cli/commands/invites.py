@@ -1,19 +1,16 @@
 """``muster agents invite``, ``invites`` and ``uninvite``."""
 
 import shlex
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
 import click
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from muster.cli.arguments import AsJson
 from muster.cli.completion import complete_group
 from muster.cli.parameters import Argument, Option
-from muster.cli.screen import Column, plain, print_json, stderr, stdout, table, write
+from muster.cli.screen import Column, plain, print_json, show_change, show_listing, stderr
 from muster.cli.target import Target, on_cluster
 from muster.cli.words import count, moment
 from muster.client.connection import is_loopback
@@ -89,11 +86,15 @@ def invites(target: Target, as_json: AsJson = False) -> None:
     """List the join tokens, without their secrets."""
     with target.client() as client:
         found = client.join_tokens()
-    if as_json:
-        print_json(found)
-    else:
-        console = stdout()
-        write(console, invites_table(console, found))
+    columns = [
+        Column("ID"),
+        Column("AGENT"),
+        Column("GROUP"),
+        Column("USES LEFT", right=True),
+        Column("EXPIRES"),
+        Column("MADE BY", drops=1),
+    ]
+    show_listing(found, columns, _row, as_json=as_json)
 
 
 @on_cluster
@@ -107,30 +108,15 @@ def uninvite(
     """Revoke a join token: no agent joins with it any more; those that have stay."""
     with target.client() as client:
         token = client.revoke_join_token(ref)
-    if as_json:
-        print_json(token)
-    else:
-        click.echo(f"join token {token.id} is revoked")
+    show_change(token, f"join token {token.id} is revoked", as_json=as_json)
 
 
-def invites_table(console: Console, tokens: Sequence["JoinTokenView"]) -> Table:
-    columns = [
-        Column("ID"),
-        Column("AGENT"),
-        Column("GROUP"),
-        Column("USES LEFT", right=True),
-        Column("EXPIRES"),
-        Column("MADE BY", drops=1),
+def _row(token: "JoinTokenView") -> list[Text | str]:
+    return [
+        token.id,
+        token.agent or "any",
+        token.group or "any",
+        "any" if token.uses_left is None else str(token.uses_left),
+        moment(token.expires_at) if token.good else "used or expired",
+        token.made_by,
     ]
-    rows = (
-        [
-            token.id,
-            token.agent or "any",
-            token.group or "any",
-            "any" if token.uses_left is None else str(token.uses_left),
-            moment(token.expires_at) if token.good else "used or expired",
-            token.made_by,
-        ]
-        for token in tokens
-    )
-    return table(console, columns, rows)

@@ -3,8 +3,9 @@
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,6 +25,23 @@ if TYPE_CHECKING:
 _TOLD_S = 0.1  # progress is shown so often at most
 
 
+@dataclass(frozen=True, slots=True)
+class Course:
+    """How the sessions of a trace come, and what the scheduler knows of them."""
+
+    speed_up: Annotated[
+        float, Option("--speed-up", metavar="X", help="Sessions come X times as fast.")
+    ] = 1.0
+    limit: Annotated[
+        int | None,
+        Option("--limit", min=1, help="Only so many sessions, the first that come."),
+    ] = None
+    ends_known: Annotated[
+        bool,
+        Option("--ends-known", help="The scheduler is told how long each session will run."),
+    ] = False
+
+
 def simulate(
     trace: Annotated[
         Path,
@@ -33,6 +51,7 @@ def simulate(
         Path,
         Option("--cluster", metavar="FILE", help="The agents: .yaml, or openb's node .csv."),
     ],
+    course: Course,
     policies: Annotated[
         list[str] | None,
         Option(
@@ -42,17 +61,6 @@ def simulate(
             help="A group's file, or names as in drf+strict; repeat it to compare.",
         ),
     ] = None,
-    speed_up: Annotated[
-        float, Option("--speed-up", metavar="X", help="Sessions come X times as fast.")
-    ] = 1.0,
-    limit: Annotated[
-        int | None,
-        Option("--limit", min=1, help="Only so many sessions, the first that come."),
-    ] = None,
-    ends_known: Annotated[
-        bool,
-        Option("--ends-known", help="The scheduler is told how long each session will run."),
-    ] = False,
     plot_to: Annotated[
         Path | None,
         Option("--plot", metavar="FILE", help="Draw the course to a .png or .svg file."),
@@ -63,35 +71,18 @@ def simulate(
     as_json: AsJson = False,
 ) -> None:
     """Replay a trace against policies, in virtual time."""
-    from muster.simulate.cluster_file import read_cluster
     from muster.simulate.plot import check_plot, plot
     from muster.simulate.policy_file import DEFAULT, UnknownPolicy, read_policy
-    from muster.simulate.replay import replay
-    from muster.simulate.report import report
-    from muster.simulate.trace import read_trace
 
-    if not 0 < speed_up < float("inf"):
-        raise click.BadParameter(f"--speed-up is {speed_up:g}: expected a number above 0")
+    if not 0 < course.speed_up < float("inf"):
+        raise click.BadParameter(f"--speed-up is {course.speed_up:g}: expected a number above 0")
     if plot_to is not None:
         check_plot(plot_to)
     try:
         named = [read_policy(each) for each in policies or [DEFAULT]]
     except UnknownPolicy as error:
         raise click.BadParameter(str(error)) from None
-    agents = read_cluster(cluster)
-    sessions = sorted(read_trace(trace), key=lambda each: each.submit_at_s)[:limit]
-    reports = []
-    for policy in named:
-        with _progress(policy, len(sessions)) as told:
-            recording = replay(
-                sessions,
-                agents,
-                policy,
-                speed_up=speed_up,
-                ends_known=ends_known,
-                progress=told,
-            )
-        reports.append(report(recording))
+    reports = _replayed(trace, cluster, named, course)
     if plot_to is not None:
         plot(reports, plot_to)
     if as_json:
@@ -99,6 +90,36 @@ def simulate(
         sys.stdout.write(json.dumps(document, indent=1) + "\n")
     else:
         _show(reports, timings)
+
+
+def _replayed(
+    trace: Path, cluster: Path, policies: Sequence["NamedPolicy"], course: Course
+) -> list["Report"]:
+    """A report of each policy.
+
+    Raises:
+        MusterError: a file cannot be read, or is wrong.
+    """
+    from muster.simulate.cluster_file import read_cluster
+    from muster.simulate.replay import replay
+    from muster.simulate.report import report
+    from muster.simulate.trace import read_trace
+
+    agents = read_cluster(cluster)
+    sessions = sorted(read_trace(trace), key=lambda each: each.submit_at_s)[: course.limit]
+    reports = []
+    for policy in policies:
+        with _progress(policy, len(sessions)) as told:
+            recording = replay(
+                sessions,
+                agents,
+                policy,
+                speed_up=course.speed_up,
+                ends_known=course.ends_known,
+                progress=told,
+            )
+        reports.append(report(recording))
+    return reports
 
 
 @contextmanager

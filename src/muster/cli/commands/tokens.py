@@ -1,6 +1,5 @@
 """``muster tokens``."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import click
@@ -10,16 +9,24 @@ from muster.cli.arguments import AsJson
 from muster.cli.completion import complete_user
 from muster.cli.listed_group import ListedGroup
 from muster.cli.parameters import Argument, Option, annotated
-from muster.cli.screen import Column, print_json, stderr, stdout, table, write
+from muster.cli.screen import Column, print_json, show_change, show_listing, stderr
 from muster.cli.target import Target, on_cluster
 from muster.cli.words import moment
 from muster.core.owner import Role
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
     from muster.core.views import TokenView
+
+
+_COLUMNS = [
+    Column("ID"),
+    Column("NAME", shrinks=12),
+    Column("OWNER", shrinks=16),
+    Column("ROLE"),
+    Column("CREATED", drops=2),
+    Column("EXPIRES"),
+    Column("LAST USED", drops=1),
+]
 
 
 @click.group(cls=ListedGroup)
@@ -34,11 +41,7 @@ def list_tokens(target: Target, as_json: AsJson = False) -> None:
     """List the API tokens, without their secrets."""
     with target.client() as client:
         found = client.tokens()
-    if as_json:
-        print_json(found)
-    else:
-        console = stdout()
-        write(console, tokens_table(console, found))
+    show_listing(found, _COLUMNS, _row, as_json=as_json)
 
 
 @tokens.command()
@@ -100,23 +103,8 @@ def revoke(
     """Have a token open nothing any more, from this moment on."""
     with target.client() as client:
         token = client.revoke_token(ref)
-    if as_json:
-        print_json(token)
-    else:
-        click.echo(f"token {token.name} ({token.id}) of {token.domain}/{token.user} is revoked")
-
-
-def tokens_table(console: "Console", tokens: "Sequence[TokenView]") -> "Table":
-    columns = [
-        Column("ID"),
-        Column("NAME", shrinks=12),
-        Column("OWNER", shrinks=16),
-        Column("ROLE"),
-        Column("CREATED", drops=2),
-        Column("EXPIRES"),
-        Column("LAST USED", drops=1),
-    ]
-    return table(console, columns, (_row(token) for token in tokens))
+    said = f"token {token.name} ({token.id}) of {token.domain}/{token.user} is revoked"
+    show_change(token, said, as_json=as_json)
 
 
 def _row(token: "TokenView") -> list[Text | str]:

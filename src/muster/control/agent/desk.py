@@ -5,11 +5,12 @@ next wake; whatever control says to one is an effect of a wake that was committe
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Self
 
-from muster.control.agent.effects import AcknowledgeReports, AnswerHello, CommandAgent
+from muster.control.agent.effects import TellAgent
 from muster.control.agent.hello import Greeter
 from muster.control.agent.joining import check, join
 from muster.control.agent.leases import LeaseBook
@@ -76,7 +77,7 @@ class AgentDesk:
         self.connected: set[AgentId] = set()
         self._not_heard: dict[AgentId, float] = {}  # until then
         self._forgetful = False  # failures that agents told of are nowhere else: they tell again
-        self.performers = (_Welcomes(self), _CommandsToAgents(self), _Acknowledgements(self))
+        self.performers = (_Talk(self),)
 
     # -- what agents say -----------------------------------------------------------------------
 
@@ -122,7 +123,7 @@ class AgentDesk:
         match said.message:
             case None:
                 self.connected.discard(agent.id)
-                work.retract(AnswerHello, lambda effect: effect.agent == agent.id)
+                work.emit(TellAgent(agent.id, None))
                 agent.connected = False
                 agent.left_at = work.now
                 parts[Board].agent_changed(agent)
@@ -130,12 +131,8 @@ class AgentDesk:
                 agent.disk_full = full
                 parts[Board].agent_changed(agent)
             case Hello() as hello:
-                # What was decided before is about what the agent held before: it is settled anew.
-                work.retract(CommandAgent, lambda effect: effect.agent == agent.id)
-                work.retract(AcknowledgeReports, lambda effect: effect.agent == agent.id)
-                work.retract(AnswerHello, lambda effect: effect.agent == agent.id)
+                work.emit(TellAgent(agent.id, hello))
                 parts[Greeter].greet(work, agent, hello)
-                work.emit(AnswerHello(hello))
                 work.must_be_whole = True  # it is told the term that a handler finds
             case Reports() as batch:
                 self._hear_reports(work, parts[Facts], agent, batch)
@@ -147,7 +144,7 @@ class AgentDesk:
             except Exception:
                 # It would fail again, and hold up all that its agent has to say.
                 log.exception("a report of agent %s is dropped: %s", agent.id, report)
-        work.emit(AcknowledgeReports(agent.id, batch.last_seq))
+        work.emit(TellAgent(agent.id, Acknowledge(batch.last_seq)))
 
     def refuse(self, said: "Said") -> None:
         """What an agent said cannot be taken, and is not taken again."""
@@ -193,10 +190,10 @@ class AgentDesk:
             self._leases.publish(agent, work.live.groups[agent.group])
             if agent.status is not AgentStatus.ALIVE:
                 self.link.close(agent.id, "say hello again")
-        greeted = {each.agent for each in work.effects.get(AnswerHello, ())}
-        self.connected |= greeted
         if self._forgetful:
             self._forgetful = False
+            told = _Letters.of(work.effects.get(TellAgent, ()))
+            greeted = {id_ for id_, letters in told.items() if letters.hello is not None}
             for id_ in self.connected - greeted:
                 self.link.close(id_, "say hello again")
 
@@ -207,11 +204,16 @@ class AgentDesk:
             if (agent := agents.get(id_)) is not None:
                 agent.seen_at, agent.clock_offset_s = heard_at, offset_s
 
-    def answer(self, hello: Hello) -> None:
-        self.link.welcome(hello)
-        renewal = self._leases.answer(hello.agent, hello.sent_s)
-        if renewal is not None:
-            self.link.send(hello.agent, renewal)
+    def deliver(self, agent: AgentId, letters: "_Letters") -> None:
+        if (hello := letters.hello) is not None:
+            self.connected.add(agent)
+            self.link.welcome(hello)
+            if (renewal := self._leases.answer(agent, hello.sent_s)) is not None:
+                self.link.send(agent, renewal)
+        if letters.commands:
+            self.link.send(agent, Commands(tuple(letters.commands)))
+        if letters.acknowledged is not None:
+            self.link.send(agent, letters.acknowledged)
 
 
 @dataclass(slots=True, eq=False)
@@ -240,39 +242,40 @@ class Said(Input):
         ]
 
 
-class _Welcomes(Performer[AnswerHello]):
-    kind = AnswerHello
+@dataclass(slots=True)
+class _Letters:
+    """What one agent is told after a commit."""
+
+    hello: Hello | None = None
+    commands: list[Command] = field(default_factory=list)
+    acknowledged: Acknowledge | None = None
+
+    @classmethod
+    def of(cls, effects: Iterable[TellAgent]) -> dict[AgentId, Self]:
+        """What each agent is told."""
+        found: dict[AgentId, Self] = {}
+        for effect in effects:
+            letters = found.get(effect.agent)
+            if letters is None:
+                letters = found[effect.agent] = cls()
+            match effect.message:
+                case Hello() as hello:
+                    found[effect.agent] = cls(hello)
+                case None:
+                    letters.hello = None
+                case Acknowledge() as acknowledged:
+                    letters.acknowledged = acknowledged
+                case command:
+                    letters.commands.append(command)
+        return found
+
+
+class _Talk(Performer[TellAgent]):
+    kind = TellAgent
 
     def __init__(self, desk: AgentDesk) -> None:
         self._desk = desk
 
-    def perform(self, effects: Sequence[AnswerHello]) -> None:
-        for each in effects:
-            self._desk.answer(each.hello)
-
-
-class _CommandsToAgents(Performer[CommandAgent]):
-    """Those of an agent go in one message."""
-
-    kind = CommandAgent
-
-    def __init__(self, desk: AgentDesk) -> None:
-        self._desk = desk
-
-    def perform(self, effects: Sequence[CommandAgent]) -> None:
-        of_agent: dict[AgentId, list[Command]] = {}
-        for each in effects:
-            of_agent.setdefault(each.agent, []).append(each.command)
-        for agent, commands in of_agent.items():
-            self._desk.link.send(agent, Commands(tuple(commands)))
-
-
-class _Acknowledgements(Performer[AcknowledgeReports]):
-    kind = AcknowledgeReports
-
-    def __init__(self, desk: AgentDesk) -> None:
-        self._desk = desk
-
-    def perform(self, effects: Sequence[AcknowledgeReports]) -> None:
-        for agent, seq in {each.agent: each.seq for each in effects}.items():
-            self._desk.link.send(agent, Acknowledge(seq))
+    def perform(self, effects: Sequence[TellAgent]) -> None:
+        for agent, letters in _Letters.of(effects).items():
+            self._desk.deliver(agent, letters)

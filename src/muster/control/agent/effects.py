@@ -1,35 +1,20 @@
-"""Effects whose performers talk to agents (design: Effects)."""
+"""The effect whose performer talks to agents (design: Effects)."""
 
 from dataclasses import dataclass
 
 from muster.core.ids import AgentId
-from muster.wire.messages import Command, Hello
+from muster.wire.messages import Acknowledge, Command, Hello
 
 
 @dataclass(frozen=True, slots=True)
-class CommandAgent:
-    """An effect: have an agent do something. Idempotent by (kernel, generation); what is lost is
-    told again when the agent says Hello."""
+class TellAgent:
+    """An effect: tell an agent something.
+
+    A command is idempotent by (kernel, generation); one that is lost is told again when the agent
+    says Hello. Its own ``Hello`` makes the stream on which it came the agent's current one, and
+    grants the lease that it asked for; commands and acknowledgements emitted before it in the same
+    wake are about what the agent held before, and are dropped. None: the agent's stream ended.
+    """
 
     agent: AgentId
-    command: Command
-
-
-@dataclass(frozen=True, slots=True)
-class AcknowledgeReports:
-    """An effect: the reports of an agent up to ``seq`` are committed."""
-
-    agent: AgentId
-    seq: int
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerHello:
-    """An effect: the stream of this Hello is the agent's from now on, with the lease that it asked
-    for."""
-
-    hello: Hello
-
-    @property
-    def agent(self) -> AgentId:
-        return self.hello.agent
+    message: Command | Acknowledge | Hello | None

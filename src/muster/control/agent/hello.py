@@ -7,7 +7,7 @@ another boot or that the agent no longer knows are gone.
 
 from collections.abc import Sequence
 
-from muster.control.agent.effects import CommandAgent
+from muster.control.agent.effects import TellAgent
 from muster.control.agent.leases import LeaseBook
 from muster.control.agent.lifecycle import lose_kernels
 from muster.control.engine.work import Work
@@ -96,7 +96,7 @@ class Greeter:
             )
             if not wanted and status is not HeldStatus.ENDED:
                 grace_s = kernel.process.grace if kernel is not None else 0.0
-                work.emit(CommandAgent(agent.id, Stop(*key, grace_s, "not wanted")))
+                work.emit(TellAgent(agent.id, Stop(*key, grace_s, "not wanted")))
 
     def _settle_kernel(
         self, work: Work, agent: Agent, kernel: Kernel, held: HeldStatus | None
@@ -105,9 +105,7 @@ class Greeter:
         if kernel.status in _PREPARING:
             if held is not HeldStatus.PREPARED:
                 work.emit(
-                    CommandAgent(
-                        agent.id, Prepare(kernel.id, kernel.generation, ports_needed(kernel))
-                    )
+                    TellAgent(agent.id, Prepare(kernel.id, kernel.generation, ports_needed(kernel)))
                 )
         elif kernel.status is KernelStatus.CREATING:
             # A Recall, or the Start of what is only queued there, may have been lost.

@@ -224,7 +224,7 @@ class LeaseBook:
 
     def is_endless(self, agent: AgentId) -> bool:
         """Whether the agent may count with a lease that has no end."""
-        return math.isinf(self.until(agent)) and self.until(agent) > 0
+        return self.until(agent) == math.inf
 
     def is_beside(self, agent: AgentId) -> bool:
         """Whether the agent runs on the controller's own machine."""

@@ -112,8 +112,3 @@ class Work:
     def emit(self, effect: object) -> None:
         """Wish something of the world: see ``engine.effects``."""
         self.effects.setdefault(type(effect), []).append(effect)
-
-    def retract(self, kind: type[T], unwanted: Callable[[T], bool]) -> None:
-        """Wish those of a kind no more that are ``unwanted``."""
-        if kind in self.effects:
-            self.effects[kind] = [each for each in self.effects[kind] if not unwanted(each)]

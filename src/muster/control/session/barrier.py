@@ -5,7 +5,7 @@ committed before any agent is told; from then on some may have run, so that what
 ends the attempt, and the next one has another number.
 """
 
-from muster.control.agent.effects import CommandAgent
+from muster.control.agent.effects import TellAgent
 from muster.control.engine.handler import FollowingHandler
 from muster.control.engine.work import Work
 from muster.core.states import KernelStatus, SessionStatus
@@ -61,7 +61,7 @@ def is_held(kernel: Kernel, work: Work) -> None:
 
 def say_go(kernel: Kernel, work: Work) -> None:
     if kernel.agent_id is not None:
-        work.emit(CommandAgent(kernel.agent_id, Go(kernel.id, kernel.generation)))
+        work.emit(TellAgent(kernel.agent_id, Go(kernel.id, kernel.generation)))
 
 
 _TOLD_TO_RUN = frozenset({KernelStatus.CREATING, KernelStatus.RUNNING})

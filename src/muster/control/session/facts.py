@@ -6,7 +6,7 @@ Generation); one about a kernel that is not the agent's own is refused (design: 
 
 import logging
 
-from muster.control.agent.effects import CommandAgent
+from muster.control.agent.effects import TellAgent
 from muster.control.engine.work import Work
 from muster.control.session.barrier import is_closed, is_held, may_have_run
 from muster.control.session.board import Board
@@ -88,7 +88,7 @@ class Facts:
             if kernel is not None:
                 work.mark(kernel.session)
         elif report.kind is ReportKind.STARTED:
-            work.emit(CommandAgent(agent_id, Stop(*key, 0.0, "superseded")))
+            work.emit(TellAgent(agent_id, Stop(*key, 0.0, "superseded")))
             if kernel is not None:
                 self._end_attempt(work, kernel, reason(ReasonCode.STOPPED, detail="superseded"))
 

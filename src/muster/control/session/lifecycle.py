@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 
-from muster.control.agent.effects import CommandAgent
+from muster.control.agent.effects import TellAgent
 from muster.control.engine.handler import LifecycleHandler, TransitionStatus
 from muster.control.engine.lifecycle import Lifecycle, RetryPolicy
 from muster.control.engine.work import Move, Work
@@ -148,9 +148,7 @@ class SessionLifecycle(Lifecycle[Session]):
             if never_sent:
                 work.unit.release(key)
             else:
-                work.emit(
-                    CommandAgent(row.agent_id, Stop(*key, kernel.process.grace, "re-scheduled"))
-                )
+                work.emit(TellAgent(row.agent_id, Stop(*key, kernel.process.grace, "re-scheduled")))
         kernel.generation += 1
         kernel.agent_id = None
         kernel.shares = ()

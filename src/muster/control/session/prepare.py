@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from muster.control.agent.effects import CommandAgent
+from muster.control.agent.effects import TellAgent
 from muster.control.engine.handler import (
     STAY,
     HandlerResult,
@@ -60,7 +60,7 @@ class PrepareSessions(HeardPhase):
         for kernel in kernels:
             if kernel.status in _WAITING and kernel.agent_id is not None:
                 command = Prepare(kernel.id, kernel.generation, ports_needed(kernel))
-                work.emit(CommandAgent(kernel.agent_id, command))
+                work.emit(TellAgent(kernel.agent_id, command))
 
     def timeout_s(self, record: Session, work: Work) -> float | None:
         return work.live.groups[record.group].prepare_timeout

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from muster.control.agent.effects import CommandAgent
+from muster.control.agent.effects import TellAgent
 from muster.control.engine.handler import (
     STAY,
     HandlerResult,
@@ -102,7 +102,7 @@ def recall(kernel: Kernel, work: Work) -> None:
     """Have its agent give the kernel back if it has not begun; once is enough."""
     if kernel.stop_sent_at is None and kernel.agent_id is not None:
         kernel.stop_sent_at = work.now
-        work.emit(CommandAgent(kernel.agent_id, Recall(kernel.id, kernel.generation)))
+        work.emit(TellAgent(kernel.agent_id, Recall(kernel.id, kernel.generation)))
 
 
 class Templates:
@@ -165,4 +165,4 @@ def send_starts(session: Session, kernels: Iterable[Kernel], work: Work, board: 
         command = Start(
             kernel.id, kernel.generation, shared, own, row.shares, not row.charged, hold
         )
-        work.emit(CommandAgent(row.agent_id, command))
+        work.emit(TellAgent(row.agent_id, command))

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from muster.control.agent.effects import CommandAgent
+from muster.control.agent.effects import TellAgent
 from muster.control.engine.handler import (
     HandlerResult,
     StatusTransitions,
@@ -53,7 +53,7 @@ class TerminateSessions(HeardPhase):
         why = kernel.session.reason
         told = why.code.value if why else ReasonCode.STOPPED.value
         grace_s = kernel.process.grace if sent_at is None else 0.0
-        work.emit(CommandAgent(kernel.agent_id, Stop(kernel.id, kernel.generation, grace_s, told)))
+        work.emit(TellAgent(kernel.agent_id, Stop(kernel.id, kernel.generation, grace_s, told)))
         return stop_again_at(kernel, work.now)
 
     def timeout_s(self, record: Session, work: Work) -> float | None:

@@ -1,0 +1,114 @@
+"""History as one unit of work tells it: a row for each step, and counts of what repeats."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection
+
+from muster.core.reasons import Reason
+from muster.core.results import SchedulingResult
+from muster.store import rows
+from muster.store.entity import Entities, Repeat, Tried
+
+MAX_REPEATS = 4
+"""History rows of a record with which later ones may merge."""
+COUNTS_WRITTEN_S = 300.0
+"""How old the stored count of a merged refusal may be: a kill -9 loses no more than that of it.
+The refusals of all that waits are counted at each sweep; writing all of them at each would cost
+a hundred thousand rows a minute."""
+REPEATING = frozenset({SchedulingResult.SKIPPED, SchedulingResult.NEED_RETRY})
+"""What merges with an equal row of before."""
+
+
+class History:
+    """Rows that a unit of work adds, and counts of earlier ones that it changes.
+
+    Args:
+        seq: the number of the last row that there is; then of the last one added.
+    """
+
+    def __init__(self, entities: Entities, now: float, seq: int) -> None:
+        self._entities = entities
+        self._now = now
+        self.seq = seq
+        self._rows: list[Sequence[Any]] = []
+        self._merged: dict[int, Sequence[Any]] = {}
+
+    @property
+    def empty(self) -> bool:
+        return not self._rows and not self._merged
+
+    def write(self, connection: Connection) -> None:
+        """All of it, in the connection's transaction."""
+        rows.INSERT_HISTORY.execute(connection, self._rows)
+        rows.UPDATE_HISTORY.execute(connection, self._merged.values())
+
+    def repeat(
+        self, record: Tried, phase: str, result: SchedulingResult, reasons: tuple[Reason, ...]
+    ) -> None:
+        """A history row that merges with a late one of the same phase, result and reason codes: the
+        count and the last time of that one go up. So reasons that come and go in turn fill no
+        table."""
+        codes = [reason.code for reason in reasons]
+        for repeat in record.repeats:
+            if repeat.is_of(phase, result, codes):
+                repeat.count += 1
+                repeat.last_at = self._now
+                repeat.reasons = reasons
+                is_old = self._now >= repeat.written_at + COUNTS_WRITTEN_S
+                if is_old or result is not SchedulingResult.SKIPPED:
+                    self._write_count(repeat, record)
+                return
+        name, status = self._entities.name_of(record), record.status
+        seq = self.add(name, phase, status, status, result, *reasons)
+        repeat = Repeat(phase, result, reasons, 1, self._now, self._now, seq)
+        if len(record.repeats) == MAX_REPEATS:
+            self._write_count(record.repeats[0], record)
+        record.repeats = (*record.repeats, repeat)[-MAX_REPEATS:]
+
+    def write_counts(self, record: Tried) -> None:
+        """Store the counts of the rows of a record that goes on; no later row merges with them."""
+        for repeat in record.repeats:
+            self._write_count(repeat, record)
+        record.repeats = ()
+
+    def _write_count(self, repeat: Repeat, record: Tried) -> None:
+        if repeat.count > 1:
+            repeat.written_at = self._now
+            reasons = rows.dump_reasons(repeat.reasons)
+            row = (
+                reasons,
+                repeat.count,
+                repeat.last_at,
+                self._entities.name_of(record),
+                repeat.seq,
+            )
+            self._merged[repeat.seq] = row
+
+    def add(
+        self,
+        entity: str,
+        phase: str,
+        before: str | None,
+        to: str,
+        result: SchedulingResult,
+        *reasons: Reason | None,
+    ) -> int:
+        """A row of an entity; its number."""
+        self.seq += 1
+        held = tuple(reason for reason in reasons if reason is not None)
+        self._rows.append(
+            (
+                entity,
+                self.seq,
+                phase,
+                before,
+                to,
+                result,
+                rows.dump_reasons(held),
+                1,
+                self._now,
+                self._now,
+            )
+        )
+        return self.seq
