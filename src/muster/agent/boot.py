@@ -1,4 +1,4 @@
-"""Which boot of the machine this is: kernels of another boot are proven gone (design: The
+"""The id of this boot of the machine: kernels of another boot are proven gone (design: The
 ledger)."""
 
 import os
@@ -12,14 +12,14 @@ MEMORY_DIRECTORY = Path("/dev/shm")  # forgets all when the machine, or its cont
 
 
 class UnknownBoot(MusterError):
-    """Nothing here tells one boot from another."""
+    """Nothing on this machine tells one boot from another."""
 
 
 def boot_id(source: Path = BOOT_ID, memory_directory: Path = MEMORY_DIRECTORY) -> str:
     """The machine's boot id, or one that is kept in memory only where /proc has none.
 
     Raises:
-        UnknownBoot: neither can be had; to guess could declare a running kernel dead.
+        UnknownBoot: neither can be had; a guess could declare a running kernel dead.
     """
     try:
         return source.read_text().strip()
@@ -30,7 +30,7 @@ def boot_id(source: Path = BOOT_ID, memory_directory: Path = MEMORY_DIRECTORY) -
         fresh = path.with_name(f"{path.name}.{os.getpid()}")
         fresh.write_text(str(uuid.uuid4()))
         try:
-            os.link(fresh, path)  # whole, and by the first to come only
+            os.link(fresh, path)  # appears whole, and the first process to link wins
         except FileExistsError:
             pass
         finally:

@@ -4,12 +4,12 @@ import os
 from pathlib import Path
 
 LEAST_FREE_BYTES = 1 << 20
-"""With less neither a journal nor a log can be relied on."""
+"""With less free space neither a journal nor a log can be relied on."""
 
 
 def is_full(directory: Path) -> bool:
-    """Whether nothing more can be written there: no room, no inodes, or mounted read-only. A quota
-    of the user's is not seen."""
+    """Whether nothing more can be written to the directory: no room, no inodes, or mounted
+    read-only. A quota of the user's is not noticed."""
     try:
         found = os.statvfs(directory)
     except OSError:

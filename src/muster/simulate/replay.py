@@ -1,10 +1,10 @@
 """A trace replayed against a cluster and a policy, in virtual time.
 
 The decisions are the real ones: the same queue, snapshot, validators, sequencer, selector,
-reservations and preemption as in ``control.session``, called as it calls them. What is left out is
-what takes time between a decision and a running kernel: here a session runs as soon as it is
-placed, and its room is free as soon as it ends. Nothing here is random and no clock is read, but
-to say how long the passes took: equal input gives equal output.
+reservations and preemption as in ``control.session``, called in the same way. The time between a
+decision and a running kernel is left out: a session runs as soon as it is placed, and its room is
+free as soon as it ends. Nothing is random, and a clock is read only to measure the passes: equal
+input gives equal output.
 """
 
 import heapq
@@ -38,7 +38,8 @@ from muster.simulate.recording import Fate, Recording, Step
 from muster.simulate.trace import TraceSession
 
 SAMPLES = 200
-"""Of what costs a look at the whole cluster, at most; a session comes and ends, so two moments."""
+"""Measurements that cost a look at the whole cluster, at most. Each session makes two moments, its
+submission and its end."""
 
 
 def replay(
@@ -53,14 +54,14 @@ def replay(
     """Run the whole trace.
 
     Args:
-        trace: in any order; time begins with the first of them.
-        speed_up: sessions come so many times as fast; how long they run stays.
-        ends_known: the scheduler is told how long each session will run. Else it knows the limits
-            that the trace gives, if any.
-        progress: is told now and then how many sessions have been submitted.
+        trace: in any order; time begins with the earliest session.
+        speed_up: sessions come so many times as fast; their durations stay.
+        ends_known: whether the scheduler is told how long each session will run; else it knows the
+            limits in the trace, if any.
+        progress: called now and then with the number of sessions submitted so far.
 
     Raises:
-        MusterError: a part of the policy is not known or fails; no session could ever start.
+        MusterError: a part of the policy is not known or fails, or no session could ever start.
     """
     arrivals = _arrivals(trace, policy.group.name, speed_up, ends_known)
     world = _World(agents, policy, 2 * len(arrivals) // SAMPLES + 1)
@@ -88,7 +89,7 @@ class _Arrival:
 def _arrivals(
     trace: Sequence[TraceSession], group: str, speed_up: float, ends_known: bool
 ) -> list[_Arrival]:
-    """In the order of submission; those of one time as they stand in the trace."""
+    """Sessions in the order of submission; sessions of one moment in the order of the trace."""
     if not trace:
         raise MusterError("the trace has no sessions")
     classes = Classes()
@@ -136,7 +137,7 @@ class _World:
         self._placement_of: dict[SessionId, int] = {}
         self._moments: list[float] = []  # a heap: when something changes by time alone
         self._expiries: list[tuple[float, SessionId]] = []  # a heap
-        self._expires_at: dict[SessionId, float] = {}  # that of its last wait
+        self._expires_at: dict[SessionId, float] = {}  # of its last wait
         self._never: dict[tuple[Resources, ...], Reason | None] = {}
         selector = self._policy.selector
         self._learner = selector if isinstance(selector, LearningSelector) else None
@@ -147,7 +148,7 @@ class _World:
         self.recording = Recording(named, dict(capacity))
 
     def run(self, arrivals: Sequence[_Arrival], progress: Callable[[int], None]) -> Recording:
-        """From the first submission until nothing happens any more."""
+        """Run from the first submission until nothing happens any more."""
         recording, submitted = self.recording, 0
         while True:
             self._now = now = self._next(arrivals, submitted)
@@ -161,7 +162,7 @@ class _World:
             while self._moments and self._moments[0] <= now:
                 heapq.heappop(self._moments)
             while len(self._queue) and self._pass():
-                pass  # who was displaced has left: that room is given away at the same moment
+                pass  # victims have left: their room is given away at the same moment
             held = self._held
             recording.steps.append(Step(now, held["gpu"], held["cpu"], len(self._queue)))
             self._gauge.look(now)
@@ -173,9 +174,9 @@ class _World:
         return recording
 
     def _next(self, arrivals: Sequence[_Arrival], submitted: int) -> float:
-        """When something happens next."""
+        """The moment of the next event."""
         while self._ends and self._placement_of.get(self._ends[0][2]) != self._ends[0][1]:
-            heapq.heappop(self._ends)  # it was displaced before its end
+            heapq.heappop(self._ends)  # displaced before its end
         while self._expiries and not self._expires(*self._expiries[0]):
             heapq.heappop(self._expiries)
         return min(
@@ -188,7 +189,7 @@ class _World:
     # Into the queue and out of it
 
     def _submit(self, arrival: _Arrival, number: int) -> None:
-        """As ``control.session.admission`` and ``Board`` do."""
+        """Take a session in, as ``control.session.admission`` does."""
         id_ = SessionId(f"ses-{number:09}")
         fate = self._fates[id_] = Fate(arrival.name, arrival.at)
         what = self._policy.hooks[arrival.what.type].on_schedule(arrival.what)
@@ -214,7 +215,7 @@ class _World:
         return refusals
 
     def _enqueue(self, id_: SessionId, what: WorkloadClass) -> None:
-        """It waits from now on; one that was displaced as a new attempt of its task does."""
+        """Put a session into the queue; a displaced one waits as a new attempt of its task does."""
         self._queue.add(SessionWorkload(id_, self._now, what))
         self._usage.waits(what.owner, 1)
         if self._group.pending_timeout is not None:
@@ -229,7 +230,7 @@ class _World:
         self._usage.waits(session.what.owner, -1)
 
     def _expires(self, at: float, id_: SessionId) -> bool:
-        """Whether it still waits, and has not run since that was said of it."""
+        """Whether the session still waits, and has not run since the expiry was noted."""
         return id_ in self._queue and self._expires_at[id_] == at
 
     def _expire_due(self) -> None:
@@ -241,13 +242,13 @@ class _World:
                 self._refuse(self._queue.class_of(id_), id_, (why,))
 
     def _refuse(self, members: QueueClass, id_: SessionId, why: tuple[Reason, ...]) -> None:
-        """It waits no longer."""
+        """End the wait of a session."""
         self._fates[id_].reasons = why
         self._queue.remove(id_)
         self._usage.waits(members.what.owner, -1)
 
     def _leave_waiting(self) -> None:
-        """Nothing happens any more, and they still wait."""
+        """Note the sessions that still wait when nothing happens any more."""
         for members in list(self._queue.classes):
             for session in list(members):
                 self._refuse(members, session.id, members.reasons)
@@ -255,7 +256,7 @@ class _World:
     # A pass, and what it leads to
 
     def _pass(self) -> bool:
-        """One pass over the queue; whether it had others leave, so that there is room anew."""
+        """One pass over the queue; whether it displaced sessions, so that there is new room."""
         context = PassContext(
             self._snapshot,
             self._now,
@@ -320,7 +321,7 @@ class _World:
         self._held.subtract(what.total)
 
     def _displace(self, preemption: Preemption) -> None:
-        """Victims leave at once, and wait anew for a start from the beginning or are ended."""
+        """Have the victims leave at once; they wait to start from the beginning, or are ended."""
         assert self._policy.preemption is not None, "nobody is displaced without it"
         for victim in preemption.victims:
             fate, recording = self._fates[victim.id], self.recording
@@ -337,8 +338,8 @@ class _World:
 
 
 def _window(arrivals: Sequence[_Arrival], last_end: float) -> tuple[float, float]:
-    """See ``Recording``. A few early or late sessions must not stretch what means are taken over:
-    the first percent of the openb trace takes three quarters of its time."""
+    """The window of ``Recording``. A few early or late sessions must not stretch the time of the
+    means: the first percent of the openb trace takes three quarters of its time."""
     margin = len(arrivals) // 100
     first, last = arrivals[margin].at, arrivals[-1 - margin].at
     return (first, last) if first < last else (0.0, last_end)
@@ -349,12 +350,12 @@ _Turn = tuple[int, float, str]
 
 
 def _turn(session: SessionWorkload) -> _Turn:
-    """Its place in the order of arrival, whatever the sequencer says."""
+    """A session's place in the order of arrival, whatever the sequencer says."""
     return -session.what.priority, session.submitted_at, session.id
 
 
 def _first_blocked(result: PassResult) -> _Turn | None:
-    """The turn of the first that lacks room for no other reason; those placed have left."""
+    """The turn of the first waiting session that lacks nothing but room."""
     return min(
         (
             _turn(members.oldest)
