@@ -8,10 +8,17 @@ from sqlalchemy.engine import make_url
 
 from muster.core.errors import MusterError
 
-HEAD = "0010"
-"""The newest migration. A test compares it with the versions folder."""
-
 _MIGRATIONS = Path(__file__).parent / "migrations"
+
+
+def _known_migrations() -> list[str]:
+    """The numbers of all migrations, oldest first: reading Alembic's scripts would take longer."""
+    files = (_MIGRATIONS / "versions").glob("v[0-9]*_*.py")
+    return sorted(file.stem[1:].partition("_")[0] for file in files)
+
+
+HEAD = _known_migrations()[-1]
+"""The newest migration."""
 
 
 class DatabaseUnusable(MusterError):
@@ -83,8 +90,7 @@ def _version(connection: Connection) -> str | None:
 
 def known_version(version: str) -> bool:
     """Whether this version of Muster can bring a database of that migration up to its own."""
-    names = (_MIGRATIONS / "versions").glob("v[0-9]*_*.py")
-    return version in {name.stem[1:].partition("_")[0] for name in names}
+    return version in _known_migrations()
 
 
 def _migrate(connection: Connection, found: str | None, shown: str) -> None:

@@ -1,7 +1,7 @@
 """The mappings of all entities: records to rows and back, known nowhere else."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any
@@ -70,15 +70,17 @@ def load_devices(text: str) -> tuple[Device, ...]:
     return tuple(Device(*fields) for fields in json.loads(text))
 
 
-_REASON: dict[str, Callable[[Any], Any]] = {
+REASON: Mapping[str, Callable[[Any], Any]] = {
     "reason": lambda record: record.reason and record.reason.code.value,
     "reason_numbers": lambda record: record.reason and _numbers(record.reason),
 }
-_OWNER: dict[str, Callable[[Any], Any]] = {
+"""Where the columns of ``schema.reason_columns`` come from."""
+OWNER: Mapping[str, Callable[[Any], Any]] = {
     "domain": attrgetter("owner.domain"),
     "project": attrgetter("owner.project"),
     "user": attrgetter("owner.user"),
 }
+"""Where the columns of ``schema.owner_columns`` come from."""
 
 
 def _job_id(record: Session) -> str | None:
@@ -109,13 +111,13 @@ AGENTS = RowMapping[Agent](
         "instance",
         "lease_s",
         "silence_s",
-        *_REASON,
+        *REASON,
     ),
     barred=lambda agent: agent.barred or "",
     capacity=lambda agent: dump_resources(agent.capacity),
     devices=lambda agent: dump_devices(agent.devices),
     attributes=lambda agent: json.dumps(agent.attributes),
-    **_REASON,
+    **REASON,
 )
 JOBS = RowMapping[Job](
     schema.jobs,
@@ -126,14 +128,14 @@ JOBS = RowMapping[Job](
         "counts",
         "started_at",
         "finished_at",
-        *_REASON,
+        *REASON,
     ),
     spec=_spec,
     counts=lambda job: json.dumps(job.counts),
     task_count=attrgetter("spec.tasks"),
     only=lambda job: job.spec.only and str(job.spec.only),
-    **_OWNER,
-    **_REASON,
+    **OWNER,
+    **REASON,
 )
 TASKS = RowMapping[Task](
     schema.tasks,
@@ -148,11 +150,11 @@ TASKS = RowMapping[Task](
         "started_at",
         "finished_at",
         "exit_code",
-        *_REASON,
+        *REASON,
     ),
     job_id=attrgetter("job.id"),
     idx=attrgetter("index"),
-    **_REASON,
+    **REASON,
 )
 SESSIONS = RowMapping[Session](
     schema.sessions,
@@ -167,13 +169,13 @@ SESSIONS = RowMapping[Session](
         "started_at",
         "finished_at",
         "barrier_opened_at",
-        *_REASON,
+        *REASON,
     ),
     job_id=_job_id,
     spec=_spec,
     failed_agents=lambda s: json.dumps(s.failed_agents) if s.failed_agents else "[]",
-    **_OWNER,
-    **_REASON,
+    **OWNER,
+    **REASON,
 )
 KERNELS = RowMapping[Kernel](
     schema.kernels,
@@ -189,14 +191,14 @@ KERNELS = RowMapping[Kernel](
         "exit_code",
         "signal",
         "failed_at",
-        *_REASON,
+        *REASON,
     ),
     session_id=attrgetter("session.id"),
     idx=attrgetter("index"),
     job_id=lambda kernel: _job_id(kernel.session),
     devices=lambda kernel: dump_shares(kernel.shares),
     ports=lambda kernel: json.dumps(kernel.ports) if kernel.ports else "[]",
-    **_REASON,
+    **REASON,
 )
 ALLOCATIONS = RowMapping[Allocation](
     schema.allocations,

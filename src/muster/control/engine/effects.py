@@ -7,8 +7,15 @@ time.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import ClassVar, Generic, TypeVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+
+from sqlalchemy import Engine
+
+if TYPE_CHECKING:
+    from muster.control.inbox import Input
 
 E = TypeVar("E")
 
@@ -26,3 +33,23 @@ class Performer(ABC, Generic[E]):
     def perform(self, effects: Sequence[E]) -> None:
         """Take these, in the order in which they were emitted. It neither waits nor raises: what
         cannot be taken is dropped, and comes again."""
+
+    def close(self) -> None:
+        """End threads and processes of its own; what was not carried out comes again from state."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What modules are given of the process that they run in, for their performers.
+
+    Args:
+        engine: to read from what an effect only refers to, on a thread of the performer's.
+        report: takes the outcome of an effect, from any thread: an input of a later wake.
+        settings: the folder with what operators have set; None where nothing can be set.
+        on_loopback: whether only processes of this machine can reach the controller.
+    """
+
+    engine: Engine
+    report: "Callable[[Input], None]"
+    settings: Path | None = None
+    on_loopback: bool = True

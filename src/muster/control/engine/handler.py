@@ -63,6 +63,7 @@ class Stage(IntEnum):
     ADVANCE = 3  # the life of those
     SETTLE = 4  # what became of them counts for what asked for them
     DERIVE = 5  # and for the whole
+    TELL = 6  # who asked to hear of it
 
 
 class Handler(ABC, Generic[R]):

@@ -70,7 +70,8 @@ class Declared:
 class Module:
     """One for each entity; it lives as long as the control plane.
 
-    ``entities`` are what the store has to know of it, ``performers`` carry out its effects.
+    ``entities`` are declared in its folder (others in ``store.entities``), and have to be told to
+    the store; ``performers`` carry out its effects.
     """
 
     entities: Sequence[Entity[Any]] = ()
