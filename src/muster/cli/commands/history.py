@@ -53,6 +53,11 @@ AGENT = {
     "LOST": "is lost",
     "REMOVED": "was removed",
 }
+NOTICE = {
+    "SENDING": "is being sent",
+    "SENT": "was sent",
+    "FAILED": "was not sent",
+}
 """What happened to each kind of thing when it came to a state, in plain words."""
 _STEPS = frozenset({"SCHEDULED", "PREPARING", "PREPARED", "CREATING", "TERMINATING"})
 _STAYED = {
@@ -125,6 +130,8 @@ def _row(entry: "HistoryView", now: float) -> list[Text | str]:
 def _subject(entry: "HistoryView") -> tuple[str, Mapping[str, str]]:
     """Whom it happened to, and the words for what happens to such."""
     owner, slash, index = entry.entity.partition("/")
+    if slash and index.startswith("ntc-"):
+        return "notice", NOTICE
     if slash:
         return f"task {index}", TASK
     if owner.startswith("job-"):

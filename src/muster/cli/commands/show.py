@@ -276,12 +276,18 @@ def _worded(key: str, value: Any) -> str:
         case "constraints":
             rules = map(Constraint.model_validate, value)
             return ", ".join(f"{rule} (soft)" if rule.soft else str(rule) for rule in rules)
+        case "notify":
+            return ", ".join(f"{each['url']}{_on(each.get('on', 'end'))}" for each in value)
         case "after":
             work = map(Dependency.model_validate, value)
             return ", ".join(f"{each.called}:{each.condition}" for each in work)
     if isinstance(value, dict | list | tuple):
         return ", ".join(map(str, value))
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _on(ends: str) -> str:
+    return "" if ends == "end" else f" ({ends} only)"
 
 
 def _times(submitted: float, started: float | None, finished: float | None, now: float) -> str:
