@@ -11,7 +11,7 @@ SHORT_ID = 8
 
 
 def moment(seconds: float | None) -> str:
-    """Local time of day with its date; a dash for what has not happened."""
+    """Local time of day with its date; a dash for None."""
     if seconds is None:
         return "-"
     return f"{_local(seconds):%Y-%m-%d %H:%M:%S}"
@@ -33,7 +33,7 @@ def count(number: int, noun: str) -> str:
 
 
 def signal_name(number: int) -> str:
-    """9 → SIGKILL; a number that has no name stays one."""
+    """9 → SIGKILL; a number without a name stays a number."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -41,9 +41,10 @@ def signal_name(number: int) -> str:
 
 
 def shorten(ids: Iterable[str]) -> dict[str, str]:
-    """Each identifier's shortest text that no other of its kind begins with, without the kind.
+    """For each identifier the shortest beginning, without the kind, that no other of its kind
+    shares.
 
-    Never shorter than ``SHORT_ID``; a job's stands for it wherever a REF does.
+    It is never shorter than ``SHORT_ID``; a job's can be used as a REF.
     """
     ordered = sorted(set(ids))
     short: dict[str, str] = {}

@@ -1,5 +1,4 @@
-"""The modules of which a cluster's control plane is made, in the order in which they build on each
-other."""
+"""The modules of a cluster's control plane, in the order in which they build on each other."""
 
 from collections.abc import Sequence
 from itertools import chain

@@ -8,8 +8,8 @@ from muster.wire.messages import Command, Hello
 
 @dataclass(frozen=True, slots=True)
 class CommandAgent:
-    """An effect: have an agent do something. Idempotent by (kernel, generation); what is lost is
-    told again when the agent says Hello."""
+    """Have an agent do something. Idempotent by (kernel, generation); a lost command is repeated
+    when the agent says Hello."""
 
     agent: AgentId
     command: Command
@@ -17,7 +17,7 @@ class CommandAgent:
 
 @dataclass(frozen=True, slots=True)
 class AcknowledgeReports:
-    """An effect: the reports of an agent up to ``seq`` are committed."""
+    """Tell an agent that its reports up to ``seq`` are committed."""
 
     agent: AgentId
     seq: int
@@ -25,8 +25,7 @@ class AcknowledgeReports:
 
 @dataclass(frozen=True, slots=True)
 class AnswerHello:
-    """An effect: the stream of this Hello is the agent's from now on, with the lease that it asked
-    for."""
+    """Make the stream of this Hello the agent's, and grant the lease that it asked for."""
 
     hello: Hello
 
