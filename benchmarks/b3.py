@@ -18,11 +18,9 @@ from muster.core.resources import Device, Resources
 from muster.core.specs import PlacementSpec, ScalingGroup
 from muster.core.specs.placement import ANYWHERE
 from muster.scheduling.explain import explain
+from muster.scheduling.group_state import GroupState
 from muster.scheduling.outcome import PassResult
-from muster.scheduling.placement import place
-from muster.scheduling.plugins import PassContext
 from muster.scheduling.policy import SELECTORS, Policy
-from muster.scheduling.queue import Queue
 from muster.scheduling.selectors import fullest_devices
 from muster.scheduling.snapshot import Snapshot
 from muster.scheduling.workload import SessionWorkload, WorkloadClass
@@ -172,18 +170,24 @@ def _pass(
     sessions: Sequence[SessionWorkload], snapshot: Snapshot, policy: Policy, refused: int = 0
 ) -> float:
     """Seconds of one pass; all that it placed has ended afterwards."""
-    before = snapshot.columns.free.copy()
-    queue, context = Queue(sessions), PassContext(snapshot, NOW)
+    before, state = snapshot.columns.free.copy(), _state(snapshot, policy, sessions)
     began_s = time.perf_counter()
-    result = place(queue, snapshot, policy, context)
+    result = state.run_pass(NOW)
     took_s = time.perf_counter() - began_s
     _check(result, len(sessions), refused)
-    for session, kernels in result.placed:
-        for request, kernel in zip(session.what.kernels, kernels, strict=True):
-            snapshot.give_back(kernel.agent_id, request, kernel.shares)
+    for placed in result.placed:
+        state.start(placed, NOW)
+        state.end(placed.session.id, NOW)
     if not np.array_equal(before, snapshot.columns.free):
         raise WrongOutcome("what was given back is not what was placed")
     return took_s
+
+
+def _state(snapshot: Snapshot, policy: Policy, waiting: Iterable[SessionWorkload]) -> GroupState:
+    state = GroupState(snapshot, policy)
+    for session in waiting:
+        state.submit(session)
+    return state
 
 
 def _check(result: PassResult, sessions: int, refused: int) -> None:
@@ -196,12 +200,12 @@ def _check(result: PassResult, sessions: int, refused: int) -> None:
 
 
 def _explain_ms(busy: Snapshot) -> float:
-    snapshot, policy = busy.copy(), _policy("concentrated")
     session = _session(0, WorkloadClass(OWNER, "pool", 50, (NEVER_FREE,)))
-    queue, context = Queue([session]), PassContext(snapshot, NOW)
-    place(queue, snapshot, policy, context)
+    state = _state(busy.copy(), _policy("concentrated"), [session])
+    state.run_pass(NOW)
+    context = state.context(NOW)
     began_s = time.perf_counter()
-    explanation = explain(session, queue, snapshot, policy, context)
+    explanation = explain(session, state.queue, state.snapshot, state.policy, context)
     took_s = time.perf_counter() - began_s
     if not explanation.reasons:
         raise WrongOutcome("the session to explain would start")
@@ -209,15 +213,14 @@ def _explain_ms(busy: Snapshot) -> float:
 
 
 def _idle_ms(busy: Snapshot, waiting: int) -> float:
-    snapshot, policy = busy.copy(), _policy("concentrated")
     classes = [
         WorkloadClass(OWNER, "pool", 50, (_altered(NEVER_FREE, number),)) for number in range(50)
     ]
-    queue = Queue(_session(number, classes[number % 50]) for number in range(waiting))
-    context = PassContext(snapshot, NOW)
-    place(queue, snapshot, policy, context)
+    sessions = (_session(number, classes[number % 50]) for number in range(waiting))
+    state = _state(busy.copy(), _policy("concentrated"), sessions)
+    state.run_pass(NOW)
     began_s = time.perf_counter()
-    result = place(queue, snapshot, policy, context)
+    result = state.run_pass(NOW)
     took_s = time.perf_counter() - began_s
     _check(result, waiting, waiting)
     return took_s * 1e3

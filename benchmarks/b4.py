@@ -76,7 +76,7 @@ class _World:
     _learner: LearningSelector | None = field(init=False)
 
     def __post_init__(self) -> None:
-        # Asked once, as the board does: a look at a protocol takes microseconds.
+        # Asked once, as a group's state does: a look at a protocol takes microseconds.
         self._learner = self.selector if isinstance(self.selector, LearningSelector) else None
 
     def place(self, request: Resources) -> tuple[AgentId, Shares] | None:

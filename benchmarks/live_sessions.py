@@ -15,11 +15,12 @@ import psutil
 
 from muster.control.agent.desk import AgentDesk
 from muster.control.agent.leases import LeaseBook
+from muster.control.engine.effects import Surroundings
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.group.requests import GroupRequests
 from muster.control.inbox import Inbox
-from muster.control.modules import cluster_modules
+from muster.control.modules import cluster_entities, cluster_modules
 from muster.control.plane import ControlPlane
 from muster.control.session.requests import SessionRequests
 from muster.core.clock import SteadyClock
@@ -52,9 +53,11 @@ def bytes_per_session(sessions: int, *, distinct: bool) -> float:
 def _measure_here(sessions: int, distinct: bool) -> float:
     with tempfile.TemporaryDirectory(prefix="muster-bench-") as directory:
         clock = SteadyClock()
-        store = Store(open_engine(sqlite_url(Path(directory) / "muster.db")))
+        engine = open_engine(sqlite_url(Path(directory) / "muster.db"))
+        store = Store(engine, cluster_entities())
         inbox, leases = Inbox(), LeaseBook(clock)
-        modules = cluster_modules(AgentDesk(store, clock, leases, inbox), leases)
+        desk = AgentDesk(store, clock, leases, inbox)
+        modules = cluster_modules(desk, leases, Surroundings(engine, inbox.put))
         plane = ControlPlane(store, clock, IdFactory(clock, random.Random(1)), inbox, modules)
         plane.ask(
             lambda work, parts: parts[GroupRequests].put_group(work, _GROUP), _expect_no_error

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from muster.store.entities import ENTITIES
+from muster.control.modules import cluster_entities
 
 PAGE = Path(__file__).parent.parent / "docs" / "states.md"
 
@@ -14,7 +14,7 @@ def page() -> str:
         "Drawn from what each entity declares, by `scripts/draw_states.py`; a test keeps this page",
         "equal to it.",
     ]
-    for entity in ENTITIES.values():
+    for entity in cluster_entities().values():
         described = entity.described
         parts += [
             "",

@@ -12,7 +12,7 @@ from annotated_types import Ge, Gt, Le
 from pydantic import BeforeValidator
 from pydantic.fields import FieldInfo
 
-from muster.core.specs import amounts, group, job, placement, quota, session
+from muster.core.specs import amounts, group, job, notify, placement, quota, session
 from muster.core.task_ranges import TaskRanges
 
 PAGE = Path(__file__).parent.parent / "docs" / "specs.md"
@@ -24,6 +24,7 @@ SECTIONS: tuple[tuple[str, type[amounts.Spec]], ...] = (
     ("Placement", placement.PlacementSpec),
     ("Constraints", placement.Constraint),
     ("Dependencies", placement.Dependency),
+    ("Channels", notify.Channel),
     ("A scaling group (`kind: group`)", group.ScalingGroup),
     ("Preemption", group.PreemptionSpec),
     ("A quota (`kind: quota`)", quota.QuotaSpec),

@@ -25,6 +25,7 @@ from muster.api.app import stop as stop_requests
 from muster.client import Client
 from muster.control.agent.desk import AgentDesk
 from muster.control.agent.leases import LeaseBook
+from muster.control.engine.effects import Surroundings
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.explain import explain_job, explain_session
@@ -32,7 +33,8 @@ from muster.control.group.requests import GroupRequests
 from muster.control.identity.accounts import ensure_user
 from muster.control.identity.tokens import create_open_join_token, create_token
 from muster.control.inbox import Inbox
-from muster.control.modules import cluster_modules
+from muster.control.modules import cluster_entities, cluster_modules
+from muster.control.notice.hollow import HollowSender
 from muster.control.plane import ControlPlane
 from muster.core.clock import VirtualClock
 from muster.core.ids import AgentId, IdFactory, KernelId
@@ -127,6 +129,7 @@ class ServedCluster:
         self._thread = threading.Thread(target=self._loop.run_forever, name="cluster")
         self._hinted = False
         self.paused = False
+        self.channels = HollowSender(self.clock, lambda outcome: self.inbox.put(outcome))
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -155,12 +158,15 @@ class ServedCluster:
 
     async def _open(self) -> None:
         self.engine = open_database(self.path / "muster.db")
-        self.store = Store(self.engine)
+        self.store = Store(self.engine, cluster_entities())
         self.leases = LeaseBook(self.clock)
         inbox = Inbox(self._hint)
         self.desk = AgentDesk(self.store, self.clock, self.leases, inbox)
-        modules = cluster_modules(self.desk, self.leases)
-        self.plane = ControlPlane(self.store, self.clock, self.ids, inbox, modules)
+        modules = cluster_modules(
+            self.desk, self.leases, Surroundings(self.engine, inbox.put, self.path)
+        )
+        self.plane = ControlPlane(self.store, self.clock, self.ids, inbox, modules, [self.channels])
+        self.inbox = inbox
         self.desk.link = self
         if not self.plane.live.groups:
             group = ScalingGroup(name="default")
@@ -211,7 +217,7 @@ class ServedCluster:
             outgoing, self._outgoing = self._outgoing, []
             for agent_id, message in outgoing:
                 self._agents[agent_id].receive(message)
-            reported = False
+            reported = self.channels.tick()
             for agent in self._agents.values():
                 agent.tick()
                 if agent.reports:

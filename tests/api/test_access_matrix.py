@@ -33,6 +33,7 @@ NOT_FOR_VIEWERS = {
     ("post", "/v1/jobs/{ref}/retry"),
     ("post", "/v1/sessions"),
     ("post", "/v1/sessions/{ref}/cancel"),
+    ("post", "/v1/notices/trial"),
     ("get", "/v1/tokens"),
     ("post", "/v1/tokens"),
     ("delete", "/v1/tokens/{ref}"),

@@ -8,12 +8,12 @@ from sqlalchemy import select
 from tests.control.world import ADA, Run, World, attempt, kernel_index, task_index
 
 from muster.control.job.requests import JobRequests
+from muster.control.modules import cluster_entities
 from muster.core.reasons import ReasonCode
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec
 from muster.core.states import JobState, SessionStatus, TaskState
 from muster.store import schema
-from muster.store.entities import ENTITIES
 from muster.store.load import load_live
 from muster.wire.messages import Start
 
@@ -294,7 +294,7 @@ def test_mirror_equals_what_is_read_from_sql(make_world: MakeWorld) -> None:
     world.submit(JobSpec(command=["x"], tasks=7))
     world.run(4)
     with world.store.engine.connect() as connection:
-        stored = load_live(connection, ENTITIES)
+        stored = load_live(connection, cluster_entities())
     live = world.plane.live
     assert {k: s.status for k, s in stored.sessions.items()} == {
         k: s.status for k, s in live.sessions.items()

@@ -82,7 +82,6 @@ def contents(world: World) -> object:
             group.snapshot.version,
             group.snapshot.columns.free.tolist(),
             group.snapshot.columns.device_free.tolist(),
-            group.queue.version,
             [each.id for each in group.queue],
             group.queue.kept,
             group.policy,

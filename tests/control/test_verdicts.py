@@ -10,11 +10,15 @@ from tests.control.world import HollowAgent, Run, World
 from muster.control.engine.handler import LifecycleHandler
 from muster.control.engine.module import Context, Parts
 from muster.control.engine.steps import Reached, Verdict
-from muster.control.modules import cluster_modules
+from muster.control.notice.entity import Notice
+from muster.control.notice.hollow import Faults
+from muster.control.notice.lifecycle import MAX_WAIT_S
+from muster.control.notice.turns import MAX_SENDING_OF_ONE
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec, SessionSpec
 from muster.wire.messages import Command, Commands, ControllerMessage, Prepare
 
+CHANNEL = "json://hooks.example/token"
 Scenario = Callable[[GroupWorld], World]
 
 
@@ -85,6 +89,30 @@ def end_takes_too_long(make: GroupWorld) -> World:
     return world
 
 
+def channel_that_takes_it(make: GroupWorld) -> World:
+    world = job(make({"a": 1}), notify=CHANNEL)
+    world.run(5.0)
+    return world
+
+
+def channel_that_refuses(make: GroupWorld) -> World:
+    world = make({"a": 1})
+    world.channels.faults = Faults(refused=1.0)
+    job(world, notify=CHANNEL).run(600.0)
+    return world
+
+
+def more_than_a_day_without_a_turn(make: GroupWorld) -> World:
+    world = make({"a": 1})
+    world.channels.faults = Faults(late_s=1e9)
+    job(world, notify=[CHANNEL] * MAX_SENDING_OF_ONE)
+    job(world, notify=CHANNEL).run(5.0)
+    (late,) = [each for each in world.plane.live.of(Notice).values() if each.status == "PENDING"]
+    late.status_changed_at -= MAX_WAIT_S
+    world.run(120.0)
+    return world
+
+
 SCENARIOS: dict[Reached, Scenario] = {
     ("ScheduleNewSessions", Verdict.SUCCESS): placed,
     ("ScheduleNewSessions", Verdict.EXPIRED): no_room_in_time,
@@ -98,6 +126,11 @@ SCENARIOS: dict[Reached, Scenario] = {
     ("StartSessions", Verdict.GIVE_UP): too_often_without_success,
     ("StartSessions", Verdict.EXPIRED): creation_takes_too_long,
     ("TerminateSessions", Verdict.EXPIRED): end_takes_too_long,
+    ("TakeTurns", Verdict.SUCCESS): channel_that_takes_it,
+    ("TakeTurns", Verdict.EXPIRED): more_than_a_day_without_a_turn,
+    ("SendNotices", Verdict.SUCCESS): channel_that_takes_it,
+    ("SendNotices", Verdict.NEED_RETRY): channel_that_refuses,
+    ("SendNotices", Verdict.GIVE_UP): channel_that_refuses,
 }
 
 
@@ -105,7 +138,7 @@ def declared(world: World) -> set[Reached]:
     """The verdicts that the handlers of a cluster declare."""
     parts, found = Parts(), set[Reached]()
     context = Context(world.store, world.clock, parts)
-    for module in cluster_modules(world.desk, world.leases):
+    for module in world.modules:
         has = module.declare(context)
         for part in has.offers:
             parts.add(part)

@@ -7,7 +7,7 @@ acknowledged, backlog, lease) without processes: a kernel runs for as long as ``
 import itertools
 import math
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -16,13 +16,15 @@ from typing import Any
 from muster.control.agent.desk import AgentDesk
 from muster.control.agent.joining import join
 from muster.control.agent.leases import LeaseBook
-from muster.control.engine.module import Parts
+from muster.control.engine.effects import Surroundings
+from muster.control.engine.module import Module, Parts
 from muster.control.engine.work import Work
 from muster.control.group.requests import GroupRequests
 from muster.control.identity.tokens import create_open_join_token
 from muster.control.inbox import Inbox
 from muster.control.job.requests import JobRequests
-from muster.control.modules import cluster_modules
+from muster.control.modules import cluster_entities, cluster_modules
+from muster.control.notice.hollow import NO_FAULTS, Faults, HollowSender
 from muster.control.plane import ControlPlane
 from muster.control.session.admission import Ended
 from muster.control.session.board import Board
@@ -35,6 +37,7 @@ from muster.core.resources import Device, DeviceShare, Resources
 from muster.core.specs import JobSpec, ScalingGroup, SessionSpec
 from muster.core.states import JobState
 from muster.store.database import open_engine, sqlite_url
+from muster.store.entity import Entities
 from muster.store.queries.targets import read_ended
 from muster.store.records import Agent, Job, Session
 from muster.store.store import Store
@@ -299,6 +302,7 @@ class HollowAgent:
 class World:
     """Control and agents in one thread; ``run`` moves time from event to event.
 
+    ``more_modules`` come after those of every cluster; ``channels`` is where notices go.
     ``drips`` has each agent send what it reports one by one, each in a wake of its own.
     """
 
@@ -311,6 +315,8 @@ class World:
         group: ScalingGroup | None = None,
         behaviour: Behaviour = lambda start: Run(),
         seed: int = 1,
+        channels: Faults = NO_FAULTS,
+        more_modules: Sequence[Module] = (),
     ) -> None:
         self.path = path
         self.clock = VirtualClock()
@@ -324,6 +330,11 @@ class World:
         self.drips = False
         self._credentials = itertools.count(1)
         self.boot_id = self.machine = ""  # of the controller's machine
+        self.channels = HollowSender(
+            self.clock, lambda outcome: self.inbox.put(outcome), seed, channels
+        )
+        self._more_modules = more_modules
+        self._more_entities = [entity for module in more_modules for entity in module.entities]
         self._open()
         spec = group or ScalingGroup(name="default")
         self.ask(lambda work, parts: parts[GroupRequests].put_group(work, spec))
@@ -331,12 +342,17 @@ class World:
             self.add_agent(name, capacity, (gpus or {}).get(name, 0))
 
     def _open(self) -> None:
-        self.store = Store(open_engine(sqlite_url(self.path / "muster.db")))
+        engine = open_engine(sqlite_url(self.path / "muster.db"))
+        self.store = Store(engine, Entities([*cluster_entities().values(), *self._more_entities]))
         self.leases = LeaseBook(self.clock, self.boot_id, self.machine)
         self.inbox = Inbox()
         self.desk = AgentDesk(self.store, self.clock, self.leases, self.inbox)
-        modules = cluster_modules(self.desk, self.leases)
-        self.plane = ControlPlane(self.store, self.clock, self.ids, self.inbox, modules)
+        surroundings = Surroundings(engine, self.inbox.put, self.path)
+        of_cluster = cluster_modules(self.desk, self.leases, surroundings)
+        self.modules = [*of_cluster, *self._more_modules]
+        self.plane = ControlPlane(
+            self.store, self.clock, self.ids, self.inbox, self.modules, [self.channels]
+        )
         self.desk.link = Link(self)
 
     @property
@@ -483,7 +499,7 @@ class World:
             agent = self.agents.get(agent_id)
             if agent is not None and agent.online:
                 agent.receive(message)
-        progressed = bool(outgoing)
+        progressed = self.channels.tick() or bool(outgoing)
         for agent in self.agents.values():
             if agent.id in self.greeted and agent.online and agent.reports:
                 self.leases.heard(agent.id)

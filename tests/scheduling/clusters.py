@@ -11,13 +11,13 @@ from muster.core.owner import Owner
 from muster.core.resources import Device, DeviceShare, Resources
 from muster.core.specs import Dependency, PlacementSpec, ScalingGroup
 from muster.scheduling.columns import Columns
+from muster.scheduling.group_state import GroupState
 from muster.scheduling.outcome import PassResult
 from muster.scheduling.placement import place
 from muster.scheduling.plugins import PassContext
 from muster.scheduling.policy import Policy
 from muster.scheduling.queue import Queue
 from muster.scheduling.snapshot import Snapshot
-from muster.scheduling.usage import Quotas, Usage
 from muster.scheduling.workload import (
     Classes,
     KernelPlacement,
@@ -205,60 +205,57 @@ def sentences(result: PassResult) -> list[str]:
 
 
 def name_of(session: SessionWorkload | RunningSession) -> str:
-    return session.id.removeprefix("ses-")
+    return _name(session.id)
 
 
-@dataclass
+def _name(id_: SessionId) -> str:
+    return id_.removeprefix("ses-")
+
+
 class World:
-    """A group in virtual time, in which every session that starts ends when it has run.
+    """A group in virtual time, in which every session that starts ends when it has run."""
 
-    Args:
-        runs_s: how long sessions really run, by name; what they said they would is in their class.
-        longest_s: how long all others run.
-    """
-
-    snapshot: Snapshot
-    policy: Policy
-    runs_s: dict[str, float] = field(default_factory=dict)
-    longest_s: float = 4
-    quotas: Quotas = field(default_factory=Quotas)
-    now: float = 0
-    queue: Queue = field(default_factory=Queue)
-    usage: Usage = field(default_factory=Usage)
-    running: dict[SessionId, RunningSession] = field(default_factory=dict)
-    started_at: dict[str, float] = field(default_factory=dict)
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        policy: Policy,
+        runs_s: Mapping[str, float] | None = None,
+        longest_s: float = 4,
+    ) -> None:
+        """
+        Args:
+            runs_s: how long sessions really run, by name; what they said they would is in their
+                class.
+            longest_s: how long all others run.
+        """
+        self.state = GroupState(snapshot, policy)
+        self.runs_s = dict(runs_s or {})
+        self.longest_s = longest_s
+        self.now: float = 0
+        self.started_at: dict[str, float] = {}
 
     def arrive(self, *sessions: SessionWorkload) -> None:
         for each in sessions:
-            self.queue.add(each)
+            self.state.submit(each)
 
     def context(self) -> PassContext:
-        return PassContext(
-            self.snapshot, self.now, self.usage, self.quotas, running=dict(self.running)
-        )
+        return self.state.context(self.now)
 
     def end(self) -> None:
         """Whoever has run long enough leaves."""
-        for each in list(self.running.values()):
-            if each.started_at + self.runs_s.get(name_of(each), self.longest_s) <= self.now:
-                self.leave(each.id)
+        for id_, held in list(self.state.places.items()):
+            if held.since + self.runs_s.get(_name(id_), self.longest_s) <= self.now:
+                self.leave(id_)
 
     def leave(self, id_: SessionId) -> None:
-        each = self.running.pop(id_)
-        leave(self.snapshot, each)
-        self.usage.placed(each.what.owner, each.what.total, -1)
+        self.state.end(id_, self.now)
 
     def pass_(self) -> PassResult:
         """A pass, and what it placed starts."""
-        result = place(self.queue, self.snapshot, self.policy, self.context())
-        for session, kernels in result.placed:
-            self.queue.remove(session.id)
-            runs_s, its = session.what.duration_s, session.what
-            ends_at = None if runs_s is None else self.now + runs_s
-            started = RunningSession(session.id, its, kernels, self.now, ends_at)
-            self.running[session.id] = started
-            self.usage.placed(its.owner, its.total)
-            self.started_at[name_of(session)] = self.now
+        result = self.state.run_pass(self.now)
+        for placed in result.placed:
+            self.state.start(placed, self.now)
+            self.started_at[name_of(placed.session)] = self.now
         return result
 
 

@@ -5,7 +5,6 @@ from tests.scheduling.clusters import ANN, BOB, Box, World, ask, box, cluster, p
 
 from muster.core.resources import Resources
 from muster.scheduling.fit import fill
-from muster.scheduling.queue import Queue
 from muster.scheduling.selectors import Concentrated
 from muster.scheduling.snapshot import Snapshot
 from muster.scheduling.statement import Statement
@@ -79,6 +78,8 @@ def worlds(draw: st.DrawFn) -> World:
         priority = draw(st.sampled_from([20, 50]))
         world.arrive(session(f"old{index}", request, runs_s=runs_s, priority=priority))
     world.pass_()
-    world.queue = Queue(draw(queues()))
+    for waiting in list(world.state.queue):
+        world.state.withdraw(waiting.id)
+    world.arrive(*draw(queues()))
     world.now = 4
     return world

@@ -2,23 +2,29 @@
 
 import itertools
 import random
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.scheduling.clusters import Box, ask, box, cluster, contents, session
+from tests.scheduling.clusters import (
+    Box,
+    World,
+    ask,
+    box,
+    cluster,
+    contents,
+    name_of,
+    policy,
+    session,
+)
 from tests.scheduling.strategies import requests
 
-from muster.core.ids import SessionId
 from muster.core.resources import Resources
 from muster.scheduling.departures import Departures, Held, fits
-from muster.scheduling.fit import fit_session
-from muster.scheduling.reservation import Binding, Reservation, reserve
+from muster.scheduling.outcome import PassResult
 from muster.scheduling.selectors import Concentrated
-from muster.scheduling.statement import Statement
-from muster.scheduling.workload import KernelPlacement, RunningSession, SessionWorkload
+from muster.scheduling.workload import SessionWorkload
 
 STARVATION_S = 6
 LONGEST_S = 5
@@ -28,90 +34,37 @@ machines = st.builds(box, cpu=st.integers(1, 6), gpus=st.integers(0, 2), licence
 clusters = st.lists(machines, min_size=1, max_size=4)
 
 
-@dataclass
-class World:
-    """A queue without priorities under backfill, where time passes from pass to pass.
+class Backfill(World):
+    """A group under backfill, to which sessions without priorities come at their times, those that
+    fit it at all; ``promised`` are the times at which each head was told that it starts."""
 
-    ``runs_s`` says how long sessions really run; what they said is in their class.
-    """
+    def __init__(
+        self, boxes: Sequence[Box], coming: Iterable[SessionWorkload], runs_s: Mapping[str, float]
+    ) -> None:
+        snapshot = cluster(**dict(zip("abcd", boxes, strict=False)))
+        super().__init__(snapshot, policy(STARVATION_S), runs_s)
+        self.coming: list[SessionWorkload] = []
+        self.promised: dict[str, list[float]] = {}
+        self.come(coming)
 
-    boxes: list[Box]
-    queue: list[SessionWorkload]
-    runs_s: dict[SessionId, float]
-    now: float = 0
-    running: dict[SessionId, RunningSession] = field(default_factory=dict)
-    started_at: dict[SessionId, float] = field(default_factory=dict)
-    promised: dict[SessionId, list[float]] = field(default_factory=dict)
-    overtaken: int = 0
-    previous: Reservation | None = None
+    def come(self, sessions: Iterable[SessionWorkload]) -> None:
+        empty = self.state.snapshot.emptied()
+        self.coming += [each for each in sessions if fits(empty, SELECTOR, each.what)]
 
-    def __post_init__(self) -> None:
-        self.snapshot = cluster(**dict(zip("abcd", self.boxes, strict=False)))
-        empty = self.snapshot.emptied()
-        self.queue = [each for each in self.queue if fits(empty, SELECTOR, each.what)]
-
-    def end(self) -> None:
-        for each in list(self.running.values()):
-            if each.started_at + self.runs_s[each.id] <= self.now:
-                del self.running[each.id]
-                for request, kernel in zip(each.what.kernels, each.kernels, strict=True):
-                    self.snapshot.give_back(kernel.agent_id, request, kernel.shares)
-
-    def pass_(self) -> None:
-        """Start from the head on; past one that lacks room, what does not delay it."""
-        waiting = [each for each in self.queue if each.submitted_at <= self.now]
-        with Statement(self.snapshot) as statement:
-            while waiting and self.start_head(statement, waiting[0]):
-                waiting.pop(0)
-            if waiting:
-                self.backfill(statement, waiting)
-            statement.keep()
-
-    def start_head(self, statement: Statement, head: SessionWorkload) -> bool:
-        kernels = fit_session(statement, SELECTOR, head.what).kernels
-        if kernels is None and self.previous is not None and self.previous.session == head.id:
-            kernels = self.previous.start(statement)
-        return self.started(head, kernels)
-
-    def backfill(self, statement: Statement, waiting: list[SessionWorkload]) -> None:
-        head = waiting[0]
-        firm = self.now - head.submitted_at >= STARVATION_S
-        found = self.previous = reserve(
-            head, self.snapshot, self.running, SELECTOR, self.now, firm, self.previous
-        )
-        if found is None:
-            for each in waiting[1:]:
-                self.started(each, fit_session(statement, SELECTOR, each.what).kernels)
-            return
-        if found.expected_at is not None:
-            self.promised.setdefault(head.id, []).append(found.expected_at)
-        binding = Binding(found, self.snapshot)
-        for each in waiting[1:]:
-            unbound = found.admits(each.what, self.now)
-            if unbound:
-                binding.lift()
-            else:
-                binding.bind()
-            kernels = fit_session(statement, SELECTOR, each.what).kernels
-            if kernels is not None and unbound:
-                binding.lend(each.what, kernels)
-            self.overtaken += self.started(each, kernels)
-            columns = self.snapshot.columns
-            assert columns.free.min() >= 0, "what is held is there"
-            assert columns.device_free.min(initial=0) >= 0
-        binding.lift()
-
-    def started(self, which: SessionWorkload, kernels: tuple[KernelPlacement, ...] | None) -> bool:
-        if kernels is None:
-            return False
-        self.queue.remove(which)
-        ends_at = None if which.what.duration_s is None else self.now + which.what.duration_s
-        self.running[which.id] = RunningSession(which.id, which.what, kernels, self.now, ends_at)
-        self.started_at[which.id] = self.now
-        return True
+    def pass_(self) -> PassResult:
+        self.arrive(*[each for each in self.coming if each.submitted_at <= self.now])
+        self.coming = [each for each in self.coming if each.submitted_at > self.now]
+        result = super().pass_()
+        columns, kept = self.state.snapshot.columns, result.reservation
+        assert columns.free.min() >= 0, "what is held is there"
+        assert columns.device_free.min(initial=0) >= 0
+        if kept is not None and kept.expected_at is not None:
+            name = kept.session.removeprefix("ses-")
+            self.promised.setdefault(name, []).append(kept.expected_at)
+        return result
 
 
-def honest_world(seed: int) -> World:
+def honest_world(seed: int) -> Backfill:
     """Sessions that end when they said, or before; some say nothing.
 
     From a seed, not drawn piece by piece: those would mostly be too simple for anybody to wait.
@@ -135,9 +88,8 @@ def honest_world(seed: int) -> World:
         said = draw.choice([really, really, really + 2, None])
         each = session(f"{number:02}", *kernels, at=draw.randint(0, 6), runs_s=said)
         queue.append(each)
-        runs_s[each.id] = float(really)
-    queue.sort(key=lambda each: (each.submitted_at, each.id))
-    return World(boxes, queue, runs_s)
+        runs_s[name_of(each)] = float(really)
+    return Backfill(boxes, queue, runs_s)
 
 
 honest_worlds = st.integers(0, 2**32).map(honest_world)
@@ -145,31 +97,32 @@ honest_worlds = st.integers(0, 2**32).map(honest_world)
 
 @settings(max_examples=150, deadline=None)
 @given(world=honest_worlds)
-def test_head_starts_by_the_time_it_was_first_promised(world: World) -> None:
+def test_head_starts_by_the_time_it_was_first_promised(world: Backfill) -> None:
     for world.now in range(LONGEST_S * 20):
         world.end()
         world.pass_()
-        if not world.queue and not world.running:
+        if not world.coming and not world.state.waiting and not world.state.places:
             break
-    assert not world.queue
-    for id_, promised in world.promised.items():
+    assert not world.state.waiting
+    for name, promised in world.promised.items():
         assert promised == sorted(promised, reverse=True), "the time never moves back"
-        assert world.started_at[id_] <= promised[-1]
+        assert world.started_at[name] <= promised[-1]
 
 
 def test_backfill_does_overtake() -> None:
     """The properties would hold of a queue in which nothing ever overtakes."""
-    blocked = session("blocked", *[ask(4)] * 2, at=0)
-    short = session("short", ask(1), at=0, runs_s=2)
-    fits_beside = session("beside", ask(2), at=0)
-    long = session("long", ask(1), at=0, runs_s=50)
-    first = session("first", ask(4), at=0, runs_s=3)
+    blocked = session("blocked", *[ask(4)] * 2, at=-4)
+    short = session("short", ask(1), at=-2, runs_s=2)
+    fits_beside = session("beside", ask(2), at=-1)
+    long = session("long", ask(1), at=-3, runs_s=50)
+    first = session("first", ask(4), at=-5, runs_s=3)
     queue = [first, blocked, long, short, fits_beside]
-    world = World([box(cpu=4), box(cpu=4), box(cpu=2)], queue, {each.id: 2.0 for each in queue})
+    runs_s = {name_of(each): 2.0 for each in queue}
+    world = Backfill([box(cpu=4), box(cpu=4), box(cpu=2)], queue, runs_s)
     world.pass_()
-    assert world.promised == {blocked.id: [3]}
-    assert list(world.started_at) == [first.id, long.id, short.id]
-    where = {id_: each.kernels[0].agent_id for id_, each in world.running.items()}
+    assert world.promised == {name_of(blocked): [3]}
+    assert list(world.started_at) == [name_of(each) for each in (first, long, short)]
+    where = {id_: each.kernels[0].agent_id for id_, each in world.context().running.items()}
     assert where[long.id] == "agt-c", "it would have been in the way elsewhere"
 
 
@@ -192,7 +145,7 @@ def test_every_head_starts_whatever_arrives_and_whatever_it_says(
 ) -> None:
     """Gangs wait in front of ever more small work, which says nothing of its run time or lies."""
     waiting = [session(f"gang{number}", *gang, at=0) for number, gang in enumerate(gangs)]
-    runs_s: dict[SessionId, float] = {each.id: float(LONGEST_S) for each in waiting}
+    runs_s = {name_of(each): float(LONGEST_S) for each in waiting}
     endless = itertools.cycle(small)
     numbers = itertools.count()
 
@@ -200,37 +153,40 @@ def test_every_head_starts_whatever_arrives_and_whatever_it_says(
         for _ in range(count):
             request, really, said = next(endless)
             each = session(f"small{next(numbers):04}", request, at=now, runs_s=said)
-            runs_s[each.id] = float(really)
+            world.runs_s[name_of(each)] = float(really)
             yield each
 
-    world = World(boxes, list(arrive(0, 20)), runs_s)
+    world = Backfill(boxes, (), runs_s)
+    world.come(arrive(0, 20))
     world.pass_()
-    world.queue = World(boxes, waiting, runs_s).queue
-    gang_ids = {each.id for each in world.queue}
+    for left in list(world.state.queue):
+        world.state.withdraw(left.id)
+    world.come(waiting)
+    gangs_to_start = {name_of(each) for each in world.coming}
     longest = STARVATION_S + 3 * LONGEST_S * (len(gangs) + 1)
     for world.now in range(1, longest):
         world.end()
-        world.queue += World(boxes, list(arrive(world.now, arrivals)), runs_s).queue
+        world.come(arrive(world.now, arrivals))
         world.pass_()
-    assert gang_ids <= world.started_at.keys()
+    assert gangs_to_start <= world.started_at.keys()
 
 
 @settings(max_examples=100, deadline=None)
 @given(world=honest_worlds, data=st.data())
-def test_leaving_in_bulk_is_leaving_one_by_one(world: World, data: st.DataObject) -> None:
+def test_leaving_in_bulk_is_leaving_one_by_one(world: Backfill, data: st.DataObject) -> None:
     world.now = 10
     world.pass_()
-    everybody = list(world.running.values())
+    everybody = list(world.context().running.values())
     ends = st.sampled_from([1.0, 2.0, 3.0, np.inf])
     keys = np.array([data.draw(ends) for _ in everybody], np.float64)
-    departures = Departures(world.snapshot, Held(world.snapshot, everybody), keys)
-    before = contents(world.snapshot)
+    departures = Departures(world.state.snapshot, Held(world.state.snapshot, everybody), keys)
+    before = contents(world.state.snapshot)
     for step in data.draw(st.lists(st.integers(0, len(departures.ends)), max_size=5)):
         departures.go(step)
-        twin = world.snapshot.copy()
+        twin = world.state.snapshot.copy()
         for each, key in zip(everybody, keys, strict=True):
             if key <= departures.end:
                 for request, kernel in zip(each.what.kernels, each.kernels, strict=True):
                     twin.columns.move(twin.slot(kernel.agent_id), request, kernel.shares, +1)
         assert contents(departures.snapshot) == contents(twin)
-    assert contents(world.snapshot) == before
+    assert contents(world.state.snapshot) == before

@@ -313,7 +313,7 @@ def test_explanation_agrees_with_the_decision_and_changes_nothing(
     preempts: bool,
 ) -> None:
     """What is said to start starts, there; and what is not does not, for the reasons told."""
-    waiting = sorted(world.queue, key=lambda each: each.id)
+    waiting = sorted(world.state.queue, key=lambda each: each.id)
     asked = waiting[index] if index < len(waiting) else session("fresh", ask(1), at=3)
     if asked not in waiting:
         world.arrive(asked)
@@ -323,27 +323,30 @@ def test_explanation_agrees_with_the_decision_and_changes_nothing(
         sequencer=sequencer,
         preemption={"minimum_lease": 0} if preempts else None,
     )
-    world.policy, world.quotas = (
-        by,
-        Quotas([QuotaSpec(name="default/research/ann", sessions=sessions)]),
-    )
+    world.state.use(by)
+    limit = QuotaSpec(name="default/research/ann", sessions=sessions)
+    world.state.accounting.quotas = Quotas([limit])
     if passes:  # so that something is remembered and kept
         world.pass_()
         world.now = 5.5
         world.end()
-        if asked.id not in world.queue:
+        if asked.id not in world.state.queue:
             asked = replace(asked, id=SessionId("ses-again"))
             world.arrive(asked)
-    before = contents(world.snapshot), queue_contents(world.queue), usage_of(world)
+    before = contents(world.state.snapshot), queue_contents(world.state.queue), usage_of(world)
     seen = world.context()
-    explanation = explain(asked, world.queue, world.snapshot, by, seen)
-    assert (contents(world.snapshot), queue_contents(world.queue), usage_of(world)) == before
+    explanation = explain(asked, world.state.queue, world.state.snapshot, by, seen)
+    assert (
+        contents(world.state.snapshot),
+        queue_contents(world.state.queue),
+        usage_of(world),
+    ) == before
 
-    result = place(world.queue, world.snapshot, by, seen)
+    result = place(world.state.queue, world.state.snapshot, by, seen)
     started = {each.id: kernels for each, kernels in result.placed}
     assert explanation.starts == (asked.id in started)
     assert explanation.placement == started.get(asked.id, ())
-    members = world.queue.class_of(asked.id)
+    members = world.state.queue.class_of(asked.id)
     refused = [each for each in members if each.id not in started]
     if sequencer == "fifo" and refused[:1] == [asked]:  # its reasons are those of its class
         told_codes = {reason.code for reason in explanation.reasons}
@@ -363,26 +366,28 @@ def test_explanation_agrees_with_the_decision_and_changes_nothing(
         elif len(asked.what.kernels) == 1:
             assert bool(room) == whole
         agents = sum(group.agents for group in request.groups) + request.other_agents
-        assert agents == len(world.snapshot)
+        assert agents == len(world.state.snapshot)
 
 
 def queue_contents(queue: Queue) -> object:
     remembered = {each.what: (each.reasons, each.refused_at) for each in queue.classes}
-    return sorted(each.id for each in queue), remembered, queue.kept, queue.version
+    return sorted(each.id for each in queue), remembered, queue.kept
 
 
 def usage_of(world: World) -> object:
-    holdings = [world.usage.of(scope) for owner in (ANN, BOB) for scope in scopes(owner)]
+    holdings = [
+        world.state.accounting.usage.of(scope) for owner in (ANN, BOB) for scope in scopes(owner)
+    ]
     return [(dict(each.amounts), each.sessions) for each in holdings]
 
 
 @settings(max_examples=60, deadline=None)
 @given(world=worlds(), queue=st.sampled_from(QueuePolicy))
 def test_position_is_that_in_the_order_of_the_queue(world: World, queue: QueuePolicy) -> None:
-    waiting = sorted(world.queue, key=lambda e: (-e.what.priority, e.submitted_at, e.id))
+    waiting = sorted(world.state.queue, key=lambda e: (-e.what.priority, e.submitted_at, e.id))
     for position, asked in enumerate(waiting, 1):
         explanation = explain(
-            asked, world.queue, world.snapshot, policy(queue=queue), world.context()
+            asked, world.state.queue, world.state.snapshot, policy(queue=queue), world.context()
         )
         assert (explanation.position, explanation.queue) == (position, len(waiting))
 

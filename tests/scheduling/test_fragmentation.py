@@ -268,7 +268,7 @@ def test_looking_between_passes_changes_no_later_decision(
             coming = session(f"{world.now}", request, at=world.now, priority=number % 3)
             selector.arrived(request, 1 + number % 60)
             if looks and look:
-                explain(coming, world.queue, snapshot, chosen, world.context())
+                explain(coming, world.state.queue, snapshot, chosen, world.context())
                 with Statement(snapshot, trial=True) as statement:
                     fill(statement, selector, coming.what, 3)
             world.end()

@@ -89,11 +89,11 @@ def test_among_equals_the_first_in_the_order_start(
 @examples
 @given(world=worlds(), by=policies)
 def test_pass_over_what_has_not_changed_places_nothing(world: World, by: QueuePolicy) -> None:
-    world.policy = policy(STARVATION_S, queue=by)
+    world.state.use(policy(STARVATION_S, queue=by))
     world.pass_()
-    before = contents(world.snapshot)
+    before = contents(world.state.snapshot)
     assert not world.pass_().placed
-    assert contents(world.snapshot) == before
+    assert contents(world.state.snapshot) == before
 
 
 @examples
@@ -105,17 +105,17 @@ def test_what_the_queue_remembers_changes_no_decision(
 ) -> None:
     """While sessions come and go, one that remembers decides like one that does not. (Under
     backfill what was kept for the head may differ from what would be kept anew.)"""
-    world.policy = policy(queue=by)
+    world.state.use(policy(queue=by))
     for turn in range(3):
         world.pass_()
-        for id_ in sorted(world.running):
+        for id_ in sorted(world.state.places):
             if d.draw(st.booleans(), label=f"{id_} ends"):
                 world.leave(id_)
         for each in d.draw(queues(max_size=2), label="come"):
             world.arrive(replace(each, id=SessionId(f"{each.id}-{turn}")))
-        twin = world.snapshot.copy()
+        twin = world.state.snapshot.copy()
         forgetful = replace(world.context(), snapshot=twin)
-        expected = where(place(Queue(world.queue), twin, world.policy, forgetful))
+        expected = where(place(Queue(world.state.queue), twin, world.state.policy, forgetful))
         assert where(world.pass_()) == expected
 
 

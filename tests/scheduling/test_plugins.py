@@ -39,20 +39,7 @@ def test_policy_takes_its_parts_from_the_group() -> None:
     assert len(built.validators) == len(DEFAULT_VALIDATORS)
     assert (built.queue, built.starvation_after_s) == (QueuePolicy.BACKFILL, 7)
     assert built.preemption == PreemptionSpec.model_validate({"scope": "user"})
-    assert (built.has_strangers, built.refused) == (False, ())
-
-
-@pytest.mark.parametrize(
-    ("parts", "needs"),
-    [
-        ({}, True),
-        ({"queue": "strict"}, False),
-        ({"queue": "best_effort"}, False),
-        ({"queue": "strict", "preemption": {}}, True),
-    ],
-)
-def test_policy_knows_whether_it_looks_at_what_runs(parts: dict[str, object], needs: bool) -> None:
-    assert Policy.of(group(**parts)).needs_running is needs
+    assert built.refused == ()
 
 
 @pytest.mark.parametrize(
@@ -166,13 +153,11 @@ def test_refused_parts_of_each_kind_give_way_to_built_in_ones() -> None:
         validators=["stranger", "concurrency"],
         hooks={"batch": "stranger"},
     )
-    assert Policy.of(asked).has_strangers
     faults = [PluginFault(kind, "stranger", "broke") for kind in ("sequencer", "validator", "hook")]
     served = Policy.of(asked, tuple(faults))
     assert isinstance(served.sequencer, Fifo)
     assert len(served.validators) == 1
     assert type(served.hooks[SessionType.BATCH]) is BatchHook
-    assert not served.has_strangers
 
 
 def test_fault_of_another_kind_of_the_same_name_refuses_nothing() -> None:

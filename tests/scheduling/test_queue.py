@@ -93,14 +93,6 @@ def test_class_without_sessions_is_gone() -> None:
         queue.class_of(SessionId("ses-a"))
 
 
-def test_version_goes_up_with_what_enters_only() -> None:
-    queue = Queue()
-    queue.add(session("a", ask(1)))
-    entered = queue.version
-    queue.remove(SessionId("ses-a"))
-    assert (entered > 0, queue.version) == (True, entered)
-
-
 @settings(max_examples=100, deadline=None)
 @given(
     steps=st.lists(

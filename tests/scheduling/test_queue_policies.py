@@ -468,13 +468,13 @@ def test_no_head_is_delayed_by_what_overtakes_it(
     """Everybody says how long they run and keeps it: whoever heads the queue starts no later than
     it was first told, whatever arrives behind."""
     world = World(cluster(**dict(zip("abc", boxes, strict=False))), policy(starvation_after=1000))
-    empty = world.snapshot.emptied()
+    empty = world.state.snapshot.emptied()
     arriving: dict[int, list[SessionWorkload]] = {}
     at = 0
     for number, (kernels, runs_s, later_s) in enumerate(asked):
         at += later_s
         each = session(f"{number:02}", *kernels, at=at, runs_s=runs_s)
-        if fits(empty, world.policy.selector, each.what) is not None:
+        if fits(empty, world.state.policy.selector, each.what) is not None:
             world.runs_s[name_of(each)] = runs_s
             arriving.setdefault(at, []).append(each)
     promised: dict[str, float] = {}
@@ -483,12 +483,12 @@ def test_no_head_is_delayed_by_what_overtakes_it(
         world.end()
         world.arrive(*arriving.get(now, ()))
         result = world.pass_()
-        assert world.snapshot.columns.free.min() >= 0
+        assert world.state.snapshot.columns.free.min() >= 0
         assert result.kept is None or result.reservation is not None
         for kept in filter(None, [result.reservation]):
             assert kept.expected_at is not None
             promised.setdefault(kept.session, kept.expected_at)
-    assert not len(world.queue)
+    assert not world.state.waiting
     started_at = {id_: world.started_at[id_.removeprefix("ses-")] for id_ in promised}
     late = {id_: at for id_, at in started_at.items() if at > promised[id_]}
     assert not late, promised
@@ -667,20 +667,21 @@ def test_all_for_whom_others_are_displaced_fit_together_once_these_have_left(
     for n, (request, priority) in enumerate(lows):
         world.arrive(session(f"low{n}", request, priority=priority))
     world.pass_()
-    for id_ in [each.id for each in world.queue]:
-        world.queue.remove(id_)
+    for id_ in [each.id for each in world.state.queue]:
+        world.state.withdraw(id_)
     for n, (kernels, priority) in enumerate(highs):
         world.arrive(session(f"high{n}", *kernels, at=n, priority=priority))
-    world.now, world.policy = 5, policy(queue=queue, **preemptive())
+    world.now = 5
+    world.state.use(policy(queue=queue, **preemptive()))
     result = world.pass_()
     for found in result.displaced:
         for victim in found.victims:
             assert victim.what.priority < found.priority
-            assert victim.id in world.running
+            assert victim.id in world.state.places
             world.leave(victim.id)
-    taken = world.snapshot.copy()
+    taken = world.state.snapshot.copy()
     for found in result.displaced:
-        its = world.queue.class_of(found.session).what
+        its = world.state.queue.class_of(found.session).what
         for request, kernel in zip(its.kernels, found.kernels, strict=True):
             taken.take(kernel.agent_id, request, kernel.shares)  # raises where it does not fit
 

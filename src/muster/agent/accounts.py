@@ -1,9 +1,9 @@
-"""Whose account of this machine a kernel runs as: its owner's, where the agent is root.
+"""The accounts of this machine as which kernels run: their owners', where the agent is root.
 
-A user is given, in this order: the account that the operator mapped it to; the machine's account of
-the same name, if the operator said so; a uid of its own out of a range. The directory
-``users/UID``, with the user's name in it, is what gives a uid to a user: it appears whole or not at
-all, once for the whole machine, and while it is there the uid is nobody else's.
+A user gets the account to which the operator mapped it; else the machine's account of the same
+name, if the operator allowed that; else a uid of its own out of a range. The directory
+``users/UID``, with the user's name in it, gives a uid to a user: it appears whole or not at all,
+once for the whole machine, and while it exists the uid is nobody else's.
 """
 
 import grp
@@ -21,7 +21,7 @@ from muster.agent.config import AgentConfig
 from muster.core.errors import MusterError
 
 FIRST_PERSON_UID = 1000
-"""Below are accounts of services, which no user has by its name alone."""
+"""Lower uids belong to services; no user gets one by its name alone."""
 
 _ROOT = 0
 _NOBODY = "nobody"
@@ -39,7 +39,7 @@ class NoAccount(MusterError):
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A user of this machine, and where its kernels have their place.
+    """A user of this machine, and the directories of its kernels.
 
     ``gains_privileges``: whether set-user-id programs such as sudo work, as they do for a person
     who logs in; never for the uids of the range, which are nobody's login.
@@ -58,21 +58,22 @@ class Accounts:
     """The accounts of owners on this machine.
 
     Args:
-        config: the agent's; its directory is there.
+        config: the agent's; its directory exists.
     """
 
     def __init__(self, config: AgentConfig) -> None:
         self._config = config
         status = config.directory.stat()
-        # Of this agent alone: another on this machine must not take its directories for old ones.
+        # Of this agent alone: another agent on this machine must not take its directories for old
+        # ones.
         self._scratch_name = f"scratch-{status.st_dev:x}-{status.st_ino:x}"
         self._known: dict[tuple[str, str], tuple[float, Account | None]] = {}
 
     def of(self, owner: str) -> Account | None:
-        """The account of "domain/project/user"; None: the agent's own user.
+        """The account of "domain/project/user"; None stands for the agent's own user.
 
         Raises:
-            NoAccount: there is none for it.
+            NoAccount: there is no account for it.
         """
         if os.getuid() != _ROOT:
             return None
@@ -95,7 +96,8 @@ class Accounts:
         return account
 
     def scratch_directories(self) -> list[Path]:
-        """Those of this agent's kernels that run as other users."""
+        """The directories with the scratch directories of this agent's kernels that run as other
+        users."""
         return list(self._config.users_directory.glob(f"*/{self._scratch_name}"))
 
     def _find(self, domain: str, user: str) -> Account | None:
@@ -159,7 +161,8 @@ class Accounts:
     def _uid_of(self, users: int, name: str) -> int:
         """
         Raises:
-            NoAccount: all of the range are given; the user's has another use on the machine now.
+            NoAccount: all uids of the range are given, or the user's is now in use for something
+                else on the machine.
         """
         taken = set()
         subordinate = _subordinate_ids()
@@ -184,7 +187,7 @@ class Accounts:
         the place of its scratch directories, where it can neither put anything nor take it away.
 
         Raises:
-            NoAccount: what is there is somebody else's.
+            NoAccount: a directory is somebody else's.
         """
         place = os.open(str(uid), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=users)
         try:
@@ -216,9 +219,10 @@ def _entry(name: str) -> pwd.struct_passwd | None:
 
 
 def _subordinate_ids() -> list[tuple[range, str]]:
-    """Ids that people of this machine may take on in containers of their own, and whose they are.
+    """Ids that people of this machine may take on in containers of their own, each with the
+    person's name.
 
-    Whoever may take on an id reads its files and signals its processes.
+    A person who may take on an id can read its files and signal its processes.
     """
     ids = []
     for path in _SUBORDINATE_FILES:
@@ -232,7 +236,7 @@ def _subordinate_ids() -> list[tuple[range, str]]:
 
 
 def _other_use(uid: int, subordinate: Sequence[tuple[range, str]]) -> str:
-    """Who else on this machine has the uid, be it as a group; "" for nobody."""
+    """Another owner of the uid on this machine, even as a group id; "" if there is none."""
     for look_up in (pwd.getpwuid, grp.getgrgid):
         with suppress(KeyError):
             return f"the machine's account or group {look_up(uid)[0]}"
@@ -268,7 +272,7 @@ def require_users_directory(directory: Path) -> None:
     """Refuse, for an agent that runs as root, a directory in which no user can have a place.
 
     Raises:
-        NoAccount: as every kernel would end with, did the agent start.
+        NoAccount: the error with which every kernel would end if the agent started.
     """
     if os.getuid() != _ROOT:
         return
@@ -279,10 +283,10 @@ def require_users_directory(directory: Path) -> None:
 
 
 def _open_users(directory: Path) -> int:
-    """Open the directory of the users, made if it is not there.
+    """Open the directory of the users, and make it if it does not exist.
 
     Raises:
-        NoAccount: others could put something there, or users could not enter it.
+        NoAccount: others could put something into it, or users could not enter it.
     """
     for path in reversed((directory, *directory.parents)):
         with suppress(FileExistsError):
@@ -291,7 +295,7 @@ def _open_users(directory: Path) -> int:
     for path in (directory, *directory.parents):
         status = path.lstat()
         if stat.S_ISLNK(status.st_mode) and path != directory:
-            continue  # what it leads to was looked at by whoever may change it: root
+            continue  # only root can change where it leads
         mode = stat.S_IMODE(status.st_mode)
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != _ROOT:
             raise NoAccount(f"{path} is not a directory of root: choose another --users-dir")
@@ -318,7 +322,7 @@ def _take(users: int, uid: int, name: str) -> bool:
     """Give a uid to a user, unless somebody was faster.
 
     Raises:
-        OSError: it cannot be written down.
+        OSError: the gift cannot be written down.
     """
     fresh = f".{uid}.{os.getpid()}"
     os.mkdir(fresh, 0o711, dir_fd=users)
@@ -330,7 +334,7 @@ def _take(users: int, uid: int, name: str) -> bool:
         os.fsync(file.fileno())
     try:
         os.rename(fresh, str(uid), src_dir_fd=users, dst_dir_fd=users)
-    except OSError:  # it is there, with an owner in it
+    except OSError:  # it exists, with an owner in it
         os.unlink(f"{fresh}/{_OWNER_FILE}", dir_fd=users)
         os.rmdir(fresh, dir_fd=users)
         return False

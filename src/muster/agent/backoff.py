@@ -9,8 +9,8 @@ LONGEST_S = 5.0
 
 @dataclass(slots=True)
 class Backoff:
-    """Doubles from ``first_s`` to ``longest_s``; each wait is a random part of that, at least half,
-    so that many agents do not come back at once."""
+    """A wait that doubles from ``first_s`` to ``longest_s``; each time a random part of it is
+    waited for, at least half, so that many agents do not come back at once."""
 
     rng: random.Random
     first_s: float = FIRST_S

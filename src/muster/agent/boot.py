@@ -13,7 +13,7 @@ MEMORY_DIRECTORY = Path("/dev/shm")  # forgets all when the machine, or its cont
 
 
 class UnknownBoot(MusterError):
-    """Nothing here tells one boot from another."""
+    """Nothing on this machine tells one boot from another."""
 
 
 def machine_id(source: Path = MACHINE_ID) -> str:
@@ -28,7 +28,7 @@ def boot_id(source: Path = BOOT_ID, memory_directory: Path = MEMORY_DIRECTORY) -
     """The machine's boot id, or one that is kept in memory only where /proc has none.
 
     Raises:
-        UnknownBoot: neither can be had; to guess could declare a running kernel dead.
+        UnknownBoot: neither can be had; a guess could declare a running kernel dead.
     """
     try:
         return source.read_text().strip()
@@ -39,7 +39,7 @@ def boot_id(source: Path = BOOT_ID, memory_directory: Path = MEMORY_DIRECTORY) -
         fresh = path.with_name(f"{path.name}.{os.getpid()}")
         fresh.write_text(str(uuid.uuid4()))
         try:
-            os.link(fresh, path)  # whole, and by the first to come only
+            os.link(fresh, path)  # appears whole, and the first process to link wins
         except FileExistsError:
             pass
         finally:

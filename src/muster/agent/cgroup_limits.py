@@ -1,4 +1,5 @@
-"""The limits that the agent's own cgroups set, so that a container offers what it has."""
+"""The limits of the agent's own cgroups, so that an agent in a container offers the container's
+capacity."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,7 +39,8 @@ def _directories(controller: str, root: Path, membership: Path) -> Iterator[Path
         if controllers and controller not in controllers.split(","):
             continue
         base = root / controller if controllers else root
-        # In a container the path may be that on the host; what is mounted is then the container's.
+        # In a container the path may be the host's; the mounted hierarchy is then the container's
+        # own.
         inside = base / path.lstrip("/")
         yield base
         while inside != base:

@@ -1,4 +1,4 @@
-"""What an agent is told when it starts."""
+"""The settings with which an agent starts."""
 
 import os
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ DAY_S = 86400.0
 
 
 def default_users_directory() -> Path:
-    """Not in the agent's own directory: that is root's alone, and users must enter this one."""
+    """The default directory of users, outside the agent's own directory, which is root's alone."""
     return Path(os.environ.get("MUSTER_USERS_DIR") or USERS_DIRECTORY)
 
 
@@ -24,30 +24,31 @@ class AgentConfig:
     Args:
         directory: everything the agent keeps: identity, journal, scratch directories, logs.
         controller: "host:port" of the controller's agent gateway.
-        name: what people call the agent.
+        name: of the agent, for people.
         group: the scaling group it joins.
-        token: join token; needed at first contact, and when the controller forgot the agent.
+        token: a join token, needed at first contact and when the controller forgot the agent.
         certificate_authority: PEM file that the controller's certificate descends from.
         host: where kernels of other agents reach this machine.
         gpus: devices declared for a machine without NVML, such as "4xH100" or "2xA100,1xT4".
-        cpu_milli, memory_bytes, disk_bytes: declared capacity, in place of what is found.
+        cpu_milli, memory_bytes, disk_bytes: declared capacity, in place of the machine's.
         extra: named extra resources, in thousandths.
-        attributes: added to what is found of the machine, for constraints.
-        ports: where ports for kernels are reserved.
+        attributes: for constraints, added to those that are found out.
+        ports: the range in which ports for kernels are reserved.
         log_max_bytes: a kernel's log is rotated at this size; the last two files of it are kept.
         logs_max_age_s, logs_max_bytes: older logs of ended kernels are removed, and the oldest
             when all of them together take more.
         keepalive: how soon a frozen or unreachable controller is noticed.
         accounts: users of the cluster ("user", or "domain/user" outside of the default domain) by
-            name -> accounts of this machine. This and the next four count for an agent of root.
+            name -> accounts of this machine. This and the next four settings apply to an agent that
+            is root.
         system_accounts: whether users of the default domain have the machine's account of the same
             name, if there is one.
-        uids: of users without an account, one each.
-        users_directory: homes of those, and scratch directories of all that are not root.
+        uids: the range of uids for users without an account, one for each.
+        users_directory: homes of users without an account, and scratch directories of all but root.
         cluster: tells the users of this cluster from those of another on the same machine.
         pids_max: how many processes a kernel may have.
-        scratch_max_bytes: what a kernel may keep in its scratch directory if it asked for no disk;
-            None: half of the file system.
+        scratch_max_bytes: the limit of a kernel's scratch directory if it asked for no disk; None
+            is half of the file system.
     """
 
     directory: Path

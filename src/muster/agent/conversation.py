@@ -22,18 +22,20 @@ from muster.wire.messages import (
 )
 
 BATCH_REPORTS = 500
-"""In one message at most. Under load the supervisor lets events wait for company already."""
+"""Reports in one message, at most. Under load the supervisor lets events wait for company
+already."""
 
 SILENCE_LIMIT_S = 10.0
 SILENCE_LIMIT_HEARTBEATS = 3
-"""A controller that answers nothing for both of these is given up, even if its machine is there."""
+"""A controller that is silent for so many heartbeats, and for ``SILENCE_LIMIT_S``, is given up even
+if its machine answers."""
 
 
 class Conversation:
     """Carries the messages of one stream.
 
     Args:
-        disk_is_full: looked at with each heartbeat; the controller is told when it changes.
+        disk_is_full: called with each heartbeat; the controller is told when the answer changes.
     """
 
     def __init__(
@@ -57,7 +59,7 @@ class Conversation:
         Raises:
             Refused, Occupied: the controller does not want this agent.
             Disconnected: the stream is over, or the controller silent.
-            MalformedMessage: it said what this version does not understand.
+            MalformedMessage: it sent a message that this version does not understand.
         """
         self._disk_was_full = self._disk_is_full()
         await self._stream.send(
@@ -97,7 +99,7 @@ class Conversation:
                 news.clear()
                 await news.wait()
             message: AgentMessage
-            if self._heartbeat_due:  # before any report: it is what keeps the kernels alive
+            if self._heartbeat_due:  # before any report: heartbeats keep the kernels alive
                 self._heartbeat_due = False
                 if (full := self._disk_is_full()) != self._disk_was_full:
                     self._disk_was_full = full
@@ -108,12 +110,13 @@ class Conversation:
             await self._stream.send(message)
 
     async def _keep_time(self) -> None:
-        """Have heartbeats said in time, and give up a controller that is silent.
+        """Have heartbeats sent in time, and give up a silent controller.
 
-        Apart from ``_speak``, where a timeout would cost each batch more than its own sending.
+        It is separate from ``_speak``, where a timeout would cost each batch more than its own
+        sending.
         """
         while True:
-            with suppress(TimeoutError):  # a shorter lease may end before the next was due
+            with suppress(TimeoutError):  # a shorter lease may end before the next one is due
                 async with asyncio.timeout(self._heartbeat_s or SILENCE_LIMIT_S):
                     await self._pace_changed.wait()
             self._pace_changed.clear()

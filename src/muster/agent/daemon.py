@@ -1,6 +1,6 @@
-"""The agent: finds its kernels again, keeps in touch with the controller, does what it says.
+"""The agent: it finds its kernels again, keeps in touch with the controller, and obeys it.
 
-It never starts a process of a kernel itself: that is the supervisor's, which outlives it (design:
+The agent never starts a process of a kernel itself; its supervisor does, which outlives it (design:
 Agents). One thread, one event loop.
 """
 
@@ -46,7 +46,7 @@ from muster.wire.messages import (
 log = logging.getLogger(__name__)
 
 STABLE_S = 10.0
-"""A connection that lasted so long was a good one: the next wait begins short again."""
+"""After a connection that lasted so long the next wait begins short again."""
 
 TIDY_PERIOD_S = 600.0
 SUPERVISOR_TRIES = 5
@@ -92,8 +92,8 @@ class AgentDaemon:
 
     Args:
         config: its settings; the directory must be locked.
-        machine: what it offers.
-        rng: for waits and for where to look for ports.
+        machine: the capacity and attributes that it offers.
+        rng: for the lengths of waits, and for the first port to look at.
         clock: for the times in its reports.
     """
 
@@ -218,7 +218,7 @@ class AgentDaemon:
 
         Raises:
             Disconnected, MalformedMessage, Occupied, Refused: how it ended.
-            AgentRefused: the controller takes no join token of ours.
+            AgentRefused: the controller does not take the agent's join token.
         """
         config = self._config
         async with ControllerChannel(
@@ -293,7 +293,7 @@ class AgentDaemon:
             supervisor="" if self._link is None else self._link.process,
         )
 
-    # What is left of ended kernels
+    # Files of ended kernels
 
     async def _tidy(self) -> None:
         config = self._config
@@ -319,7 +319,7 @@ class AgentDaemon:
 
 
 def _instance(directory: Path) -> str:
-    """What tells this directory from any other of this boot, a copy of it included."""
+    """A text that tells this directory from any other of this boot, even from a copy of it."""
     found = directory.stat()
     return f"{found.st_dev:x}-{found.st_ino:x}"
 
@@ -333,15 +333,15 @@ async def _address_towards(controller: str) -> str:
         )
         family, kind, _, _, target = addresses[0]
         with socket.socket(family, kind) as probe:
-            probe.connect(target)  # sends nothing: it only chooses a route
+            probe.connect(target)  # sends nothing, and only chooses a route
             return str(probe.getsockname()[0])
     except (OSError, ValueError):
         return socket.gethostname()
 
 
 async def _launch(directory: Path) -> None:
-    """``launch`` in a thread. Whoever is cancelled meanwhile waits for it all the same: no
-    supervisor may come up once the directory's lock is let go."""
+    """Call ``launch`` in a thread. A cancelled caller waits for the thread all the same: no
+    supervisor may come up after the directory's lock was let go."""
     launching = asyncio.ensure_future(asyncio.to_thread(launch, directory))
     try:
         await asyncio.shield(launching)

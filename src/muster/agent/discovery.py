@@ -1,4 +1,4 @@
-"""What the machine has: found out, or declared by who starts the agent."""
+"""The machine's capacity and attributes: found out, or declared by whoever starts the agent."""
 
 import os
 import platform
@@ -28,14 +28,14 @@ FOUND_ATTRIBUTES = (
     RUNS_AS,
     "limits",
 )
-"""What agents tell of themselves; ``limits`` comes from their supervisor."""
+"""Attributes that agents find out; ``limits`` comes from their supervisor."""
 
 _GPUS = re.compile(r"(?P<count>\d{1,4})(?:\s*[xX*]\s*(?P<model>[A-Za-z0-9][A-Za-z0-9 ._-]{0,62}))?")
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What an agent offers, and how it can be told from others."""
+    """The capacity that an agent offers, and the attributes by which it can be chosen."""
 
     capacity: Resources
     devices: tuple[Device, ...]
@@ -47,7 +47,7 @@ def discover(config: AgentConfig) -> Machine:
 
     Raises:
         InvalidSpec: a declaration that cannot be understood.
-        OSError: the agent's directory is not there.
+        OSError: the agent's directory does not exist.
     """
     for name in config.extra:
         if not EXTRA_NAME.fullmatch(name):
@@ -104,7 +104,7 @@ def _disk_bytes(config: AgentConfig) -> int:
 
 
 def scratch_max_bytes(config: AgentConfig) -> int:
-    """What a kernel that asked for no disk may keep in its scratch directory."""
+    """The limit of the scratch directory of a kernel that asked for no disk."""
     if config.scratch_max_bytes is not None:
         return config.scratch_max_bytes
     return shutil.disk_usage(config.directory).total // 2

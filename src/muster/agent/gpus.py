@@ -1,4 +1,4 @@
-"""GPUs as NVML tells of them; none where there is no driver."""
+"""GPUs as NVML reports them; none where there is no driver."""
 
 import logging
 from dataclasses import dataclass
@@ -21,10 +21,10 @@ class Gpus:
 def find_gpus() -> Gpus:
     """All GPUs of this machine, in the order of their PCI addresses.
 
-    A driver that is there and does not work is worth a warning, not an agent that does not start.
+    A driver that does not work causes a warning, and no failed start of the agent.
     """
     if not any(sign.exists() for sign in _DRIVER_SIGNS):
-        return Gpus()  # and 12 MiB saved: the import below is not free
+        return Gpus()  # the import below would cost 12 MiB
     import pynvml
 
     try:

@@ -71,26 +71,26 @@ class Holdings:
         return self._statuses.get(key) in _LIVE
 
     def reset(self, kernels: Iterable["KernelState"]) -> None:
-        """Begin with what a supervisor holds; its unacknowledged events follow."""
+        """Begin with the kernels of a supervisor; its unacknowledged events follow."""
         self._statuses = {
             (KernelId(kernel["id"]), kernel["generation"]): _STATUSES[kernel["status"]]
             for kernel in kernels
         }
 
     def ordered(self, start: Start) -> None:
-        """The supervisor was told to start a kernel. It is held from now on: an inventory without
-        it would have it started elsewhere."""
+        """Hold a kernel that the supervisor was told to start: an inventory without it would have
+        it started elsewhere."""
         key = (start.kernel, start.generation)
         if self._statuses.get(key) not in (HeldStatus.RUNNING, HeldStatus.CREATED):
             self._statuses[key] = HeldStatus.QUEUED
 
     def apply(self, event: "Event") -> KernelReport:
-        """Note an event of the supervisor; the answer is what the controller is told of it."""
+        """Note an event of the supervisor; the answer is the report for the controller."""
         kind, status = _KINDS[event["kind"]]
         kernel, generation = KernelId(event["kernel"]), event["generation"]
         self._statuses[kernel, generation] = status
         reason, heir, predecessor = event.get("reason"), event.get("heir"), event.get("predecessor")
-        # Positional, and little for what is absent: this runs twice for each kernel.
+        # Positional, with little work for absent fields: this runs twice for each kernel.
         return KernelReport(
             kernel,
             generation,
@@ -107,8 +107,8 @@ class Holdings:
         )
 
     def acknowledged(self, report: KernelReport) -> None:
-        """The controller has a report; a kernel that is over is forgotten, unless it was started
-        again meanwhile."""
+        """Forget a kernel whose end the controller has heard of, unless it was started again
+        meanwhile."""
         key = (report.kernel, report.generation)
         failed = self._statuses.get(key) is HeldStatus.CREATE_FAILED
         if report.kind is ReportKind.ENDED or (report.kind is ReportKind.CREATE_FAILED and failed):

@@ -1,4 +1,4 @@
-"""Who the agent is: its directory, locked while it runs, and the credential kept in it."""
+"""The agent's identity: its directory, locked while it runs, and the credential kept in it."""
 
 import fcntl
 import json
@@ -25,7 +25,7 @@ class Identity:
     """An agent's id and the secret that proves it.
 
     ``agent`` is empty until the controller has answered the first contact: the secret is kept
-    before it is told, so that whoever has no answer can ask again.
+    before it is sent, so that an agent without an answer can ask again.
     """
 
     agent: AgentId
@@ -43,7 +43,7 @@ def locked(directory: Path) -> Iterator[None]:
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         _check_private(directory)
-        directory.chmod(0o700)  # one that was there already
+        directory.chmod(0o700)  # it may have existed
         lock = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise UnusableDirectory(f"cannot use {directory} for an agent: {error.strerror}") from None
@@ -66,8 +66,7 @@ def locked(directory: Path) -> Iterator[None]:
 def _check_private(directory: Path) -> None:
     """
     Raises:
-        UnusableDirectory: others may have put something into the directory, or may put another in
-            its place.
+        UnusableDirectory: others may have put something into the directory, or could replace it.
     """
     status = directory.lstat()
     if stat.S_ISLNK(status.st_mode):
@@ -92,7 +91,7 @@ def load_identity(directory: Path) -> Identity | None:
     """The identity kept in ``directory``; None before the first contact.
 
     Raises:
-        UnusableDirectory: there is one, and it cannot be read.
+        UnusableDirectory: the identity cannot be read.
     """
     path = directory / CREDENTIAL_FILE
     try:
@@ -109,7 +108,7 @@ def load_identity(directory: Path) -> Identity | None:
 
 
 def save_identity(directory: Path, identity: Identity) -> None:
-    """Keep an identity, for the owner's eyes only, whole or not at all.
+    """Write an identity, readable by its owner only, whole or not at all.
 
     Raises:
         UnusableDirectory: it cannot be written.

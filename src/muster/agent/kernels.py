@@ -1,4 +1,4 @@
-"""The kernels of this agent: what the controller orders, what the supervisor says of them."""
+"""The kernels of this agent, between the controller's orders and the supervisor's events."""
 
 import asyncio
 import logging
@@ -39,20 +39,20 @@ log = logging.getLogger(__name__)
 
 
 ABANDON_AGAIN_S = 5.0
-"""How long a kernel that is to end at once may take before it is told so again."""
+"""How long a kernel that is to end at once may take before it is told again."""
 
 
 class Kernels:
     """Commands go through here to the supervisor; its events become reports in ``outbox``.
 
     ``news`` is set when there is something to send. Between two supervisors commands are dropped:
-    the next Hello tells what is held, and what should be is told again.
+    the controller repeats the necessary ones after the next Hello, which tells the held kernels.
 
     Args:
         ports: of prepared kernels.
         logs_directory: where the supervisor writes output.
-        accounts: as whom kernels run.
-        terms: what is added to the controller's orders.
+        accounts: as which kernels run.
+        terms: the agent's own limits, which are added to the controller's orders.
         clock: for the times in reports.
     """
 
@@ -74,7 +74,7 @@ class Kernels:
         self._accounts = accounts
         self._terms = terms
         self._link: SupervisorLink | None = None
-        self.renewed_s = 0.0  # what the renewal in force has answered; 0: none
+        self.renewed_s = 0.0  # the moment that the renewal in force answered; 0: none
 
     def use(self, link: SupervisorLink | None) -> None:
         """Speak to this supervisor from now on."""
@@ -86,16 +86,16 @@ class Kernels:
         held = key in self._holdings
         return self._holdings.is_live(key) if held else key in self._ports.held()
 
-    # What the controller is told
+    # Told to the controller
 
     def inventory(self) -> tuple[HeldKernel, ...]:
-        """All that this agent holds (design: Agents)."""
+        """All kernels that this agent holds (design: Agents)."""
         held = [HeldKernel(*key, status) for key, status in self._holdings]
         held += [HeldKernel(*key, HeldStatus.PREPARED) for key in self._prepared_only()]
         return tuple(held)
 
     def repeat_reports(self) -> None:
-        """A new stream: tell again what has not been acknowledged."""
+        """Tell unacknowledged reports again, on a new stream."""
         self.outbox.rewind([self._prepared(key) for key in self._prepared_only()])
         self.news.set()
 
@@ -106,7 +106,7 @@ class Kernels:
         ports = self._ports.held()[key]
         return KernelReport(*key, ReportKind.PREPARED, self._clock.now(), ports=ports)
 
-    # What the controller says
+    # Heard from the controller
 
     def obey(self, commands: Sequence[Command]) -> None:
         """Carry out commands, in order; runs of one kind go to the supervisor together."""
@@ -127,7 +127,7 @@ class Kernels:
                         self._prepare(command)
 
     async def obeyed(self) -> None:
-        """Wait until the supervisor has taken most of what it was told."""
+        """Wait until the supervisor has taken most of its commands."""
         if self._link is not None:
             await self._link.drained()
 
@@ -142,8 +142,8 @@ class Kernels:
             self._link.acknowledge(seq)
 
     def renew_lease(self, renewal: Renew) -> None:
-        """Kernels may run until the end of the renewed lease, a moment of the boot clock: whatever
-        delays the supervisor's hearing of it moves it by nothing."""
+        """Let kernels run until the end of the renewed lease, a moment of the boot clock, which no
+        delay on the way to the supervisor moves."""
         if self._link is not None and renewal.sent_s >= self.renewed_s:
             self.renewed_s = renewal.sent_s
             self._link.renew_lease(renewal.sent_s + renewal.lease_s)
@@ -195,8 +195,8 @@ class Kernels:
         self.news.set()
 
     async def abandon(self) -> None:
-        """End all that is held, and wait until nothing is left: the controller wants none of it,
-        nor to hear of it."""
+        """End all held kernels and wait until none is left; the controller is told nothing of
+        it."""
         for key in list(self._ports.held()):
             self._ports.release(key)
         while True:
@@ -213,7 +213,7 @@ class Kernels:
                 async with asyncio.timeout(ABANDON_AGAIN_S):
                     await self.news.wait()
 
-    # What the supervisor says
+    # Heard from the supervisor
 
     def attached(self, state: SupervisorState) -> None:
         self.limits = state["limits"]
@@ -232,12 +232,12 @@ class Kernels:
         key = (report.kernel, report.generation)
         self.logs.ended(key)
         if report.reason is ReasonCode.KERNEL_VANISHED and key in self._ports.held():
-            # The supervisor never heard of it, because it was only prepared.
+            # The supervisor never heard of the kernel, which was only prepared.
             return replace(report, reason=ReasonCode.NEVER_STARTED)
         return report
 
     def refused(self, why: str) -> None:
-        # Which command it was does not matter: both sides begin anew from what is held.
+        # Whichever command it was: both sides begin anew from the held kernels.
         log.error("the supervisor refused a command: %s", why)
         if self._link is not None:
             self._link.close()

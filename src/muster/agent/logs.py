@@ -1,8 +1,8 @@
 """Kernels' output, as the supervisor wrote it.
 
-A log is at most two files: ``NAME.log``, and ``NAME.log.1`` that was rotated away before it; what
-was before both is no longer kept. ``NAME.log.start`` says where in all that was written the second
-one takes over.
+A log is at most two files: ``NAME.log``, and before it ``NAME.log.1``, which was rotated away;
+earlier output is not kept. ``NAME.log.start`` tells the offset in the whole output at which
+``NAME.log`` begins.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """A file of a log, open, and where it begins and ends in all that was written."""
+    """An open file of a log, and the offsets in the whole output at which it begins and ends."""
 
     fd: int
     start: int
@@ -39,7 +39,7 @@ class LogFiles:
     """Reads the logs in the agent's directory.
 
     Args:
-        directory: where they are.
+        directory: of the logs.
         is_live: whether a kernel may still write.
     """
 
@@ -49,23 +49,23 @@ class LogFiles:
         self._followed: dict[KernelKey, asyncio.Event] = {}
 
     def ended(self, key: KernelKey) -> None:
-        """A kernel is over; whoever follows it need not wait any longer."""
+        """A kernel has ended; its followers need not wait any longer."""
         if (over := self._followed.get(key)) is not None:
             over.set()
 
     async def read(self, request: LogRequest) -> LogChunk:
-        """A piece of output, at most a window of it; one that follows waits a while for some.
+        """A piece of output, at most a window; a request that follows waits a while for output.
 
-        Where there is no log, nothing was written, or it is no longer kept.
+        Where there is no log, nothing was written or the log is no longer kept.
 
         Raises:
-            OSError: it cannot be read.
+            OSError: the log cannot be read.
         """
         key = (request.kernel, request.generation)
         deadline_s = asyncio.get_running_loop().time() + LOG_WAIT_S
         poll_s = FIRST_POLL_S
         while True:
-            live = self._is_live(key)  # asked first: what is written until its end is then seen
+            live = self._is_live(key)  # asked first, so that output up to its end is seen
             chunk = self._read_now(request, ended=not live)
             if chunk.data or not live or not request.follow:
                 return chunk
@@ -111,7 +111,7 @@ class LogFiles:
             start = _start_of_newer(log.with_suffix(".log.start"), older, newer)
             if start is not None:
                 break
-        else:  # the note could not be written when the disk was full
+        else:  # the note could not be written because the disk was full
             start = _size_bytes(older)
         spans = [] if older is None else [_Span(older, start - _size_bytes(older), start)]
         return spans if newer is None else [*spans, _Span(newer, start, start + _size_bytes(newer))]
@@ -120,7 +120,7 @@ class LogFiles:
 def _start_of_newer(note: Path, older: int | None, newer: int | None) -> int | None:
     """Where NAME.log begins; None if it was rotated while the two files were being opened.
 
-    Just before NAME.log becomes NAME.log.1, the note says where it ends and which inode it is.
+    Just before NAME.log becomes NAME.log.1, the note gets its end and its inode.
     """
     with ExitStack() as files:
         try:
@@ -137,7 +137,7 @@ def _start_of_newer(note: Path, older: int | None, newer: int | None) -> int | N
 
 
 def _open_file(path: Path, files: ExitStack) -> int | None:
-    """A regular file; None if there is none. No link is followed, and nothing waited for."""
+    """Open a regular file; None if there is none. No link is followed, and no pipe waited for."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What the controller is still to be told.
+"""Reports that the controller has not acknowledged yet.
 
 Reports of the supervisor's events carry the numbers that its journal, which is the spool, gave
 them. PREPARED and PREPARE_FAILED have no number: they are told again on each new stream instead.
@@ -34,22 +34,24 @@ class Outbox:
         self._unnumbered.append(report)
 
     def rewind(self, unnumbered: Iterable[KernelReport] = ()) -> None:
-        """A new stream: everything unacknowledged is to be sent, and ``unnumbered`` with it."""
+        """Have everything unacknowledged sent again, together with ``unnumbered``, on a new
+        stream."""
         self._unsent.extendleft(reversed(self._sent))
         self._sent.clear()
         self._last_seq = self._acknowledged_seq
         self._unnumbered = list(unnumbered)
 
     def clear(self) -> None:
-        """A new supervisor, or the same one anew: it repeats its unacknowledged events."""
+        """Drop everything, for a supervisor that was attached anew and repeats its unacknowledged
+        events."""
         self._sent.clear()
         self._unsent.clear()
 
     def take(self, limit: int) -> Reports:
-        """The next batch, of at most ``limit`` reports and those that have no number.
+        """The next batch: at most ``limit`` numbered reports, and all that have no number.
 
-        Its ``last_seq`` is that of the batch before when it has no numbered report: to acknowledge
-        it twice does no harm.
+        Its ``last_seq`` is the former batch's where it has no numbered report: a second
+        acknowledgement does no harm.
         """
         batch, self._unnumbered = self._unnumbered, []
         for _ in range(min(limit, len(self._unsent))):
@@ -60,7 +62,7 @@ class Outbox:
         return Reports(self._last_seq, tuple(batch))
 
     def acknowledge(self, seq: int) -> list[KernelReport]:
-        """Forget what is numbered up to ``seq``; the answer is what was forgotten."""
+        """Forget the reports up to number ``seq``; the answer is the forgotten reports."""
         self._acknowledged_seq = max(self._acknowledged_seq, seq)
         forgotten = []
         for queue in (self._sent, self._unsent):

@@ -31,8 +31,8 @@ class PreparedPorts:
 
     Args:
         directory: the agent's.
-        allowed: where to look for ports.
-        rng: where in that range to begin, so that agents seldom compete.
+        allowed: the range of ports.
+        rng: for the place in the range at which to begin, so that agents seldom compete.
     """
 
     def __init__(self, directory: Path, allowed: range, rng: random.Random) -> None:
@@ -47,11 +47,11 @@ class PreparedPorts:
         return self._ports
 
     def reserve(self, key: KernelKey, count: int) -> tuple[int, ...]:
-        """``count`` ports for a kernel; those that it has already, if it has any.
+        """``count`` ports for a kernel; if it has ports already, the answer is these.
 
         Raises:
-            NoPorts: the range has too few that are free.
-            OSError: ports cannot be locked or written down; none is reserved.
+            NoPorts: the range has too few free ports.
+            OSError: ports cannot be locked or written down; nothing is reserved.
         """
         if key in self._ports:
             return self._ports[key]
@@ -79,7 +79,7 @@ class PreparedPorts:
         return self._ports[key]
 
     def release(self, key: KernelKey) -> None:
-        """Give back what a kernel had; nothing if it had nothing."""
+        """Give back a kernel's ports, if it has any."""
         if self._drop(key):
             with suppress(OSError):  # stale lines do no harm: their kernels are stopped again
                 self._save()
@@ -119,7 +119,7 @@ class PreparedPorts:
                 for kernel, generation, ports in kept
             }
         except (OSError, ValueError, TypeError):
-            return  # none, or damaged: the controller prepares again what it still wants
+            return  # no file, or a damaged one: the controller prepares wanted kernels again
         for port in {port for ports in self._ports.values() for port in ports}:
             with suppress(OSError):
                 self._locks.take(port)

@@ -1,8 +1,8 @@
-"""Which ended kernels have kept their logs and scratch directories long enough.
+"""Ended kernels whose logs and scratch directories have been kept long enough.
 
-A directory in which scratch directories are made is its kernels' to fill where the agent is not
-root: only names that a kernel can have count there, so many at most, and what they take counts for
-nobody's logs.
+Where the agent is not root, kernels may put anything into the directory of scratch directories:
+only names that a kernel can have count there, a bounded number of them, and their size does not
+count as logs.
 """
 
 import os
@@ -24,8 +24,8 @@ _NAME = re.compile(r"([A-Za-z0-9_][A-Za-z0-9._-]{0,127}?)\.([0-9]{1,9})(?:\.log(
 
 @dataclass(slots=True)
 class _Leftover:
-    """What a kernel left: when it was last written, the space that its log takes, and in which of
-    the users' places something lies."""
+    """Files that a kernel left: when they were last written, the space that its log takes, and the
+    users' places in which some of them lie."""
 
     written_at: float = 0.0
     size_bytes: int = 0
@@ -40,18 +40,18 @@ def expired(
     max_bytes: int,
     is_live: Callable[[KernelKey], bool],
 ) -> list[tuple[KernelKey, tuple[Path, ...]]]:
-    """Kernels of which nothing is to be kept any longer, the oldest first: those that left
-    something more than ``max_age_s`` ago, and the oldest of the rest while all logs take more than
-    ``max_bytes``. Live kernels keep theirs, whatever the limits. Beside each kernel are those of
-    ``places`` where something of it lies.
+    """Kernels whose files are to be removed, the oldest first: those that were written more than
+    ``max_age_s`` ago, and the oldest others while all logs take more than ``max_bytes``. Live
+    kernels keep their files, whatever the limits. Beside each kernel stand the ``places`` where
+    some of its files lie.
 
     Args:
         directory: the agent's, with ``logs`` and ``kernels`` in it.
-        places: where scratch directories of other users are.
+        places: directories with scratch directories of other users.
         now: in seconds since the epoch, as files have it.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: a directory cannot be read.
     """
     leftovers: dict[KernelKey, _Leftover] = {}
     for own in (directory / "logs", directory / "kernels"):
@@ -76,8 +76,8 @@ def expired(
 
 
 def _in(place: Path, limit: int | None = None) -> Iterator[tuple[KernelKey, float, int]]:
-    """The kernels that left something in a directory, when it was written, and the space it takes;
-    of so many entries at most."""
+    """The kernels that left files in a directory, when these were written, and the space that they
+    take; ``limit`` entries are looked at."""
     with os.scandir(place) as entries:
         for entry in islice(entries, limit):
             name = _NAME.fullmatch(entry.name)

@@ -36,12 +36,12 @@ _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 
 AccountsOf = Mapping[str, Account | None]
-"""By owner; None is the agent's own user."""
+"""The account of each owner; None is the agent's own user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The limits that this agent adds to what the controller says of a kernel."""
+    """The limits that this agent adds to the controller's order for a kernel."""
 
     log_max_bytes: int
     pids_max: int
@@ -49,7 +49,7 @@ class Terms:
 
 
 class SupervisorLost(Exception):
-    """The supervisor does not answer, or no longer."""
+    """The supervisor does not answer."""
 
 
 class OtherVersion(Exception):
@@ -81,16 +81,16 @@ class SupervisorState(TypedDict):
 
 
 class Listener(Protocol):
-    """What the agent does with what the supervisor says; called on the event loop, in order."""
+    """The agent's reactions to the supervisor; called on the event loop, in order."""
 
     def attached(self, state: SupervisorState) -> None:
         """The supervisor holds these kernels; events that nobody has acknowledged follow."""
 
     def heard(self, events: "Sequence[Event]") -> None:
-        """Facts, in order. Those of one moment come together."""
+        """Facts, in order. Events of one moment come together."""
 
     def refused(self, why: str) -> None:
-        """The supervisor could not obey something it was told."""
+        """The supervisor could not obey a command."""
 
 
 class SupervisorLink(asyncio.Protocol):
@@ -111,7 +111,8 @@ class SupervisorLink(asyncio.Protocol):
 
     @classmethod
     async def attach(cls, directory: Path, listener: Listener) -> Self:
-        """Connect to the supervisor of ``directory``; it drops whoever was attached before.
+        """Connect to the supervisor of ``directory``, which drops the agent that was attached
+        before.
 
         Raises:
             SupervisorLost: there is none, or it does not answer.
@@ -140,13 +141,13 @@ class SupervisorLink(asyncio.Protocol):
             self._transport.abort()
 
     async def drained(self) -> None:
-        """Wait until the supervisor has taken most of what it was told."""
+        """Wait until the supervisor has taken most of its commands."""
         await self._writable.wait()
 
     # Commands
 
     def start(self, starts: Sequence[Start], terms: Terms, accounts: AccountsOf) -> list[Start]:
-        """Have kernels started; the answer is those that are too large to be told."""
+        """Have kernels started; the answer is the starts that are too large for a message."""
         positions: dict[int, int] = {}
         templates: list[dict[str, Any]] = []
         kernels: list[dict[str, Any]] = []
@@ -190,15 +191,15 @@ class SupervisorLink(asyncio.Protocol):
         self._say({"op": "recall", "kernels": kernels})
 
     def renew_lease(self, until_s: float) -> None:
-        """Kernels may run until this moment of the boot clock; infinite is without an end."""
+        """Let kernels run until this moment of the boot clock; infinity is without an end."""
         self._say({"op": "lease", "until_s": None if math.isinf(until_s) else until_s})
 
     def acknowledge(self, seq: int) -> None:
         self._say({"op": "ack", "seq": seq})
 
     def forget(self, ended: Iterable[tuple[KernelKey, tuple[Path, ...]]]) -> None:
-        """Have the logs and scratch directories of ended kernels removed; beside each, the places
-        of other users where it has left something too."""
+        """Have the logs and scratch directories of ended kernels removed; beside each kernel stand
+        the places of other users where it has left files."""
         by_places: dict[tuple[Path, ...], list[KernelKey]] = {}
         for key, places in ended:
             by_places.setdefault(places, []).append(key)
@@ -210,7 +211,7 @@ class SupervisorLink(asyncio.Protocol):
                 self._say({"op": "forget", "kernels": kernels, "places": told})
 
     def shut_down(self) -> None:
-        """Have the supervisor end, and with it whatever it still holds."""
+        """Have the supervisor end, together with all kernels that it still holds."""
         self._say({"op": "shutdown", "grace_s": 0.0})
 
     def _say(self, message: dict[str, Any]) -> None:
@@ -287,7 +288,7 @@ def _template(template: KernelTemplate, terms: Terms, account: Account | None) -
 
 
 def _kernel(start: Start, template: int) -> dict[str, Any]:
-    # All shares of one kernel are alike: whole devices, or a part of one.
+    # All shares of one kernel are alike: whole devices, or a part of one device.
     return {
         "id": start.kernel,
         "generation": start.generation,

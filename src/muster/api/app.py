@@ -11,6 +11,7 @@ from muster.api import (
     history,
     jobs,
     logs,
+    notices,
     plan,
     quotas,
     sessions,
@@ -87,7 +88,7 @@ def create_app(
         agent_address=agent_address,
     )
     app.state.large_bodies = LargeBodies()
-    work = (jobs, sessions, plan, logs, history)
+    work = (jobs, sessions, plan, logs, history, notices)
     for module in (*work, cluster, bars, quotas, events, accounts, tokens):
         app.include_router(module.router)
     app.add_middleware(BearerAuth, access=access)

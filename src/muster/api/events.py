@@ -110,13 +110,14 @@ def _may_see(
 
 
 async def _owners(call: Caller, live: Live, entity: Entity[Any], ids: set[str]) -> dict[str, Owner]:
-    """Whose these are: what is alive from the mirror, what has ended from SQL. A part, ``job/3``,
-    is the owner's of its whole."""
-    wholes = {id_: id_.partition("/")[0] for id_ in ids}
-    found = {id_: live.find(id_) for id_ in wholes.values()}
-    owners = {id_: cast(Any, record).owner for id_, record in found.items() if record is not None}
+    """Whose these are: what is alive from the mirror, what has ended from SQL. A part that does not
+    say it itself, ``job/3``, is the owner's of its whole."""
+    part = 0 if entity.owned_with is not None else -1
+    said_by = {id_: id_.split("/")[part] for id_ in ids}
+    found = {told: live.find(id_ if part else told) for id_, told in said_by.items()}
+    owners = {told: cast(Any, record).owner for told, record in found.items() if record is not None}
     table = (entity.owned_with or entity).table
     ended = found.keys() - owners.keys()
     if ended:
         owners |= await call.read(owners_of, table, ended)
-    return {id_: owners[whole] for id_, whole in wholes.items() if whole in owners}
+    return {id_: owners[told] for id_, told in said_by.items() if told in owners}

@@ -18,6 +18,7 @@ from muster.api.targets import knowing_ended
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.job.requests import JobRequests, Retried
+from muster.control.notice.requests import NoticeRequests
 from muster.control.session.admission import Ended
 from muster.control.session.board import Board
 from muster.core.errors import InvalidSpec, NotFound, Problem
@@ -84,6 +85,7 @@ async def _accepted(call: Caller, job: Job | str) -> Response:
 
 def _submit(work: Work, parts: Parts, *, principal: Principal, spec: JobSpec, ended: Ended) -> Job:
     known_group(work.live, spec.group)
+    parts[NoticeRequests].check(spec.notify)
     return parts[JobRequests].submit(work, principal, spec, ended)
 
 

@@ -6,35 +6,17 @@ import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from muster.core.specs import JobSpec, QuotaSpec, ScalingGroup, SessionSpec
-from muster.core.specs.account import (
-    DomainSpec,
-    JoinTokenSpec,
-    ProjectSpec,
-    ProjectsSpec,
-    TokenSpec,
-    UserSpec,
-)
 from muster.core.specs.amounts import Spec
 from muster.core.views import VIEW_KEY, ErrorView, View
 
 _SCHEMAS = "#/components/schemas/"
-_SPECS = (
-    JobSpec,
-    SessionSpec,
-    ScalingGroup,
-    QuotaSpec,
-    DomainSpec,
-    ProjectSpec,
-    ProjectsSpec,
-    UserSpec,
-    TokenSpec,
-    JoinTokenSpec,
-)
+_SPECS: dict[type[Spec], None] = {}
+"""What bodies of requests are read as; endpoints name them as they are defined."""
 
 
 def spec_body(*models: type[Spec]) -> dict[str, Any]:
     """The description of a body that an endpoint reads itself: one of ``models``."""
+    _SPECS.update(dict.fromkeys(models))
     refs = [{"$ref": _SCHEMAS + model.__name__} for model in models]
     schema = {"schema": refs[0] if len(refs) == 1 else {"oneOf": refs}}
     content = {"application/json": schema, "application/yaml": schema}

@@ -17,6 +17,7 @@ from muster.api.openapi import spec_body
 from muster.api.targets import knowing_ended
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
+from muster.control.notice.requests import NoticeRequests
 from muster.control.session.admission import Ended
 from muster.control.session.board import Board
 from muster.control.session.requests import SessionRequests
@@ -61,6 +62,7 @@ def _submit(
     work: Work, parts: Parts, *, principal: Principal, spec: SessionSpec, ended: Ended
 ) -> Session:
     known_group(work.live, spec.group)
+    parts[NoticeRequests].check(spec.notify)
     return parts[SessionRequests].submit(work, principal, spec, ended)
 
 

@@ -19,7 +19,7 @@ def reachable_host(host: str, tls: ServerTls | None) -> str:
     from muster.app.own_authority import names_of
 
     names = [name for name in names_of(tls.certificate) if not name.startswith("*")]
-    loopback = ["localhost", "127.0.0.1", "::1"] if everywhere or _is_loopback(host) else []
+    loopback = ["localhost", "127.0.0.1", "::1"] if everywhere or is_loopback(host) else []
     for wanted in (host, *loopback) if not everywhere else loopback:
         if wanted in names:
             return wanted
@@ -29,14 +29,14 @@ def reachable_host(host: str, tls: ServerTls | None) -> str:
 def host_for_others(host: str, tls: ServerTls | None) -> str:
     """A name or address of this controller for other machines; a loopback address if it listens on
     no other. With TLS it is a name that the certificate is for, a full name before a short one."""
-    if _is_loopback(host) or tls is None:
+    if is_loopback(host) or tls is None:
         return host
     from muster.app.own_authority import names_of
 
     names = [
         name
         for name in names_of(tls.certificate)
-        if not name.startswith("*") and not _is_loopback(name)
+        if not name.startswith("*") and not is_loopback(name)
     ]
     if host in names:
         return host
@@ -51,7 +51,7 @@ def is_everywhere(host: str) -> bool:
         return not host
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -9,7 +9,7 @@ import random
 import secrets
 import signal
 import socket
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -19,7 +19,7 @@ from muster.agent.boot import boot_id, machine_id
 from muster.agent.config import AgentConfig
 from muster.api.app import create_app
 from muster.api.app import stop as stop_requests
-from muster.app.addresses import address, host_for_others, reachable_host
+from muster.app.addresses import address, host_for_others, is_loopback, reachable_host
 from muster.app.checkpoints import keep_checkpointing
 from muster.app.controller_config import ControllerConfig
 from muster.app.credentials import mend_credential
@@ -33,15 +33,16 @@ from muster.app.plugin_watchdog import watch_plugins
 from muster.app.process import allow_files, settle_memory
 from muster.control.agent.desk import AgentDesk
 from muster.control.agent.leases import LeaseBook
+from muster.control.engine.effects import Surroundings
 from muster.control.explain import explain_job, explain_session
 from muster.control.group.requests import GroupRequests
 from muster.control.identity.accounts import first_admin
 from muster.control.identity.tokens import create_open_join_token, verify
-from muster.control.inbox import Inbox
-from muster.control.modules import cluster_modules
+from muster.control.inbox import Inbox, Input
+from muster.control.modules import cluster_entities, cluster_modules
 from muster.control.plane import ControlPlane
 from muster.core.clock import SteadyClock
-from muster.core.errors import MusterError
+from muster.core.errors import Busy, MusterError
 from muster.core.ids import IdFactory
 from muster.core.owner import OWNER_NAME, Owner
 from muster.core.specs import ScalingGroup
@@ -90,7 +91,7 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack) -> None:
     with contextlib.suppress(OSError):
         home.database.touch(mode=0o600)
     engine = open_engine(sqlite_url(home.database))
-    store = Store(engine)
+    store = Store(engine, cluster_entities())
     stack.callback(store.close)
     clock.not_before(store.last_commit_at)
     ids = IdFactory(clock, random.Random(secrets.randbits(64)))
@@ -98,7 +99,10 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack) -> None:
     leases = LeaseBook(clock, boot_id(), machine_id())
     inbox = Inbox(driver.hint)
     desk = AgentDesk(store, clock, leases, inbox)
-    plane = ControlPlane(store, clock, ids, inbox, cluster_modules(desk, leases))
+    surroundings = Surroundings(engine, _reporting(inbox), home.path, is_loopback(config.host))
+    modules = cluster_modules(desk, leases, surroundings)
+    plane = ControlPlane(store, clock, ids, inbox, modules)
+    stack.callback(plane.close)
     gateway = GatewayThread(desk, desk, leases, tls=config.tls)
     desk.link = gateway
     await stack.enter_async_context(_driving(driver, plane))
@@ -180,6 +184,22 @@ async def _introduce(
         join_token = await plane.request(lambda work, _: create_open_join_token(work, user))
         write_private(home.join_token_file, join_token + "\n")
     return principal.owner, join_token
+
+
+def _reporting(inbox: Inbox) -> Callable[[Input], None]:
+    """Takes outcomes of effects from any thread. One that finds no room, or nobody any more, is
+    lost: what it is about is tried again."""
+    loop = asyncio.get_running_loop()
+
+    def put(outcome: Input) -> None:
+        with contextlib.suppress(Busy):
+            inbox.put(outcome)
+
+    def report(outcome: Input) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(put, outcome)
+
+    return report
 
 
 def _ports(first: int, tried: int) -> range:

@@ -1,1 +1,1 @@
-"""The command line. What it shows comes through ``muster.client``; it decides nothing itself."""
+"""The command line. It shows answers of ``muster.client`` and decides nothing itself."""

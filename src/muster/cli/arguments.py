@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share, and what a person means by a REF."""
+"""Arguments and options that several commands share, and the meaning of a REF."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a REF names: a session by its id, or a job by name, id or beginning of its id; what has
-    the name of no job may be a session's (``job_or_session``).
+    """The work that a REF names: a session by its id, or a job by its name, its id or the beginning
+    of its id. A name that no job has may be a session's (``job_or_session``).
 
     ``index`` is the task of a job, or the kernel of a session, when the REF has one.
     """
@@ -31,7 +31,7 @@ def parse_ref(text: str) -> Subject:
     """``train-1``, ``01jd2x8k``, ``train-1/3``, ``ses-01jd2x8k``.
 
     Raises:
-        click.BadParameter: what follows the slash is not a number, or there is nothing before it.
+        click.BadParameter: no number follows the slash, or nothing stands before it.
     """
     ref, slash, index = text.partition("/")
     if not ref or (slash and not (index.isascii() and index.isdecimal())):
@@ -42,10 +42,10 @@ def parse_ref(text: str) -> Subject:
 
 
 def job_or_session(client: "Client", subject: Subject) -> "JobDetail | SessionDetail":
-    """What is named: a job, else a session of that name.
+    """The job of this name, else the session of this name.
 
     Raises:
-        NotFound: neither.
+        NotFound: there is neither.
     """
     if subject.is_session:
         return client.session(subject.ref)

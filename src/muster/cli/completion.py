@@ -22,7 +22,7 @@ def complete_ref(ctx: click.Context, incomplete: str) -> list[tuple[str, str]]:
 
     def look(client: "Client") -> Offers:
         for state in ("live", "ended"):
-            # Those that ended may be many: the controller looks for the names that begin so.
+            # Ended work may be plenty: the controller looks for names that begin with the text.
             by_name = incomplete and not incomplete.startswith(("job-", "ses-"))
             name = f"{incomplete}*" if by_name and state == "ended" else None
             for job in client.jobs(state, name=name, limit=OFFERED):
@@ -66,8 +66,8 @@ def complete_user(ctx: click.Context, incomplete: str) -> list[tuple[str, str]]:
 def _offered(
     ctx: click.Context, incomplete: str, look: "Callable[[Client], Offers]"
 ) -> list[tuple[str, str]]:
-    """What ``look`` finds that begins with what was typed; nothing where no cluster answers."""
-    # Nothing has run yet, the program's own callback neither: only the words are parsed.
+    """The offers of ``look`` that begin with the typed text; none where no cluster answers."""
+    # No callback has run yet, not even the program's: only the words are parsed.
     target: Target = ctx.obj or Target()
     for words in (ctx.find_root().params, ctx.params):
         target = target.said(words.get("url"), words.get("token"), words.get("home"))
@@ -79,6 +79,6 @@ def _offered(
                     found.setdefault(name, said)
                 if len(found) >= OFFERED:
                     break
-    except Exception:  # whatever it is, it must not end up in the command line being typed
+    except Exception:  # no error may end up in the command line that is being typed
         return [*found.items()]
     return [*found.items()]

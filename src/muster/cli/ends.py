@@ -21,21 +21,21 @@ _STOPPED = frozenset({ReasonCode.STOPPED, ReasonCode.NEVER_STARTED, ReasonCode.T
 
 
 def exit_text(exit_code: int | None, signal: int | None) -> str:
-    """An exit code, or the signal that ended it; empty while there is neither."""
+    """An exit code, or the signal that ended the kernel; empty while there is neither."""
     if signal:
         return signal_name(signal)
     return "" if exit_code is None else str(exit_code)
 
 
 def how_ended(reason: "ReasonView | None", exit_code: int | None) -> str:
-    """The sentence of its reason, else one of its exit code; empty where neither is known."""
+    """The reason's sentence, else a sentence on the exit code; empty where neither is known."""
     if reason is not None:
         return plain(reason.sentence)
     return "" if exit_code is None else f"exited with code {exit_code}"
 
 
 def ran(started: float | None, ended: float | None, now: float) -> str:
-    """How long it has run; empty for what has not started."""
+    """How long work has run; empty if it has not started."""
     return "" if started is None else duration((ended or now) - started)
 
 
@@ -59,7 +59,7 @@ def failures_of(client: "Client", job: "JobView") -> list[str]:
     """A line for each way in which tasks of the job failed, if it has several tasks.
 
     Raises:
-        MusterError: they cannot be read.
+        MusterError: the tasks cannot be read.
     """
     if job.tasks_total == 1 or not any(job.counts.get(state) for state in _BAD):
         return []
@@ -69,7 +69,7 @@ def failures_of(client: "Client", job: "JobView") -> list[str]:
 
 
 def _failed_alike(failure: "FailureView") -> str:
-    """As in "37 tasks: exited with code 1, such as 3, 17, 40", or in "tasks 3, 17: …"."""
+    """A line such as "37 tasks: exited with code 1, such as 3, 17, 40", or "tasks 3, 17: …"."""
     named = ", ".join(map(str, failure.such_as))
     state = failure.state.lower().replace("_", " ")
     what = how_ended(failure.reason, failure.exit_code) or state

@@ -1,7 +1,8 @@
-"""What placement says of a session that waits, or would: its order, its room, and what agents lack.
+"""The explanation of placement for a session that waits, or would wait: its order, its room, and
+the shortfalls of agents.
 
-Of ``WhyView.placement`` and ``PlanView.placement``; keys that an older controller does not tell are
-left out.
+It is read from ``WhyView.placement`` and ``PlanView.placement``; keys that an older controller does
+not send are left out.
 """
 
 import time
@@ -22,7 +23,8 @@ NAMED = 5
 
 
 def placement_shown(console: Console, placement: Mapping[str, Any]) -> list[RenderableType]:
-    """Its place in the order, what is kept for it, who would make room, and agent by agent why."""
+    """The session's place in the order, the room kept for it, the work that would make room, and
+    the shortfalls agent by agent."""
     place = f"Place {placement['position']:,} of {placement['queue']:,} in the queue"
     said = f"{place} of group {placement['group']}"
     if placement["kernels_fit"] < placement["kernels"] > 1:
@@ -41,7 +43,8 @@ def placement_shown(console: Console, placement: Mapping[str, Any]) -> list[Rend
 
 
 def holders_shown(why: "WhyView") -> list[RenderableType]:
-    """Who has what it waits for, a line for each thing; who is ahead of it."""
+    """The holders of the resources that the work waits for, a line for each resource, and the
+    session ahead of it."""
     parts: list[RenderableType] = [Text(f"  {_held(each)}") for each in why.held]
     if why.behind is not None:
         parts.append(Text(f"  ahead of it is {_holder(why.behind)}"))
@@ -56,7 +59,7 @@ def _held(holding: "HoldingView") -> str:
         said += f" of {plain(holding.quota)}"
     if not holding.holders:
         return f"{said} in use"
-    # Of sessions it is said anyway how many each has.
+    # For sessions each holder's number is shown anyway.
     counted = holding.resource == "sessions"
     return f"{said} held by {', '.join(_holder(each, counted) for each in holding.holders)}"
 
@@ -76,7 +79,7 @@ def _holder(holder: "HolderView", counted: bool = False) -> str:
 
 
 def _kept(reservation: Mapping[str, Any]) -> str:
-    """What is kept for the first session that lacks room."""
+    """A sentence on the room kept for the first session that lacks room."""
     expected_at = reservation["expected_at"]
     if expected_at is None:
         agents = _some([kernel["agent"] for kernel in reservation["kernels"]])
@@ -134,7 +137,7 @@ def _request(console: Console, request: Mapping[str, Any], agents: int) -> list[
 
 
 def _scored(scores: Sequence[Mapping[str, Any]]) -> str:
-    # Adding 0.0 makes 0 of what is -0.
+    # Adding 0.0 makes 0 of -0.
     return ", ".join(f"{plain(each['agent'])} (score {each['score'] + 0.0:g})" for each in scores)
 
 

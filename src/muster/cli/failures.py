@@ -16,7 +16,7 @@ from muster.core.errors import InvalidSpec, MusterError
 
 
 def report(error: Exception) -> int:
-    """Say what went wrong; the answer is the exit code."""
+    """Print the sentence of an error; the answer is the exit code."""
     if os.environ.get("MUSTER_DEBUG") == "1":
         traceback.print_exception(error)
     match error:
@@ -58,5 +58,5 @@ def _usage(error: click.ClickException) -> int:
 
 def _say(sentence: str, code: int) -> int:
     said = Text.assemble(("muster: ", "bold red"), (plain(sentence), "red"))
-    stderr().print(said, soft_wrap=True)  # commands in it are copied: no line breaks
+    stderr().print(said, soft_wrap=True)  # people copy commands from it: no line breaks
     return code

@@ -1,4 +1,4 @@
-"""Handing work in, and staying with it as long as was asked for."""
+"""Handing work in, and staying with it as long as the person asked for."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -30,15 +30,15 @@ SESSION_LOOK_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a person wants to be told of the work that they hand in.
+    """The output that a person wants of the work that they hand in.
 
     Args:
-        detach: its name and id, and nothing more.
-        no_wait: the same, and whether it starts at once.
-        output: what it writes, on stdout.
-        quiet: no progress; of names and ids the id alone.
-        as_json: the job or session as JSON on stdout and nothing else: as it was accepted, or as
-            it ended if that is waited for, with the ``exit_code``.
+        detach: the work's name and id, and nothing more.
+        no_wait: name, id, and whether the work starts at once.
+        output: the work's own output, on stdout.
+        quiet: no progress, and ids without names.
+        as_json: the job or session as JSON on stdout and nothing else: as it was accepted, or with
+            the ``exit_code`` as it ended, if its end is waited for.
     """
 
     detach: bool = False
@@ -103,8 +103,7 @@ def handed_in(
 
 
 def _wait_for_session(target: Target, id_: str) -> "tuple[SessionDetail, int]":
-    """The session once it has ended, and the first kernel's code that is not 0, as a shell would
-    have it."""
+    """The session once it has ended, and its exit code."""
     from muster.client import Unreachable
 
     def heard(answers: bool) -> None:
@@ -122,7 +121,8 @@ def _wait_for_session(target: Target, id_: str) -> "tuple[SessionDetail, int]":
 
 
 def _placed_or_why(client: "Client", accepted: "JobView | SessionView") -> int:
-    """Whether it found a place in a moment; if not, why."""
+    """Tell whether the work found a place within a moment, or else why not; the answer is the exit
+    code."""
     deadline_s = time.monotonic() + PLACED_WITHIN_S
     while time.monotonic() < deadline_s:
         if _placed(client, accepted.id):

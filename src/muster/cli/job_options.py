@@ -1,4 +1,4 @@
-"""Options of ``muster run`` that become keys of a JobSpec: what is run, with what, and where."""
+"""Options of ``muster run`` that become keys of a JobSpec: tasks, resources and surroundings."""
 
 import os
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ Amount = str | None
 
 @dataclass(frozen=True, slots=True)
 class Tasks:
-    """How often the command runs, how long, and what becomes of failures."""
+    """The number of tasks, their time limits and their retries."""
 
     tasks: Annotated[int | None, Option("--tasks", "-n", help="Run so many of it.")] = None
     gang: Annotated[
@@ -68,7 +68,7 @@ def _of_resources(*flags: str, metavar: str, help: str) -> Option:
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What each task asks for."""
+    """The resources of each task."""
 
     cpu: Annotated[
         Amount, _of_resources("--cpu", "-c", metavar="N", help="Processors a task, as 4 or 500m.")
@@ -117,7 +117,7 @@ class Resources:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What each task finds around it: its variables, and its directory."""
+    """The environment and the directory of each task."""
 
     env: Annotated[
         list[str] | None,
@@ -137,7 +137,7 @@ class Surroundings:
     def keys(self) -> dict[str, Any]:
         """
         Raises:
-            click.BadParameter: a variable has no value, here neither.
+            click.BadParameter: a variable has no value, not even in the caller's environment.
         """
         here = str(self.workdir.absolute()) if self.workdir else current_directory()
         return {

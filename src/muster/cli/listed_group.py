@@ -1,4 +1,4 @@
-"""Groups of commands that list what there is when none of them is named."""
+"""Groups of commands that run their ``list`` command when none is named."""
 
 import click
 
@@ -8,7 +8,7 @@ class ListedGroup(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         named = args and (not args[0].startswith("-") or args[0] in ctx.help_option_names)
-        # Resilient parsing completes words that are being typed: nothing is run.
+        # Resilient parsing completes words that are being typed: no command is run.
         if not named and not ctx.resilient_parsing:
             args = ["list", *args]
         return super().parse_args(ctx, args)

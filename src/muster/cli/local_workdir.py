@@ -1,4 +1,5 @@
-"""Working directories that cannot exist: said before work is handed in that would fail there."""
+"""Working directories that cannot exist are refused before the work is handed in, which would fail
+there."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
 def refuse_missing_workdirs(
     client: "Client", spec: "JobSpec | SessionSpec | Mapping[str, Any]"
 ) -> None:
-    """Nothing is said where an agent may be on another machine: it may have the directory.
+    """Refuse working directories that do not exist. Nothing is refused where an agent may be on
+    another machine, which may have the directory.
 
     Raises:
         InvalidSpec: a working directory that does not exist, where all agents are on this machine.
@@ -42,8 +44,8 @@ def _problem(field: str, workdir: object) -> Problem | None:
 
 
 def _all_here(client: "Client") -> bool:
-    """Whether this machine's own cluster is meant, and has no agent elsewhere. An address of this
-    machine alone does not tell: it may be the end of a tunnel."""
+    """Whether the cluster is this machine's own, and has no agent elsewhere. An address of this
+    machine does not show that: it may be the end of a tunnel."""
     from muster.app.home import Home
     from muster.client.connection import default_home, is_loopback
 

@@ -1,4 +1,4 @@
-"""Names like the one that was typed, where there is nothing of that name."""
+"""Names similar to a typed name that nothing has."""
 
 import re
 from collections.abc import Iterator
@@ -15,13 +15,14 @@ LOOKED_AT = 500
 """The newest jobs and sessions whose names are compared."""
 OFFERED = 3
 ALIKE = 0.75
-"""How much of a name must be as it was typed (``difflib``): a slip or two, not another word."""
+"""How much of a name must be as it was typed (``difflib``): one or two slips, and not another
+word."""
 _TARGET = re.compile(r"after\.\d+\.on")
 
 
 @contextmanager
 def suggesting(client: "Client", ref: str) -> Iterator[None]:
-    """Have an error about an unknown REF name the known ones that are like it."""
+    """Add similar known names to an error about an unknown REF."""
     try:
         yield
     except NotFound as error:
@@ -33,7 +34,7 @@ def suggesting(client: "Client", ref: str) -> Iterator[None]:
 
 @contextmanager
 def suggesting_targets(client: "Client") -> Iterator[None]:
-    """Have a refusal of work to start after say which known names are like those that are not."""
+    """Add similar known names to a refusal for unknown dependencies."""
     try:
         yield
     except InvalidSpec as error:
@@ -48,7 +49,8 @@ def _with_names(client: "Client", problem: Problem) -> Problem:
 
 
 def nearest(client: "Client", name: str) -> list[str]:
-    """Names of jobs and sessions like this one; none if it is known, or nothing can be listed."""
+    """Names of jobs and sessions similar to this one; none if the name is known, or nothing can be
+    listed."""
     import difflib
 
     known: list[str] = []

@@ -1,4 +1,4 @@
-"""Options that say where and when work may start, for every command that hands work in."""
+"""Options for where and when work may start, for every command that hands work in."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

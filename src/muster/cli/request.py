@@ -12,15 +12,15 @@ import click
 AMOUNT = "NAME=AMOUNT, such as licence=1"
 ATTRIBUTE = "NAME=VALUE, such as zone=a"
 INHERITED = ("PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "LANG")
-"""Variables without which a command rarely runs as it does where it was typed. Not HOME: the
-account as which it runs has its own."""
+"""Variables without which a command rarely runs as it does where it was typed. HOME is not among
+them: the account of the kernel has its own."""
 
 
 def pairs(texts: Sequence[str], option: str, form: str = AMOUNT) -> dict[str, str]:
-    """What stands behind each NAME= by the name; ``form`` is what is expected of the texts.
+    """The text after each NAME=, by the name; ``form`` is the form that the texts should have.
 
     Raises:
-        click.BadParameter: one is not of that form, or named twice.
+        click.BadParameter: a text is of another form, or a name stands twice.
     """
     found: dict[str, str] = {}
     for text in texts:
@@ -36,7 +36,7 @@ def pairs(texts: Sequence[str], option: str, form: str = AMOUNT) -> dict[str, st
 def environment(
     texts: Sequence[str], caller: Mapping[str, str], *, clean: bool = False
 ) -> dict[str, str]:
-    """The variables of a task: what it inherits unless ``clean``, and KEY=VALUE over that.
+    """The variables of a task: the ``INHERITED`` ones unless ``clean``, overridden by KEY=VALUE.
 
     KEY alone takes the caller's value.
 
@@ -64,7 +64,7 @@ def unread_input() -> int:
     import struct
     import termios
 
-    with suppress(OSError, ValueError):  # closed, or in a test no file at all
+    with suppress(OSError, ValueError):  # standard input is closed, or in a test no file at all
         fd = sys.stdin.fileno()
         kind = os.fstat(fd)
         if stat.S_ISREG(kind.st_mode):
@@ -76,12 +76,13 @@ def unread_input() -> int:
 
 
 def command_of(words: Sequence[str]) -> list[str] | str:
-    """What was typed after the options; one word with blanks is a line for the shell."""
+    """The command that was typed after the options; one word with blanks is a line for the
+    shell."""
     if len(words) == 1 and any(each.isspace() for each in words[0]):
         return words[0]
     return list(words)
 
 
 def without_nones(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Only what was asked for: the rest is the spec's default."""
+    """The fields that were given; the others keep the spec's defaults."""
     return {name: value for name, value in fields.items() if value is not None}

@@ -17,8 +17,8 @@ SpecFile = Argument(metavar="FILE", help="YAML or JSON; - is standard input.")
 
 
 def directory_of(file: str) -> str:
-    """The absolute directory that a relative ``workdir`` in ``file`` starts from: the file's own,
-    the current one for standard input."""
+    """The absolute directory from which a relative ``workdir`` in ``file`` starts: the file's own,
+    or the current one for standard input."""
     here = current_directory()
     if file == "-":
         return here
@@ -29,7 +29,7 @@ def read_spec(file: str) -> "AnySpec":
     """
     Raises:
         MusterError: the file cannot be read.
-        InvalidSpec: it is not a spec; every problem is named.
+        InvalidSpec: the file holds no valid spec; every problem is named.
     """
     from muster.core.specs import load_keys, spec_of
     from muster.core.specs.documents import MAX_SPEC_BYTES

@@ -1,5 +1,5 @@
-"""Which cluster a command speaks to: ``--url``, ``--token``, ``--home`` and ``--ca``, before or
-after it."""
+"""The cluster that a command speaks to: ``--url``, ``--token``, ``--home`` and ``--ca``, before or
+after the command's name."""
 
 import functools
 import inspect
@@ -53,7 +53,7 @@ def connect(target: "Target", timeout_s: float, on_contact: OnContact | None) ->
     """A client of the cluster that the options, the environment or the home directory name."""
     from muster.client import Client
 
-    # Else pydantic reads the metadata of every installed package, to find plug-ins for itself.
+    # Otherwise pydantic reads the metadata of every installed package, in search of plug-ins.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     if target.home is not None:
         os.environ["MUSTER_HOME"] = str(target.home.expanduser().absolute())
@@ -64,7 +64,7 @@ def connect(target: "Target", timeout_s: float, on_contact: OnContact | None) ->
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What was said about the cluster so far; ``connector`` is exchanged by tests."""
+    """The options for the cluster so far; tests replace ``connector``."""
 
     url: str | None = None
     token: str | None = None
@@ -73,7 +73,8 @@ class Target:
     connector: "Callable[[Target, float, OnContact | None], Client]" = connect
 
     def client(self, timeout_s: float = TIMEOUT_S, on_contact: OnContact | None = None) -> "Client":
-        """A new connection; each thread needs its own. With ``on_contact`` it is a patient one.
+        """A new connection; each thread needs its own. With ``on_contact`` its requests are
+        patient.
 
         Raises:
             MusterError: no address or token is known.
@@ -83,7 +84,7 @@ class Target:
     def said(
         self, url: str | None, token: str | None, home: Path | None, ca: Path | None = None
     ) -> "Target":
-        """With what the command line adds; what is not given stays."""
+        """The target with these options in place of its own, where they are given."""
         return replace(
             self,
             url=url or self.url,

@@ -4,31 +4,14 @@ import signal
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
+from muster.core.text import duration as duration
+
 SHORT_ID = 8
 """Characters of a short identifier: 32 ms of its time of creation (``core.ids``)."""
 
 
-def duration(seconds: float) -> str:
-    """At most two units: 40ms, 1.3s, 12s, 3m05s, 2h10m, 3d04h; what is negative shows as 0ms."""
-    if seconds < 0.9995:
-        return f"{max(round(seconds * 1000), 0)}ms"
-    if seconds < 9.95:
-        return f"{seconds:.1f}".removesuffix(".0") + "s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole}s"
-    minutes, left_s = divmod(whole, 60)
-    if minutes < 60:
-        return f"{minutes}m{left_s:02}s"
-    hours, minutes = divmod(minutes, 60)
-    if hours < 24:
-        return f"{hours}h{minutes:02}m"
-    days, hours = divmod(hours, 24)
-    return f"{days}d{hours:02}h"
-
-
 def moment(seconds: float | None) -> str:
-    """Local time of day with its date; a dash for what has not happened."""
+    """Local time of day with its date; a dash for None."""
     if seconds is None:
         return "-"
     return f"{_local(seconds):%Y-%m-%d %H:%M:%S}"
@@ -50,7 +33,7 @@ def count(number: int, noun: str) -> str:
 
 
 def signal_name(number: int) -> str:
-    """9 → SIGKILL; a number that has no name stays one."""
+    """9 → SIGKILL; a number without a name stays a number."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -58,9 +41,10 @@ def signal_name(number: int) -> str:
 
 
 def shorten(ids: Iterable[str]) -> dict[str, str]:
-    """Each identifier's shortest text that no other of its kind begins with, without the kind.
+    """For each identifier the shortest beginning, without the kind, that no other of its kind
+    shares.
 
-    Never shorter than ``SHORT_ID``; a job's stands for it wherever a REF does.
+    It is never shorter than ``SHORT_ID``; a job's can be used as a REF.
     """
     ordered = sorted(set(ids))
     short: dict[str, str] = {}

@@ -16,7 +16,7 @@ Work = JobView | SessionView
 
 
 def work_table(console: Console, work: Sequence[Work], why: Mapping[str, str], now: float) -> Table:
-    """A line a job or session; owners are named where there are several."""
+    """The table, a line for each job or session; owners are named where there are several."""
     short = shorten(each.id for each in work)
     owners = _owners(work)
     columns = [
@@ -55,8 +55,7 @@ def _row(
 
 
 def _owners(work: Sequence[Work]) -> dict[OwnerView, str]:
-    """What each owner is called where there are several: by the user alone if that tells them
-    apart."""
+    """The name of each owner where there are several: the user alone, if that tells them apart."""
     owners = {each.owner for each in work}
     if len(owners) < 2:
         return {}

@@ -1,7 +1,7 @@
 """The typed client of the HTTP API: ``Client``, its twin ``AsyncClient``, their errors, and where
 they find the cluster.
 
-Importing it is cheap: what ``AsyncClient`` needs besides is imported with its first request.
+Importing it is cheap: the libraries of ``AsyncClient`` are imported with its first request.
 """
 
 from muster.client.client import AsyncClient, Client

@@ -1,4 +1,4 @@
-"""Who there is, as both clients have it: domains, projects, users and tokens."""
+"""Domains, projects, users and tokens: methods of both clients."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ if TYPE_CHECKING:
 V = TypeVar("V", bound=View)
 
 DEFAULT = "default"
-"""The domain and the project of whoever is in no other."""
+"""The domain and the project of a user who is in no other."""
 
 
 class Accounts(Calls):
-    """What changes something here is for admins, except ``create_token`` and ``revoke_token``, with
-    which users look after tokens of their own."""
+    """Methods that change something are for admins, except ``create_token`` and ``revoke_token``,
+    with which users look after tokens of their own."""
 
     @exchange
     def whoami(self) -> Exchange[WhoamiView]:
-        """Whom the controller takes the caller for."""
+        """The caller's identity, as the controller sees it in the token."""
         return self._get(WhoamiView, "/v1/whoami")
 
     # -- domains and projects --------------------------------------------------------------------
 
     @exchange
     def domains(self) -> Exchange[list[DomainView]]:
-        """Domains by name; for others than admins their own."""
+        """Domains by name: all for an admin, else the caller's own."""
         return list((yield from self._get(DomainPage, "/v1/domains")).items)
 
     @exchange
@@ -69,7 +69,7 @@ class Accounts(Calls):
 
     @exchange
     def projects(self) -> Exchange[list[ProjectView]]:
-        """Projects by domain and name; for others than admins their own."""
+        """Projects by domain and name: all for an admin, else the caller's own."""
         return list((yield from self._get(ProjectPage, "/v1/projects")).items)
 
     @exchange
@@ -88,7 +88,7 @@ class Accounts(Calls):
         """Remove a project, and the tokens that are good for it alone.
 
         Args:
-            cancel: cancel work of it that is alive, in place of refusing.
+            cancel: cancel the project's live work, in place of refusing.
 
         Raises:
             NotFound: there is none.
@@ -101,15 +101,15 @@ class Accounts(Calls):
 
     @exchange
     def users(self) -> Exchange[list[UserView]]:
-        """Users by domain and name; for others than admins themselves."""
+        """Users by domain and name: all for an admin, else the caller alone."""
         return list((yield from self._get(UserPage, "/v1/users")).items)
 
     @exchange
     def add_user(
         self, name: str, projects: Sequence[str] = (DEFAULT,), domain: str = DEFAULT
     ) -> Exchange[UserView]:
-        """Add a user to a domain and to projects of it, the first of which is that of work that
-        names none.
+        """Add a user to a domain and to projects of it. Work that names no project belongs to the
+        first.
 
         Raises:
             InvalidSpec: there is no such domain or project.
@@ -121,7 +121,7 @@ class Accounts(Calls):
     def set_projects(
         self, name: str, projects: Sequence[str], domain: str = DEFAULT, *, cancel: bool = False
     ) -> Exchange[UserView]:
-        """Have a user be in these projects and no others.
+        """Put a user in these projects and no others.
 
         Args:
             cancel: cancel work of projects that the user leaves, in place of refusing.
@@ -129,7 +129,7 @@ class Accounts(Calls):
         Raises:
             NotFound: there is no such user.
             InvalidSpec: there is no such project.
-            Conflict: the user has live work in one that is left.
+            Conflict: the user has live work in a project that is left.
         """
         path = f"/v1/users/{quoted(domain)}/{quoted(name)}/projects"
         body = json_of({"projects": [*projects]})
@@ -143,7 +143,7 @@ class Accounts(Calls):
         """Remove a user, and revoke all of the user's tokens.
 
         Args:
-            cancel: cancel work of the user's that is alive, in place of refusing.
+            cancel: cancel the user's live work, in place of refusing.
 
         Raises:
             NotFound: there is none.
@@ -156,7 +156,7 @@ class Accounts(Calls):
 
     @exchange
     def tokens(self) -> Exchange[list[TokenView]]:
-        """API tokens, oldest first; for others than admins their own."""
+        """API tokens, oldest first: all for an admin, else the caller's own."""
         return list((yield from self._get(TokenPage, "/v1/tokens")).items)
 
     @exchange
@@ -173,13 +173,15 @@ class Accounts(Calls):
         """Make an API token; the answer has its secret, which cannot be had again.
 
         Args:
-            role: admin, user or viewer; at most the caller's own, as all of it.
-            user, domain: whose it is; the caller's own when left out. Others' are for admins.
-            project: the only one that it is good for; all of the user's when left out.
+            role: admin, user or viewer; like everything else at most the caller's own.
+            user, domain: of the token; the caller's own when left out. Only admins make tokens of
+                others.
+            project: the only project that it is good for; all of the user's when left out.
             expires: how long it is good, as ``30d`` or in seconds; for ever when left out.
 
         Raises:
-            InvalidSpec: there is no such user or project, or it would open more than the caller's.
+            InvalidSpec: there is no such user or project, or the token would have more rights than
+                the caller's.
             Conflict: the user has too many.
         """
         return self._post(
@@ -195,17 +197,17 @@ class Accounts(Calls):
 
     @exchange
     def revoke_token(self, ref: str) -> Exchange[TokenView]:
-        """Have a token (its id, a unique prefix of it, or its name) open nothing from now on.
+        """Revoke a token (its id, a unique prefix of it, or its name), at once.
 
         Raises:
-            NotFound: the caller has none of these.
+            NotFound: the caller has no such token.
             Ambiguous: there are several.
             Conflict: it is the last admin token.
         """
         answer = yield from self._send("DELETE", f"/v1/tokens/{quoted(ref)}", repeat=False)
         return self._read(TokenView, answer)
 
-    # -- agents that are to join -----------------------------------------------------------------
+    # -- tokens for agents to join -----------------------------------------------------------------
 
     @exchange
     def join_tokens(self) -> Exchange[list[JoinTokenView]]:
@@ -244,8 +246,7 @@ class Accounts(Calls):
 
     @exchange
     def revoke_join_token(self, ref: str) -> Exchange[JoinTokenView]:
-        """Have no agent join with a token (its id, a unique prefix of it, or the agent's name) from
-        now on.
+        """Revoke a join token (its id, a unique prefix of it, or the agent's name).
 
         Raises:
             NotFound, Ambiguous: none, or several.
@@ -254,7 +255,8 @@ class Accounts(Calls):
         return self._read(JoinTokenView, answer)
 
     def _post(self, view: type[V], path: str, **fields: Any) -> Exchange[V]:
-        """What is made is told once, so that it is not asked for again where no answer came."""
+        """Make something. The request is not repeated where no answer came, because a secret is
+        told only once."""
         known = {name: value for name, value in fields.items() if value is not None}
         answer = yield from self._send("POST", path, body=json_of(known), repeat=False)
         return self._read(view, answer)

@@ -25,7 +25,7 @@ class AsyncHttp:
             base_url=connection.url,
             headers={"Authorization": f"Bearer {connection.token}"} if connection.token else {},
             verify=tls_context(connection.ca) if connection.url.startswith("https") else True,
-            # A proxy meant for the outside world must not stand before this machine's own cluster.
+            # A proxy for the outside world must not stand before this machine's own cluster.
             trust_env=not connection.loopback,
         )
 
@@ -44,7 +44,8 @@ class AsyncHttp:
         return Answer(response.status_code, response.headers, response.content)
 
     async def open(self, request: Request) -> tuple[Answer, AsyncBody]:
-        """Status and headers, and what reads the rest; an error's is read already.
+        """Status and headers, and a reader of the content; an error's content has been read
+        already.
 
         Raises:
             NoAnswer, Unreachable: see ``Request``.
@@ -76,7 +77,7 @@ class AsyncBody:
         self._pieces: AsyncIterator[bytes] = response.aiter_bytes()
 
     async def read(self) -> bytes:
-        """What comes next; empty at the end.
+        """The next piece; empty at the end.
 
         Raises:
             StreamBroke: the connection ended before the content did.

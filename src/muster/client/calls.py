@@ -1,4 +1,4 @@
-"""What the methods of both clients are made of: requests, and answers read as views."""
+"""The parts of both clients' methods: requests, and answers read as views."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PAGE = 1000
 
 
 class Calls:
-    """The base of the methods; a client carries out their steps."""
+    """The base of all methods; a client carries out their steps."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Calls:
 
         Args:
             repeat: whether the request may be sent again when it had no answer.
-            patience_s: how long it is.
+            patience_s: how long it is repeated.
             extra_s: how much longer than usual the answer may take.
 
         Raises:

@@ -21,6 +21,7 @@ from muster.client.exchange import (
     Walk,
 )
 from muster.client.http import Body, Http
+from muster.client.notices import Notices
 from muster.client.work import Work
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ R = TypeVar("R")
 _OPENING = threading.Lock()
 
 
-class Client(Work, Cluster, Accounts):
+class Client(Work, Cluster, Accounts, Notices):
     """A connection to a cluster; several threads may use it at once.
 
     A job is named by its id, any unique prefix of it, or its name. Requests that can be repeated
@@ -154,7 +155,7 @@ class Client(Work, Cluster, Accounts):
                 body.close()
 
 
-class AsyncClient(Work, Cluster, Accounts):
+class AsyncClient(Work, Cluster, Accounts, Notices):
     """``Client``'s twin for asyncio: the same methods, awaited, or iterated with ``async for``.
 
     Args, Raises: as ``Client``. It belongs to the event loop in which it is used first.

@@ -1,4 +1,4 @@
-"""Which cluster a client talks to, and as whom.
+"""The choice of the cluster that a client talks to, and of its token.
 
 Explicit arguments come first; then MUSTER_URL, MUSTER_TOKEN and MUSTER_CA, or the data directory
 that MUSTER_HOME names; then the current context (``muster login``); then the cluster of this
@@ -19,12 +19,13 @@ from muster.client.contexts import Context, read_contexts
 from muster.client.errors import NoConnection, NotAUrl, NoToken
 
 _Kept = tuple[Context, str]
-"""What is kept of a cluster, and where that is."""
+"""The kept context of a cluster, and the place where it is kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """``token_remedy`` says where the token was found, and what to do if it is not accepted."""
+    """A cluster's address and a token. ``token_remedy`` says where the token was found, and what to
+    do if it is not accepted."""
 
     url: str
     token: str = field(repr=False)
@@ -46,13 +47,13 @@ def is_loopback(url: str) -> bool:
 
 
 def find_connection(url: str | None, token: str | None, ca: Path | str | None = None) -> Connection:
-    """The cluster that is meant.
+    """The cluster that the arguments and the environment name.
 
-    What is stored goes to the URL with which it is stored only: a token is not shown to another
-    cluster. A URL with "localhost" is taken for the stored one where that names a loopback address.
+    A stored token goes only to the URL with which it is stored, and to no other cluster. A URL with
+    "localhost" is taken for the stored one if that names a loopback address.
 
     Raises:
-        NotAUrl: the URL is none.
+        NotAUrl: the text is no URL.
         NoToken: no token is known for it.
         NoConnection: no URL is known, or the URL would carry the token over a network
             unencrypted (design: Access).
@@ -91,7 +92,7 @@ def find_connection(url: str | None, token: str | None, ca: Path | str | None = 
 
 
 def _kept() -> tuple[_Kept | None, list[_Kept]]:
-    """What is used where no URL is named; and all that is kept, the foremost first."""
+    """The context that is used where no URL is named, and all contexts, the foremost first."""
     path = default_home() / "client.json"
     local, contexts = _read(path), read_contexts()
     known = [(local, str(path))] if local else []
@@ -105,7 +106,7 @@ def _kept() -> tuple[_Kept | None, list[_Kept]]:
 def _check(url: str, source: str) -> None:
     """
     Raises:
-        NotAUrl, NoConnection: nobody should send a token there.
+        NotAUrl, NoConnection: no token should be sent there.
     """
     scheme = _scheme(url)
     if scheme is None:
@@ -123,7 +124,7 @@ def _means(url: str, stored: str) -> bool:
 
 
 def _is_localhost_of(url: str, stored: str) -> bool:
-    """Whether both mean this machine, and ``url`` only leaves open by which address."""
+    """Whether both mean this machine, and ``url`` only leaves the address open."""
     asked, known = urlsplit(url), urlsplit(stored)
     return (
         asked.hostname == "localhost"
@@ -133,7 +134,7 @@ def _is_localhost_of(url: str, stored: str) -> bool:
 
 
 def _scheme(url: str) -> str | None:
-    """``http`` or ``https``; None if it is no URL of these."""
+    """``http`` or ``https``; None if the URL has neither scheme."""
     try:
         parts = urlsplit(url)
         usable = bool(parts.hostname) and parts.port != 0

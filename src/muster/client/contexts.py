@@ -1,7 +1,7 @@
-"""The clusters that a person has logged in to: one file of theirs, 0600.
+"""The clusters that a person has logged in to, in one file, mode 0600.
 
 ``$XDG_CONFIG_HOME/muster/contexts.json`` (``~/.config`` by default) holds for each context its URL,
-its token and the file of its authority, and which of them is the current one.
+its token and the file of its authority, and it names the current context.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from muster.client.errors import NoConnection
 from muster.core.errors import InvalidSpec, NotFound, Problem
 
 LOCAL = "local"
-"""In place of a context's name: none, but the cluster of this machine."""
+"""The name that stands for no context, but for the cluster of this machine."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 MAX_CA_BYTES = 2**20
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """One cluster, and who one is there."""
+    """One cluster, and the person's token there."""
 
     url: str
     token: str = field(repr=False)
@@ -33,7 +33,7 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Contexts:
-    """All of them by name; ``current`` is None for the cluster of this machine."""
+    """All contexts by name; ``current`` is None for the cluster of this machine."""
 
     current: str | None = None
     contexts: dict[str, Context] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class Contexts:
         return replace(self, current=name)
 
     def added(self, name: str, context: Context) -> Contexts:
-        """With this one, which is the current one then."""
+        """The contexts with this one, which is the current one then."""
         return Contexts(name, {**self.contexts, name: context})
 
     def removed(self, name: str) -> Contexts:
@@ -66,7 +66,7 @@ class Contexts:
 def check_name(name: str) -> str:
     """
     Raises:
-        InvalidSpec: no context can be called so.
+        InvalidSpec: no context can have this name.
     """
     if name == LOCAL or not _NAME.fullmatch(name):
         expected = f"expected at most 63 letters, digits, . _ -, and not {LOCAL!r}"
@@ -75,7 +75,7 @@ def check_name(name: str) -> str:
 
 
 def directory() -> Path:
-    """Where a person's settings are."""
+    """The directory of a person's settings."""
     base = os.environ.get("XDG_CONFIG_HOME", "")
     return (Path(base) if base.startswith("/") else Path.home() / ".config") / "muster"
 
@@ -99,7 +99,7 @@ def read_contexts() -> Contexts:
 
 
 def write_contexts(contexts: Contexts) -> None:
-    """Keep them for this person only.
+    """Write the contexts, for this person only.
 
     Raises:
         NoConnection: they cannot be written.
@@ -134,7 +134,7 @@ def _as_json(contexts: Contexts) -> dict[str, dict[str, str | None]]:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """A whole file of its owner's, or none."""
+    """Write a file for its owner only, whole or not at all."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What a caller says, as the bytes of a request: text in UTF-8, numbers that JSON has."""
+"""A caller's values as the bytes of a request: text in UTF-8, numbers that JSON has."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from muster.core.errors import InvalidSpec, Problem
 Value = str | int | float | bool | None
 
 _SHOWN = 20
-"""Characters on each side of one that cannot be encoded."""
+"""Characters shown on each side of one that cannot be encoded."""
 
 
 def quoted(ref: str) -> str:
-    """One segment of a path; an empty one would make another path of it.
+    """One segment of a path. An empty text is refused, because it would make another path.
 
     Raises:
         InvalidSpec: it is not text in UTF-8.
@@ -26,7 +26,7 @@ def quoted(ref: str) -> str:
 
 
 def quoted_path(ref: str, between: str = "/") -> str:
-    """The same of a reference whose parts, ``between`` which this stands, are segments.
+    """A reference as a path; its parts, which ``between`` separates, are the segments.
 
     Raises:
         InvalidSpec: it is not text in UTF-8.
@@ -36,7 +36,7 @@ def quoted_path(ref: str, between: str = "/") -> str:
 
 
 def query_of(params: Mapping[str, Value]) -> str:
-    """The parameters that are not None.
+    """The query string of the parameters that are not None.
 
     Raises:
         InvalidSpec: a value is not text in UTF-8.
@@ -54,7 +54,7 @@ def json_of(value: Any) -> bytes:
     """
     Raises:
         InvalidSpec: a text is not UTF-8, or a number is not finite.
-        TypeError: it has something that JSON has not.
+        TypeError: it has a value that JSON lacks.
     """
     with _refused():
         return json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
@@ -62,8 +62,8 @@ def json_of(value: Any) -> bytes:
 
 @contextmanager
 def _refused() -> Iterator[None]:
-    """A command line or the name of a directory may hold any bytes: Python makes lone surrogates
-    of those that are no text."""
+    """Refuse lone surrogates, which Python makes of bytes of a command line or a directory's name
+    that are no text."""
     try:
         yield
     except UnicodeEncodeError as error:

@@ -1,7 +1,7 @@
-"""What can go wrong for a caller: the server's errors as exceptions, with the server's sentences.
+"""Errors of a caller: the server's errors as exceptions, with the server's sentences.
 
 ``NotFound``, ``Ambiguous``, ``Conflict``, ``Busy`` and ``InvalidSpec`` are those of
-``core.errors``; here are the ones that only somebody on the other end of a connection meets.
+``core.errors``; the errors here occur only at the client's end of a connection.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 
 
 class NoConnection(MusterError):
-    """Nothing says which cluster is meant: no URL, or no token for it."""
+    """The cluster is not known: no URL is given, or no token for it."""
 
 
 class NotAUrl(NoConnection):
-    """What stands where a URL should is none."""
+    """The text in place of a URL is no URL."""
 
 
 class NoToken(NoConnection):
-    """It is known which cluster is meant, and no token for it."""
+    """The cluster is known, and no token for it."""
 
 
 class Unreachable(MusterError):
-    """Nothing answers at the URL, or what answers is not a Muster controller."""
+    """Nothing answers at the URL, or the server there is no Muster controller."""
 
 
 class Untrusted(Unreachable):
@@ -48,11 +48,11 @@ class Unauthenticated(MusterError):
 
 
 class Forbidden(MusterError):
-    """The token's role does not allow it."""
+    """The token's role does not allow the request."""
 
 
 class Unavailable(MusterError):
-    """The controller cannot do it at the moment; nothing of it happened, or it will be repeated."""
+    """The controller cannot carry the request out at the moment."""
 
 
 class ControllerFailed(MusterError):
@@ -64,7 +64,7 @@ class AgentUnreachable(MusterError):
 
 
 def error_of(answer: ErrorView) -> MusterError:
-    """The exception that an answer of the server stands for."""
+    """The exception for an error answer of the server."""
     from muster.core.views import ErrorCode
 
     if answer.problems:

@@ -1,4 +1,4 @@
-"""Following what changes."""
+"""Following the events of a cluster."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from muster.client.output import Ask
 from muster.core.views import EventView
 
 PATIENCE_S = 60.0
-"""How long a controller that starts again is waited for."""
+"""How long a restarting controller is waited for."""
 SILENCE_S = 60.0
 """Longest silence; the server says every 15 s that it is still there."""
 _PAUSE_S = 0.2
-"""Before the next answer, when one has ended."""
+"""The pause after the end of an answer."""
 _DATA = b"data: "
 _MAX_LINE_BYTES = 2**20
-"""A longer one is no event: what sends it is no controller."""
+"""The longest line of an event; a longer one does not come from a controller."""
 
 
 def read_events(ask: Ask) -> Stream:
-    """Events for ever; when an answer ends the next is asked for, which begins with a ``reset``."""
+    """Events for ever. When an answer ends another is asked for, which begins with a ``reset``."""
     while True:
         try:
             yield from ask(

@@ -57,7 +57,8 @@ class Http:
         return answer if answer.status >= 400 else _whole(answer, body)
 
     def open(self, request: Request) -> tuple[Answer, Body]:
-        """Status and headers, and what reads the rest; an error's is read already.
+        """Status and headers, and a reader of the content; an error's content has been read
+        already.
 
         Raises:
             NoAnswer, Unreachable: see ``Request``.
@@ -76,7 +77,7 @@ class Http:
         except (OSError, http.client.HTTPException) as error:
             link.close()
             raise problem_of(error, self._connection) from None
-        except BaseException:  # Ctrl-C: half a request is left on it
+        except BaseException:  # Ctrl-C leaves half a request on the connection
             link.close()
             raise
         found = {name.lower(): value for name, value in response.getheaders()}
@@ -96,7 +97,7 @@ class Http:
 
     def _new(self) -> http.client.HTTPConnection:
         host, port, tunnel = self._host, self._port, None
-        # A proxy meant for the outside world must not stand before this machine's own cluster.
+        # A proxy for the outside world must not stand before this machine's own cluster.
         if self._tls is not None and not self._connection.loopback:
             tunnel = _proxy(self._host)
         if tunnel is not None:
@@ -128,7 +129,7 @@ class Body:
         self._keeps = not response.will_close
 
     def read(self) -> bytes:
-        """What comes next; empty at the end.
+        """The next piece; empty at the end.
 
         Raises:
             StreamBroke: the connection ended before the content did.
@@ -146,7 +147,7 @@ class Body:
         return piece
 
     def close(self) -> None:
-        """Needed where it was not read to its end."""
+        """Close the connection, where the content was not read to its end."""
         if self._link is not None:
             if not self._response.isclosed():
                 self._keeps = False
@@ -164,10 +165,10 @@ class Body:
 
 
 def _whole(answer: Answer, body: Body) -> Answer:
-    """With its content.
+    """The answer with its content.
 
     Raises:
-        NoAnswer: the connection ended before it.
+        NoAnswer: the connection ended before the content did.
     """
     try:
         pieces = [*iter(body.read, b"")]
@@ -179,7 +180,7 @@ def _whole(answer: Answer, body: Body) -> Answer:
 
 
 def _readable(sock: socket.socket | None) -> bool:
-    """Whether the server has closed an idle connection, or says what nobody asked for."""
+    """Whether the server has closed an idle connection, or sent something unasked."""
     if sock is None:
         return True
     poll = select.poll()

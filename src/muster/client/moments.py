@@ -10,16 +10,15 @@ from typing import Any
 _KEY = "not_before"
 _DAYS = {"today": 0, "tomorrow": 1}
 _FIRST_EPOCH_S = 1e9
-"""Smaller numbers are no moments of today: YAML makes 1110 of an unquoted 18:30."""
+"""Smaller numbers are not taken for moments: YAML makes 1110 of an unquoted 18:30."""
 
 
 def with_absolute_moments(keys: Mapping[str, Any], now: datetime | None = None) -> dict[str, Any]:
     """The keys of a spec with ``not_before`` as a moment with its time zone.
 
-    ``+5m`` counts from ``now``; ``08:00`` is the next time that it is so late, ``tomorrow 08:00``
-    and ``2027-01-31 08:00`` are by the clock of the caller. Whatever cannot be read, and a number
-    that stands for no moment of today, is left as text for the spec to refuse, with all else that
-    is wrong with it.
+    ``+5m`` counts from ``now``; ``08:00`` is the next time that the clock shows it, ``tomorrow
+    08:00`` and ``2027-01-31 08:00`` are by the clock of the caller. Text that cannot be read, and a
+    number too small for a moment, are left to the spec to refuse, together with all other problems.
     """
     found = dict(keys)
     value = found.get(_KEY)
@@ -33,7 +32,7 @@ def with_absolute_moments(keys: Mapping[str, Any], now: datetime | None = None) 
 
 
 def _read(value: str | date, now: datetime) -> datetime | None:
-    """The moment with its time zone; None if it is none."""
+    """The moment with its time zone; None if the value is no moment."""
     if isinstance(value, datetime):
         return value.astimezone()
     if isinstance(value, date):

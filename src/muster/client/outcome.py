@@ -1,4 +1,4 @@
-"""How a job ended, as the code with which `muster run` ends."""
+"""The code with which `muster run` ends, for a job that has ended."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from muster.core.views import JobView, TaskPage
 J = TypeVar("J", bound=JobView)
 
 LOOKED_AT = 100
-"""Tasks that are looked at for the reason of a job that was stopped."""
+"""Tasks that are looked at to find out why a job was stopped."""
 
 
 def with_exit_code(calls: Calls, job: J) -> Exchange[J]:
-    """The job with its exit code, if it has ended: that of its first failed task, 124 after a
-    time-out, 130 when it was cancelled, by whomever.
+    """The job with its exit code, if it has ended: its first failed task's, 124 after a timeout,
+    130 when it was cancelled, by whomever.
 
     Raises:
         MusterError: the job's tasks cannot be read.

@@ -22,14 +22,14 @@ from muster.core.errors import Conflict, NotFound
 from muster.core.views import LOG_ATTEMPT_HEADER, LOG_END_HEADER, LOG_OFFSET_HEADER, LogEnd
 
 SILENCE_S = 90.0
-"""Longest silence within an answer; the server ends one that is silent for less."""
+"""Longest silence within an answer; the server ends a silent answer earlier."""
 _MAX_BREAKS = 20
-"""Answers in a row that may break without a byte."""
+"""Answers in a row that may break before their first byte."""
 _EMPTY_PAUSE_S = 0.2
-"""After an answer that ended at once and empty, as those of a server that is stopping do."""
+"""The pause after an answer that ended at once and empty, as a stopping server's do."""
 
 Ask = Callable[[Request, float], Exchange[Answer]]
-"""Has a request answered, with so much patience."""
+"""Has a request answered, with a patience in seconds."""
 
 
 def read_output(
@@ -43,20 +43,20 @@ def read_output(
     retries: bool,
     on_cut: Callable[[int], None] | None = None,
 ) -> Stream:
-    """The output at ``path``, piece by piece: asked for again, from where the last answer ended,
-    until the server says that it is all.
+    """The output at ``path``, piece by piece. It is asked for again from where the last answer
+    ended, until the server says that no more will come.
 
     Args:
         whose: the task or kernel, as query parameters.
         attempt: None is the latest.
-        tail_bytes: only so much of its end.
-        retries: whether the attempts after it are read too, one after the other.
-        on_cut: is told how many bytes before the next piece are gone, if rotation took them.
+        tail_bytes: only the last so many bytes.
+        retries: whether later attempts are read too, one after the other.
+        on_cut: called with the number of bytes before the next piece that rotation took away.
 
     Raises:
         MusterError: the server's refusal, or no answer.
     """
-    missing: AgentUnreachable | None = None  # told when the attempts after it have been read
+    missing: AgentUnreachable | None = None  # raised once later attempts have been read
     offset: int | None = None if tail_bytes else 0
     patience_s = WAITING_S if follow else PATIENCE_S
     breaks = 0
@@ -100,10 +100,10 @@ def read_output(
 
 
 def _has(ask: Ask, path: str, whose: Mapping[str, int], attempt: int) -> Exchange[bool]:
-    """Whether there is such an attempt, and it has begun."""
+    """Whether the attempt exists and has begun."""
     try:
         yield from ask(_opening(path, {**whose, "attempt": attempt}), PATIENCE_S)
-    except AgentUnreachable:  # it was there
+    except AgentUnreachable:  # the attempt exists
         return True
     except (Conflict, NotFound):
         return False

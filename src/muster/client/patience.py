@@ -1,7 +1,8 @@
 """How long a request is repeated while the controller does not answer.
 
-One that may be repeated is: briefly when the controller never answered before, longer when it did
-and is likely to be starting again, and for ``WAITING_S`` by whoever waits for work to end.
+A request that may be repeated is repeated briefly if the controller never answered before, longer
+if it did and is likely to be restarting, and for ``WAITING_S`` by a caller that waits for work to
+end.
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ FIRST_CONTACT_S = 1.0
 PATIENCE_S = 10.0
 """How long any other request is repeated."""
 WAITING_S = 600.0
-"""How long what waits for work to end goes on without an answer."""
+"""How long a wait for the end of work goes on without an answer."""
 FAILING_S = 5.0
-"""How long a controller may fail inside: one that is being stopped does so for a moment."""
+"""How long answers of a failing controller are accepted: a stopping one fails for a moment."""
 TOLD_AFTER_S = 1.0
-"""How long there is no answer before ``on_contact`` hears of it."""
+"""How long a silence lasts before ``on_contact`` hears of it."""
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 1.0
 _PROXY_STATUSES = frozenset({502, 503, 504})
-"""What a proxy says for a controller that does not answer."""
+"""A proxy's statuses for a controller that does not answer."""
 
 
 class Patience:
@@ -46,7 +47,7 @@ class Patience:
     Args:
         timeout_s: longest wait for one answer.
         on_contact: hears False when the controller has not answered for ``TOLD_AFTER_S``, and True
-            when it does again. Who listens is patient: every request is repeated for ``WAITING_S``.
+            when it does again. With this callback every request is repeated for ``WAITING_S``.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class Patience:
     def ask(
         self, request: Request, *, patience_s: float = PATIENCE_S, extra_s: float = 0.0
     ) -> Exchange[Answer]:
-        """The answer to a request, which is repeated for ``patience_s``; 0 is never.
+        """The answer to a request, which is repeated for ``patience_s``; 0 repeats it never.
 
         Args:
             extra_s: how much longer than usual the answer may take.
@@ -79,7 +80,7 @@ class Patience:
         pause_s = _FIRST_PAUSE_S
         while True:
             try:
-                if silence.told:  # the answer itself may be one that takes its time
+                if silence.told:  # the answer may take its time
                     self._accept((yield Request("GET", "/health", timeout_s=self._timeout_s)))
                     silence.ends()
                 answer = self._accept((yield request))
@@ -93,20 +94,20 @@ class Patience:
                     if secret and (yield Aside(partial(speaks_tls, self._connection.url))):
                         raise self._secret() from None
                     raise self._unreachable(error, silence.waited_s) from None
-            except MusterError:  # an answer, too
+            except MusterError:  # a refusal is an answer too
                 silence.ends()
                 raise
             else:
                 silence.ends()
                 return answer
-            # Spread out, so that all who lost the controller do not come back at once.
+            # Spread out, so that clients that lost the controller do not all come back at once.
             yield Pause(pause_s * random.uniform(0.5, 1.0))
             pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
 
     def _accept(self, answer: Answer) -> Answer:
         """
         Raises:
-            MusterError, NoAnswer: it is a refusal, or from no controller.
+            MusterError, NoAnswer: the answer is a refusal, or does not come from a controller.
         """
         if answer.status >= 400:
             raise self._refusal(answer)
@@ -155,18 +156,19 @@ class Patience:
 
 
 class _Silence:
-    """How long one request has had no answer that is any good; and who listens hears of it."""
+    """The time for which one request has had no good answer; ``on_contact`` hears of it."""
 
     def __init__(self, on_contact: Callable[[bool], None] | None) -> None:
         self.told = False
         self._on_contact = on_contact
         self._began_s = time.monotonic()
-        # Not since the request began: one that waits for a change may have been cut off just now.
+        # Not from the beginning of the request: one that waits for a change may have broken just
+        # now.
         self._silent_since_s: float | None = None
         self._failing_since_s: float | None = None
 
     def goes_on(self, error: Exception) -> None:
-        """It was ``error`` that came."""
+        """Note that ``error`` came in place of an answer."""
         now_s = time.monotonic()
         if not isinstance(error, ControllerFailed):
             self._failing_since_s = None
@@ -187,12 +189,12 @@ class _Silence:
 
     @property
     def failing_s(self) -> float:
-        """How long every answer was that the controller failed."""
+        """How long every answer has been a failure of the controller."""
         since_s = self._failing_since_s
         return 0.0 if since_s is None else time.monotonic() - since_s
 
     def ends(self) -> None:
-        """The controller answers."""
+        """Note that the controller answers."""
         self._silent_since_s = None
         if self._on_contact and self.told:
             self.told = False

@@ -1,4 +1,4 @@
-"""Working directories as people write them: relative to where they are."""
+"""Working directories as people write them: relative to the current directory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def current_directory() -> str:
-    """Where the caller is, as the shell shows it: symbolic links are not resolved.
+    """The caller's directory, as the shell shows it: symbolic links are not resolved.
 
     An agent may reach the same directory through the same link and not through its target.
     """
@@ -22,10 +22,11 @@ def current_directory() -> str:
 
 
 def with_absolute_workdirs(keys: Mapping[str, Any], directory: str | None = None) -> dict[str, Any]:
-    """The keys of a spec with every relative ``workdir`` taken from ``directory``, an absolute one,
-    or from the current directory.
+    """The keys of a spec with every relative ``workdir`` made absolute, from ``directory`` or from
+    the current directory.
 
-    What begins with a tilde is left for the spec to refuse: whose home is meant is not known here.
+    A path that begins with a tilde is left for the spec to refuse: the home that is meant is not
+    known here.
     """
     found = dict(keys)
     workdir = found.get("workdir")

@@ -1,7 +1,6 @@
-"""Who has what waiting work waits for, as far as whoever asks may see it.
+"""The holders of resources that work waits for, as far as the asker may see them.
 
-What is looked at is bounded, whatever the cluster holds: a few agents, and of a quota's owner so
-many sessions.
+Only a bounded number of agents, and of sessions of a quota's owner, are looked at.
 """
 
 from collections.abc import Callable, Iterable
@@ -26,18 +25,18 @@ from muster.store.live import Live
 from muster.store.records import Session
 
 MOST_HOLDERS = 5
-"""That are named; the rest are counted together."""
+"""Holders that are named; the others are counted together."""
 _MOST_AGENTS = 8
 _MOST_SESSIONS = 20_000
 _SHORT = frozenset({ReasonCode.LACKS_FREE, ReasonCode.NO_SINGLE_DEVICE})
 
 _Hold = tuple[Session | None, int]
-"""Who holds how much; None for what remains of a session that has ended."""
+"""A holder and its amount; None stands for the remains of a session that has ended."""
 
 
 @dataclass(slots=True)
 class _Sum:
-    """What sessions that are told of together hold."""
+    """The sum of the holdings of sessions that are told together."""
 
     first: Session
     amount: int = 0
@@ -48,7 +47,7 @@ class _Sum:
 def holdings(
     found: Explanation, waiting: Session, live: Live, board: Board, asker: Principal
 ) -> tuple[HoldingView, ...]:
-    """Who has what the session waits for: room, and quotas that others use up."""
+    """The holders of the room and the quotas for which the session waits."""
     told = []
     if any(why.code in LACKS_ROOM for why in found.reasons):
         for request in found.requests:
@@ -62,7 +61,7 @@ def holdings(
 
 
 def ahead_of(found: Explanation, live: Live, asker: Principal) -> HolderView | None:
-    """The session for which room is kept that the other one would need."""
+    """The session ahead, for which room is kept that the explained one would need."""
     for why in found.reasons:
         session = live.sessions.get(dict(why.numbers).get("session", ""))
         if session is not None:
@@ -73,7 +72,8 @@ def ahead_of(found: Explanation, live: Live, asker: Principal) -> HolderView | N
 def _room(
     request: RequestExplanation, waiting: Session, live: Live, board: Board, asker: Principal
 ) -> HoldingView | None:
-    """Who holds the resource that most agents lack, on the agents that lack least of it."""
+    """The holders of the resource that most agents are short of, on the agents that are least short
+    of it."""
     resource = _lacking(request)
     snapshot, what = board.groups[waiting.group].snapshot, board.what(waiting)
     slots = snapshot.emptied(all_accept=True).columns.fitting(request.request)
@@ -113,7 +113,7 @@ def _lacking(request: RequestExplanation) -> str | None:
 
 
 def _amounts(columns: Columns, resource: str, slots: Ints) -> tuple[Ints, Ints]:
-    """What is free of the resource, and what there is of it."""
+    """The free amount of the resource and the whole, by agent."""
     if resource == "gpu":
         return columns.device_free[slots].sum(axis=1), columns.device_capacity[slots].sum(axis=1)
     dimension = columns.dimensions.index(resource)
@@ -140,7 +140,7 @@ def _quota(why: Reason, board: Board, asker: Principal) -> HoldingView:
 def _holders(
     holds: Iterable[_Hold], shown: Callable[[int], str], asker: Principal
 ) -> tuple[HolderView, ...]:
-    """Those whom the asker may see by name, the largest first; the rest together."""
+    """Holders that the asker may see by name, the largest first; the others together."""
     named: dict[str, _Sum] = {}
     seen: set[str] = set()
     others, amount_of_others, unnamed = 0, 0, set[str]()

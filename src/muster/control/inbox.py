@@ -1,4 +1,4 @@
-"""What came in and waits for a wake: requests of people, reports of agents, outcomes of effects."""
+"""Inputs that wait for a wake: requests of people, messages of agents, outcomes of effects."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -21,33 +21,33 @@ INPUTS_A_WAKE = 2_000
 
 
 class Input(ABC):
-    """Something that a wake takes in.
+    """Something that came in, for a wake to take.
 
-    ``is_kept`` says what becomes of it when nothing can be stored: it is taken again, or refused.
+    ``is_kept`` says whether it is taken again, or refused, when nothing can be stored.
     """
 
     is_kept: ClassVar[bool] = True
 
     @abstractmethod
     def take(self, work: Work, parts: Parts) -> None:
-        """Let the wake's work take note of it.
+        """Apply the input to the wake's work.
 
         Raises:
-            Exception: it cannot be taken, and is refused; nothing of the wake is committed.
+            Exception: the input cannot be applied and is refused; the wake is undone.
         """
 
     @abstractmethod
     def refuse(self, error: Exception) -> None:
-        """Tell whom it concerns that it was not taken, and will not be."""
+        """Tell the sender that the input is not taken."""
 
     def apart(self) -> Sequence["Input"]:
-        """Smaller inputs that say the same together; itself if it cannot be divided."""
+        """Smaller inputs that together say the same; the input itself if it cannot be divided."""
         return (self,)
 
 
 @dataclass(slots=True, eq=False)
 class Asked(Input):
-    """A request and who waits for its answer, which they get once it is committed."""
+    """A request; its caller gets the answer once the request is committed."""
 
     action: Callable[[Work, Parts], Any]
     answer: Callable[[Any, Exception | None], None]
@@ -66,7 +66,7 @@ class Asked(Input):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The effect of a request: whoever asked hears the result, or the refusal."""
+    """The effect of a request: its caller gets the result, or the refusal."""
 
     to: Asked
     result: Any
@@ -82,8 +82,8 @@ class Answers(Performer[Answer]):
 
 
 class Inbox:
-    """Inputs in the order in which they came; those of a wake that was undone go first, in the
-    batches that they were given back in.
+    """Inputs in the order in which they came. Inputs of undone wakes go first, in the batches in
+    which they were given back.
 
     Args:
         hint: called whenever something came in.
@@ -147,19 +147,19 @@ class Inbox:
         return [self._fresh.popleft() for _ in range(min(len(self._fresh), INPUTS_A_WAKE))]
 
     def give_back(self, inputs: list[Input]) -> None:
-        """Have these taken next, together."""
+        """Have these inputs taken next, together."""
         if inputs:
             self._again.appendleft(inputs)
 
     def take_all_given_back(self) -> list[Input]:
-        """What was given back, in its order; it is here no more."""
+        """Remove and return all inputs that were given back, in their order."""
         inputs = [*chain.from_iterable(self._again)]
         self._again.clear()
         return inputs
 
     def give_back_apart(self, inputs: list[Input]) -> Input | None:
-        """Have these taken in two wakes, because one of them made its wake fail; the answer is the
-        one that did, once it is alone.
+        """Have these inputs taken in two wakes, because one of them made its wake fail; the answer
+        is that one, once it is alone.
         """
         if len(inputs) == 1:
             inputs = [*inputs[0].apart()]

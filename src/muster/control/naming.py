@@ -1,4 +1,4 @@
-"""Names for jobs that were handed in without one: after the program that they run."""
+"""Names for jobs that were handed in without one, after the program that they run."""
 
 import re
 import shlex
@@ -13,12 +13,12 @@ _LOOKED_AT = 4096
 """Characters of a line for the shell that are looked at."""
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
 _BEFORE_A_PROGRAM = frozenset({"env", "exec", "nice", "nohup", "sudo", "time", "command", "srun"})
-"""What runs the program that is named after it."""
+"""Words that run the program that follows them."""
 _NO_PROGRAMS = frozenset(
     {"cd", "set", "export", "source", ".", "ulimit", "umask", "true", ":", "module", "unset"}
     | {"if", "then", "else", "fi", "for", "while", "do", "done", "[", "test", "trap", "sleep"}
 )
-"""What prepares the shell for the program that comes in a later command of the line."""
+"""Words that prepare the shell for a program in a later command of the line."""
 _INTERPRETERS = re.compile(r"(python|pypy)[0-9.]*|node|perl|ruby|Rscript|julia|torchrun|deno")
 _SUFFIX = re.compile(r"\.(py|sh|bash|js|ts|pl|rb|R|jl)$")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
@@ -26,8 +26,8 @@ _SEPARATOR = re.compile(r"[();<>|&\n]+")
 
 
 def program_name(command: Sequence[str]) -> str:
-    """What a person would call the program of a command: ``train`` for ``python train.py``, also
-    behind ``sh -c 'cd x && …'``; ``job`` where it has no name."""
+    """A person's name for the program of a command: ``train`` for ``python train.py``, also in ``sh
+    -c 'cd x && …'``; ``job`` where there is none."""
     found = _of_words(command)
     name = "".join(each for each in found if each.isascii() and (each.isalnum() or each in "._-"))
     name = name.strip("._-")[:MAX_STEM].rstrip("._-")
@@ -55,7 +55,7 @@ def _of_line(line: str) -> str:
     lexer.whitespace = " \t\r"
     lexer.whitespace_split = True
     words: list[str] = []
-    with suppress(ValueError):  # a quote that only the shell can make sense of ends what is read
+    with suppress(ValueError):  # a quote that only the shell understands ends the reading
         words.extend(lexer)
     first = ""
     for apart, group in groupby(words, lambda word: _SEPARATOR.fullmatch(word) is not None):
@@ -79,7 +79,8 @@ def _without_prefix(words: Sequence[str]) -> Sequence[str]:
 
 
 def _script(arguments: Sequence[str]) -> str:
-    """What an interpreter runs: the script, or the module behind ``-m``; empty for neither."""
+    """The name of the script that an interpreter runs, or of the module after ``-m``; empty for
+    neither."""
     for position, word in enumerate(arguments):
         if word == "-m":
             return arguments[position + 1].rpartition(".")[2] if arguments[position + 1 :] else ""

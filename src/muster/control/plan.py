@@ -1,7 +1,7 @@
-"""What would become of work if it were handed in now: the answer of `muster plan`.
+"""The answer of `muster plan`: the fate of work if it were handed in now.
 
-Asked of the live board, where the deciding code itself answers; nothing is changed. What would be
-refused is refused here with the same words.
+It is found in the live state by the code that decides, and changes nothing. A spec that a
+submission would refuse is refused in the same words.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -51,9 +51,9 @@ from muster.scheduling.workload import (
 from muster.store.live import Live
 
 MAX_TRIED = 10_000
-"""Sessions of one job that are tried; those after them come when these have found their places."""
+"""Sessions of one job that are tried; later ones become candidates once these are placed."""
 MAX_SHOWN = 1_000
-"""Kernels whose places are told."""
+"""Kernels whose places are told, at most."""
 
 
 def plan_job(
@@ -64,7 +64,7 @@ def plan_job(
     now: float,
     ended: Ended = NONE_ENDED,
 ) -> PlanView:
-    """What ``Requests.submit_job`` and the passes after it would do with the job.
+    """The fate of a job under ``JobRequests.submit`` and the passes after it.
 
     Raises:
         NotFound, InvalidSpec, Conflict: as at submission.
@@ -91,7 +91,7 @@ def plan_session(
     now: float,
     ended: Ended = NONE_ENDED,
 ) -> PlanView:
-    """What ``Requests.submit_session`` and the passes after it would do with the session.
+    """The fate of a session under ``SessionRequests.submit`` and the passes after it.
 
     Raises:
         NotFound, InvalidSpec, Conflict: as at submission.
@@ -105,7 +105,7 @@ def plan_session(
 def session_class(
     owner: Owner, spec: SessionSpec, after: tuple[Dependency, ...] = ()
 ) -> WorkloadClass:
-    """What placement will decide by about a session that is handed in."""
+    """The class of a session that is handed in."""
     kernels = [(kernel.resources.resources(),) * kernel.replicas for kernel in spec.kernels]
     return WorkloadClass(
         owner=owner,
@@ -135,7 +135,7 @@ class _Planner:
     def plan(self, what: WorkloadClass, sessions: int) -> PlanView:
         """
         Args:
-            sessions: how many of the class are handed in.
+            sessions: how many sessions of the class are handed in.
         """
         admit(self._live, self._board, what, sessions)
         group = self._board.groups[what.group]
@@ -143,7 +143,7 @@ class _Planner:
 
         def look(policy: Policy) -> PlanView:
             hooked = policy.hooks[what.type].on_schedule(what)
-            # No id of a session looks so, and all of them come before it where ages are equal.
+            # No session has such an id, and all ids sort before it where ages are equal.
             planned = [
                 SessionWorkload(SessionId(f"ses-planned-{index:05}"), self._now, hooked)
                 for index in range(tried)
@@ -172,7 +172,7 @@ class _Planner:
         return self._view(found, len(planned), _started(result, planned), rest)
 
     def _context(self, group: GroupBoard) -> PassContext:
-        """The pass's own, in which what the plan waits for is known too."""
+        """The context of a pass, in which the plan's dependencies are known too."""
         context = self._board.context(group, self._now)
 
         def target(owner: Owner, dependency: Dependency) -> TargetState:
@@ -191,8 +191,8 @@ class _Planner:
     ) -> PlanView:
         """
         Args:
-            started: the places of those that start.
-            rest: why those after them do not.
+            started: the places of the sessions that would start.
+            rest: the explanation of the first that would not.
         """
         live, may_see = self._live, self._principal.may_see
         displaces = found.displaces
@@ -226,7 +226,7 @@ class _Planner:
 
 
 class _Joined(Queue):
-    """A queue with sessions in it that wait in thought only; the queue itself stays as it is."""
+    """A queue with planned sessions in it; the real queue stays as it is."""
 
     def __init__(self, queue: Queue, planned: Sequence[SessionWorkload]) -> None:
         super().__init__(planned)
@@ -254,7 +254,8 @@ class _Joined(Queue):
 def _started(
     result: PassResult, planned: Sequence[SessionWorkload]
 ) -> list[tuple[KernelPlacement, ...]]:
-    """The places of those that would start: the first of ``planned``, as equals start in order."""
+    """The places of the sessions that would start, which are the first of ``planned``: equals start
+    in order."""
     ids = {session.id for session in planned}
     return [placed.kernels for placed in result.placed if placed.session.id in ids]
 

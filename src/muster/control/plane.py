@@ -17,7 +17,7 @@ from muster.control.engine.effects import Performer
 from muster.control.engine.module import Context, Declared, Module, Parts
 from muster.control.engine.steps import Order
 from muster.control.engine.work import Work
-from muster.control.inbox import Answers, Inbox, Input
+from muster.control.inbox import Answer, Answers, Inbox, Input
 from muster.core.clock import Clock
 from muster.core.errors import MusterError
 from muster.core.ids import IdFactory
@@ -59,6 +59,7 @@ class ControlPlane:
         store: state and its mirror; this is its only writer.
         inbox: where inputs come in; whoever drives the plane calls ``step`` soon after its hint.
         modules: in the order in which they build on each other.
+        stand_ins: performers in place of the modules' own of the same kinds: hollow twins.
     """
 
     def __init__(
@@ -68,16 +69,19 @@ class ControlPlane:
         ids: IdFactory,
         inbox: Inbox,
         modules: Sequence[Module],
+        stand_ins: Sequence[Performer[Any]] = (),
     ) -> None:
         self._store = store
         self._clock = clock
         self._ids = ids
         self._inbox = inbox
         self._modules = modules
-        self._performers: Sequence[Performer[Any]] = [
-            *(performer for module in modules for performer in module.performers),
-            Answers(),  # whoever is answered may ask for what was done before
-        ]
+        of_modules = (performer for module in modules for performer in module.performers)
+        performers: dict[type, Performer[Any]] = {}
+        for performer in (*of_modules, *stand_ins):
+            performers[performer.kind] = performer
+        performers[Answer] = Answers()  # last: whoever is answered may ask for what was done before
+        self._performers = [*performers.values()]
         self._suspect: tuple[Input, MusterError] | None = None  # failed alone; is it to blame?
         self._watchers: dict[int, Callable[[Events], None]] = {}
         self._put_off = 0  # wakes in a row that took so much in that handlers wait for the next
@@ -110,6 +114,11 @@ class ControlPlane:
         self._coordinator = Coordinator(order)
         self._watch = _Watches([each.watch for each in declared if each.watch is not None])
         self._next_sweep = self._clock.now()
+
+    def close(self) -> None:
+        """Have the performers end what they have running."""
+        for performer in self._performers:
+            performer.close()
 
     @property
     def live(self) -> Live:

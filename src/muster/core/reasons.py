@@ -118,6 +118,14 @@ class ReasonCode(StrEnum):
     # What an agent adds to why an attempt ended, or a try of it failed
     DISK_LIMIT = "DISK_LIMIT"
     NO_ACCOUNT = "NO_ACCOUNT"
+    # Why a notice did not get to its channel
+    NOTICE_REFUSED = "NOTICE_REFUSED"
+    NOTICE_UNREACHABLE = "NOTICE_UNREACHABLE"
+    NOTICE_TIMED_OUT = "NOTICE_TIMED_OUT"
+    NOTICE_FORBIDDEN = "NOTICE_FORBIDDEN"
+    NOTICE_NOT_UNDERSTOOD = "NOTICE_NOT_UNDERSTOOD"
+    NOTICES_NOT_INSTALLED = "NOTICES_NOT_INSTALLED"
+    NOTICE_UNKNOWN = "NOTICE_UNKNOWN"
 
 
 DISPLACED = frozenset({ReasonCode.PREEMPTED, ReasonCode.DRAINED})
@@ -444,6 +452,33 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
         _O,
         "agent {agent} has no account for its owner: {detail}",
         "Map the user to an account of that machine: `muster agent --map-user USER=ACCOUNT`.",
+    ),
+    ReasonCode.NOTICE_REFUSED: Definition(
+        _R,
+        "the channel did not take the notice, it answered {answer}",
+        "Check the channel's URL with `muster notify test URL`.",
+    ),
+    ReasonCode.NOTICE_UNREACHABLE: Definition(
+        _O, "the channel could not be reached from the controller's machine"
+    ),
+    ReasonCode.NOTICE_TIMED_OUT: Definition(_O, "the channel did not answer within {timeout_s} s"),
+    ReasonCode.NOTICE_FORBIDDEN: Definition(
+        _R,
+        "nothing may be sent there: {detail}",
+        "An operator can allow it in notices.yaml.",
+    ),
+    ReasonCode.NOTICE_NOT_UNDERSTOOD: Definition(
+        _R,
+        "the channel's URL is not as its service wants it",
+        "See the service's page at https://appriseit.com.",
+    ),
+    ReasonCode.NOTICES_NOT_INSTALLED: Definition(
+        _O,
+        "the controller has no library to send notices with",
+        "Install it there: pip install 'muster-scheduler[notices]'.",
+    ),
+    ReasonCode.NOTICE_UNKNOWN: Definition(
+        _O, "nothing was heard for {waited_s} s of what became of the notice"
     ),
     ReasonCode.FOREIGN_REPORT: Definition(
         _O,

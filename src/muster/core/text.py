@@ -61,3 +61,22 @@ def is_unicode(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def duration(seconds: float) -> str:
+    """At most two units: 40ms, 1.3s, 12s, 3m05s, 2h10m, 3d04h; what is negative shows as 0ms."""
+    if seconds < 0.9995:
+        return f"{max(round(seconds * 1000), 0)}ms"
+    if seconds < 9.95:
+        return f"{seconds:.1f}".removesuffix(".0") + "s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    minutes, left_s = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes}m{left_s:02}s"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 24:
+        return f"{hours}h{minutes:02}m"
+    days, hours = divmod(hours, 24)
+    return f"{days}d{hours:02}h"

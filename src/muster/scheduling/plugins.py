@@ -25,7 +25,7 @@ from muster.scheduling.usage import Quotas, Usage
 from muster.scheduling.workload import RunningSession, SessionWorkload, TargetState, WorkloadClass
 
 
-def _nothing_is_known(owner: Owner, dependency: Dependency) -> TargetState:
+def nothing_is_known(owner: Owner, dependency: Dependency) -> TargetState:
     return TargetState.MISSING
 
 
@@ -51,7 +51,7 @@ class PassContext:
     quotas: Quotas = field(default_factory=Quotas)
     fairness: DecayedUsage = field(default_factory=DecayedUsage)
     running: Mapping[SessionId, RunningSession] = field(default_factory=dict)
-    target: Callable[[Owner, Dependency], TargetState] = _nothing_is_known
+    target: Callable[[Owner, Dependency], TargetState] = nothing_is_known
     displacing: Container[SessionId] = frozenset()
     start_s: float = 0.0
 

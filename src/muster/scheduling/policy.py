@@ -62,7 +62,6 @@ class Policy:
         validators: those that the group names, and who may use it at all.
         hooks: by the type of session that they are for.
         starvation_after_s: for a session that waited so long, room is kept at any price.
-        has_strangers: whether a validator is not built in.
         refused: why plug-ins that the group names do not serve.
         made: each part that serves by kind and name, after the options that it was made with.
     """
@@ -74,14 +73,8 @@ class Policy:
     queue: QueuePolicy = QueuePolicy.BACKFILL
     preemption: PreemptionSpec | None = None
     starvation_after_s: float = 300.0
-    has_strangers: bool = False
     refused: tuple[PluginFault, ...] = ()
     made: _Made = field(default_factory=dict, repr=False)
-
-    @property
-    def needs_running(self) -> bool:
-        """Whether passes look at what runs, and when it ends."""
-        return self.queue is QueuePolicy.BACKFILL or self.preemption is not None
 
     @staticmethod
     def of(
@@ -124,7 +117,6 @@ class Policy:
             queue=group.queue,
             preemption=group.preemption,
             starvation_after_s=group.starvation_after,
-            has_strangers=any(name not in VALIDATORS for name in names),
             refused=refused,
             made=parts.made,
         )

@@ -93,6 +93,14 @@ class QueueClass:
         waiting = self._waiting
         return (session for session in self._order if waiting.get(session.id) is session)
 
+    def session(self, id_: SessionId) -> SessionWorkload:
+        """A session of the class by its id.
+
+        Raises:
+            KeyError: it does not wait here.
+        """
+        return self._waiting[id_]
+
     def __reversed__(self) -> Iterator[SessionWorkload]:
         waiting = self._waiting
         return (session for session in reversed(self._order) if waiting.get(session.id) is session)
@@ -130,13 +138,9 @@ class QueueClass:
 
 
 class Queue:
-    """Classes by what they are; ``version`` goes up whenever something enters.
-
-    ``rooms`` is what the last pass kept, in its order.
-    """
+    """Classes by what they are; ``rooms`` is what the last pass kept, in its order."""
 
     def __init__(self, sessions: Iterable[SessionWorkload] = ()) -> None:
-        self.version = 0
         self.rooms: dict[SessionId, Kept] = {}
         self._classes: dict[WorkloadClass, QueueClass] = {}
         self._class_of: dict[SessionId, QueueClass] = {}
@@ -192,7 +196,6 @@ class Queue:
             members = self._classes[session.what] = QueueClass(session.what)
         members.add(session)
         self._class_of[session.id] = members
-        self.version += 1
         return members
 
     def remove(self, id_: SessionId) -> None:

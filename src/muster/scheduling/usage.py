@@ -175,3 +175,11 @@ class Quotas:
             if spec is not None:
                 return spec
         return None
+
+
+@dataclass(slots=True)
+class Accounting:
+    """What owners hold in the whole cluster, and the limits on that: the groups share it."""
+
+    usage: Usage = field(default_factory=Usage)
+    quotas: Quotas = field(default_factory=Quotas)

@@ -25,9 +25,9 @@ class AgentsSpec(Spec):
     """``count`` agents alike. Several are called ``name-1``, ``name-2`` and so on.
 
     Args:
-        gpus, model: how many devices each has, and what they are.
+        gpus, model: the number of devices of each agent, and their model.
         extra: named resources that each has.
-        attributes: what constraints and topology look at.
+        attributes: for constraints and topology.
     """
 
     name: Name
@@ -97,7 +97,7 @@ def read_cluster(path: Path) -> tuple[ClusterAgent, ...]:
 def read_text(path: Path) -> str:
     """
     Raises:
-        MusterError: it cannot be read, or is not text.
+        MusterError: the file cannot be read, or is not text.
     """
     try:
         return path.read_text(encoding="utf-8")

@@ -1,6 +1,6 @@
-"""What is measured of a simulated cluster while a trace runs: fragmentation and fairness.
+"""Measurements of a simulated cluster while a trace runs: fragmentation and fairness.
 
-Both cost a look at all agents or all owners, so they are taken at some moments only.
+Each costs a look at all agents or all owners, so they are taken at some moments only.
 """
 
 from collections import Counter
@@ -20,11 +20,12 @@ from muster.scheduling.workload import WorkloadClass
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """
+    """One measurement.
+
     Args:
         fragmented: the part of free GPU capacity that the mix cannot use; None while nobody has
             asked for GPUs or none is free.
-        stranded: the same as a part of all GPU capacity.
+        stranded: the capacity that the mix cannot use as a part of all GPU capacity.
         fairness: Jain's index of what owners hold; None while fewer than two have any work.
     """
 
@@ -50,14 +51,14 @@ class Gauge:
         self._owners: dict[Owner, None] = {}
 
     def arrived(self, what: WorkloadClass) -> None:
-        """A session of the class is submitted."""
+        """Count a session of the class, which is submitted."""
         self._owners[what.owner] = None
         for request, indexes in what.requests:
             if request.gpu_milli:
                 self._asked[request] += len(indexes)
 
     def look(self, now: float) -> None:
-        """Something has happened: take a sample if it is time to."""
+        """Take a sample if it is time to; call it whenever something has happened."""
         if self._moments % self._every == 0:
             self.samples.append(self._sample(now))
         self._moments += 1
@@ -83,13 +84,13 @@ class Gauge:
 
 
 def usable_milli(snapshot: Snapshot, asked: Mapping[Resources, int]) -> float:
-    """Thousandths of free GPUs that the mix of requests can use: what each request can, weighed by
-    how often it is made.
+    """Thousandths of free GPUs that the mix of requests can use: the mean of what each request can
+    use, weighed by how often it is made.
 
-    What a request can use of an agent is nothing where it does not fit, and else the free part of
-    every device that has as much of it free as the request takes of one: the complement of the
-    paper's F_n(M) (source: Weng 2023). Requests without GPUs are left out: to them all GPUs are
-    fragments, however they are packed.
+    On an agent where it does not fit a request can use nothing, elsewhere the free part of every
+    device that has as much free as the request takes of one: the complement of the paper's F_n(M)
+    (source: Weng 2023). Requests without GPUs are left out: to them all GPUs are fragments, however
+    they are packed.
     """
     columns, agents_of = snapshot.columns, {}
     total = 0.0
@@ -102,7 +103,8 @@ def usable_milli(snapshot: Snapshot, asked: Mapping[Resources, int]) -> float:
 
 
 def _usable_by_slot(snapshot: Snapshot, request: Resources) -> Ints:
-    """Of each agent, the free parts of devices that are free enough and of a model that may be."""
+    """For each agent the sum of the free parts of devices that are free enough and of an allowed
+    model."""
     columns = snapshot.columns
     need, free = columns.need(request), columns.device_free
     if need is None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 FORMATS = ("png", "svg")
 
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-"""Told apart by the colour-blind too (source: Okabe 2008)."""
+"""Colours that the colour-blind can tell apart too (source: Okabe 2008)."""
 _STYLES = ("-", "--", "-.", ":")
 
 _WAITS = (
@@ -26,10 +26,11 @@ _UNITS = ((4 * 86_400.0, 86_400.0, "days"), (2 * 3600.0, 3600.0, "hours"), (120.
 
 
 def check_plot(path: Path) -> None:
-    """Say what would keep ``plot`` from writing there, before a long replay.
+    """Raise before a long replay the error that ``plot`` would raise after it.
 
     Raises:
-        MusterError: of another format, no such directory, or matplotlib is not installed.
+        MusterError: the format is unknown, there is no such directory, or matplotlib is not
+            installed.
     """
     if path.suffix.removeprefix(".") not in FORMATS:
         raise MusterError(f"cannot plot to {path}: expected a name that ends in .png or .svg")
@@ -42,7 +43,7 @@ def check_plot(path: Path) -> None:
 
 
 def plot(reports: Sequence[Report], path: Path) -> None:
-    """Allocation of GPUs, the length of the queue, and how many waited how long at the most.
+    """Draw the allocation of GPUs, the length of the queue, and the distribution of waiting times.
 
     Equal reports give equal files.
 
@@ -60,11 +61,11 @@ def plot(reports: Sequence[Report], path: Path) -> None:
         "font.size": 9,
         "grid.alpha": 0.3,
         "lines.linewidth": 1.2,
-        "svg.fonttype": "none",  # text stays text: small, and to be searched
+        "svg.fonttype": "none",  # text stays text: small, and searchable
         "svg.hashsalt": "muster",
     }
     with matplotlib.rc_context():
-        matplotlib.rcdefaults()  # a picture that does not hang on anybody's own settings
+        matplotlib.rcdefaults()  # a picture that does not depend on anybody's own settings
         matplotlib.rcParams.update(settings)
         figure = Figure(figsize=(9, 7.2), layout="constrained")
         top, middle, bottom = figure.subplots(3, 1)
@@ -89,7 +90,7 @@ def plot(reports: Sequence[Report], path: Path) -> None:
         bottom.set_xticks([each for each, _ in ticks], [name for _, name in ticks])
         bottom.minorticks_off()
         bottom.set_xlim(0, max(longest_s * 1.3, 60.0))
-        # Without the date and the version of what drew it.
+        # Without the date and the version of matplotlib.
         metadata = {"Date": None, "Creator": None} if path.suffix == ".svg" else {"Software": None}
         try:
             figure.savefig(path, dpi=130, metadata=metadata)
@@ -98,7 +99,7 @@ def plot(reports: Sequence[Report], path: Path) -> None:
 
 
 def _scale(reports: Sequence[Report]) -> tuple[float, str]:
-    """In what the axis of time is."""
+    """The seconds in a unit of the axis of time, and the unit's name."""
     last_s = max(report.course.at_s[-1] for report in reports)
     return next(
         ((unit_s, name) for least_s, unit_s, name in _UNITS if last_s >= least_s), (1.0, "s")

@@ -1,4 +1,4 @@
-"""The policies that a trace is replayed with: by the names of their parts, or from a file."""
+"""The policies of a replay: by the names of their parts, or from a file."""
 
 import difflib
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ GROUP = "simulated"
 """The name of the scaling group of a policy that has no file."""
 
 DEFAULT = "fifo+concentrated+backfill"
-"""What a new group does."""
+"""The policy of a new group."""
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 
@@ -28,7 +28,7 @@ class UnknownPolicy(MusterError):
 
 @dataclass(frozen=True, slots=True)
 class NamedPolicy:
-    """What a group does, under the name that a person gave it."""
+    """A policy, under the name that a person gave it."""
 
     name: str
     group: ScalingGroup
@@ -36,8 +36,9 @@ class NamedPolicy:
 
 
 def read_policy(text: str) -> NamedPolicy:
-    """What ``text`` names: a file with a group and any number of quotas, or the parts of a policy
-    joined by ``+``, such as ``drf+fragmentation+strict``. What is not said is as in a new group.
+    """The policy that ``text`` names: a file with a group and any number of quotas, or the parts of
+    a policy joined by ``+``, such as ``drf+fragmentation+strict``. Parts that are not named are a
+    new group's.
 
     Raises:
         UnknownPolicy: no part has the name; two parts are of one kind.
@@ -59,7 +60,7 @@ def read_policy(text: str) -> NamedPolicy:
 
 
 def _kinds() -> Mapping[str, str]:
-    """By each known name the field of a group that it may be in."""
+    """The field of a group to which each known name belongs."""
 
     def known(kind: str, builtin: Iterable[str]) -> list[str]:
         return [*builtin, *sorted(entry_points(group=f"muster.{kind}").names)]

@@ -1,4 +1,4 @@
-"""What a replay leaves behind, to be reported."""
+"""The record of a replay, from which a report is made."""
 
 from dataclasses import dataclass, field
 
@@ -9,11 +9,11 @@ from muster.simulate.policy_file import NamedPolicy
 
 @dataclass(slots=True)
 class Fate:
-    """What became of one session of the trace; times are virtual.
+    """The fate of one session of the trace; times are virtual.
 
     Args:
         started_at: of its first start.
-        ended_at: of its last end, if it ran to it.
+        ended_at: of its end, if it ran to its end.
         reasons: why it never started, or why it was ended.
         backfilled: it started while one that came earlier lacked room.
     """
@@ -29,7 +29,7 @@ class Fate:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What holds from ``at`` on: thousandths of GPUs and processors in use, sessions that wait."""
+    """The state from ``at`` on: thousandths of GPUs and processors in use, sessions that wait."""
 
     at: float
     gpu_milli: int
@@ -39,14 +39,14 @@ class Step:
 
 @dataclass(slots=True)
 class Recording:
-    """All that a replay saw.
+    """Everything that a replay saw.
 
     Args:
         capacity: of the whole cluster, by name of the resource.
-        window: in which sessions came, but for the first and the last percent of them; if all came
-            at once, all of the time.
+        window: the time in which sessions came, without the first and the last percent of them; the
+            whole time if all came at once.
         lost_gpu_milli_s: GPU time of runs that preemption cut short.
-        placements: sessions started, those that were displaced again included.
+        placements: starts of sessions, including those after a displacement.
         decisions: placements, and classes of equal sessions refused, in all passes.
         pass_s: wall time in passes; the only thing that differs from run to run.
     """

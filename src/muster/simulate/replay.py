@@ -1,10 +1,9 @@
 """A trace replayed against a cluster and a policy, in virtual time.
 
-The decisions are the real ones: the same queue, snapshot, validators, sequencer, selector,
-reservations and preemption as in ``control.session``, called as it calls them. What is left out is
-what takes time between a decision and a running kernel: here a session runs as soon as it is
-placed, and its room is free as soon as it ends. Nothing here is random and no clock is read, but
-to say how long the passes took: equal input gives equal output.
+The decisions are the real ones: those of a ``GroupState``, which control keeps for each group too.
+The time between a decision and a running kernel is left out: a session runs as soon as it is
+placed, and its room is free as soon as it ends. Nothing is random, and a clock is read only to
+measure the passes: equal input gives equal output.
 """
 
 import heapq
@@ -19,18 +18,15 @@ from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.resources import Resources
 from muster.core.specs import SessionType
 from muster.core.specs.group import PreemptionMode
-from muster.scheduling.fairness import DecayedUsage
+from muster.scheduling.group_state import GroupState
 from muster.scheduling.outcome import WAITS_FOR_ROOM, PassResult
-from muster.scheduling.placement import never_fits, place
-from muster.scheduling.plugins import LearningSelector, PassContext
+from muster.scheduling.placement import never_fits
 from muster.scheduling.policy import Policy
 from muster.scheduling.preemption import Preemption
-from muster.scheduling.queue import Queue, QueueClass
-from muster.scheduling.sequencers import FairShare
-from muster.scheduling.snapshot import Snapshot
-from muster.scheduling.usage import Quotas, Usage
+from muster.scheduling.snapshot import AgentFacts, Snapshot
+from muster.scheduling.usage import Accounting, Quotas
 from muster.scheduling.validators import NEVER, group_access, next_moment, refusals_at_submission
-from muster.scheduling.workload import Classes, RunningSession, SessionWorkload, WorkloadClass
+from muster.scheduling.workload import Classes, SessionWorkload, WorkloadClass
 from muster.simulate.cluster_file import ClusterAgent
 from muster.simulate.measures import Gauge
 from muster.simulate.policy_file import NamedPolicy
@@ -38,7 +34,8 @@ from muster.simulate.recording import Fate, Recording, Step
 from muster.simulate.trace import TraceSession
 
 SAMPLES = 200
-"""Of what costs a look at the whole cluster, at most; a session comes and ends, so two moments."""
+"""Measurements that cost a look at the whole cluster, at most. Each session makes two moments, its
+submission and its end."""
 
 
 def replay(
@@ -53,14 +50,14 @@ def replay(
     """Run the whole trace.
 
     Args:
-        trace: in any order; time begins with the first of them.
-        speed_up: sessions come so many times as fast; how long they run stays.
-        ends_known: the scheduler is told how long each session will run. Else it knows the limits
-            that the trace gives, if any.
-        progress: is told now and then how many sessions have been submitted.
+        trace: in any order; time begins with the earliest session.
+        speed_up: sessions come so many times as fast; their durations stay.
+        ends_known: whether the scheduler is told how long each session will run; else it knows the
+            limits in the trace, if any.
+        progress: called now and then with the number of sessions submitted so far.
 
     Raises:
-        MusterError: a part of the policy is not known or fails; no session could ever start.
+        MusterError: a part of the policy is not known or fails, or no session could ever start.
     """
     arrivals = _arrivals(trace, policy.group.name, speed_up, ends_known)
     world = _World(agents, policy, 2 * len(arrivals) // SAMPLES + 1)
@@ -88,7 +85,7 @@ class _Arrival:
 def _arrivals(
     trace: Sequence[TraceSession], group: str, speed_up: float, ends_known: bool
 ) -> list[_Arrival]:
-    """In the order of submission; those of one time as they stand in the trace."""
+    """Sessions in the order of submission; sessions of one moment in the order of the trace."""
     if not trace:
         raise MusterError("the trace has no sessions")
     classes = Classes()
@@ -120,34 +117,26 @@ class _World:
         self, agents: Sequence[ClusterAgent], named: NamedPolicy, sampled_every: int
     ) -> None:
         self._group = named.group
-        self._policy = Policy.of(named.group)
-        self._snapshot = _snapshot(agents, named.group.name)
-        self._queue = Queue()
-        self._usage = Usage()
-        self._quotas = Quotas(named.quotas)
-        sequencer = self._policy.sequencer
-        self._fairness = (
-            sequencer.no_usage() if isinstance(sequencer, FairShare) else DecayedUsage()
-        )
-        self._running: dict[SessionId, RunningSession] = {}
+        accounting = Accounting(quotas=Quotas(named.quotas))
+        self._state = GroupState(Snapshot(named.group.name), Policy.of(named.group), accounting)
+        for number, agent in enumerate(agents):
+            self._state.set_agent(_facts(number, agent))
         self._runs_s: dict[SessionId, float] = {}
         self._fates: dict[SessionId, Fate] = {}
         self._ends: list[tuple[float, int, SessionId]] = []  # a heap; by number of the placement
         self._placement_of: dict[SessionId, int] = {}
         self._moments: list[float] = []  # a heap: when something changes by time alone
         self._expiries: list[tuple[float, SessionId]] = []  # a heap
-        self._expires_at: dict[SessionId, float] = {}  # that of its last wait
+        self._expires_at: dict[SessionId, float] = {}  # of its last wait
         self._never: dict[tuple[Resources, ...], Reason | None] = {}
-        selector = self._policy.selector
-        self._learner = selector if isinstance(selector, LearningSelector) else None
         self._held: Counter[str] = Counter()
         self._now = 0.0
         capacity = _total(agents)
-        self._gauge = Gauge(self._snapshot, self._usage, capacity, sampled_every)
+        self._gauge = Gauge(self._state.snapshot, accounting.usage, capacity, sampled_every)
         self.recording = Recording(named, dict(capacity))
 
     def run(self, arrivals: Sequence[_Arrival], progress: Callable[[int], None]) -> Recording:
-        """From the first submission until nothing happens any more."""
+        """Run from the first submission until nothing happens any more."""
         recording, submitted = self.recording, 0
         while True:
             self._now = now = self._next(arrivals, submitted)
@@ -160,10 +149,10 @@ class _World:
             self._expire_due()
             while self._moments and self._moments[0] <= now:
                 heapq.heappop(self._moments)
-            while len(self._queue) and self._pass():
-                pass  # who was displaced has left: that room is given away at the same moment
+            while self._state.waiting and self._pass():
+                pass  # victims have left: their room is given away at the same moment
             held = self._held
-            recording.steps.append(Step(now, held["gpu"], held["cpu"], len(self._queue)))
+            recording.steps.append(Step(now, held["gpu"], held["cpu"], self._state.waiting))
             self._gauge.look(now)
             progress(submitted)
         self._leave_waiting()
@@ -173,9 +162,9 @@ class _World:
         return recording
 
     def _next(self, arrivals: Sequence[_Arrival], submitted: int) -> float:
-        """When something happens next."""
+        """The moment of the next event."""
         while self._ends and self._placement_of.get(self._ends[0][2]) != self._ends[0][1]:
-            heapq.heappop(self._ends)  # it was displaced before its end
+            heapq.heappop(self._ends)  # displaced before its end
         while self._expiries and not self._expires(*self._expiries[0]):
             heapq.heappop(self._expiries)
         return min(
@@ -188,10 +177,10 @@ class _World:
     # Into the queue and out of it
 
     def _submit(self, arrival: _Arrival, number: int) -> None:
-        """As ``control.session.admission`` and ``Board`` do."""
+        """Take a session in, as ``control.session.admission`` does."""
         id_ = SessionId(f"ses-{number:09}")
         fate = self._fates[id_] = Fate(arrival.name, arrival.at)
-        what = self._policy.hooks[arrival.what.type].on_schedule(arrival.what)
+        what = self._state.policy.hooks[arrival.what.type].on_schedule(arrival.what)
         self._gauge.arrived(what)
         refusal = group_access(what.owner, self._group)
         refusals = [refusal] if refusal else self._refusals(what)
@@ -205,32 +194,25 @@ class _World:
             heapq.heappush(self._moments, moment)
 
     def _refusals(self, what: WorkloadClass) -> list[Reason]:
-        refusals = refusals_at_submission(what, self._quotas, self._usage)
+        state, accounting = self._state, self._state.accounting
+        refusals = refusals_at_submission(what, accounting.quotas, accounting.usage)
         if not refusals:
             if what.kernels not in self._never:
-                self._never[what.kernels] = never_fits(what, self._snapshot, self._policy)
+                self._never[what.kernels] = never_fits(what, state.snapshot, state.policy)
             never = self._never[what.kernels]
             refusals = [never] if never is not None else []
         return refusals
 
     def _enqueue(self, id_: SessionId, what: WorkloadClass) -> None:
-        """It waits from now on; one that was displaced as a new attempt of its task does."""
-        self._queue.add(SessionWorkload(id_, self._now, what))
-        self._usage.waits(what.owner, 1)
+        """Put a session into the queue; a displaced one waits as a new attempt of its task does."""
+        self._state.submit(SessionWorkload(id_, self._now, what))
         if self._group.pending_timeout is not None:
             expires_at = self._expires_at[id_] = self._now + self._group.pending_timeout
             heapq.heappush(self._expiries, (expires_at, id_))
-        if self._learner is not None:
-            for request, indexes in what.requests:
-                self._learner.arrived(request, len(indexes))
-
-    def _dequeue(self, session: SessionWorkload) -> None:
-        self._queue.remove(session.id)
-        self._usage.waits(session.what.owner, -1)
 
     def _expires(self, at: float, id_: SessionId) -> bool:
-        """Whether it still waits, and has not run since that was said of it."""
-        return id_ in self._queue and self._expires_at[id_] == at
+        """Whether the session still waits, and has not run since the expiry was noted."""
+        return self._state.waits(id_) and self._expires_at[id_] == at
 
     def _expire_due(self) -> None:
         while self._expiries and self._expiries[0][0] <= self._now:
@@ -238,59 +220,48 @@ class _World:
             if self._expires(at, id_):
                 timeout_s = self._group.pending_timeout
                 why = reason(ReasonCode.SCHEDULING_TIMEOUT, timeout_s=timeout_s)
-                self._refuse(self._queue.class_of(id_), id_, (why,))
+                self._refuse(id_, (why,))
 
-    def _refuse(self, members: QueueClass, id_: SessionId, why: tuple[Reason, ...]) -> None:
-        """It waits no longer."""
+    def _refuse(self, id_: SessionId, why: tuple[Reason, ...]) -> None:
+        """End the wait of a session."""
         self._fates[id_].reasons = why
-        self._queue.remove(id_)
-        self._usage.waits(members.what.owner, -1)
+        self._state.withdraw(id_)
 
     def _leave_waiting(self) -> None:
-        """Nothing happens any more, and they still wait."""
-        for members in list(self._queue.classes):
+        """Note the sessions that still wait when nothing happens any more."""
+        for members in list(self._state.queue.classes):
             for session in list(members):
-                self._refuse(members, session.id, members.reasons)
+                self._refuse(session.id, members.reasons)
 
     # A pass, and what it leads to
 
     def _pass(self) -> bool:
-        """One pass over the queue; whether it had others leave, so that there is room anew."""
-        context = PassContext(
-            self._snapshot,
-            self._now,
-            self._usage,
-            self._quotas,
-            self._fairness,
-            self._running,
-        )
+        """One pass over the queue; whether it displaced sessions, so that there is new room."""
         began = perf_counter()
-        result = place(self._queue, self._snapshot, self._policy, context)
+        result = self._state.run_pass(self._now)
         recording = self.recording
         recording.pass_s += perf_counter() - began
         recording.passes += 1
         recording.decisions += len(result.placed) + len(result.refused)
-        for session, _ in result.placed:
-            self._dequeue(session)
         self._start(result)
         for members, reasons in result.refused.items():
             never = tuple(each for each in reasons if each.code in NEVER)
             for session in list(members) if never else ():
-                self._refuse(members, session.id, never)
+                self._refuse(session.id, never)
         for preemption in result.displaced:
             self._displace(preemption)
         return bool(result.displaced)
 
     def _start(self, result: PassResult) -> None:
-        blocked, preemption = _first_blocked(result), self._policy.preemption
-        for session, kernels in result.placed:
-            id_, what, now = session.id, session.what, self._now
-            limit_s = what.duration_s
-            ends_at = None if limit_s is None else now + limit_s
-            self._running[id_] = RunningSession(id_, what, kernels, now, ends_at)
-            self._usage.placed(what.owner, what.total)
-            self._fairness.placed(what.owner, what.total, now)
-            self._held.update(what.total)
+        state, now = self._state, self._now
+        preemption = state.policy.preemption
+        for placed in result.placed:
+            state.start(placed, now)
+        blocked = _first_blocked(result)
+        for session, _ in result.placed:
+            id_ = session.id
+            state.progressed(id_, now, running_since=now, leaves_by=None)
+            self._held.update(session.what.total)
             number = self.recording.placements
             self.recording.placements += 1
             self._placement_of[id_] = number
@@ -306,30 +277,26 @@ class _World:
         while self._ends and self._ends[0][0] <= self._now:
             _, number, id_ = heapq.heappop(self._ends)
             if self._placement_of.get(id_) == number:
-                self._leave(self._running[id_])
+                self._leave(id_)
                 self._fates[id_].ended_at = self._now
 
-    def _leave(self, session: RunningSession) -> None:
-        what, now = session.what, self._now
-        del self._running[session.id]
-        del self._placement_of[session.id]
-        for request, kernel in zip(what.kernels, session.kernels, strict=True):
-            self._snapshot.give_back(kernel.agent_id, request, kernel.shares)
-        self._usage.placed(what.owner, what.total, -1)
-        self._fairness.released(what.owner, what.total, now)
-        self._held.subtract(what.total)
+    def _leave(self, id_: SessionId) -> None:
+        self._held.subtract(self._state.places[id_].workload.total)
+        self._state.end(id_, self._now)
+        del self._placement_of[id_]
 
     def _displace(self, preemption: Preemption) -> None:
-        """Victims leave at once, and wait anew for a start from the beginning or are ended."""
-        assert self._policy.preemption is not None, "nobody is displaced without it"
+        """Have the victims leave at once; they wait to start from the beginning, or are ended."""
+        policy = self._state.policy.preemption
+        assert policy is not None, "nobody is displaced without it"
         for victim in preemption.victims:
             fate, recording = self._fates[victim.id], self.recording
-            self._leave(victim)
+            self._leave(victim.id)
             fate.preempted += 1
             recording.preemptions += 1
             ran_s = self._now - victim.started_at
             recording.lost_gpu_milli_s += victim.what.total.get("gpu", 0) * ran_s
-            if self._policy.preemption.mode is PreemptionMode.RESCHEDULE:
+            if policy.mode is PreemptionMode.RESCHEDULE:
                 self._enqueue(victim.id, victim.what)
             else:
                 code = ReasonCode.PREEMPTED_FOR_GOOD
@@ -337,8 +304,8 @@ class _World:
 
 
 def _window(arrivals: Sequence[_Arrival], last_end: float) -> tuple[float, float]:
-    """See ``Recording``. A few early or late sessions must not stretch what means are taken over:
-    the first percent of the openb trace takes three quarters of its time."""
+    """The window of ``Recording``. A few early or late sessions must not stretch the time of the
+    means: the first percent of the openb trace takes three quarters of its time."""
     margin = len(arrivals) // 100
     first, last = arrivals[margin].at, arrivals[-1 - margin].at
     return (first, last) if first < last else (0.0, last_end)
@@ -349,12 +316,12 @@ _Turn = tuple[int, float, str]
 
 
 def _turn(session: SessionWorkload) -> _Turn:
-    """Its place in the order of arrival, whatever the sequencer says."""
+    """A session's place in the order of arrival, whatever the sequencer says."""
     return -session.what.priority, session.submitted_at, session.id
 
 
 def _first_blocked(result: PassResult) -> _Turn | None:
-    """The turn of the first that lacks room for no other reason; those placed have left."""
+    """The turn of the first waiting session that lacks nothing but room."""
     return min(
         (
             _turn(members.oldest)
@@ -365,19 +332,16 @@ def _first_blocked(result: PassResult) -> _Turn | None:
     )
 
 
-def _snapshot(agents: Sequence[ClusterAgent], group: str) -> Snapshot:
-    snapshot = Snapshot(group)
-    for number, agent in enumerate(agents):
-        snapshot.upsert_agent(
-            AgentId(f"agt-{number:06}"),
-            agent.name,
-            agent.capacity,
-            agent.devices,
-            accepting=True,
-            status="ALIVE",
-            attributes=dict(agent.attributes),
-        )
-    return snapshot
+def _facts(number: int, agent: ClusterAgent) -> AgentFacts:
+    return AgentFacts(
+        AgentId(f"agt-{number:06}"),
+        agent.name,
+        agent.capacity,
+        agent.devices,
+        accepting=True,
+        status="ALIVE",
+        attributes=dict(agent.attributes),
+    )
 
 
 def _total(agents: Sequence[ClusterAgent]) -> Counter[str]:

@@ -1,4 +1,4 @@
-"""What a replay comes to: figures to compare policies by, and their course over time.
+"""The report of a replay: figures by which policies are compared, and their course over time.
 
 All means over time are over the window of the recording, in which sessions come, so that policies
 are compared over the same time; after it sessions only drain away.
@@ -15,14 +15,14 @@ from muster.scheduling.columns import Floats
 from muster.simulate.recording import Fate, Recording, Step
 
 POINTS = 300
-"""Of a course over time, at most."""
+"""Points of a course over time, at most."""
 
 _HOUR_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """From submission to the first start, in seconds, of the sessions that started."""
+    """Times from submission to the first start, in seconds, of the sessions that started."""
 
     mean_s: float
     p50_s: float
@@ -42,8 +42,8 @@ class Unstarted:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """How it went: from ``at_s[i]`` on the i-th entries hold. ``waits_s`` are the waiting times of
-    evenly spread sessions, the shortest first."""
+    """The course of a replay: from ``at_s[i]`` on the i-th entries hold. ``waits_s`` are the
+    waiting times of evenly spread sessions, the shortest first."""
 
     at_s: tuple[float, ...]
     gpu_percent: tuple[float, ...]
@@ -66,20 +66,20 @@ class Timings:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One policy's figures. None stands for what there is nothing to say of.
+    """One policy's figures; None where there is nothing to measure.
 
     Args:
-        window_s: length of the window that means over time are taken over.
+        window_s: length of the window over which means are taken.
         makespan_s: from the first submission to the last end.
-        gpu_percent, cpu_percent: allocated, of all there is; means over the window.
+        gpu_percent, cpu_percent: the allocated part of the capacity; means over the window.
         gpu_peak_percent: the most allocated at a time.
         gpu_under_demand_percent: the mean over the time in the window in which sessions waited.
-        fragmentation_percent: of free GPU capacity, what the mix of classes cannot use.
-        stranded_percent: the same of all GPU capacity.
+        fragmentation_percent: the part of free GPU capacity that the mix of classes cannot use.
+        stranded_percent: the same amount as a part of all GPU capacity.
         fairness: Jain's index of owners' dominant shares.
         queue_mean, queue_max: sessions that waited.
         backfilled: sessions that started while an earlier one lacked room.
-        backfill_percent: of all that started.
+        backfill_percent: of all sessions that started.
         lost_gpu_hours: GPU time of runs that preemption cut short.
     """
 
@@ -112,10 +112,10 @@ class Report:
     timings: Timings
 
     def as_dict(self, *, timings: bool = False) -> dict[str, Any]:
-        """All of it as JSON can hold it.
+        """The report as JSON can hold it.
 
         Args:
-            timings: with what differs from run to run.
+            timings: whether to include the figures that differ from run to run.
         """
         whole = asdict(self)
         return whole if timings else {key: whole[key] for key in whole if key != "timings"}
@@ -169,12 +169,12 @@ def report(recording: Recording) -> Report:
 
 
 class _OverTime:
-    """Means of what holds from one moment to the next, inside a window."""
+    """Means of values that hold from one moment to the next, inside a window."""
 
     def __init__(self, moments: Sequence[Any], window: tuple[float, float]) -> None:
         """
         Args:
-            moments: with the time that each holds from as ``at``.
+            moments: each with the time ``at`` from which its values hold.
         """
         edges = np.clip([each.at for each in moments] + [np.inf], *window)
         self._lengths: Floats = np.diff(edges)
@@ -193,7 +193,8 @@ def _waited_s(fate: Fate) -> float:
 
 
 def _waits(waits: Floats) -> Waits | None:
-    """Of sorted waiting times; a percentile is the smallest that so many do not exceed."""
+    """Figures of sorted waiting times; a percentile is the smallest time that so many percent do
+    not exceed."""
     if not waits.size:
         return None
     p50, p99 = np.percentile(waits, (50, 99), method="inverted_cdf").tolist()
@@ -201,7 +202,7 @@ def _waits(waits: Floats) -> Waits | None:
 
 
 def _unstarted(fates: Iterable[Fate]) -> tuple[Unstarted, ...]:
-    """By the code of their first reason, the commonest first."""
+    """Sessions that never started, by the code of their first reason, the commonest first."""
     first: dict[str, Fate] = {}
     counts: Counter[str] = Counter()
     for fate in fates:
@@ -236,8 +237,8 @@ def _course(recording: Recording, waits: Floats) -> Course:
 
 
 def _thinned(recording: Recording) -> list[Step]:
-    """Evenly chosen from the start of the window until it is over and all but the last percent of
-    the sessions have started."""
+    """Steps, evenly chosen from the start of the window until it is over and all but the last
+    percent of the sessions have started."""
     began = sorted(fate.started_at for fate in recording.fates if fate.started_at is not None)
     most = began[-1 - len(began) // 100] if began else 0.0
     first, last = recording.window[0], max(recording.window[1], most)
@@ -246,7 +247,7 @@ def _thinned(recording: Recording) -> list[Step]:
 
 
 def _spread(count: int) -> list[int]:
-    """Up to ``POINTS`` of so many indexes, the first and the last among them."""
+    """Up to ``POINTS`` indexes below ``count``, the first and the last among them."""
     return sorted(set(np.linspace(0, count - 1, min(POINTS, count)).astype(int).tolist()))
 
 

@@ -29,7 +29,7 @@ from muster.core.specs.amounts import parse_duration
 T = TypeVar("T")
 
 OWNER = Owner("default", "trace", "everybody")
-"""Of sessions whose trace does not name one."""
+"""The owner of sessions whose trace names none."""
 
 MAX_SESSIONS = 5_000_000
 _MOST_PROBLEMS = 10
@@ -44,8 +44,8 @@ class TraceSession:
     Args:
         submit_at_s: seconds since any moment, the same for the whole trace.
         duration_s: how long it runs once it has started.
-        kernels: what each of its kernels asks for.
-        limit_s: how long it may run at the most, as the scheduler is told; None if it is not.
+        kernels: the request of each of its kernels.
+        limit_s: how long it may run at the most, as the scheduler knows; None if it knows no limit.
         not_before_s: when it may start at the earliest; by the clock of ``submit_at_s``.
     """
 
@@ -69,7 +69,8 @@ class TraceNode:
 
 
 _Row: TypeAlias = Mapping[str | None, Any]
-"""By column; what a row does not have is missing or None, what no column is for stands at None."""
+"""Values by column. A value that the row lacks is missing or None; values beyond the columns stand
+under None."""
 
 
 def read_trace(path: Path) -> tuple[TraceSession, ...]:
@@ -127,7 +128,7 @@ class _Values:
         self._row = row
 
     def get(self, column: str, parse: Callable[[Any], T], default: T) -> T:
-        """The value, or ``default`` where there is none."""
+        """The value of the column, or ``default`` where it is empty."""
         value = self._row.get(column)
         if value is None or value == "":
             return default
@@ -199,7 +200,8 @@ def _openb_node(number: int, values: _Values) -> TraceNode:
 
 
 def _openb_session(number: int, values: _Values) -> TraceSession:
-    """A task runs from when it was scheduled, or created if it never was, to its deletion."""
+    """A session for a task, which ran from when it was scheduled, or created if it never was
+    scheduled, to its deletion."""
     gpus = values.need("num_gpu", partial(_whole, high=128))
     milli = values.get("gpu_milli", partial(_whole, high=GPU_WHOLE), 0)
     if gpus > 1 and milli not in (0, GPU_WHOLE):
@@ -284,7 +286,7 @@ def _csv(path: Path) -> tuple[tuple[str, ...], Iterator[tuple[int, _Row]]]:
         raise MusterError(f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise MusterError(f"cannot read {path}: it is not text in UTF-8") from None
-    lines = io.StringIO(text, newline="").readlines()  # they end where those of CSV do
+    lines = io.StringIO(text, newline="").readlines()  # lines end where those of csv do
     reader, columns = csv.DictReader(lines, restval=None), tuple[str, ...]()
 
     def rows() -> Iterator[tuple[int, _Row]]:
@@ -307,7 +309,7 @@ def _csv(path: Path) -> tuple[tuple[str, ...], Iterator[tuple[int, _Row]]]:
 
 
 def _too_long(columns: Sequence[str], lines: Sequence[str]) -> _Wrong:
-    """What is wrong with a row that csv does not read."""
+    """The fault of a row that csv does not read."""
     longest = csv.field_size_limit(sum(map(len, lines)))
     try:
         values = [value for row in csv.reader(lines) for value in row]

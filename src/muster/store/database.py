@@ -12,10 +12,17 @@ from muster.core.results import SchedulingResult
 from muster.core.specs import SessionType
 from muster.core.states import AgentStatus, JobState, KernelStatus, SessionStatus, TaskState
 
-HEAD = "0011"
-"""The newest migration. A test compares it with the versions folder."""
-
 _MIGRATIONS = Path(__file__).parent / "migrations"
+
+
+def _known_migrations() -> list[str]:
+    """The numbers of all migrations, oldest first: reading Alembic's scripts would take longer."""
+    files = (_MIGRATIONS / "versions").glob("v[0-9]*_*.py")
+    return sorted(file.stem[1:].partition("_")[0] for file in files)
+
+
+HEAD = _known_migrations()[-1]
+"""The newest migration."""
 
 
 class DatabaseUnusable(MusterError):
@@ -123,8 +130,7 @@ def _version(connection: Connection) -> str | None:
 
 def known_version(version: str) -> bool:
     """Whether this version of Muster can bring a database of that migration up to its own."""
-    names = (_MIGRATIONS / "versions").glob("v[0-9]*_*.py")
-    return version in {name.stem[1:].partition("_")[0] for name in names}
+    return version in _known_migrations()
 
 
 def _migrate(connection: Connection, found: str | None, shown: str) -> None:

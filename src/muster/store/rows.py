@@ -1,7 +1,7 @@
 """The mappings of all entities: records to rows and back, known nowhere else."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -70,15 +70,17 @@ def load_devices(text: str) -> tuple[Device, ...]:
     return tuple(Device(*fields) for fields in json.loads(text))
 
 
-_REASON: dict[str, Source] = {
+REASON: Mapping[str, Source] = {
     "reason": ("reason", lambda reason: reason and reason.code),
     "reason_numbers": ("reason", lambda reason: reason and _numbers(reason)),
 }
-_OWNER: dict[str, Source] = {
+"""Where the columns of ``schema.reason_columns`` come from."""
+OWNER: Mapping[str, Source] = {
     "domain": "owner.domain",
     "project": "owner.project",
     "user": "owner.user",
 }
+"""Where the columns of ``schema.owner_columns`` come from."""
 
 
 def _id_of(job: Job | None) -> str | None:
@@ -115,14 +117,14 @@ AGENTS = RowMapping[Agent](
         "silence_s",
         "machine",
         "supervisor",
-        *_REASON,
+        *REASON,
     ),
     sources={
         "barred": ("barred", lambda barred: barred or ""),
         "capacity": ("capacity", dump_resources),
         "devices": ("devices", dump_devices),
         "attributes": ("attributes", json.dumps),
-        **_REASON,
+        **REASON,
     },
 )
 JOBS = RowMapping[Job](
@@ -134,15 +136,15 @@ JOBS = RowMapping[Job](
         "counts",
         "started_at",
         "finished_at",
-        *_REASON,
+        *REASON,
     ),
     sources={
         "spec": ("spec", _dump_spec),
         "counts": ("counts", json.dumps),
         "task_count": "spec.tasks",
         "only": ("spec.only", lambda only: only and str(only)),
-        **_OWNER,
-        **_REASON,
+        **OWNER,
+        **REASON,
     },
 )
 TASKS = RowMapping[Task](
@@ -158,9 +160,9 @@ TASKS = RowMapping[Task](
         "started_at",
         "finished_at",
         "exit_code",
-        *_REASON,
+        *REASON,
     ),
-    sources={"job_id": "job.id", "idx": "index", **_REASON},
+    sources={"job_id": "job.id", "idx": "index", **REASON},
     differ=("idx", "kernel_id"),
 )
 SESSIONS = RowMapping[Session](
@@ -176,14 +178,14 @@ SESSIONS = RowMapping[Session](
         "started_at",
         "finished_at",
         "barrier_opened_at",
-        *_REASON,
+        *REASON,
     ),
     sources={
         "job_id": ("job", _id_of),
         "spec": ("spec", _dump_spec),
         "failed_agents": ("failed_agents", _dump_list),
-        **_OWNER,
-        **_REASON,
+        **OWNER,
+        **REASON,
     },
 )
 KERNELS = RowMapping[Kernel](
@@ -200,7 +202,7 @@ KERNELS = RowMapping[Kernel](
         "exit_code",
         "signal",
         "failed_at",
-        *_REASON,
+        *REASON,
     ),
     sources={
         "session_id": "session.id",
@@ -208,7 +210,7 @@ KERNELS = RowMapping[Kernel](
         "job_id": ("session.job", _id_of),
         "devices": ("shares", dump_shares),
         "ports": ("ports", _dump_list),
-        **_REASON,
+        **REASON,
     },
     differ=("idx", "id", "task_index"),
     number="idx",

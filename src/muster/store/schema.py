@@ -22,12 +22,12 @@ from muster.core.states import AGENT_TABLE, JOB_TABLE, SESSION_TABLE, JobState
 metadata = MetaData()
 
 
-def _reason() -> tuple[Column[str], Column[str]]:
+def reason_columns() -> tuple[Column[str], Column[str]]:
     """A reason's code and its numbers as JSON; both null where there is none."""
     return Column("reason", String, nullable=True), Column("reason_numbers", Text, nullable=True)
 
 
-def _owner() -> tuple[Column[str], Column[str], Column[str]]:
+def owner_columns() -> tuple[Column[str], Column[str], Column[str]]:
     return (
         Column("domain", String, nullable=False),
         Column("project", String, nullable=False),
@@ -134,7 +134,7 @@ agents = Table(
     Column("silence_s", Float, nullable=False, server_default="300"),
     Column("machine", String, nullable=False, server_default=""),
     Column("supervisor", String, nullable=False, server_default=""),
-    *_reason(),
+    *reason_columns(),
 )
 
 Index(
@@ -150,7 +150,7 @@ jobs = Table(
     metadata,
     Column("id", String, primary_key=True),
     Column("name", String, nullable=False),
-    *_owner(),
+    *owner_columns(),
     Column("group", String, nullable=False),
     Column("spec", Text, nullable=False),  # JSON, as JobSpec
     Column("status", String, nullable=False),
@@ -164,7 +164,7 @@ jobs = Table(
     Column("submitted_at", Float, nullable=False),
     Column("started_at", Float, nullable=True),
     Column("finished_at", Float, nullable=True),
-    *_reason(),
+    *reason_columns(),
     sqlite_with_rowid=False,
 )
 Index(
@@ -206,7 +206,7 @@ tasks = Table(
     Column("started_at", Float, nullable=True),
     Column("finished_at", Float, nullable=True),
     Column("exit_code", Integer, nullable=True),
-    *_reason(),
+    *reason_columns(),
     sqlite_with_rowid=False,
 )
 
@@ -217,7 +217,7 @@ sessions = Table(
     Column("job_id", String, nullable=True),
     Column("name", String, nullable=True),
     Column("type", String, nullable=False),
-    *_owner(),
+    *owner_columns(),
     Column("group", String, nullable=False),
     Column("priority", Integer, nullable=False),
     Column("spec", Text, nullable=True),  # JSON, as SessionSpec; null when it is a job's
@@ -231,7 +231,7 @@ sessions = Table(
     Column("failed_agents", Text, nullable=False),  # JSON, a list of agent ids
     Column("started_at", Float, nullable=True),
     Column("finished_at", Float, nullable=True),
-    *_reason(),
+    *reason_columns(),
     Column("barrier_opened_at", Float, nullable=True),
     sqlite_with_rowid=False,
 )
@@ -284,7 +284,7 @@ kernels = Table(
     Column("ended_at", Float, nullable=True),
     Column("exit_code", Integer, nullable=True),
     Column("signal", Integer, nullable=True),
-    *_reason(),
+    *reason_columns(),
     Column("failed_at", Float, nullable=True),
     sqlite_with_rowid=False,
 )

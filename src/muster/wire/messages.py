@@ -5,7 +5,7 @@ are idempotent and keyed by (kernel, generation); reports are numbered by the ag
 until acknowledged (design: Agents).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -366,11 +366,3 @@ class LogChunk:
     offset: int
     data: bytes
     eof: bool = False
-
-
-def group_by_template(starts: Sequence[Start]) -> list[tuple[KernelTemplate, list[Start]]]:
-    """Starts by the template object they share, in first-seen order."""
-    groups: dict[int, tuple[KernelTemplate, list[Start]]] = {}
-    for start in starts:
-        groups.setdefault(id(start.template), (start.template, []))[1].append(start)
-    return list(groups.values())

@@ -23,6 +23,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "history": "history",
         "cancel": "cancel",
         "retry": "retry",
+        "notify": "notify",
     },
     "Cluster": {
         "up": "cluster",

@@ -45,7 +45,7 @@ def cancel(
                     done.append(client.cancel(ref))
                 if not as_json:
                     click.echo(plain(done[-1].message))
-            except MusterError as error:  # the others are cancelled nevertheless
+            except MusterError as error:  # the others are cancelled all the same
                 worst = max(worst, failures.report(error))
     if as_json:
         print_json(done)

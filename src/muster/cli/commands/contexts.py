@@ -94,17 +94,17 @@ def logout(
     name = name or contexts.current
     if name is None:
         raise click.UsageError("you are not logged in anywhere but on this machine")
-    contexts.switched(name)  # there is such a one
+    contexts.switched(name)  # raises if there is no such context
     write_contexts(contexts.removed(name))
     forget_authority(name)
     click.echo(f"logged out of {name}")
 
 
 def _token(file: str | None, url: str) -> str:
-    """The token from where it was said to be; a person is asked.
+    """The token, from the option or the environment, or else from the person, who is asked.
 
     Raises:
-        click.BadParameter: there is none.
+        click.BadParameter: there is no token.
     """
     if file == "-":
         token = sys.stdin.read(MAX_TOKEN_BYTES)

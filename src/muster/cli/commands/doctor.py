@@ -32,7 +32,7 @@ def doctor(
     found = []
     for check in checks(home or ctx.obj.home):
         found.append(check)
-        if not as_json:  # as each is known: some take a moment
+        if not as_json:  # at once, because some checks take a moment
             console.print(line(check))
     if as_json:
         import json

@@ -1,4 +1,4 @@
-"""What became of a job or a session that runs or has ended, in a few sentences."""
+"""The fate of a job or a session that runs or has ended, in a few sentences."""
 
 import time
 from collections.abc import Iterable
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from muster.core.views import JobView, KernelView, SessionView, TaskDetail
 
 LOOKED_AT = 5
-"""Running tasks whose agents are asked for."""
+"""Running tasks whose agents are looked up."""
 NAMED = 3
 """Agents that are named."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """``verdict`` stands in place of the controller's; empty where there is nothing to add."""
+    """The verdict and more lines. ``verdict`` replaces the controller's, unless it is empty."""
 
     verdict: str = ""
     details: tuple[str, ...] = ()
@@ -35,10 +35,10 @@ NO_FATE = Fate()
 
 
 def fate_of(client: "Client", id_: str) -> Fate:
-    """Since when it runs and where, or how and when it ended; nothing of what waits.
+    """Since when and where the work runs, or how and when it ended; None if it waits.
 
     Raises:
-        MusterError: it cannot be read.
+        MusterError: the work cannot be read.
     """
     if id_.startswith("ses-"):
         session = client.session(id_)
@@ -90,7 +90,7 @@ def _ended(name: str, what: "JobView | SessionView") -> str:
 
 
 def _of_failed(task: "TaskDetail") -> str:
-    """Where, in which attempt, and why."""
+    """The agent, the attempt and the reason of a task's end."""
     said = f"task {task.index} failed"
     how = how_ended(task.reason, task.exit_code)
     if task.attempts:
@@ -103,7 +103,7 @@ def _of_failed(task: "TaskDetail") -> str:
 
 
 def _agents(kernels: "Iterable[KernelView]") -> str:
-    """The names of their agents: all of them if they are few."""
+    """The names of the kernels' agents: all of them if they are few."""
     names = list(dict.fromkeys(kernel.agent for kernel in kernels if kernel.agent))
     if len(names) <= NAMED:
         return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))

@@ -63,7 +63,7 @@ def apply(
 
 
 def refused_plugins(groups: Sequence["GroupView"]) -> list[Text]:
-    """What is not used of the groups' policies, and why."""
+    """The plug-ins of the groups' policies that are not used, and why."""
     return [
         Text(f"{plain(reason.sentence)}. {plain(reason.remedy)}".strip(), style="yellow")
         for group in groups
@@ -97,5 +97,5 @@ def groups_table(console: Console, groups: Sequence["GroupView"]) -> Table:
 
 
 def _preemption(spec: dict[str, Any] | None) -> str:
-    """What becomes of whose work, if any may be displaced."""
+    """Whose work may be displaced, if any, and what becomes of it."""
     return f"{spec['mode']}, within the {spec['scope']}" if spec else "-"

@@ -53,7 +53,12 @@ AGENT = {
     "LOST": "is lost",
     "REMOVED": "was removed",
 }
-"""What happened to each kind of thing when it came to a state, in plain words."""
+NOTICE = {
+    "SENDING": "is being sent",
+    "SENT": "was sent",
+    "FAILED": "was not sent",
+}
+"""Words for the arrival of each kind of thing in a state."""
 _STEPS = frozenset({"SCHEDULED", "PREPARING", "PREPARED", "CREATING", "TERMINATING"})
 _STAYED = {
     SchedulingResult.SKIPPED: "waits",
@@ -61,14 +66,14 @@ _STAYED = {
     SchedulingResult.EXPIRED: "took too long",
     SchedulingResult.GIVE_UP: "is given up",
 }
-"""The same where its state stayed as it was."""
+"""Words for an entry in which the state stayed as it was."""
 _OF_AGENTS: Mapping[str, str] = {
     ReasonCode.AGENT_JOINED: "joined",
     ReasonCode.AGENT_BARRED: "takes nothing new",
     ReasonCode.AGENT_UNBARRED: "takes work again",
     ReasonCode.FOREIGN_REPORT: "was not believed",
 }
-"""The same where its state stayed and the reason is what happened."""
+"""Words for an entry in which the state stayed and the reason tells what happened."""
 
 
 @on_cluster
@@ -95,7 +100,7 @@ def history(
 
 
 def _is_step(entry: "HistoryView") -> bool:
-    """Whether an attempt of a task only came a step nearer to its start or its end."""
+    """Whether the entry is only a step of an attempt towards its start or its end."""
     went_well = entry.task_index is not None and entry.result == SchedulingResult.SUCCESS
     return went_well and entry.to_status in _STEPS
 
@@ -123,8 +128,10 @@ def _row(entry: "HistoryView", now: float) -> list[Text | str]:
 
 
 def _subject(entry: "HistoryView") -> tuple[str, Mapping[str, str]]:
-    """Whom it happened to, and the words for what happens to such."""
+    """The name of the thing in an entry, and the words for its kind."""
     owner, slash, index = entry.entity.partition("/")
+    if slash and index.startswith("ntc-"):
+        return "notice", NOTICE
     if slash:
         return f"task {index}", TASK
     if owner.startswith("job-"):
@@ -147,7 +154,7 @@ def _happened(entry: "HistoryView", words: Mapping[str, str]) -> Text:
         said = words.get(entry.to_status, shown.plain)
         at = ""
         if entry.agent and entry.to_status == "RUNNING":
-            # Of a gang only the first kernel's agent is told.
+            # Only the agent of a gang's first kernel is known.
             at = f" on {plain(entry.agent)}" + (" (kernel 0)" if entry.kernels > 1 else "")
         return Text(said + at, style=shown.style)
     return Text(_STAYED.get(SchedulingResult(entry.result), ""))

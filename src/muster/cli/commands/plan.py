@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from muster.core.views import PlannedKernelView, PlanView
 
 SHOWN = 20
-"""Kernels of which the places are listed."""
+"""Kernels whose places are listed."""
 
 _COLOURS = {
     "starts": COLOURS[TaskState.SUCCEEDED],
@@ -62,7 +62,7 @@ def plan(
 
 
 def plan_shown(console: Console, plan: "PlanView") -> list[RenderableType]:
-    """The verdict, every reason with what to do, the places, and what the agents lack."""
+    """The verdict, every reason with its remedy, the places, and the shortfalls of the agents."""
     outcome = (plan.outcome.value, _COLOURS.get(plan.outcome, ""))
     parts: list[RenderableType] = [
         Text.assemble(outcome, "  ", (plain(plan.verdict), "bold")),

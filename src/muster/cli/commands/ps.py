@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from muster.client import Client
 
 EXPLAINED = 10
-"""Waiting jobs and sessions whose reason is asked for; each costs a request."""
+"""Waiting jobs and sessions whose reason is shown; each costs a request."""
 REFRESH_S = 1.0
 _ANY = ("live", "ended", "all")
 _KNOWN = JOB_TABLE.live | JOB_TABLE.terminal | SESSION_TABLE.live | SESSION_TABLE.terminal
@@ -31,7 +31,8 @@ Work = JobView | SessionView
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is listed: the newest jobs and sessions of one state, if it is theirs at all."""
+    """The filters of the list: the newest jobs and sessions of one state, if they have such a
+    state."""
 
     state: str
     name: str | None = None
@@ -39,14 +40,14 @@ class Wanted:
     group: str | None = None
 
     def look(self, client: "Client", limit: int) -> list[Work]:
-        """The newest of them first, one more than the limit if there are more."""
+        """The work, newest first, with one more than the limit if there is more."""
         filters: dict[str, Any] = {"name": self.name, "owner": self.owner, "group": self.group}
         state, found = self.state.upper(), list[Work]()
         if self.state in _ANY or state in JOB_TABLE.live | JOB_TABLE.terminal:
             found += client.jobs(self.state, limit=limit + 1, **filters)
         if self.state in _ANY or state in SESSION_TABLE.live | SESSION_TABLE.terminal:
             found += client.sessions(self.state, limit=limit + 1, **filters)
-        # An id tells the time of creation after its kind.
+        # After its kind an id tells the time of creation.
         return sorted(found, key=lambda each: each.id.partition("-")[2], reverse=True)[: limit + 1]
 
 
@@ -104,7 +105,7 @@ def ps(
 
 
 def _show(work: Sequence[Work], why: Mapping[str, str], *, as_json: bool) -> None:
-    # Imported late: who has nothing running need not wait for rich.
+    # Imported late: an empty list need not wait for rich.
     from muster.cli.screen import print_json, stdout, write
     from muster.cli.work_table import work_table
 
@@ -118,7 +119,7 @@ def _show(work: Sequence[Work], why: Mapping[str, str], *, as_json: bool) -> Non
 def _state(asked: str | None, show_all: bool) -> str:
     """
     Raises:
-        click.BadParameter: it is no state of jobs or sessions.
+        click.BadParameter: the text is no state of jobs or sessions.
     """
     if asked is None:
         return "all" if show_all else "live"
@@ -171,7 +172,7 @@ def _watch(target: Target, wanted: Wanted, limit: int, *, as_json: bool) -> None
         target.client(on_contact=heard) as client,
         Live(console=console, auto_refresh=False, vertical_overflow="crop") as live,
     ):
-        first.health()  # nothing that answers at all is told at once
+        first.health()  # no controller at all is told at once
         while True:
             lines = min(limit, max(console.height - 3, 1))
             try:
@@ -185,7 +186,7 @@ def _watch(target: Target, wanted: Wanted, limit: int, *, as_json: bool) -> None
 
 
 def reasons(client: "Client", work: Sequence[Work]) -> dict[str, str]:
-    """By id: why what waits does so, asked for the first few, and why others ended."""
+    """Reasons by id: why the first few waiting ones wait, and why others ended."""
     why = {each.id: each.reason.sentence for each in work if each.reason is not None}
     waiting = [
         each
@@ -193,7 +194,7 @@ def reasons(client: "Client", work: Sequence[Work]) -> dict[str, str]:
         if each.id not in why and _state_of(each) in (JobState.PENDING, SessionStatus.PENDING)
     ]
     for each in waiting[:EXPLAINED]:
-        with suppress(MusterError):  # it may have ended meanwhile
+        with suppress(MusterError):  # the work may have ended meanwhile
             answer = client.why(each.id)
             why[each.id] = answer.reasons[0].sentence if answer.reasons else answer.verdict
     return why

@@ -83,7 +83,7 @@ def quotas_table(console: Console, quotas: Sequence["QuotaView"]) -> Table:
 
 
 def _rows(quota: "QuotaView") -> Iterator[list[Text | str]]:
-    """A line for each thing that is limited; one for a quota that limits nothing."""
+    """A line for each limited thing, or one line for a quota that limits nothing."""
     name = quota.of or quota.name
     if name != quota.name:
         name += f" ({quota.name})"

@@ -16,7 +16,7 @@ from muster.cli.target import Target, on_cluster
 from muster.core.errors import InvalidSpec
 
 
-# What follows the command's name is the command's.
+# Words after the command's name are the command's.
 @click.command(context_settings={"allow_interspersed_args": False})
 @annotated
 @on_cluster
@@ -68,7 +68,7 @@ def run(
     try:
         with naming_options():
             code = submitted(target, fields, told)
-    except InvalidSpec as error:  # all of it stood on the command line
+    except InvalidSpec as error:  # the whole spec stood on the command line
         failures.report(error)
         code = ExitCode.USAGE
     if not left_alone and unread_input():

@@ -47,7 +47,7 @@ def install(
     command = load(role)
     assert command is not None, "both roles are commands"
     with command.make_context(role, [*words], parent=ctx.find_root()):
-        pass  # wrong options are refused now, not by a unit that never starts
+        pass  # wrong options are refused now, and not by a unit that never starts
     if any(word == "--token" or word.startswith("--token=") for word in words):
         raise click.BadParameter("others may read units: give the token with --token-file")
     place = (home or ctx.find_root().obj.home or default_home()).expanduser().absolute()

@@ -46,7 +46,7 @@ _NOTEWORTHY = (
     TaskState.KILLED,
     TaskState.SUCCEEDED,
 )
-"""What a person looks for first."""
+"""The states that a person looks for first."""
 
 
 @on_cluster
@@ -101,7 +101,7 @@ def _print_with_tasks(client: "Client", job: "JobDetail") -> None:
 
 
 def _noteworthy(client: "Client", job: "JobDetail") -> list["TaskDetail"]:
-    """A few tasks, those that went wrong first; all of them by index if they are few."""
+    """A few tasks, failed ones first; all tasks by index if they are few."""
     if job.tasks_total <= SHOWN:
         return list(client.tasks(job.id, limit=SHOWN).items)
     found: list[TaskDetail] = []
@@ -119,7 +119,7 @@ def job_parts(
     failures: Sequence[str] = (),
     offset: int | None = None,
 ) -> list[RenderableType]:
-    """The job, and ``tasks`` of it: by index from the ``offset``-th on, or the noteworthy few."""
+    """The job with ``tasks`` of it: by index from the ``offset``-th on, or the few worth noting."""
     parts: list[RenderableType] = [
         Text.assemble((job.name, "bold"), "  ", status(job.state), "  ", (job.id, "dim")),
         fields(
@@ -188,7 +188,7 @@ _ATTEMPT_COLUMNS = (
 
 
 def attempts_table(console: Console, tasks: Sequence["TaskDetail"], now: float) -> Table:
-    """A line an attempt; the task stands before its last one, which is its own state."""
+    """A line for each attempt; the task's state stands in the line of its last attempt."""
     columns = [Column("TASK", right=True), Column("ATTEMPT", right=True), *_ATTEMPT_COLUMNS]
     rows = (row for task in tasks for row in _attempts(task, now))
     return table(console, columns, rows)
@@ -200,7 +200,7 @@ def _attempts(task: "TaskDetail", now: float) -> Iterator[list[Text | str]]:
     reason = task.reason.sentence if task.reason else ""
     if task.attempts:
         last = task.attempts[-1]
-        # The state is the task's; the place and the times are those of its attempt.
+        # The state is the task's, place and times are its attempt's.
         *line, ended = _attempt(last, now)[1:]
         state = status(task.state)
         yield [str(task.index), str(last.attempt), state, *line, reason or ended]
@@ -255,7 +255,7 @@ _SHOWN_ELSEWHERE = frozenset(
 
 
 def _options(spec: dict[str, Any]) -> str:
-    """What was asked for besides; of the environment and files the names only."""
+    """The other fields of the spec; only the names of variables and files."""
     options = {**spec, **spec.get("placement", {})}
     return "; ".join(
         f"{key}={plain(_worded(key, value))}"
@@ -276,12 +276,18 @@ def _worded(key: str, value: Any) -> str:
         case "constraints":
             rules = map(Constraint.model_validate, value)
             return ", ".join(f"{rule} (soft)" if rule.soft else str(rule) for rule in rules)
+        case "notify":
+            return ", ".join(f"{each['url']}{_on(each.get('on', 'end'))}" for each in value)
         case "after":
             work = map(Dependency.model_validate, value)
             return ", ".join(f"{each.called}:{each.condition}" for each in work)
     if isinstance(value, dict | list | tuple):
         return ", ".join(map(str, value))
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _on(ends: str) -> str:
+    return "" if ends == "end" else f" ({ends} only)"
 
 
 def _times(submitted: float, started: float | None, finished: float | None, now: float) -> str:

@@ -58,18 +58,18 @@ def submit(
 
 
 def left_behind(spec: "JobSpec") -> str | None:
-    """The file of the current directory that the job's command names, and that it will not find in
-    its scratch directory; None if there is none."""
+    """A file of the current directory that the job's command names and will not find in its scratch
+    directory; None if there is none."""
     import shlex
 
     if spec.workdir is not None:
         return None
     words = spec.command
     if len(words) == 3 and words[:2] == ["/bin/sh", "-c"]:
-        with suppress(ValueError):  # quotes that only the shell can make sense of
+        with suppress(ValueError):  # quotes that only the shell understands
             words = shlex.split(words[2])
     for word in words:
-        with suppress(OSError, ValueError):  # too long for a path, or no path at all
+        with suppress(OSError, ValueError):  # too long for a path, or no path
             if not word.startswith("/") and word not in spec.files and Path(word).is_file():
                 return word
     return None

@@ -8,7 +8,7 @@ from muster.core.errors import MusterError
 from muster.version import __version__
 
 TIMEOUT_S = 1.0
-"""How long the controller may take to say its own."""
+"""How long the controller may take to tell its version."""
 
 
 def print_version(wanted: bool) -> None:
@@ -33,7 +33,7 @@ def version(target: Target, as_json: AsJson = False) -> None:
 
 
 def _controller(target: Target) -> dict[str, str] | None:
-    """Its version and URL; None where no cluster is known or none answers."""
+    """The controller's version and URL; None where no cluster is known or none answers."""
     try:
         with target.client(TIMEOUT_S) as client:
             return {"version": client.health().version, "url": client.url}

@@ -39,7 +39,7 @@ def why(target: Target, ref: Ref, as_json: AsJson = False) -> None:
             if subject.index is not None:
                 found = job_or_session(client, subject)
                 if isinstance(found, JobView):
-                    client.task(found.id, subject.index)  # it has such a task
+                    client.task(found.id, subject.index)  # raises if there is no such task
             answer = client.why(subject.ref)  # a task waits for what its job waits for
         if as_json:
             print_json(answer)
@@ -50,7 +50,7 @@ def why(target: Target, ref: Ref, as_json: AsJson = False) -> None:
 
 
 def explanation(console: Console, why: "WhyView", fate: Fate = NO_FATE) -> list[RenderableType]:
-    """The verdict, every reason with what to do, and what the agents lack."""
+    """The verdict, every reason with its remedy, and the shortfalls of the agents."""
     verdict = fate.verdict or why.verdict
     parts: list[RenderableType] = [
         Text.assemble(status(why.status), "  ", (plain(verdict), "bold"))
@@ -58,8 +58,8 @@ def explanation(console: Console, why: "WhyView", fate: Fate = NO_FATE) -> list[
     parts += [Text(f"  {detail}") for detail in fate.details]
     acts = {reason.kind for reason in why.reasons}
     if len(acts) > 1:
-        acts.discard(ReasonKind.WAITING)  # time alone does not cure the rest
-    if why.status in _ENDED:  # of what ended the sentences say it all
+        acts.discard(ReasonKind.WAITING)  # time alone does not cure the other reasons
+    if why.status in _ENDED:  # for ended work the sentences say it all
         acts &= {ReasonKind.OPERATOR}
     said = " ".join((verdict, *fate.details))
     for _, reasons in groupby(why.reasons, lambda reason: (reason.kind, reason.remedy)):
@@ -73,7 +73,8 @@ def explanation(console: Console, why: "WhyView", fate: Fate = NO_FATE) -> list[
 
 
 def _alike(reasons: Sequence["ReasonView"], said: str, acts: Collection[str]) -> list[Text]:
-    """Reasons about which the same is to be done; by whom, if they are of the kinds ``acts``."""
+    """Reasons with the same remedy; with the person who can act, if they are of the kinds
+    ``acts``."""
     reason = reasons[0]
     lines = [plain(each.sentence) for each in reasons if each.sentence not in said]
     if reason.kind in acts:

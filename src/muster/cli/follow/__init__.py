@@ -1,1 +1,1 @@
-"""Watching a job from the terminal: its progress, its tasks' output, and what Ctrl-C means."""
+"""Watching a job from the terminal: its progress, its tasks' output, and Ctrl-C."""

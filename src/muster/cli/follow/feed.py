@@ -1,4 +1,4 @@
-"""What happens to a job, from several connections at once, as one bounded queue of events."""
+"""Events of a job, from several connections at once, in one bounded queue."""
 
 import queue
 import threading
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 MAX_EVENTS = 256
 _LOOK_S = 0.2
-"""How often a full queue's writer looks whether it is still wanted."""
+"""How often the writer of a full queue checks whether it is still wanted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """The job's state or counts changed; ``job.ended`` says that it was the last time."""
+    """The job's state or counts changed, for the last time if ``job.ended``."""
 
     job: "JobView"
 
@@ -35,7 +35,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class OutputEnded:
-    """There will be no more output of the task; ``error`` says why if that is no good end."""
+    """There will be no more output of the task, because of ``error`` if one is given."""
 
     task: int
     error: Exception | None = None
@@ -50,7 +50,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Away:
-    """The controller at this URL does not answer; it is asked on."""
+    """The controller at this URL does not answer; requests go on."""
 
     url: str
 
@@ -81,11 +81,11 @@ def back_line(url: str) -> str:
 
 
 class Feed:
-    """Threads that wait for the cluster, and the one queue that they fill.
+    """Threads that wait for the cluster, and the queue that they fill.
 
-    A reader that is slow slows the connections down; nothing is dropped and nothing piles up.
-    Leaving the ``with`` block abandons the threads: they end when their connections have something
-    to say, or with the process.
+    A slow reader slows the connections down; nothing is dropped and nothing piles up. Leaving the
+    ``with`` block abandons the threads, which end with the next data of their connections, or with
+    the process.
     """
 
     def __init__(self, target: Target) -> None:
@@ -103,18 +103,18 @@ class Feed:
         self._closed.set()
 
     def next(self, timeout_s: float) -> Event | None:
-        """The next event; None if there is none in time."""
+        """The next event; None if none comes in time."""
         try:
             return self._events.get(timeout=timeout_s)
         except queue.Empty:
             return None
 
     def job_ended(self) -> bool:
-        """Whether the job that is watched has, although the event may still wait in the queue."""
+        """Whether the watched job has ended; the event may still wait in the queue."""
         return self._job_ended.is_set()
 
     def watch_job(self, job_id: str) -> None:
-        """Have every change of the job reported, until it has ended."""
+        """Report every change of the job, until it has ended."""
 
         def watch(client: "Client") -> None:
             ended = client.wait(job_id, on_change=lambda job: self._put(Changed(job)))
@@ -124,7 +124,7 @@ class Feed:
         self._start(watch, Lost)
 
     def follow_task(self, read: "Callable[[Client], Iterator[bytes]]", task: int) -> None:
-        """Have a task's output reported as ``read`` yields it."""
+        """Report a task's output as ``read`` yields it."""
 
         def follow(client: "Client") -> None:
             for data in read(client):
@@ -146,13 +146,13 @@ class Feed:
                     work(client)
             except Unreachable as error:
                 self._put(failed(LostSight(error)))
-            except Exception as error:  # carried to the thread that shows it
+            except Exception as error:  # passed to the thread that shows it
                 self._put(failed(error))
 
         threading.Thread(target=run, daemon=True).start()
 
     def _heard(self, client: "Client", answers: bool) -> None:
-        """Report the first of the connections that has no answer, and the last that has one."""
+        """Report when the first connection has no answer, and when the last has one again."""
         thread = threading.get_ident()
         with self._contact:
             before = bool(self._unanswered)

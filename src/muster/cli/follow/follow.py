@@ -47,12 +47,12 @@ DRAIN_S = 5.0
 
 FAILED_TAIL_LINES = 20
 FAILED_TAIL_BYTES = 16 * 1024
-"""How much is shown of a failed task whose output was not followed."""
+"""How much output is shown of a failed task that was not followed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How following ended; without ``job.ended`` the job goes on by itself."""
+    """How following ended; if not ``job.ended`` the job goes on by itself."""
 
     job: "JobView"
     exit_code: int
@@ -85,7 +85,7 @@ class Follower:
         self._cancelled = False
 
     def run(self) -> Ending:
-        """Follow until the job has ended and its output is shown, or the person has had enough.
+        """Follow until the job has ended and its output is shown, or the person detaches.
 
         Raises:
             MusterError: the job cannot be watched any more.
@@ -101,7 +101,7 @@ class Follower:
         return self._ended() if ended else self._detached()
 
     def _follow(self, feed: Feed, interrupts: Interrupts) -> bool:
-        """Whether the job ended; or else the person detached."""
+        """Whether the job ended; otherwise the person detached."""
         self._introduce()
         feed.watch_job(self._job.id)
         for task in sorted(self._open):
@@ -160,7 +160,7 @@ class Follower:
             self._show_progress(now_s)
 
     def _show_progress(self, now_s: float) -> bool:
-        """Whether there was a place for it on the screen."""
+        """Show the progress, if there is a place for it on the screen; the answer says so."""
         if self._away:
             return self._screen.show(Text(away_line(self._away)))
         return self._screen.show(progress(self._job, now_s - self._began_s, self._why, self._tick))
@@ -174,7 +174,7 @@ class Follower:
             self._say(Text.assemble(f"{job.name} ", status(job.state)))
 
     def _stands_still(self) -> bool:
-        """Whether none of its tasks runs: they wait for a place, or on an agent that is silent."""
+        """Whether no task runs: all wait for a place, or are on a silent agent."""
         return not (self._job.ended or self._job.counts.get(TaskState.RUNNING))
 
     def _output_ended(self, task: int, error: Exception | None) -> None:
@@ -201,7 +201,7 @@ class Follower:
 
     def _choose(self, feed: Feed) -> Choice:
         self._screen.clear()
-        # It is being cancelled already, or there is nobody to cancel it: no more waiting.
+        # The job is being cancelled already, or no controller answers: no more waiting.
         if self._cancelled or self._away:
             return Choice.DETACH
         choice = ask(stderr(), feed.job_ended)
@@ -245,9 +245,9 @@ class Follower:
                 code = exit_code(client, self._job, failed)
                 if failed is not None and self._output and failed.index >= MAX_FOLLOWED:
                     self._show_end_of_output(client, failed.index)
-        except MusterError as error:  # how the job ended is known nevertheless
+        except MusterError as error:  # the end of the job is known all the same
             self._say(Text(f"how its tasks ended cannot be read: {plain(str(error))}"), True)
-        # Of a single task its own reason says it all; the job's counts tasks.
+        # A single task's own reason says it all; the job's counts tasks.
         why = failed.reason if failed and self._job.tasks_total == 1 else self._job.reason
         self._say(conclusion(self._job, why), self._job.state is not JobState.SUCCEEDED)
         return Ending(self._job, code)
@@ -264,5 +264,6 @@ class Follower:
 
 
 def _reader(job_id: str, task: int) -> "Callable[[Client], Iterator[bytes]]":
-    """From the first attempt on: those that failed at once may be over before anybody looks."""
+    """A reader of the task's output from its first attempt on: attempts that fail at once may be
+    over before anybody looks."""
     return lambda client: client.logs(job_id, task=task, attempt=1, follow=True, retries=True)

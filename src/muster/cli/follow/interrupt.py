@@ -1,4 +1,4 @@
-"""What Ctrl-C means while a job is followed."""
+"""Ctrl-C while a job is followed."""
 
 import select
 import signal
@@ -12,10 +12,10 @@ from rich.console import Console
 
 
 class Interrupts:
-    """Ctrl-C as something to look at between two steps, not an exception in the middle of one.
+    """Ctrl-C as a flag to look at between two steps, not an exception in the middle of one.
 
-    Pressed again before anybody looked, it is a KeyboardInterrupt after all. A process that was
-    started to ignore it (in the background of a script, by nohup) goes on ignoring it.
+    A second Ctrl-C before anybody looked is a KeyboardInterrupt. A process that was started to
+    ignore it (in the background of a script, by nohup) goes on ignoring it.
     """
 
     def __init__(self) -> None:
@@ -36,13 +36,13 @@ class Interrupts:
         signal.signal(signal.SIGINT, self._before)
 
     def take(self) -> bool:
-        """Whether it was pressed since the last look."""
+        """Whether Ctrl-C was pressed since the last look."""
         pressed, self._pressed = self._pressed, False
         return pressed
 
     @contextmanager
     def raised(self) -> Iterator[None]:
-        """While a question is asked, it is the exception that people expect."""
+        """Make Ctrl-C the exception that people expect, while a question is asked."""
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             yield
@@ -67,7 +67,7 @@ _LOOK_S = 0.2
 _ANSWERS = {
     "c": Choice.CANCEL,
     "cancel": Choice.CANCEL,
-    "y": Choice.CANCEL,  # the first that was offered
+    "y": Choice.CANCEL,  # the first choice that is offered
     "yes": Choice.CANCEL,
     "d": Choice.DETACH,
     "detach": Choice.DETACH,
@@ -81,12 +81,12 @@ _ANSWERS = {
 def ask(console: Console, moot: Callable[[], bool] = lambda: False) -> Choice:
     """Ask what to do with the job; without a person to ask, cancel it.
 
-    A second Ctrl-C, the end of input, or no answer in three: it detaches, the way out that destroys
-    nothing. Once the question is ``moot``, for the job has ended, nobody need answer it.
+    A second Ctrl-C, the end of input, or three answers that are none detach, which destroys
+    nothing. Once the question is ``moot``, because the job has ended, nobody need answer.
     """
     if not (sys.stdin.isatty() and console.is_terminal):
         return Choice.CANCEL
-    console.print()  # what the terminal echoed for Ctrl-C keeps its line
+    console.print()  # the terminal's echo of Ctrl-C keeps its line
     for _ in range(_TRIES):
         try:
             console.print(_QUESTION, end="", markup=False)
@@ -104,11 +104,11 @@ def ask(console: Console, moot: Callable[[], bool] = lambda: False) -> Choice:
 
 
 def _read_line(moot: Callable[[], bool]) -> str | None:
-    """What is typed next; None once the question is ``moot``. Not ``input``: that sleeps on if
-    Ctrl-C comes just before it reads.
+    """The next typed line; None once the question is ``moot``. ``input`` would sleep on if Ctrl-C
+    came just before it reads.
 
     Raises:
-        EOFError: there is nothing more to come.
+        EOFError: the input has ended.
     """
     while not select.select([sys.stdin], [], [], _LOOK_S)[0]:
         if moot():

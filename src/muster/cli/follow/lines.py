@@ -1,14 +1,14 @@
 """The output of several tasks on one terminal: whole lines, each with its task's number."""
 
 MAX_LINE_BYTES = 64 * 1024
-"""A longer line is broken, so that a program that never ends one cannot fill the memory."""
+"""A longer line is broken, so that a program that never ends its line cannot fill the memory."""
 
 
 class PrefixedLines:
     """Cuts the pieces of each task's output into lines that begin with the task's index.
 
     Args:
-        width: digits of the largest index; 0 passes the output on as it is.
+        width: digits of the largest index; with 0 the output stays as it is.
     """
 
     def __init__(self, width: int) -> None:
@@ -16,7 +16,7 @@ class PrefixedLines:
         self._partial: dict[int, bytes] = {}
 
     def add(self, task: int, data: bytes) -> bytes:
-        """What can be shown now; the unfinished last line waits for its end."""
+        """The lines that can be shown now; an unfinished last line waits for its end."""
         if not self._width:
             return data
         *lines, rest = (self._partial.pop(task, b"") + data).split(b"\n")
@@ -28,7 +28,7 @@ class PrefixedLines:
         return b"".join(self._line(task, line) for line in lines)
 
     def finish(self, task: int) -> bytes:
-        """The task's output has ended: what is left of it."""
+        """The rest of a task's output, which has ended."""
         rest = self._partial.pop(task, b"")
         return self._line(task, rest) if rest else b""
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from muster.core.views import JobView, TaskDetail
 
 _LOOKED_AT = 100
-"""Tasks that are looked at for the reason of a job that was stopped."""
+"""Tasks that are looked at to find out why a job was stopped."""
 
 
 def first_failed(client: "Client", job: "JobView") -> "TaskDetail | None":
@@ -30,7 +30,8 @@ def first_failed(client: "Client", job: "JobView") -> "TaskDetail | None":
 def exit_code(client: "Client", job: "JobView", failed: "TaskDetail | None") -> int:
     """The code with which a command that waited for ``job`` ends.
 
-    That of the ``first_failed`` task, 124 after a timeout, 130 when it was cancelled, by whomever.
+    It is the ``first_failed`` task's, 124 after a timeout, 130 when the job was cancelled, by
+    whomever.
 
     Raises:
         MusterError: the job's tasks cannot be read.
@@ -47,7 +48,7 @@ def exit_code(client: "Client", job: "JobView", failed: "TaskDetail | None") -> 
 
 
 def _timed_out(client: "Client", job: "JobView") -> bool:
-    """Whether the job was stopped because a task ran too long; the others are stopped with it."""
+    """Whether the job was stopped because a task ran too long; other tasks are stopped with it."""
     if job.reason is not None and job.reason.code == ReasonCode.TIMEOUT:
         return True
     killed = client.tasks(job.id, state=TaskState.KILLED, limit=_LOOKED_AT).items

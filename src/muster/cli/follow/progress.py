@@ -1,4 +1,4 @@
-"""How far a job is, in one line."""
+"""The progress of a job, in one line."""
 
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ _FAILED = (TaskState.FAILED, TaskState.WORKER_FAILED, TaskState.UNSCHEDULABLE)
 
 
 def done(job: "JobView") -> int:
-    """How many of the job's tasks have ended, however they did."""
+    """How many of the job's tasks have ended, in whatever way."""
     return sum(number for state, number in job.counts.items() if state in TASK_TABLE.terminal)
 
 
@@ -36,9 +36,9 @@ def progress(job: "JobView", elapsed_s: float, reason: str, tick: int) -> Text:
     """The line that is shown while a job is followed.
 
     Args:
-        elapsed_s: since it was followed.
-        reason: why it waits, if that is known.
-        tick: counts up; moves what shows that the line is alive.
+        elapsed_s: since following began.
+        reason: why the job waits, if known.
+        tick: counts up, and moves the sign that the line is alive.
     """
     parts: list[Text | str]
     if job.tasks_total == 1:
@@ -59,13 +59,13 @@ def progress(job: "JobView", elapsed_s: float, reason: str, tick: int) -> Text:
 
 
 def bar(job: "JobView", width: int = BAR) -> Text:
-    """The job's tasks as one bar in the colours of their states, those that ended first."""
+    """The job's tasks as one bar in the colours of their states, ended tasks first."""
     ended = [state for state in TaskState if state in TASK_TABLE.terminal]
     drawn = Text()
     tasks = 0
     for state in (*ended, *_ACTIVE):
         tasks += job.counts.get(state, 0)
-        # Rounded down, so that the bar is full when all is done and not before.
+        # Rounded down, so that the bar is full only when all tasks have ended.
         cells = width * tasks // job.tasks_total - len(drawn)
         drawn.append("━" * cells, style=COLOURS[state])
     drawn.append("─" * (width - len(drawn)), style="dim")
@@ -73,7 +73,7 @@ def bar(job: "JobView", width: int = BAR) -> Text:
 
 
 def conclusion(job: "JobView", why: "ReasonView | None") -> Text:
-    """The sentence at the end, with the reason for it."""
+    """The final sentence, with the reason of the end."""
     took = duration((job.finished_at or job.state_changed_at) - job.submitted_at)
     sentence = Text.assemble(f"{job.name} ", status(job.state))
     if job.tasks_total > 1:

@@ -1,4 +1,4 @@
-"""What a person wants to read of the output of a task or a kernel."""
+"""The part of a task's or kernel's output that a person wants to read."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -11,21 +11,21 @@ if TYPE_CHECKING:
     from muster.client import Client
 
 LINE_BYTES = 1024
-"""How long lines are taken to be when so many of them are asked for."""
+"""The assumed length of a line, when a number of lines is asked for."""
 MIN_TAIL_BYTES = 64 * 1024
 
 OnCut = Callable[[int, int], None]
-"""Hears of a task or kernel that so many bytes of its output are gone."""
+"""Called with the index of a task or kernel and the number of its output's bytes that are gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Which of the output of each task of a job, or of each kernel of a session.
+    """The part to read of the output of each task of a job, or of each kernel of a session.
 
     Args:
         id: of the job or session.
-        attempt: this one alone; None is the latest, or all of them where they are followed.
-        tail: only so many lines of the end.
+        attempt: this attempt alone; None is the latest, or all attempts when following.
+        tail: only the last so many lines.
     """
 
     id: str
@@ -39,7 +39,7 @@ class Reading:
         """The output of the task or kernel with this index, piece by piece.
 
         Raises:
-            MusterError: it cannot be read, or has not begun and is not followed.
+            MusterError: the output cannot be read, or has not begun and is not followed.
         """
         if self.tail is None:
             yield from self._pieces(client, index, on_cut, None, follow)
@@ -47,20 +47,20 @@ class Reading:
         asked_bytes = max(MIN_TAIL_BYTES, self.tail * LINE_BYTES)
         try:
             data = b"".join(self._pieces(client, index, on_cut, asked_bytes, False))
-        except Conflict:  # it has not started: all that comes is new
+        except Conflict:  # the task has not started: all of its output is new
             if not follow:
                 raise
             data = b""
         end = last_lines(data, self.tail)
         if not follow:
             yield end
-        elif len(end) == len(data) < asked_bytes:  # all there is
+        elif len(end) == len(data) < asked_bytes:  # the whole output
             yield from self._pieces(client, index, on_cut, None, True)
         elif not end:
             yield from self._pieces(client, index, on_cut, 0, True)
         else:
-            # What came meanwhile moves the window; so it begins one byte before the lines, and
-            # what it has of a line that began earlier is left out.
+            # New output moves the window; so it begins one byte before the lines, and its part of
+            # an earlier line is left out.
             window = self._pieces(client, index, on_cut, len(end) + 1, True)
             yield from _after_first_newline(window, len(end) + 1)
 
@@ -87,7 +87,7 @@ class Reading:
 
 
 def _after_first_newline(pieces: Iterator[bytes], within: int) -> Iterator[bytes]:
-    """Leave out all up to the first newline, if there is one in so many bytes."""
+    """The pieces without everything up to the first newline, if one is ``within`` so many bytes."""
     held = b""
     for piece in pieces:
         held += piece

@@ -1,4 +1,4 @@
-"""One line at the bottom of the terminal that other output passes by."""
+"""One line at the bottom of the terminal, above which other output passes."""
 
 import sys
 
@@ -11,10 +11,10 @@ _ERASE = Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2))
 
 
 class StatusLine:
-    """A line on stderr that is redrawn in place, and output on stdout that does not run into it.
+    """A line on stderr that is redrawn in place, without running into output on stdout.
 
-    Without a terminal the line is never drawn. It is not drawn after an unfinished line of output
-    either: a program that asks or counts on one line keeps it.
+    Without a terminal the line is never drawn. Nor is it drawn after an unfinished line of output,
+    which a program may be using to ask or to count.
     """
 
     def __init__(self, console: Console) -> None:
@@ -22,7 +22,7 @@ class StatusLine:
         self._enabled = console.is_terminal and not console.is_dumb_terminal
         self._shared = self._enabled and sys.stdout.isatty()
         self._drawn = False
-        self._at_line_start = True  # of the terminal, as far as output on stdout goes there
+        self._at_line_start = True  # as far as stdout goes to the terminal
 
     @property
     def enabled(self) -> bool:
@@ -30,11 +30,11 @@ class StatusLine:
 
     @property
     def width(self) -> int:
-        """Characters that may be shown; the last column stays free, so that it never wraps."""
+        """Characters that fit; the last column stays free, so that the line never wraps."""
         return max(self._console.width - 1, 1)
 
     def show(self, line: Text) -> bool:
-        """Draw the line, if there is a place for it now; the answer says so."""
+        """Draw the line, if there is a place for it; the answer says whether there was."""
         if not self._enabled or not self._at_line_start:
             return False
         line.truncate(self.width, overflow="ellipsis")
@@ -49,7 +49,7 @@ class StatusLine:
             self._drawn = False
 
     def output(self, data: bytes) -> None:
-        """Pass a program's output on, as it is."""
+        """Pass a program's output on unchanged."""
         if not data:
             return
         self.clear()
@@ -58,7 +58,7 @@ class StatusLine:
         self._at_line_start = not self._shared or data.endswith(b"\n")
 
     def say(self, line: Text) -> None:
-        """A line on stderr that stays."""
+        """Print a line on stderr that stays."""
         self.clear()
         if not self._at_line_start:
             self._console.print()

@@ -1,7 +1,7 @@
-"""The agents' desk: what agents say comes in here, and what control says to them goes out.
+"""The agents' desk: agents' messages come in here, and control's messages to them go out.
 
-It fills the wire's ``AgentEvents`` and ``Gatekeeper``. Whatever an agent says is an input of the
-next wake; whatever control says to one is an effect of a wake that was committed.
+It is the wire's ``AgentEvents`` and ``Gatekeeper``. A message of an agent is an input of the next
+wake; a message to an agent is an effect of a committed wake.
 """
 
 import logging
@@ -46,11 +46,11 @@ from muster.wire.messages import (
 log = logging.getLogger(__name__)
 
 REFUSED_S = 30.0
-"""How long an agent's Hello is not heard after one that could not be taken."""
+"""How long an agent's Hello is not heard after one that could not be applied."""
 
 
 class NoLink:
-    """Before the wire is there: nobody is connected, so whatever is sent is dropped."""
+    """The link before the wire exists: nobody is connected, so messages are dropped."""
 
     def welcome(self, hello: Hello) -> None:
         pass
@@ -63,7 +63,7 @@ class NoLink:
 
 
 class AgentDesk:
-    """Fills ``wire``'s AgentEvents and Gatekeeper.
+    """The wire's AgentEvents and Gatekeeper.
 
     ``connected`` are the agents that said Hello on a stream that has not ended.
     """
@@ -76,7 +76,7 @@ class AgentDesk:
         self.link: AgentLink = NoLink()
         self.connected: set[AgentId] = set()
         self._not_heard: dict[AgentId, float] = {}  # until then
-        self._forgetful = False  # failures that agents told of are nowhere else: they tell again
+        self._forgetful = False  # reported failures are not stored: agents have to repeat them
         self.performers = (_Talk(self),)
 
     # -- what agents say -----------------------------------------------------------------------
@@ -95,14 +95,14 @@ class AgentDesk:
             self.link.close(agent, str(error))
 
     def agent_left(self, agent: AgentId) -> None:
-        """It gets nothing new until it says Hello again. Its kernels are another matter: silence is
-        what counts for them (design: Silence is not failure)."""
+        """The agent's stream ended: it gets no new work until it says Hello again. For its kernels
+        only its silence counts (design: Silence is not failure)."""
         with suppress(Busy):
             self._inbox.put(Said(self, agent, None))
 
     async def join(self, request: JoinRequest) -> JoinReply:
         try:
-            check(self._store.live, request, self._clock.now())  # a wrong one costs no wake
+            check(self._store.live, request, self._clock.now())  # a wrong request costs no wake
             agent = await self._inbox.request(lambda work, parts: join(work, parts[Board], request))
         except MusterError as error:
             raise Refused(str(error)) from error
@@ -116,7 +116,7 @@ class AgentDesk:
         return agent
 
     def hear(self, work: Work, parts: Parts, said: "Said") -> None:
-        """Let the wake's work take note of what an agent said."""
+        """Apply an agent's message to the wake's work."""
         agent = work.live.agents.get(said.agent)
         if agent is None:
             return
@@ -133,7 +133,7 @@ class AgentDesk:
             case Hello() as hello:
                 work.emit(TellAgent(agent.id, hello))
                 parts[Greeter].greet(work, agent, hello)
-                work.must_be_whole = True  # it is told the term that a handler finds
+                work.must_be_whole = True  # the answer holds a term that a handler computes
             case Reports() as batch:
                 self._hear_reports(work, parts[Facts], agent, batch)
 
@@ -142,12 +142,12 @@ class AgentDesk:
             try:
                 facts.apply(work, agent.id, report)
             except Exception:
-                # It would fail again, and hold up all that its agent has to say.
+                # It would fail again, and hold up all later reports of its agent.
                 log.exception("a report of agent %s is dropped: %s", agent.id, report)
         work.emit(TellAgent(agent.id, Acknowledge(batch.last_seq)))
 
     def refuse(self, said: "Said") -> None:
-        """What an agent said cannot be taken, and is not taken again."""
+        """Give up a message that cannot be applied."""
         agent = said.agent
         match said.message:
             case Reports(last_seq=seq):
@@ -172,7 +172,7 @@ class AgentDesk:
         """
         live, now = self._store.live, self._clock.now()
         for agent in live.agents.values():
-            if agent.status is AgentStatus.ALIVE:  # it was heard since it was last written
+            if agent.status is AgentStatus.ALIVE:  # it was heard after its row was last written
                 known = self._store.last_commit_at - agent.silence_s
                 agent.seen_at = max(agent.seen_at, known)
             self._leases.publish(agent, live.groups[agent.group])
@@ -185,7 +185,7 @@ class AgentDesk:
         self._forgetful = before is not None
 
     def committed(self, work: Work) -> None:
-        """What is committed of agents holds for their leases and streams."""
+        """Publish committed agents to the book of leases, and end streams that are over."""
         for agent in work.unit.touched[Agent]:
             self._leases.publish(agent, work.live.groups[agent.group])
             if agent.status is not AgentStatus.ALIVE:
@@ -198,7 +198,8 @@ class AgentDesk:
                 self.link.close(id_, "say hello again")
 
     def catch_up(self) -> None:
-        """Agents were heard when their heartbeats came, whatever the control plane did then."""
+        """Note when agents were heard: heartbeats count from when they came, however busy control
+        was."""
         agents = self._store.live.agents
         for id_, (heard_at, offset_s) in self._leases.take_news().items():
             if (agent := agents.get(id_)) is not None:
@@ -218,7 +219,7 @@ class AgentDesk:
 
 @dataclass(slots=True, eq=False)
 class Said(Input):
-    """What an agent said; None: its stream ended."""
+    """A message of an agent; None says that its stream ended."""
 
     desk: AgentDesk
     agent: AgentId

@@ -1,4 +1,4 @@
-"""DrainAgents: what a draining agent still runs once its deadline is over has to leave."""
+"""DrainAgents: kernels that a draining agent still runs at its deadline have to leave."""
 
 from muster.control.engine.handler import FollowingHandler, Stage
 from muster.control.engine.work import Work
@@ -9,7 +9,7 @@ from muster.store.records import Agent
 
 
 class DrainAgents(FollowingHandler[Agent]):
-    """Until the deadline work may end by itself. What is stopped stays charged until its processes
+    """Until the deadline work may end by itself. A stopped kernel stays charged until its processes
     are proven gone: an agent that does not answer is not emptied by this."""
 
     name = "DrainAgents"

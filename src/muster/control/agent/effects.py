@@ -8,12 +8,13 @@ from muster.wire.messages import Acknowledge, Command, Hello
 
 @dataclass(frozen=True, slots=True)
 class TellAgent:
-    """An effect: tell an agent something.
+    """Tell an agent something.
 
-    A command is idempotent by (kernel, generation); one that is lost is told again when the agent
-    says Hello. Its own ``Hello`` makes the stream on which it came the agent's current one, and
-    grants the lease that it asked for; commands and acknowledgements emitted before it in the same
-    wake are about what the agent held before, and are dropped. None: the agent's stream ended.
+    A command is idempotent by (kernel, generation); a lost command is repeated when the agent says
+    Hello. Its own ``Hello`` makes the stream on which it came the agent's current one, and grants
+    the lease that it asked for; commands and acknowledgements emitted before it in the same wake
+    are about the kernels that the agent held before, and are dropped. None: the agent's stream
+    ended.
     """
 
     agent: AgentId

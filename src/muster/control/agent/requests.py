@@ -1,4 +1,4 @@
-"""What operators ask of agents: functions of one wake's work that refuse before they change
+"""Operators' requests about agents: functions of one wake's work that refuse before they change
 anything."""
 
 from muster.control.agent.removal import remove
@@ -33,11 +33,11 @@ class AgentRequests:
         note: str = "",
         leave_within_s: float | None = None,
     ) -> Agent:
-        """Have an agent take nothing new; or, with None, have it take work again.
+        """Have an agent take no new work; or, with None, take work again.
 
         Args:
-            note: why, in an operator's words.
-            leave_within_s: after so long what still runs there is stopped, to run elsewhere.
+            note: an operator's explanation.
+            leave_within_s: after so long the agent's kernels are stopped, to run elsewhere.
 
         Raises:
             NotFound: no such agent.

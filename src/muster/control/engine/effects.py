@@ -1,20 +1,26 @@
-"""Effects: what control wishes of the world (design: Effects).
+"""Effects: control's wishes at the outside world (design: Effects).
 
-A handler emits an effect; once the wake is committed it is handed to the performer of its kind,
-and what became of it comes back as an input. What is wished is state in the database: the effect is
-only its messenger, and is emitted again from that state after a restart, or when no outcome came in
-time.
+A handler emits an effect; once the wake is committed the effect goes to the performer of its kind,
+and its outcome comes back as an input. The wish is state in the database: the effect is only its
+messenger, and is emitted again from that state after a restart, or when no outcome came in time.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import ClassVar, Generic, TypeVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+
+from sqlalchemy import Engine
+
+if TYPE_CHECKING:
+    from muster.control.inbox import Input
 
 E = TypeVar("E")
 
 
 class Performer(ABC, Generic[E]):
-    """Carries out the effects of one kind; decides nothing, and keeps nothing that matters.
+    """Carries out the effects of one kind; it decides nothing, and keeps nothing that matters.
 
     It may be handed the same wish twice, and must be harmless then. Its queue is bounded, each
     attempt has a time-out, and one that hangs holds up neither the control plane nor others.
@@ -24,5 +30,25 @@ class Performer(ABC, Generic[E]):
 
     @abstractmethod
     def perform(self, effects: Sequence[E]) -> None:
-        """Take these, in the order in which they were emitted. It neither waits nor raises: what
-        cannot be taken is dropped, and comes again."""
+        """Take effects, in the order in which they were emitted. The call neither waits nor raises:
+        an effect that cannot be taken is dropped, and will be emitted again."""
+
+    def close(self) -> None:
+        """End threads and processes of its own; what was not carried out comes again from state."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What modules are given of the process that they run in, for their performers.
+
+    Args:
+        engine: to read from what an effect only refers to, on a thread of the performer's.
+        report: takes the outcome of an effect, from any thread: an input of a later wake.
+        settings: the folder with what operators have set; None where nothing can be set.
+        on_loopback: whether only processes of this machine can reach the controller.
+    """
+
+    engine: Engine
+    report: "Callable[[Input], None]"
+    settings: Path | None = None
+    on_loopback: bool = True

@@ -1,8 +1,8 @@
-"""What an entity declares to the engine: handlers of four kinds.
+"""The handlers that an entity declares to the engine: four kinds.
 
-Names and results are taken over (source: Sokovan). ``execute`` is not a coroutine: what a handler
-wishes of the world is an effect, performed after the commit, and its outcome comes back as an
-input, so nothing in a pass waits (and the whole of it runs under virtual time).
+Names and results are taken over (source: Sokovan). ``execute`` is not a coroutine: a handler's
+wishes are effects, performed after the commit, and their outcomes come back as inputs, so nothing
+in a pass waits, and passes run under virtual time.
 """
 
 from abc import ABC, abstractmethod
@@ -18,20 +18,21 @@ from muster.store.entity import R, Tried
 
 @dataclass(frozen=True, slots=True)
 class TransitionStatus:
-    """A record's next status, and that of those who follow it (a session's kernels); None leaves
-    either as it is."""
+    """The next status of a record, and of the records that follow it (a session's kernels); None
+    leaves either as it is."""
 
     status: StrEnum | None = None
     followers: StrEnum | None = None
 
 
 STAY = TransitionStatus()
-"""The verdict changes no status; history tells of it all the same."""
+"""The verdict changes no status, and is told in history."""
 
 
 @dataclass(frozen=True, slots=True)
 class StatusTransitions:
-    """What each verdict leads to; None says that the handler's targets never get it."""
+    """The next statuses for each verdict; None says that the handler's targets never get the
+    verdict."""
 
     success: TransitionStatus | None = None
     need_retry: TransitionStatus | None = None
@@ -42,10 +43,10 @@ class StatusTransitions:
 
 @dataclass(slots=True)
 class HandlerResult(Generic[R]):
-    """What became of a handler's targets; one that is in no list is still under way.
+    """The result of each of a handler's targets; a target in no list is still under way.
 
-    ``stale`` are those of which nothing was heard for too long to tell. Records that were no
-    targets may be in each list, where one decision is about many.
+    ``stale`` are records of which nothing was heard for so long that nobody can tell. The lists may
+    hold records that were no targets, where one decision is about many.
     """
 
     successes: list[R] = field(default_factory=list)
@@ -55,18 +56,19 @@ class HandlerResult(Generic[R]):
 
 
 class Stage(IntEnum):
-    """When in a pass a handler runs, before or after those of other entities; within a stage the
-    order is that of modules and of their handlers."""
+    """When in a pass a handler runs; within a stage the order is that of modules and of their
+    handlers."""
 
-    OBSERVE = 1  # machines: who is there
-    EXPAND = 2  # what is to be run becomes records
-    ADVANCE = 3  # the life of those
-    SETTLE = 4  # what became of them counts for what asked for them
-    DERIVE = 5  # and for the whole
+    OBSERVE = 1  # machines: alive or not
+    EXPAND = 2  # work becomes records
+    ADVANCE = 3  # the life of those records
+    SETTLE = 4  # their ends count for the records that asked for them
+    DERIVE = 5  # and for the whole of the work
+    TELL = 6  # who asked to hear of it
 
 
 class Handler(ABC, Generic[R]):
-    """Anything that looks at the changed records of one entity in a pass."""
+    """A part of the engine's pass that looks at the changed records of one entity."""
 
     name: ClassVar[str]
     stage: ClassVar[Stage] = Stage.ADVANCE
@@ -74,12 +76,12 @@ class Handler(ABC, Generic[R]):
     targets: ClassVar[frozenset[StrEnum]]
 
     def gather(self, candidates: Sequence[R], work: Work) -> Sequence[R]:
-        """Which records to handle; ``candidates`` are those that changed."""
+        """The records to handle; ``candidates`` are the changed ones."""
         targets = self.targets
         return [record for record in candidates if record.status in targets]
 
     def is_due(self, targets: Sequence[R]) -> bool:
-        """Whether to run in this pass, given what ``gather`` answered."""
+        """Whether to run in this pass, with the answer of ``gather``."""
         return bool(targets)
 
 
@@ -93,18 +95,18 @@ class LifecycleHandler(Handler[T]):
 
     @abstractmethod
     def execute(self, targets: Sequence[T], work: Work) -> HandlerResult[T]:
-        """Act. Whatever is attempted is said in the result; nothing waits."""
+        """Act on the targets. Every attempt is told in the result; nothing waits."""
 
     def timeout_s(self, record: T, work: Work) -> float | None:
-        """How long the record may stay in its status before it is EXPIRED; None is for ever."""
+        """How long the record may stay in its status before it is EXPIRED; None means for ever."""
         return None
 
     def since(self, record: T, work: Work) -> float:
-        """When the time of ``timeout_s`` began."""
+        """The moment from which ``timeout_s`` counts."""
         return record.status_changed_at
 
     def expiry_reason(self, record: T, work: Work, timeout_s: float) -> Reason | None:
-        """The reason of an expiry, where it is not the plain one."""
+        """The reason of an expiry; None stands for PHASE_EXPIRED."""
         return None
 
     def succeeded(self, records: Sequence[T], work: Work) -> None:
@@ -112,16 +114,16 @@ class LifecycleHandler(Handler[T]):
 
 
 class PromotionHandler(Handler[R]):
-    """Promotes a record by the statuses of its followers, which it leaves as they are."""
+    """Promotes a record by the statuses of its followers, which keep theirs."""
 
     success: ClassVar[StrEnum]
 
     @abstractmethod
     def promotes(self, record: R) -> bool:
-        """Whether the followers meet the condition."""
+        """Whether the record's followers meet the condition."""
 
     def reason(self, record: R) -> Reason | None:
-        """Why, where the promotion needs saying."""
+        """The reason of the promotion, if it needs one."""
         return None
 
 
@@ -130,14 +132,14 @@ class DerivationHandler(Handler[R]):
 
     @abstractmethod
     def derive(self, record: R, work: Work) -> tuple[StrEnum, Reason | None] | None:
-        """The status it should have and why, or None to leave it."""
+        """The status that the record should have, and the reason; None to leave it."""
 
     def derived(self, record: R, work: Work) -> None:
         """Called once the record has its new status."""
 
 
 class FollowingHandler(Handler[R]):
-    """Brings other entities in line with a changed record; its own status is not its business."""
+    """Brings other records in line with a changed one, whose own status it leaves alone."""
 
     @abstractmethod
     def follow(self, record: R, work: Work) -> None: ...

@@ -1,4 +1,4 @@
-"""What the engine asks of an entity, beside its handlers."""
+"""An entity's rules for the engine, beside its handlers."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -37,8 +37,9 @@ class Lifecycle(Generic[R]):
         to: TransitionStatus,
         move: Move,
     ) -> list[R]:
-        """Give those of the records that have an ``expected`` status their next one, and lead those
-        who follow them; the answer is who moved. The rest are left alone: somebody was faster.
+        """Give the records that have an ``expected`` status their next one, and lead their
+        followers; the answer is the records that moved. The others are left alone: somebody was
+        faster.
 
         Raises:
             IllegalTransition: the entity's table does not allow the change.
@@ -60,29 +61,31 @@ class Lifecycle(Generic[R]):
         return moved
 
     def instead(self, record: R, to: TransitionStatus) -> TransitionStatus:
-        """Where a record goes that is to go to ``to``, if its state does not allow that."""
+        """The statuses that a record gets in place of ``to``, where its state does not allow
+        those."""
         return to
 
     def moved(self, work: Work, record: R, move: Move) -> None:
-        """Called for a record that has its new status; those who follow it have not yet."""
+        """Called for a record that has its new status, before its followers have theirs."""
 
     def followers(self, record: R) -> Iterable[Record]:
-        """Those whose status follows the record's, where a handler declares one for them."""
+        """The records whose status follows this one's, where a handler declares a status for
+        them."""
         return ()
 
     def lead(self, work: Work, record: R, status: StrEnum, move: Move) -> None:
-        """Give the live ones of those who follow the record their next status."""
+        """Give the live followers of the record their next status."""
         others = [each for each in self.followers(record) if each.status is not status]
         if others:
             live = work.live.entities[type(others[0])].states.live
             work.unit.transition(others, live, status, phase=move.phase)
 
     def settled(self, work: Work, record: R) -> None:
-        """Called once the record and those who follow it have moved."""
+        """Called once the record and its followers have moved."""
 
     def deadlines(self, record: R, work: Work) -> Iterable[float]:
-        """When the record is to be looked at again, though nothing happens to it, beside when a
-        handler's timeout ends. Those that have passed do not count."""
+        """Moments at which the record is to be looked at again though nothing happens to it, beside
+        the ends of handlers' timeouts. Moments that have passed do not count."""
         return ()
 
     def retry_policy(self, record: R, work: Work) -> RetryPolicy:
@@ -93,7 +96,7 @@ class Lifecycle(Generic[R]):
         return False
 
     def gave_up(self, phase: str, tries: int, reason: Reason) -> Reason:
-        """The reason of a GIVE_UP of ``phase`` after so many tries, of which the last failed for
+        """The reason of a GIVE_UP of ``phase`` after so many tries, the last of which failed for
         ``reason``."""
         return Reason(
             ReasonCode.PHASE_GAVE_UP,

@@ -1,5 +1,5 @@
-"""What an entity brings to the control plane (design: What an entity is): its folder exports one
-module."""
+"""Modules: the contribution of an entity to the control plane. Its folder exports one (design: What
+an entity is)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ S = TypeVar("S")
 
 
 class Parts:
-    """What modules offer to each other and to requests, by its class.
+    """The parts that modules offer to each other and to requests, by their class.
 
-    Made anew whenever the mirror is read: nobody keeps a part beyond the wake.
+    They are made anew whenever the mirror is read: nobody keeps a part beyond the wake.
     """
 
     def __init__(self) -> None:
@@ -35,31 +35,31 @@ class Parts:
         """The part of this class.
 
         Raises:
-            KeyError: no module offers it; or the one that does comes later.
+            KeyError: no module offers the part, or a later one does.
         """
         return cast(S, self._parts[kind])
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a module may use: the store with its mirror, the clock, and what modules before it
-    offer."""
+    """The things that a module may use: the store with its mirror, the clock, and the parts of
+    earlier modules."""
 
     store: Store
     clock: Clock
     parts: Parts
 
     def past(self, group: str, span_s: float) -> list[Stay]:
-        """What has run in a group in the last so many seconds, and has ended."""
+        """The ended runs of a group in the last ``span_s`` seconds."""
         return self.store.stays(group, self.clock.now() - span_s)
 
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What a module declares over a mirror that was just read.
+    """A module's declarations over a mirror that was just read.
 
-    ``offers`` are parts for other modules and for requests; ``watch`` is told of each change of the
-    ledger, where the module keeps account of it.
+    ``offers`` are parts for other modules and for requests; ``watch`` hears of each change of the
+    ledger, if the module follows it.
     """
 
     lifecycles: Sequence[Lifecycle[Any]] = ()
@@ -71,30 +71,31 @@ class Declared:
 class Module:
     """One for each entity; it lives as long as the control plane.
 
-    ``entities`` are what the store has to know of it, ``performers`` carry out its effects.
+    ``entities`` are declared in its folder (others in ``store.entities``), and have to be told to
+    the store; ``performers`` carry out its effects.
     """
 
     entities: Sequence[Entity[Any]] = ()
     performers: Sequence[Performer[Any]] = ()
 
     def begin(self, before: Live | None) -> None:
-        """Complete the mirror, which was just read, with facts that are not stored. Called for all
-        modules before the first declares.
+        """Complete the mirror's records by values that are not stored. Called for all modules
+        whenever the mirror was read, before the first declares.
 
         Args:
             before: the mirror that was thrown away, if there was one.
         """
 
     def declare(self, context: Context) -> Declared:
-        """Derive from the mirror whatever the module derives. Called whenever it was read."""
+        """Derive the module's parts from the mirror. Called whenever the mirror was read."""
         return Declared()
 
     def catch_up(self) -> None:
-        """Take note in the mirror of what came in outside of wakes (heartbeats); nothing of it is
-        decided here."""
+        """Note in the mirror facts that came in outside of wakes (heartbeats); nothing is decided
+        here."""
 
     def sweep(self, work: Work, since: float) -> None:
-        """What is to be done now and then, whatever happens; ``since`` is when it was last."""
+        """Do the module's periodic work; ``since`` is when it was done last."""
 
     def committed(self, work: Work) -> None:
         """Called after each commit, before its effects are performed."""

@@ -1,4 +1,4 @@
-"""How the engine runs one handler: what it returns or derives, judged and applied.
+"""The run of one handler: its result is judged and applied.
 
 The verdicts on a lifecycle handler's targets, in this order (design: The engine judges): SUCCESS;
 STALE; for failures GIVE_UP past the limit of tries, else NEED_RETRY; EXPIRED for those neither
@@ -33,7 +33,7 @@ from muster.store.entity import R, Record
 log = logging.getLogger(__name__)
 
 Batch = Mapping[type, Sequence[Record]]
-"""Records that changed, by their kind."""
+"""Changed records, by their class."""
 
 
 class Verdict(StrEnum):
@@ -49,7 +49,7 @@ Reached = tuple[str, Verdict]
 
 
 class UndeclaredVerdict(Exception):
-    """A handler's targets got a verdict of which its transitions do not say what it leads to."""
+    """A handler's target got a verdict for which its transitions declare no status."""
 
 
 class Step(Protocol):
@@ -61,13 +61,13 @@ class Step(Protocol):
         """Whether the handler has something to do though no record changed."""
 
     def run(self, batch: Batch, work: Work) -> bool:
-        """Have the handler deal with the records; whether it had anything to do."""
+        """Run the handler over the records; whether it had anything to do."""
 
     def times(self, status: StrEnum) -> bool:
         """Whether the handler limits the time that a record may have this status."""
 
     def deadlines(self, record: Record, work: Work) -> Iterable[float]:
-        """When the handler's time for the record is over, if it has one."""
+        """The moment at which the handler's time for the record is over, if it has one."""
 
 
 class _Step(ABC, Generic[R]):
@@ -119,7 +119,7 @@ class _Step(ABC, Generic[R]):
         return bool(self._lifecycle.move(work, [record], self._handler.targets, to, move))
 
     def _tell_defect(self, record: R, work: Work, error: Exception) -> None:
-        """One record that a handler cannot deal with must not hold up all the others."""
+        """Log a defect: one record on which a handler fails must not hold up all others."""
         name = work.live.entities.name_of(record)
         log.error("handler %s failed on %s", self._handler.name, name, exc_info=error)
 
@@ -183,7 +183,7 @@ _RESULTS = {
 
 
 class _Judged(_Step[T]):
-    """A lifecycle handler, whose results are judged. ``reached`` counts the verdicts."""
+    """A step of a lifecycle handler, whose results are judged. ``reached`` counts the verdicts."""
 
     def __init__(
         self, handler: LifecycleHandler[T], lifecycle: Lifecycle[T], reached: Counter[Reached]
@@ -192,7 +192,7 @@ class _Judged(_Step[T]):
         self._judged = handler
         self._rules = lifecycle
         self._reached = reached
-        self._one_by_one = False  # one of them made the handler fail: which?
+        self._one_by_one = False  # the handler failed on several: on which?
         self._to = {verdict: getattr(handler.transitions, verdict) for verdict in Verdict}
 
     def _run(self, targets: Sequence[T], work: Work) -> None:
@@ -226,7 +226,7 @@ class _Judged(_Step[T]):
             self._judge_rest(record, result.skipped.get(record, ()), work)
 
     def _execute(self, targets: Sequence[T], work: Work) -> HandlerResult[T]:
-        """What the handler says of all targets; of each by itself, once it has failed on some."""
+        """The handler's result for all targets together, or for each by itself after a failure."""
         if not self._one_by_one:
             return self._try(targets, work)
         self._one_by_one = False
@@ -240,8 +240,8 @@ class _Judged(_Step[T]):
         return whole
 
     def _try(self, targets: Sequence[T], work: Work) -> HandlerResult[T]:
-        """A handler that raises costs nobody a try: a defect of ours must not end anybody's work.
-        The next pass asks it for each target by itself."""
+        """The handler's result. If it raises, its targets are skipped and charged no try: a defect
+        of Muster's must not end anybody's work. The next pass runs it on each target by itself."""
         try:
             return self._judged.execute(targets, work)
         except Exception as error:
@@ -277,7 +277,7 @@ class _Judged(_Step[T]):
             work.unit.skip(record, self._handler.name, tuple(skipped))
 
     def _apply(self, record: T, verdict: Verdict, why: Reason | None, work: Work) -> bool:
-        """Carry a verdict out; whether the record has what the verdict leads to."""
+        """Carry a verdict out; whether the record has the status that the verdict leads to."""
         to, result = self._to[verdict], _RESULTS[verdict]
         if to is None:
             raise UndeclaredVerdict(f"{self._handler.name} does not say what {verdict} leads to")
@@ -302,7 +302,7 @@ Deadlines = Callable[[Record, Work], Iterable[float]]
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Handlers in the order in which a pass runs them, each with its entity's lifecycle.
+    """The handlers in the order in which a pass runs them, each with its entity's lifecycle.
 
     ``deadlines`` tell for a record of each kind when its lifecycle has it looked at again;
     ``reached`` counts the verdicts on targets of lifecycle handlers.

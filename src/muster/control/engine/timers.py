@@ -1,4 +1,4 @@
-"""When to look at a record again, though nothing happens to it."""
+"""Alarms: when to look at a record again, though nothing happens to it."""
 
 import heapq
 import math
@@ -12,8 +12,8 @@ RESOLUTION_S = 0.05
 class Timers:
     """At most one alarm a record, rounded up to slots of RESOLUTION_S.
 
-    Slots rather than a heap of records: a session that lives a millisecond leaves no alarm of two
-    minutes behind.
+    Slots are used rather than a heap of records, so that a session of a millisecond leaves no alarm
+    of two minutes behind.
     """
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class Timers:
         self._order: list[int] = []
 
     def set(self, record: Record, due: float | None) -> None:
-        """Have the record look again at ``due``; None clears the alarm."""
+        """Have the record looked at again at ``due``; None clears the alarm."""
         slot = None if due is None else math.ceil(due / RESOLUTION_S)
         old = self._slot_of.get(record)
         if slot == old:

@@ -1,4 +1,5 @@
-"""One wake's work: the unit that will be committed, and the effects that are performed after."""
+"""One wake's work: the unit that will be committed, and the effects that are performed
+afterwards."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from muster.store.unit import Unit
 T = TypeVar("T")
 
 COMMIT_PHASE = "Commit"
-"""What history calls it when a record was not as the commit expected."""
+"""The phase in history of a record that was not as the commit expected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +29,14 @@ class Move:
 
 
 class Work:
-    """What handlers see and fill.
+    """The wake as handlers see and fill it.
 
     ``dirty`` are the records that the next pass looks at, in the order in which they were marked;
     ``effects`` are performed once the unit is committed, never before (design: Commit before
-    effect), and ``must_be_whole`` says that handlers have to run before that, however much came in.
-    ``sit_out`` are records that lost a race at a commit, by the names that history gives them, and
-    until when sessions among them are not to be placed; with ``new_sit_out`` neither are those that
-    this wake makes.
+    effect), and ``must_be_whole`` says that handlers have to run before the commit, however much
+    came in. ``sit_out`` are records that lost a race at a commit, by the names that history gives
+    them, and until when sessions among them are not to be placed; with ``new_sit_out`` neither are
+    those that this wake makes.
     """
 
     def __init__(self, unit: Unit, ids: IdFactory) -> None:
@@ -55,21 +56,21 @@ class Work:
         return self.unit.live
 
     def once(self, make: Callable[[], T]) -> T:
-        """What ``make`` makes, the same in all of this wake: a place for what many records share
-        and none should have made anew."""
+        """The result of ``make``, which is called once a wake, for things that many records
+        share."""
         if make not in self._once:
             self._once[make] = make()
         return cast(T, self._once[make])
 
     def mark(self, record: Record) -> None:
-        """Have the record looked at in the next pass, and the one that it is part of."""
+        """Have the record looked at in the next pass, and the record that it is part of."""
         self.dirty.setdefault(type(record), {})[record] = None
         whole_of = self._wholes.get(type(record))
         if whole_of is not None and (whole := whole_of(record)) is not None:
             self.dirty.setdefault(type(whole), {})[whole] = None
 
     def tell_losers(self) -> None:
-        """Say of those who lost a race in the wake before this one that they did."""
+        """Note in history the records that lost a race in the last wake."""
         why = reason(ReasonCode.LOST_RACE)
         for name in self.sit_out:
             record = self.live.find(name)
@@ -91,7 +92,7 @@ class Work:
         result: SchedulingResult = SchedulingResult.SUCCESS,
         reason: Reason | None = None,
     ) -> list[R]:
-        """``Unit.transition``, and the changed records are marked; the stale ones are returned."""
+        """Call ``Unit.transition`` and mark the changed records; the answer is the stale ones."""
         records = list(records)
         stale = self.unit.transition(
             records, expected, to, phase=phase, result=result, reason=reason
@@ -110,5 +111,5 @@ class Work:
         return moved
 
     def emit(self, effect: object) -> None:
-        """Wish something of the world: see ``engine.effects``."""
+        """Wish something of the outside world: see ``engine.effects``."""
         self.effects.setdefault(type(effect), []).append(effect)

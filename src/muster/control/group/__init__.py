@@ -1,1 +1,1 @@
-"""Scaling groups and quotas: what operators set."""
+"""Scaling groups and quotas, as operators set them."""

@@ -1,4 +1,5 @@
-"""What operators set: functions of one wake's work that refuse before they change anything."""
+"""Operators' requests about groups and quotas: functions of one wake's work that refuse before they
+change anything."""
 
 from sqlalchemy import delete, insert
 
@@ -22,11 +23,11 @@ class GroupRequests:
         work.unit.also(insert(schema.cluster), {"key": "id", "value": id_})
 
     def put_group(self, work: Work, spec: ScalingGroup) -> ScalingGroup:
-        """A new scaling group, or another policy for one.
+        """Make a scaling group, or give one another policy.
 
         Raises:
-            InvalidSpec: it has options for a part that it does not use.
-            MusterError: it names an unknown plug-in.
+            InvalidSpec: the spec has options for a part that it does not use.
+            MusterError: the spec names an unknown plug-in.
         """
         check_options(spec)
         Policy.of(spec)
@@ -37,20 +38,20 @@ class GroupRequests:
         self._board.group_changed(spec.name)
         for agent in work.live.agents.values():
             if agent.group == spec.name:
-                work.mark(agent)  # it may be granted another lease
-                work.unit.touch(agent)  # and is to speak more often, or less
+                work.mark(agent)  # the agent may be granted another lease
+                work.unit.touch(agent)  # and may have to speak more or less often
         return spec
 
     def put_quota(self, work: Work, spec: QuotaSpec) -> QuotaSpec:
-        """Limits for somebody, in place of those there were."""
+        """Set somebody's limits, in place of the former ones."""
         self._write_quota(work, (spec.level, spec.name), spec)
         return spec
 
     def remove_quota(self, work: Work, level: Level, name: str) -> QuotaSpec:
-        """No limits of their own any more.
+        """Remove somebody's limits.
 
         Raises:
-            NotFound: there were none.
+            NotFound: there are none.
         """
         spec = work.live.quotas.get((level, name))
         if spec is None:

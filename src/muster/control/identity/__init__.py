@@ -1,1 +1,1 @@
-"""Who may do what: domains, projects, users, and the tokens by which they are known."""
+"""Domains, projects and users, and the tokens by which they are known."""

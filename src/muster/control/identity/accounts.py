@@ -1,7 +1,7 @@
 """Domains, projects and users: requests of administrators, refused before they change anything.
 
-A user's live work is nobody's once the user is gone, so a user, and a project, are not removed
-while work of theirs is alive, unless it is cancelled with them.
+Live work must have an owner, so a user or a project is not removed while it has live work, unless
+the work is cancelled with it.
 """
 
 import json
@@ -23,11 +23,11 @@ from muster.store.records import Job, Session
 from muster.store.tokens import Token
 
 MAX_NAMED = 10_000
-"""Domains, projects, and users, each."""
+"""Domains at most; likewise projects, and users."""
 
 
 def add_domain(work: Work, spec: DomainSpec) -> str:
-    """A new domain.
+    """Add a domain.
 
     Raises:
         Conflict: there is one of this name, or there are too many.
@@ -62,7 +62,7 @@ def remove_domain(work: Work, name: str) -> None:
 
 
 def add_project(work: Work, spec: ProjectSpec) -> tuple[str, str]:
-    """A new project.
+    """Add a project.
 
     Raises:
         InvalidSpec: there is no such domain.
@@ -86,7 +86,7 @@ def remove_project(
 
     Raises:
         NotFound: there is none.
-        Conflict: it is the only one of a user; work of it is alive and not to be cancelled.
+        Conflict: it is a user's only project, or has live work that is not to be cancelled.
     """
     accounts, key = work.live.accounts, (domain, name)
     if key not in accounts.projects:
@@ -114,7 +114,7 @@ def remove_project(
 
 
 def add_user(work: Work, spec: UserSpec) -> User:
-    """A new user.
+    """Add a user.
 
     Raises:
         InvalidSpec: there is no such domain, or no such project in it.
@@ -148,12 +148,12 @@ def change_user(
     *,
     cancel: bool,
 ) -> User:
-    """Have a user be in these projects and no others; tokens for the others are revoked.
+    """Put a user in these projects and no others; tokens for other projects are revoked.
 
     Raises:
         NotFound: there is no such user.
         InvalidSpec: there is no such project.
-        Conflict: work in a project that is left is alive and not to be cancelled.
+        Conflict: a project that is left has live work of the user's that is not to be cancelled.
     """
     accounts = work.live.accounts
     user = _user(accounts, domain, name)
@@ -180,7 +180,7 @@ def remove_user(
 
     Raises:
         NotFound: there is no such user.
-        Conflict: work of the user's is alive and not to be cancelled; the user holds the last
+        Conflict: the user has live work that is not to be cancelled, or holds the last
             administrator's token.
     """
     accounts = work.live.accounts
@@ -223,7 +223,7 @@ def _end_work(
     """Cancel the live work of the owners concerned.
 
     Raises:
-        Conflict: there is some, and it is not to be cancelled.
+        Conflict: there is live work, and it is not to be cancelled.
     """
     live = work.live
     jobs: list[Job] = [job for job in live.jobs.values() if concerned(job.owner)]
@@ -280,7 +280,7 @@ def _must_know_domain(accounts: Accounts, domain: str) -> None:
 def _must_be_new(taken: bool, what: str, so_far: int) -> None:
     """
     Raises:
-        Conflict: it is there already, or there are too many of its kind.
+        Conflict: the name is taken, or there are too many of its kind.
     """
     if taken:
         raise Conflict(f"there is a {what} already")
@@ -298,7 +298,7 @@ def _path(key: tuple[str, str]) -> str:
 
 
 def ensure_user(work: Work, owner: Owner) -> None:
-    """Have there be this domain, project and user; what is there already stays as it is."""
+    """Add this owner's domain, project and user, where they do not exist."""
     accounts = work.live.accounts
     if owner.domain not in accounts.domains:
         add_domain(work, DomainSpec(name=owner.domain))
@@ -309,8 +309,8 @@ def ensure_user(work: Work, owner: Owner) -> None:
 
 
 def first_admin(work: Work, name: str) -> str:
-    """The secret of a new administrator's token for a user of the default domain and project, who
-    is added where there is none yet."""
+    """Make an administrator's token for a user of the default domain and project, who is added if
+    there is none; the answer is its secret."""
     owner = Owner(DEFAULT, DEFAULT, name)
     ensure_user(work, owner)
     by = Principal(owner, Role.ADMIN)

@@ -1,6 +1,6 @@
-"""Tokens: whose one is, and requests that make and revoke them.
+"""Tokens: finding the principal of a token, and requests that make and revoke tokens.
 
-What is made here is known by its hash from the commit on, and its secret is told once.
+A token is known by its hash from the commit on, and its secret is told once.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -23,14 +23,14 @@ MAX_OF_ONE = 100
 """API tokens of one user."""
 MAX_JOIN_TOKENS = 10_000
 KEPT_EXPIRED_S = 7 * 86400.0
-"""How long a token that has expired is still listed."""
+"""How long an expired token is still listed."""
 
 K = TypeVar("K", Token, JoinToken)
 
 
 def verify(live: Live, secret: str, now: float) -> Principal | None:
-    """Whose API token this is; None if it is none, or no longer. Costs a hash and a few look-ups,
-    and notes that the token was used."""
+    """The principal of an API token; None if it is not good. The call costs a hash and a few
+    look-ups, and notes that the token was used."""
     token = live.accounts.tokens.of_secret(secret)
     if token is None:
         return None
@@ -41,7 +41,7 @@ def verify(live: Live, secret: str, now: float) -> Principal | None:
 
 
 def principal_now(live: Live, id_: TokenId | None, now: float) -> Principal | None:
-    """Whom the holder of a token is taken for at this moment; None if for nobody."""
+    """The principal of a token at this moment; None if the token is not good."""
     token = live.accounts.tokens.get(id_)
     if token is None or token.has_expired(now):
         return None
@@ -55,11 +55,11 @@ def principal_now(live: Live, id_: TokenId | None, now: float) -> Principal | No
 def create_token(
     work: Work, by: Principal, spec: TokenSpec, secret: str | None = None
 ) -> tuple[Token, str]:
-    """A new API token, and its secret, which cannot be had again.
+    """Make an API token; the answer has its secret, which cannot be had again.
 
     Raises:
-        InvalidSpec: there is no such user or project; or it would open more than the token of
-            ``by``, who is no administrator.
+        InvalidSpec: there is no such user or project; or the token would have more rights than that
+            of ``by``, who is no administrator.
         Conflict: the user has too many.
     """
     domain, name = spec.domain or by.owner.domain, spec.user or by.owner.user
@@ -102,7 +102,7 @@ def _must_be_worth_less(
 ) -> None:
     """
     Raises:
-        InvalidSpec: the token would open more, or for longer, than that of whoever asks for it.
+        InvalidSpec: the token would have more rights, or a later end, than the asker's own.
     """
     problems = []
     for field, asked, own in (
@@ -135,15 +135,15 @@ def _known_user(accounts: Accounts, domain: str, name: str, project: str | None)
 
 
 def revoke_token(work: Work, by: Principal, ref: str) -> Token:
-    """Have a token open nothing any more.
+    """Revoke a token.
 
     Args:
-        ref: its id, its name, or the beginning of its id.
+        ref: the token's id, its name, or the beginning of its id.
 
     Raises:
         NotFound: ``by`` may see no such token.
         Ambiguous: there are several.
-        Conflict: it is the last administrator's.
+        Conflict: it is the last administrator's token.
     """
     token = _found(visible_tokens(work.live.accounts, by), ref, lambda each: each.name)
     must_leave_an_admin(work, [token])
@@ -175,8 +175,8 @@ def must_leave_an_admin(work: Work, going: Collection[Token]) -> None:
 
 
 def visible_tokens(accounts: Accounts, principal: Principal) -> list[Token]:
-    """The tokens that a principal may see, oldest first: an administrator all, others those of
-    their own that open no more than theirs does."""
+    """The tokens that a principal may see, oldest first: all for an administrator, for others their
+    own tokens that have no more rights than the one they came with."""
     if principal.role is Role.ADMIN:
         return list(accounts.tokens)
     mine = accounts.tokens.get(principal.token)
@@ -190,12 +190,13 @@ def visible_tokens(accounts: Accounts, principal: Principal) -> list[Token]:
     ]
 
 
-# -- agents that are to join -----------------------------------------------------------------------
+# -- tokens for agents to join
+# -----------------------------------------------------------------------
 
 
 def create_join_token(work: Work, by: Principal, spec: JoinTokenSpec) -> tuple[JoinToken, str]:
-    """A new token with which agents join, and its secret, which cannot be had again. Another for
-    the same name is no longer good then.
+    """Make a token with which agents join; the answer has its secret, which cannot be had again. A
+    former token for the same name is revoked.
 
     Raises:
         InvalidSpec: there is no such group; several uses for one name.
@@ -221,7 +222,8 @@ def create_join_token(work: Work, by: Principal, spec: JoinTokenSpec) -> tuple[J
 
 
 def create_open_join_token(work: Work, made_by: str) -> str:
-    """The secret of a token with which any number of agents join, for as long as it is kept."""
+    """Make a token with which any number of agents may join, without an end; the answer is its
+    secret."""
     secret = new_secret()
     _add_join_token(work, made_by, secret, None, None, None, None)
     return secret
@@ -252,7 +254,7 @@ def _add_join_token(
 
 
 def charge(work: Work, token: JoinToken) -> None:
-    """One agent less may join with the token."""
+    """Count one use of a join token."""
     if token.uses_left is not None:
         token.uses_left -= 1
         kept = schema.join_tokens
@@ -260,10 +262,10 @@ def charge(work: Work, token: JoinToken) -> None:
 
 
 def revoke_join_token(work: Work, ref: str) -> JoinToken:
-    """Have no agent join with the token any more; those that have stay.
+    """Revoke a join token; agents that have joined with it stay.
 
     Args:
-        ref: its id, the beginning of its id, or the agent's name that it is for.
+        ref: the token's id, the beginning of its id, or the name of the agent that it is for.
 
     Raises:
         NotFound: there is none.
@@ -280,13 +282,13 @@ def _drop_join_token(work: Work, token: JoinToken) -> None:
     work.unit.also(delete(kept).where(kept.c.id == token.id))
 
 
-# -- what time does to tokens ----------------------------------------------------------------------
+# -- sweeps ----------------------------------------------------------------------
 
 
 def keep_tokens(work: Work, since: float) -> None:
-    """Write down which tokens were used since that moment, and forget those that ended long ago.
+    """Store when tokens were used since that moment, and forget tokens that ended long ago.
 
-    A crash before it loses when a token was last used, nothing else.
+    A crash before that loses the times of last use, and nothing else.
     """
     accounts = work.live.accounts
     used = [

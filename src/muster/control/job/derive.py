@@ -1,4 +1,5 @@
-"""DeriveJobs: a job's state is derived from its tasks; its end takes the rest along."""
+"""DeriveJobs: a job's state is derived from its tasks; its end ends the others (design: Job
+derivation)."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -15,7 +16,7 @@ from muster.scheduling.validators import NEVER
 from muster.store.records import Job
 
 LOOK_AGAIN_S = 1.0
-"""How often a job looks whether the processes of its tasks' last attempts are gone."""
+"""How often a job is looked at while processes of its tasks' last attempts may be left."""
 
 
 class JobLifecycle(Lifecycle[Job]):
@@ -73,7 +74,7 @@ def kill_tasks(
 ) -> None:
     """End a job's live tasks KILLED, and the sessions of their attempts with them.
 
-    Tasks without rows stay without: an ended job's missing tasks never ran.
+    Tasks without rows get none: an ended job's missing tasks never ran.
     """
     tasks = list(job.tasks.values())
     attempts = [
@@ -90,14 +91,14 @@ def kill_tasks(
 
 
 def _ends_whole(job: Job) -> bool:
-    """Whether what ended the first of its tasks ends all of them: somebody cancelled the job, or
-    nothing of it can ever start."""
+    """Whether the end of one task ends all of them: somebody cancelled the job, or no task of it
+    can ever start."""
     code = job.reason.code if job.reason else None
     return code is ReasonCode.CANCELLED or (code in NEVER and job.started_at is None)
 
 
 def _why(job: Job, state: JobState) -> Reason | None:
-    """The reason of a job's new state; ``job.reason`` is that of its first lost task so far."""
+    """The reason of a job's new state; until now ``job.reason`` is its first lost task's."""
     failed = job.counts.get(TaskState.FAILED, 0)
     tolerated = job.spec.max_task_failures
     if state is JobState.SUCCEEDED:

@@ -15,15 +15,16 @@ from muster.core.states import JOB_TABLE, KernelStatus, SessionStatus, TaskState
 from muster.store.records import Job, Kernel, Session, Task
 
 LEAST_CANDIDATES = 2
-"""Sessions of one job that stand in the queue at a time, so that placement knows of the demand.
-Each costs a look in every pass, and a write more than one that is placed as soon as it is made."""
+"""Sessions of one job that wait in the queue at least, so that placement knows of the demand. Each
+costs a look in every pass, and one write more than a session that is placed as soon as it is
+made."""
 MOST_CANDIDATES = 1024
-"""Sessions of one job that a pass may bring up. It is reached by doubling, while each pass of a
-wake places all that the one before brought up."""
+"""Sessions of one job that a pass may bring up at most. The number doubles from pass to pass of a
+wake while all sessions that the last one brought up are placed."""
 
 
 class _BroughtUp(dict[Job, int]):
-    """How many tasks of each job the last pass of the wake made candidates."""
+    """The number of tasks of each job that the last pass of the wake made candidates."""
 
 
 class ExpandJobs(FollowingHandler[Job]):
@@ -37,7 +38,7 @@ class ExpandJobs(FollowingHandler[Job]):
 
     def follow(self, record: Job, work: Work) -> None:
         if record.reason is not None and record.reason.code is ReasonCode.CANCELLED:
-            return  # it is about to end
+            return  # the job is about to end
         if record.spec.coscheduled:
             self._bring_up_gang(record, work)
         else:
@@ -77,7 +78,7 @@ class ExpandJobs(FollowingHandler[Job]):
             self._start_attempt(job, tasks, work)
 
     def _gone(self, task: Task, work: Work) -> bool:
-        """Whether the last attempt's processes are proven gone: never two live attempts."""
+        """Whether the processes of the task's last attempt are proven gone."""
         gone = task.kernel_id is None or task.kernel_id not in work.live.rows_of
         return gone and work.now >= task.retry_at
 
@@ -134,5 +135,5 @@ class ExpandJobs(FollowingHandler[Job]):
 
 
 def _displaced(why: Reason | None) -> Reason | None:
-    """What the next attempt remembers of the last one: that it was displaced."""
+    """The reason that the next attempt remembers of the last one, if it was displaced."""
     return why if why is not None and why.code in DISPLACED else None

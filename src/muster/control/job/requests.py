@@ -1,4 +1,4 @@
-"""What people ask of jobs: functions of one wake's work that refuse before they change anything."""
+"""Requests about jobs: functions of one wake's work that refuse before they change anything."""
 
 import re
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ _RETRIED = re.compile(r"-retry-[0-9]+$")
 
 @dataclass(frozen=True, slots=True)
 class Retried:
-    """A job that has ended and of which tasks are to be run again: all of them, or ``only``."""
+    """A job that has ended, tasks of which are to be run again: all of them, or ``only``."""
 
     id: JobId
     name: str
@@ -43,12 +43,12 @@ class Retried:
 
 
 class JobRequests:
-    """Requests about live jobs; reads of what has ended are SQL's business."""
+    """Requests about live jobs; ended jobs are read from SQL."""
 
     def __init__(self, board: Board, sessions: SessionLifecycle) -> None:
         self._board = board
         self._sessions = sessions
-        self._last_number: dict[tuple[Owner, str], int] = {}  # of the names that it has given
+        self._last_number: dict[tuple[Owner, str], int] = {}  # the last number given, by stem
 
     def submit(
         self,
@@ -62,13 +62,13 @@ class JobRequests:
         """A new job, PENDING.
 
         Args:
-            ended: of what it is to start after, that which has ended.
-            retry_of: the job of which it runs tasks again.
+            ended: the ended work among its dependencies.
+            retry_of: the job whose tasks it runs again.
 
         Raises:
             NotFound: no such group.
-            InvalidSpec: a working directory outside the group's workspaces; what ``admit`` and
-                ``find_targets`` refuse.
+            InvalidSpec: a working directory lies outside the group's workspaces; or ``admit`` or
+                ``find_targets`` refuses the spec.
             Conflict: a live job of the same owner has the name; a quota forbids it.
         """
         group = work.live.group(spec.group)
@@ -105,10 +105,10 @@ class JobRequests:
     def retry(
         self, work: Work, principal: Principal, of: Retried, ended: Ended = NONE_ENDED
     ) -> Job:
-        """A new job that runs tasks of one that has ended again, each under its index.
+        """Submit a job that runs tasks of an ended one again, each under its index.
 
         Raises:
-            Conflict: a job that does so is live already; and what ``submit`` raises.
+            Conflict: such a job is live already; other errors are those of ``submit``.
         """
         again = next((job for job in work.live.jobs.values() if job.retry_of == of.id), None)
         if again is not None:
@@ -132,15 +132,15 @@ class JobRequests:
         job.reason = why
         work.unit.touch(job)
         if not job.tasks and job.next_task < job.tasks_total:
-            # Nothing of it is live: its end hangs on one task that is KILLED.
+            # No task of it is live: the job ends by one task that is KILLED.
             self._kill_first(work, job)
         kill_tasks(job, why, work, self._sessions, phase=PHASE)
         work.mark(job)
         return job
 
     def _new_name(self, work: Work, owner: Owner, stem: str) -> str:
-        """With a number not given before: nobody shall ask for the job of this morning and be told
-        of this evening's."""
+        """The stem with a number that was not given before, so that nobody asks for this morning's
+        job and is told of this evening's."""
         number = self._last_number.get((owner, stem), 0) + 1
         while (owner, f"{stem}-{number}") in work.live.job_names:
             number += 1

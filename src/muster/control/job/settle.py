@@ -16,7 +16,7 @@ from muster.core.states import (
 from muster.store.records import Job, Kernel, Session, Task
 
 LONGEST_WAIT_S = 60.0
-"""Between attempts of a task that are lost before they begin."""
+"""The longest wait between attempts of a task that are lost before they begin."""
 
 _STATE_OF = {
     SessionStatus.PENDING: TaskState.PENDING,
@@ -65,7 +65,7 @@ class SettleTasks(FollowingHandler[Session]):
         work.transition([task], TASK_TABLE.live, state, phase=self.name)
 
     def _job_runs(self, job: Job, session: Session, work: Work) -> None:
-        """The job has begun with the first of its tasks that runs."""
+        """Note that the job has begun, with the first of its tasks that runs."""
         if job.started_at is None:
             job.started_at = session.started_at or work.now
             work.unit.touch(job)
@@ -131,15 +131,15 @@ class SettleTasks(FollowingHandler[Session]):
 
 
 def _put_off(task: Task, kernel: Kernel, work: Work) -> None:
-    """An attempt lost before it began charges no budget (design: Budgets); so that no machine that
-    loses all of them is asked without end, the next one waits longer each time."""
+    """Delay the next attempt. One that is lost before it began charges no budget (design: Budgets),
+    so the wait grows each time, lest a machine that loses all attempts is tried without end."""
     task.lost_starts = 0 if kernel.started_at is not None else task.lost_starts + 1
     if task.lost_starts > 1:
         task.retry_at = work.now + min(2.0 ** (task.lost_starts - 2), LONGEST_WAIT_S)
 
 
 def _note_first_loss(task: Task, verdict: Verdict) -> None:
-    """The job remembers the first of its tasks that did not succeed, and how."""
+    """Note in the job the first of its tasks that did not succeed, and how it ended."""
     job = task.job
     if job.reason is not None or verdict.state is TaskState.SUCCEEDED:
         return
@@ -163,7 +163,7 @@ def _note_first_loss(task: Task, verdict: Verdict) -> None:
 
 
 def _followed(session: Session, job: Job) -> bool:
-    """Whether all tasks of a gang have the state that follows from its session's already."""
+    """Whether all tasks of a gang already have the state that follows from its session's."""
     kernels = len(session.kernels)
     if kernels == 1 or session.tally.among((KernelStatus.PULLING,)):
         return False

@@ -14,6 +14,7 @@ from pydantic import (
 
 from muster.core.errors import Problem
 from muster.core.specs.amounts import Flag, Moment, Name, OwnerName, PositiveDuration, Whole
+from muster.core.specs.notify import Channels
 from muster.core.specs.placement import ANYWHERE, Dependencies, PlacementSpec
 from muster.core.specs.session import MAX_GANG, Process, like_an_id
 from muster.core.task_ranges import TaskRanges
@@ -64,6 +65,7 @@ class JobSpec(Process):
         after: what must have come so far before any of it starts.
         not_before: the earliest start.
         priority: higher goes first.
+        notify: whom its end is told, as a list of URLs, or of {url: URL, on: failure}.
     """
 
     kind: Literal["job"] = "job"
@@ -83,6 +85,7 @@ class JobSpec(Process):
     after: Dependencies = ()
     not_before: Moment | None = None
     priority: Annotated[Whole, Field(ge=0, le=100)] = 50
+    notify: Channels = ()
 
     @model_validator(mode="after")
     def _gang_size(self) -> "JobSpec":

@@ -17,7 +17,7 @@ from muster.core.specs.group import ScalingGroup
 from muster.core.specs.job import JobSpec
 from muster.core.specs.quota import QuotaSpec
 from muster.core.specs.session import SessionSpec
-from muster.core.specs.shape import check_shape
+from muster.core.specs.shape import check_shape, is_secret
 
 AnySpec = JobSpec | SessionSpec | ScalingGroup | QuotaSpec
 KINDS: Mapping[str, type[AnySpec]] = {
@@ -101,6 +101,8 @@ def _problem(model: type[BaseModel], detail: ErrorDetails) -> Problem:
     written = _written(value)
     if kind in ("missing", "value_error") and isinstance(value, dict | list):
         written = ""  # pydantic's value is the whole mapping around the field, not the field's
+    if secret := is_secret(place):
+        written = ""
     match kind:
         case "extra_forbidden":
             known = _known_keys(model, place[:-1])
@@ -110,7 +112,7 @@ def _problem(model: type[BaseModel], detail: ErrorDetails) -> Problem:
             known = _known_keys(model, place) if kind == "model_type" else []
             expected = f"expected keys with values{_listed(known)}"
         case "list_type" | "tuple_type" | "set_type":
-            short = isinstance(value, str) and len(value) < _WRITTEN
+            short = isinstance(value, str) and len(value) < _WRITTEN and not secret
             as_list = f", such as [{value}]" if short else ""
             expected = f"expected a list{as_list}"
         case "string_type" if isinstance(value, bool | int | float | date):

@@ -23,6 +23,7 @@ from muster.core.specs.amounts import (
     Whole,
     relative_path,
 )
+from muster.core.specs.notify import Channels
 from muster.core.specs.placement import ANYWHERE, Dependencies, PlacementSpec
 
 MAX_GANG = 10_000
@@ -166,6 +167,7 @@ class SessionSpec(Spec):
         placement: where its kernels go.
         after: what must have come so far before it starts.
         not_before: the earliest start.
+        notify: whom its end is told, as a list of URLs, or of {url: URL, on: failure}.
     """
 
     kind: Literal["session"] = "session"
@@ -184,6 +186,7 @@ class SessionSpec(Spec):
     placement: PlacementSpec = Field(default_factory=lambda: ANYWHERE)
     after: Dependencies = ()
     not_before: Moment | None = None
+    notify: Channels = ()
 
     @model_validator(mode="after")
     def _size(self) -> "SessionSpec":

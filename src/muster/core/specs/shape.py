@@ -5,6 +5,7 @@ numbers are checked here once for all fields, including the fields that take any
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from muster.core.errors import InvalidSpec, Problem
@@ -17,6 +18,15 @@ MAX_KEYS = 1_000
 """Keys of one mapping."""
 _LARGEST = 2**63
 _WRITTEN = 80  # characters of a text that are shown
+
+
+_SECRET_KEYS = frozenset({"notify", "url"})
+"""Under which secrets stand: a channel's URL has its token in it."""
+
+
+def is_secret(place: Sequence[object]) -> bool:
+    """Whether nothing of what stands at this place may be shown, even where it is wrong."""
+    return bool(place) and place[0] in _SECRET_KEYS
 
 
 def check_shape(data: Any) -> None:
@@ -50,6 +60,8 @@ def check_shape(data: Any) -> None:
         except ValueError as wrong:
             field = ".".join(map(str, place)) or "spec"
             written = repr(value)[:_WRITTEN] if isinstance(value, str) else ""
+            if is_secret(place):
+                written = ""
             raise InvalidSpec([Problem(field, written, str(wrong))]) from None
 
 

@@ -23,7 +23,8 @@ def read_history(
     connection: Connection, entities: Entities, principal: Principal, ref: str, limit: int
 ) -> HistoryPage:
     """The history of a job with its tasks and sessions, of one task (``job/index``) with the
-    sessions of its attempts, or of a record of another kind.
+    sessions of its attempts, or of a record of another kind; each with what is named below it, as
+    notices of its end are.
 
     Raises:
         NotFound, Ambiguous: see ``refs.resolve``.
@@ -85,10 +86,10 @@ def _told(
             id_ = resolve(connection, each, principal, ref)
         except NotFound:
             continue
+        parts = (entity >= f"{id_}/") & (entity < f"{id_}0")  # "0" comes after "/"
         if each is not JOB:
-            return [entity == id_]
-        tasks = (entity >= f"{id_}/") & (entity < f"{id_}0")  # "0" comes after "/"
-        return [entity == id_, tasks, entity.in_(_sessions(id_))]
+            return [entity == id_, parts]
+        return [entity == id_, parts, entity.in_(_sessions(id_))]
     *others, last = (each.name for each in referred)
     raise NotFound(f"there is no {', '.join(others)} or {last} {ref!r}")
 

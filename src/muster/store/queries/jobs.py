@@ -11,7 +11,7 @@ from muster.core.states import JOB_TABLE, JobState, TaskState
 from muster.core.views import JobDetail, JobPage, JobView
 from muster.store import schema
 from muster.store.entities import JOB
-from muster.store.queries.listing import Listing, listed, owner_view, reason_view
+from muster.store.queries.listing import Listing, listed, owner_view, reason_view, spec_view
 from muster.store.queries.refs import resolve
 
 _LONG = frozenset({"spec", "only"})
@@ -49,7 +49,7 @@ def read_job_detail(connection: Connection, principal: Principal, ref: str) -> J
     retried_by = connection.execute(retries.limit(_RETRIES_SHOWN)).scalars()
     return JobDetail(
         **msgspec.structs.asdict(_view(row)),
-        spec=json.loads(row.spec),
+        spec=spec_view(row.spec),
         retried_by=tuple(retried_by),
     )
 

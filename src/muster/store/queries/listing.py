@@ -1,5 +1,6 @@
 """Shared by all listings: filters, pages, and columns that every view has."""
 
+import json
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 from sqlalchemy import Column, ColumnElement, Row, Select, Table
 
 from muster.core.owner import Owner, Principal
+from muster.core.specs.notify import shown_url
 from muster.core.views import OwnerView, ReasonView
 from muster.store.entity import Entity
 from muster.store.queries.refs import owned_by, visible
@@ -78,6 +80,14 @@ def owner_of(row: Row[Any]) -> Owner:
 
 def owner_view(row: Row[Any]) -> OwnerView:
     return OwnerView.of(owner_of(row))
+
+
+def spec_view(text: str) -> dict[str, Any]:
+    """A stored spec as it is shown: the channels that it names are secrets."""
+    spec: dict[str, Any] = json.loads(text)
+    if channels := spec.get("notify"):
+        spec["notify"] = [each | {"url": shown_url(each["url"])} for each in channels]
+    return spec
 
 
 def reason_view(row: Row[Any]) -> ReasonView | None:

@@ -11,7 +11,7 @@ from muster.core.states import KernelStatus, SessionStatus
 from muster.core.views import KernelView, SessionDetail, SessionPage, SessionView, ShareView
 from muster.store import schema
 from muster.store.entities import SESSION
-from muster.store.queries.listing import Listing, listed, owner_view, reason_view
+from muster.store.queries.listing import Listing, listed, owner_view, reason_view, spec_view
 from muster.store.queries.refs import resolve
 from muster.store.rows import load_shares
 
@@ -54,7 +54,7 @@ def read_session_detail(connection: Connection, principal: Principal, ref: str) 
     return SessionDetail(
         **msgspec.structs.asdict(_view(row)),
         kernels=tuple(kernel_view(kernel) for kernel in connection.execute(members)),
-        spec={"name": row.name} | json.loads(row.spec) if row.spec else None,
+        spec={"name": row.name} | spec_view(row.spec) if row.spec else None,
     )
 
 

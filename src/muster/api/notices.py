@@ -1,0 +1,52 @@
+"""Notices over HTTP."""
+
+import asyncio
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from muster.api.answers import answer
+from muster.api.bodies import read_spec
+from muster.api.context import Call
+from muster.api.openapi import spec_body
+from muster.control.engine.module import Parts
+from muster.control.engine.work import Work
+from muster.control.notice.effects import ANSWER_S
+from muster.control.notice.entity import Notice
+from muster.control.notice.queries import read_notice
+from muster.control.notice.requests import NoticeRequests
+from muster.control.notice.states import NOTICE_TABLE
+from muster.core.notices import NoticeView
+from muster.core.specs.notify import Channel, TrialSpec
+
+router = APIRouter(prefix="/v1/notices", tags=["notices"])
+
+WAIT_S = ANSWER_S + 5.0
+"""The longest that a trial is waited for: its outcome, or that there is none."""
+
+
+@router.post("/trial", response_model=NoticeView, openapi_extra=spec_body(TrialSpec))
+async def try_channel(request: Request, call: Call) -> Response:
+    """Send a notice to a channel, once, on the way that every notice takes; what became of it."""
+    call.must_change()
+    channel = Channel(url=(await read_spec(request, TrialSpec)).url)
+
+    def write(work: Work, parts: Parts) -> Notice:
+        return parts[NoticeRequests].try_channel(work, call.principal, channel)
+
+    notice = await call.change(write)
+    changes = call.api.changes
+    with changes.bell(call.principal.owner, ends=[notice.name]) as ended:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + WAIT_S
+        while True:
+            ended.clear()
+            view = await call.read(read_notice, call.principal, notice.id)
+            over = view.status in NOTICE_TABLE.terminal
+            if over or changes.closing.is_set() or loop.time() >= until:
+                return answer(view)
+            try:
+                async with asyncio.timeout_at(until):
+                    await ended.wait()
+            except TimeoutError:
+                pass

@@ -1,0 +1,55 @@
+"""What is wished of channels, and what became of it."""
+
+import logging
+from dataclasses import dataclass
+
+from muster.control.engine.module import Parts
+from muster.control.engine.work import Work
+from muster.control.inbox import Input
+from muster.control.notice.entity import Notice, NoticeId
+from muster.control.notice.states import NoticeStatus
+from muster.core.reasons import Reason
+
+log = logging.getLogger(__name__)
+
+ATTEMPT_S = 20.0
+"""How long a performer tries to send a notice."""
+ANSWER_S = 60.0
+"""How long the outcome of an attempt is waited for, its time in the performer's queue included."""
+
+
+@dataclass(frozen=True, slots=True)
+class SendNotice:
+    """An effect: have a channel get a notice. The key is (name, generation); the channel and the
+    message are read by the id, so that no token is in an effect."""
+
+    name: str
+    generation: int
+
+    @property
+    def id(self) -> NoticeId:
+        return NoticeId(self.name.rpartition("/")[2])
+
+
+@dataclass(frozen=True, slots=True)
+class NoticeOutcome(Input):
+    """What became of a ``SendNotice``: taken by the channel, or not, for a reason."""
+
+    name: str
+    generation: int
+    reason: Reason | None = None
+
+    def take(self, work: Work, parts: Parts) -> None:
+        notice = work.live.of(Notice).get(self.name)
+        if (
+            notice is None
+            or notice.status is not NoticeStatus.SENDING
+            or notice.generation != self.generation
+            or notice.handed_at is None
+        ):
+            return  # of an attempt that nobody waits for any more
+        notice.outcome = self
+        work.mark(notice)
+
+    def refuse(self, error: Exception) -> None:
+        log.warning("the outcome of notice %s is dropped: %s", self.name, error)

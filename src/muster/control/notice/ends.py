@@ -1,0 +1,96 @@
+"""Whom the end of work is told, as its spec asks: notices in the commit of the end itself.
+
+What ends leaves the mirror with that commit. So whether its notices were made need not be stored:
+either both are, or neither.
+"""
+
+from muster.control.engine.handler import FollowingHandler, Stage
+from muster.control.engine.work import Work
+from muster.control.notice.entity import PREFIX, Message, Notice, NoticeId
+from muster.control.notice.message import job_message, session_message
+from muster.control.notice.states import NoticeStatus
+from muster.control.notice.turns import Turns
+from muster.core.owner import Owner
+from muster.core.reasons import ReasonCode
+from muster.core.specs.notify import Channel
+from muster.core.states import JOB_TABLE, SESSION_TABLE, JobState
+from muster.store.records import Job, Session
+
+
+class Writer:
+    """Makes notices."""
+
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+
+    def write(
+        self, work: Work, channel: Channel, message: Message, owner: Owner, subject: str | None
+    ) -> Notice:
+        """A new notice, PENDING."""
+        notice = Notice(
+            id=NoticeId(work.ids.new(PREFIX)),
+            subject=subject,
+            owner=owner,
+            shown=channel.shown,
+            url=channel.url,
+            message=message,
+            status=NoticeStatus.PENDING,
+            status_changed_at=work.now,
+            created_at=work.now,
+        )
+        work.unit.add(notice)
+        self._turns.note(notice)
+        work.mark(notice)
+        return notice
+
+
+def _subjects() -> set[str]:
+    """The work whose end was told in this wake."""
+    return set()
+
+
+def _is_new(subject: str, work: Work) -> bool:
+    """Whether the end is told for the first time: later passes of the wake see it again."""
+    told = work.once(_subjects)
+    is_new = subject not in told
+    told.add(subject)
+    return is_new
+
+
+class TellEndsOfJobs(FollowingHandler[Job]):
+    name = "TellEndsOfJobs"
+    stage = Stage.TELL
+    entity = Job
+    targets = frozenset(JOB_TABLE.terminal)
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+
+    def follow(self, record: Job, work: Work) -> None:
+        if not record.spec.notify or not _is_new(record.id, work):
+            return
+        success = record.status is JobState.SUCCEEDED
+        for channel in record.spec.notify:
+            if channel.wants(success=success):
+                self._writer.write(work, channel, job_message(record), record.owner, record.id)
+
+
+class TellEndsOfSessions(FollowingHandler[Session]):
+    """Of sessions without a job over them."""
+
+    name = "TellEndsOfSessions"
+    stage = Stage.TELL
+    entity = Session
+    targets = frozenset(SESSION_TABLE.terminal)
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+
+    def follow(self, record: Session, work: Work) -> None:
+        if record.spec is None or not record.spec.notify or not _is_new(record.id, work):
+            return
+        success = record.reason is not None and record.reason.code is ReasonCode.COMPLETED
+        for channel in record.spec.notify:
+            if channel.wants(success=success):
+                message = session_message(record, success=success)
+                self._writer.write(work, channel, message, record.owner, record.id)

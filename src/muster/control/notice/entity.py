@@ -1,0 +1,155 @@
+"""What a notice is: its record, its table, and how they become each other."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, NewType
+
+from sqlalchemy import Column, Connection, Float, Index, Integer, Row, String, Table, Text, select
+
+from muster.control.notice.states import NOTICE_TABLE, NoticeStatus
+from muster.core.owner import Owner
+from muster.core.reasons import Reason
+from muster.store import schema
+from muster.store.entity import Entity, Tried, Visible
+from muster.store.live import Live
+from muster.store.mapping import RowMapping
+from muster.store.queries.listing import owner_of
+from muster.store.rows import OWNER, REASON, load_reason
+from muster.store.sql import one_of
+
+if TYPE_CHECKING:
+    from muster.control.notice.effects import NoticeOutcome
+
+NoticeId = NewType("NoticeId", str)
+PREFIX = "ntc"
+"""Of ids. The entity declares none: nobody refers to a notice but by the work that it is about."""
+
+notices = Table(
+    "notices",
+    schema.metadata,
+    Column("id", String, primary_key=True),
+    Column("subject", String, nullable=True),  # id of the job or session; null for a trial
+    *schema.owner_columns(),
+    Column("shown", String, nullable=False),
+    Column("url", Text, nullable=False),  # a secret; empty once the notice has ended
+    Column("title", Text, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("tone", String, nullable=False),
+    Column("status", String, nullable=False),
+    Column("status_changed_at", Float, nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("finished_at", Float, nullable=True),
+    Column("generation", Integer, nullable=False),
+    Column("tries", Integer, nullable=False),
+    Column("retry_at", Float, nullable=False),
+    *schema.reason_columns(),
+    sqlite_with_rowid=False,
+)
+Index(
+    "notices_live",
+    notices.c.id,
+    sqlite_where=notices.c.status.in_(sorted(NOTICE_TABLE.live)),
+    postgresql_where=notices.c.status.in_(sorted(NOTICE_TABLE.live)),
+)
+
+
+class Tone(StrEnum):
+    """How a channel is to present a notice; the words are Apprise's."""
+
+    SUCCESS = "success"
+    FAILURE = "failure"
+    INFO = "info"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What a notice says."""
+
+    title: str
+    body: str
+    tone: Tone
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Notice(Tried):
+    """A message for one channel. ``shown`` is its URL as people may see it; ``generation`` counts
+    how often it was handed to the performer.
+
+    Not stored are ``handed_at``, when the attempt that is under way was begun, None while none is;
+    and ``outcome``, what became of that attempt.
+    """
+
+    id: NoticeId
+    subject: str | None
+    owner: Owner
+    shown: str
+    url: str = field(repr=False)
+    message: Message
+    status: NoticeStatus
+    created_at: float
+    finished_at: float | None = None
+    generation: int = 0
+    reason: Reason | None = None
+    handed_at: float | None = None
+    outcome: "NoticeOutcome | None" = None
+
+    @property
+    def name(self) -> str:
+        """What history calls it: below the work whose end it tells, so that it is in its story."""
+        return self.id if self.subject is None else f"{self.subject}/{self.id}"
+
+
+def _load(connection: Connection, live: Live) -> None:
+    are_live = one_of(notices.c.status, NOTICE_TABLE.live)
+    for row in connection.execute(select(notices).where(are_live).order_by(notices.c.id)):
+        live.add(_notice(row))
+
+
+def _notice(row: Row[Any]) -> Notice:
+    return Notice(
+        id=NoticeId(row.id),
+        subject=row.subject,
+        owner=owner_of(row),
+        shown=row.shown,
+        url=row.url,
+        message=Message(row.title, row.body, Tone(row.tone)),
+        status=NoticeStatus(row.status),
+        status_changed_at=row.status_changed_at,
+        created_at=row.created_at,
+        finished_at=row.finished_at,
+        generation=row.generation,
+        tries=row.tries,
+        retry_at=row.retry_at,
+        reason=load_reason(row.reason, row.reason_numbers),
+    )
+
+
+NOTICE = Entity(
+    "notice",
+    Notice,
+    NOTICE_TABLE,
+    RowMapping[Notice](
+        notices,
+        changing=(
+            "status",
+            "status_changed_at",
+            "url",
+            "finished_at",
+            "generation",
+            "tries",
+            "retry_at",
+            *REASON,
+        ),
+        sources={
+            "title": "message.title",
+            "body": "message.body",
+            "tone": "message.tone",
+            **OWNER,
+            **REASON,
+        },
+    ),
+    _load,
+    described="a message for one channel; it tells the end of work",
+    visible=Visible.TO_OWNER,
+    id_of=lambda notice: notice.name,
+)

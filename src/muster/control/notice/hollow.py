@@ -1,0 +1,97 @@
+"""The performer's hollow twin: channels of which everything can be lost, doubled, late or out of
+order, as a seed says. For simulations and tests."""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from muster.control.engine.effects import Performer
+from muster.control.notice.effects import NoticeOutcome, SendNotice
+from muster.core.clock import Clock
+from muster.core.reasons import ReasonCode, reason
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """How often what goes wrong: parts of 1 of all effects, and of all outcomes.
+
+    Args:
+        lost: the effect is never carried out.
+        doubled: it is carried out twice.
+        mute: it is carried out, and nobody is told.
+        refused: the channel does not take it, and that is told.
+        outcome_doubled: its outcome is told twice.
+        late_s: longest time until it is carried out, and again until that is told; so the order
+            changes too.
+    """
+
+    lost: float = 0.0
+    doubled: float = 0.0
+    mute: float = 0.0
+    refused: float = 0.0
+    outcome_doubled: float = 0.0
+    late_s: float = 0.0
+
+
+NO_FAULTS = Faults()
+
+
+class HollowSender(Performer[SendNotice]):
+    """Carries out and answers when ``tick`` is called. ``sent`` counts how often a channel got each
+    notice, by its name.
+
+    Args:
+        report: takes outcomes.
+    """
+
+    kind = SendNotice
+
+    def __init__(
+        self,
+        clock: Clock,
+        report: Callable[[NoticeOutcome], None],
+        seed: int = 1,
+        faults: Faults = NO_FAULTS,
+    ) -> None:
+        self.faults = faults
+        self.sent: Counter[str] = Counter()
+        self._clock = clock
+        self._report = report
+        self._random = random.Random(seed)
+        self._due: list[tuple[float, Callable[[], None]]] = []
+
+    def perform(self, effects: Sequence[SendNotice]) -> None:
+        for effect in effects:
+            if not self._happens(self.faults.lost):
+                for _ in range(1 + self._happens(self.faults.doubled)):
+                    self._later(partial(self._send, effect))
+
+    def tick(self) -> bool:
+        """Have everything happen that is due, in any order; whether there was anything."""
+        now = self._clock.now()
+        due = [each for each in self._due if each[0] <= now]
+        self._due = [each for each in self._due if each[0] > now]
+        self._random.shuffle(due)
+        for _, happen in due:
+            happen()
+        return bool(due)
+
+    def _send(self, effect: SendNotice) -> None:
+        why = None
+        if self._happens(self.faults.refused):
+            why = reason(ReasonCode.NOTICE_REFUSED, answer=503)
+        else:
+            self.sent[effect.name] += 1
+        if not self._happens(self.faults.mute):
+            outcome = NoticeOutcome(effect.name, effect.generation, why)
+            for _ in range(1 + self._happens(self.faults.outcome_doubled)):
+                self._later(partial(self._report, outcome))
+
+    def _later(self, happen: Callable[[], None]) -> None:
+        late_s = self._random.uniform(0.0, self.faults.late_s)
+        self._due.append((self._clock.now() + late_s, happen))
+
+    def _happens(self, part: float) -> bool:
+        return self._random.random() < part

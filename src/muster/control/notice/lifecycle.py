@@ -1,0 +1,131 @@
+"""How a notice gets to its channel: its turn, attempts, outcomes."""
+
+from collections.abc import Iterable, Sequence
+
+from muster.control.engine.handler import (
+    STAY,
+    HandlerResult,
+    LifecycleHandler,
+    StatusTransitions,
+    TransitionStatus,
+)
+from muster.control.engine.lifecycle import Lifecycle, RetryPolicy
+from muster.control.engine.work import Move, Work
+from muster.control.notice.effects import ANSWER_S, SendNotice
+from muster.control.notice.entity import Notice
+from muster.control.notice.states import NOTICE_TABLE, NoticeStatus
+from muster.control.notice.turns import Turns
+from muster.core.reasons import Reason, ReasonCode, reason
+
+RETRIES = RetryPolicy(max_tries=6, backoff_s=10.0, longest_backoff_s=600.0)
+ONCE = RetryPolicy(max_tries=1, backoff_s=0.0)
+"""Of a trial: whoever waits for its outcome tries again."""
+MAX_WAIT_S = 86_400.0
+"""How old a notice may become before its turn: past it nobody needs it."""
+_FINAL = frozenset(
+    {
+        ReasonCode.NOTICE_FORBIDDEN,
+        ReasonCode.NOTICE_NOT_UNDERSTOOD,
+        ReasonCode.NOTICES_NOT_INSTALLED,
+    }
+)
+
+
+class NoticeLifecycle(Lifecycle[Notice]):
+    entity = Notice
+
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+
+    def moved(self, work: Work, record: Notice, move: Move) -> None:
+        self._turns.note(record)
+        if record.status in NOTICE_TABLE.terminal:
+            record.finished_at = work.now
+            record.reason = move.reason
+            record.url = ""
+
+    def deadlines(self, record: Notice, work: Work) -> Iterable[float]:
+        if record.status is NoticeStatus.SENDING:
+            yield record.retry_at if record.handed_at is None else record.handed_at + ANSWER_S
+
+    def retry_policy(self, record: Notice, work: Work) -> RetryPolicy:
+        return RETRIES if record.subject is not None else ONCE
+
+    def final(self, reason: Reason) -> bool:
+        return reason.code in _FINAL
+
+    def gave_up(self, phase: str, tries: int, reason: Reason) -> Reason:
+        return reason
+
+
+class TakeTurns(LifecycleHandler[Notice]):
+    """Lets as many notices be sent as the performer takes at a time."""
+
+    name = "TakeTurns"
+    entity = Notice
+    targets = frozenset({NoticeStatus.PENDING})
+    transitions = StatusTransitions(
+        success=TransitionStatus(NoticeStatus.SENDING),
+        expired=TransitionStatus(NoticeStatus.FAILED),
+    )
+
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+
+    def gather(self, candidates: Sequence[Notice], work: Work) -> Sequence[Notice]:
+        waiting = super().gather(candidates, work)
+        old = [notice for notice in waiting if _is_old(notice, work)]
+        return [*dict.fromkeys((*old, *self._turns.next()))]
+
+    def execute(self, targets: Sequence[Notice], work: Work) -> HandlerResult[Notice]:
+        return HandlerResult(successes=[each for each in targets if not _is_old(each, work)])
+
+    def timeout_s(self, record: Notice, work: Work) -> float | None:
+        return MAX_WAIT_S
+
+
+def _is_old(notice: Notice, work: Work) -> bool:
+    return work.now >= notice.status_changed_at + MAX_WAIT_S
+
+
+class SendNotices(LifecycleHandler[Notice]):
+    """Has the performer try, again and again until an attempt went well or all tries are used.
+
+    An attempt without an outcome in time counts as a failed one, and the notice is handed over
+    again: so a channel may get it twice, and gets it once at least.
+    """
+
+    name = "SendNotices"
+    entity = Notice
+    targets = frozenset({NoticeStatus.SENDING})
+    transitions = StatusTransitions(
+        success=TransitionStatus(NoticeStatus.SENT),
+        need_retry=STAY,
+        give_up=TransitionStatus(NoticeStatus.FAILED),
+    )
+
+    def execute(self, targets: Sequence[Notice], work: Work) -> HandlerResult[Notice]:
+        result: HandlerResult[Notice] = HandlerResult()
+        for notice in targets:
+            if notice.handed_at is None:
+                if work.now >= notice.retry_at:
+                    self._hand_over(notice, work)
+                continue
+            if notice.outcome is not None:
+                failure = notice.outcome.reason
+                if failure is None:
+                    result.successes.append(notice)
+                else:
+                    result.failures[notice] = failure
+            elif work.now >= notice.handed_at + ANSWER_S:
+                result.failures[notice] = reason(ReasonCode.NOTICE_UNKNOWN, waited_s=ANSWER_S)
+            else:
+                continue
+            notice.handed_at = notice.outcome = None
+        return result
+
+    def _hand_over(self, notice: Notice, work: Work) -> None:
+        notice.generation += 1
+        notice.handed_at = work.now
+        work.unit.touch(notice)
+        work.emit(SendNotice(notice.name, notice.generation))

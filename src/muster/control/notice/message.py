@@ -1,0 +1,60 @@
+"""What a notice says. Pure."""
+
+from muster.control.notice.entity import Message, Tone
+from muster.core.reasons import Reason
+from muster.core.states import JobState, TaskState
+from muster.core.text import duration, made_text, printable
+from muster.store.queries.jobs import all_counts
+from muster.store.records import Job, Session
+
+MAX_BODY = 2_000
+"""Characters: short enough for every service."""
+
+TRIAL = Message("Muster: a trial", "This channel gets notices of this cluster's work.", Tone.INFO)
+
+
+def job_message(job: Job) -> Message:
+    """That a job has ended, and how."""
+    counts = all_counts(job.counts, job.tasks_total, job.next_task, ended=True)
+    told = ", ".join(f"{count:,} {state}" for state, count in sorted(counts.items()))
+    failed = counts.get(TaskState.FAILED, 0) + counts.get(TaskState.WORKER_FAILED, 0)
+    lines = [
+        f"job {job.name} ({job.id}) of {job.owner}: {job.status}",
+        _sentence(job.reason),
+        f"tasks: {told}" if job.tasks_total > 1 else "",
+        f"tasks failed: {failed:,} of {job.tasks_total:,}" if failed else "",
+        _times(job.submitted_at, job.started_at, job.finished_at),
+        f"more: muster show {job.id}",
+    ]
+    tone = Tone.SUCCESS if job.status is JobState.SUCCEEDED else Tone.FAILURE
+    return _message(f"job {job.name}: {job.status}", lines, tone)
+
+
+def session_message(session: Session, *, success: bool) -> Message:
+    """That a session has ended, and how."""
+    name = session.name or session.id
+    how = "ended well" if success else str(session.status)
+    lines = [
+        f"session {name} ({session.id}) of {session.owner}: {how}",
+        _sentence(session.reason),
+        _times(session.created_at, session.started_at, session.finished_at),
+        f"more: muster show {session.id}",
+    ]
+    tone = Tone.SUCCESS if success else Tone.FAILURE
+    return _message(f"session {name}: {how}", lines, tone)
+
+
+def _message(title: str, lines: list[str], tone: Tone) -> Message:
+    body = "\n".join(line for line in lines if line)
+    return Message(title, printable(made_text(body, MAX_BODY)), tone)
+
+
+def _sentence(reason: Reason | None) -> str:
+    return "" if reason is None else f"reason: {reason.sentence()}"
+
+
+def _times(submitted: float, started: float | None, finished: float | None) -> str:
+    finished = submitted if finished is None else finished
+    if started is None:
+        return f"waited {duration(finished - submitted)}, never started"
+    return f"waited {duration(started - submitted)}, ran {duration(finished - started)}"

@@ -1,0 +1,175 @@
+"""The performer of notices: hands errands to a process that sends, beside the controller."""
+
+import json
+import logging
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+
+from muster.control.engine.effects import Performer, Surroundings
+from muster.control.notice.addresses import Reach
+from muster.control.notice.effects import ATTEMPT_S, NoticeOutcome, SendNotice
+from muster.control.notice.queries import read_errand
+from muster.control.notice.sending import Fate
+from muster.control.notice.settings import NoticeSettings
+from muster.control.notice.turns import MAX_SENDING
+from muster.core.reasons import Reason, ReasonCode, reason
+
+log = logging.getLogger(__name__)
+
+PAUSE_S = 0.1
+"""Between two notices: ten a second, however many there are."""
+IDLE_S = 120.0
+"""Without an errand for so long, the process ends; the next errand starts another."""
+_KEPT = ("PATH", "LANG", "LC_ALL", "PYTHONPATH", "SSL_CERT_FILE", "SSL_CERT_DIR")
+"""Variables that the process gets. No proxy, as only it would see the addresses; no home, as its
+.netrc has passwords for other purposes."""
+_NO_HOME = {"HOME": "/nonexistent"}
+
+
+class NoticeSender(Performer[SendNotice]):
+    """Its thread and its process begin with the first notice.
+
+    Errands wait in a queue as long as what control has sent at a time; what does not fit is dropped
+    and comes again.
+    """
+
+    kind = SendNotice
+
+    def __init__(self, surroundings: Surroundings, settings: NoticeSettings, reach: Reach) -> None:
+        self._surroundings = surroundings
+        self._told = {
+            "attempt_s": int(ATTEMPT_S),
+            "schemes": list(settings.schemes),
+            "loopback": reach.loopback,
+            "private": reach.private,
+        }
+        self._queue: queue.Queue[SendNotice] = queue.Queue(MAX_SENDING)
+        self._thread: threading.Thread | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._closed = threading.Event()
+
+    def perform(self, effects: Sequence[SendNotice]) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="notices", daemon=True)
+            self._thread.start()
+        for effect in effects:
+            try:
+                self._queue.put_nowait(effect)
+            except queue.Full:
+                log.warning("notice %s has to wait: too many are being sent", effect.name)
+
+    def close(self) -> None:
+        self._closed.set()
+        if self._process is not None:
+            _kill(self._process)
+
+    def _run(self) -> None:
+        while not self._closed.is_set():
+            try:
+                effect = self._queue.get(timeout=IDLE_S)
+            except queue.Empty:
+                self._end_process()
+                continue
+            try:
+                self._hand_over(effect)
+            except Exception:
+                # Not said with the error's words, which could have the errand in them.
+                log.error("notice %s was not handed over; it comes again", effect.name)
+                self._end_process()
+            self._closed.wait(PAUSE_S)
+
+    def _hand_over(self, effect: SendNotice) -> None:
+        engine = self._surroundings.engine
+        with engine.connect().execution_options(readonly=True) as connection:
+            errand = read_errand(connection, effect.id)
+        if errand is None:
+            return  # it has ended meanwhile
+        process = self._process
+        if process is None or process.poll() is not None:
+            process = self._start()
+        message = errand.message
+        line = {
+            "key": f"{effect.generation} {effect.name}",
+            "url": errand.url,
+            "title": message.title,
+            "body": message.body,
+            "tone": message.tone,
+        }
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(line).encode() + b"\n")
+        process.stdin.flush()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "muster.control.notice.sending"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={name: os.environ[name] for name in _KEPT if name in os.environ} | _NO_HOME,
+            cwd="/",
+            start_new_session=True,
+        )
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(self._told).encode() + b"\n")
+        process.stdin.flush()
+        self._process = process
+        if self._closed.is_set():
+            _kill(process)
+        threading.Thread(
+            target=self._listen, args=(process,), name="outcomes of notices", daemon=True
+        ).start()
+        return process
+
+    def _end_process(self) -> None:
+        """Have the process end once what it has begun is done."""
+        process, self._process = self._process, None
+        if process is not None and process.stdin is not None:
+            try:
+                process.stdin.close()
+            except OSError:
+                process.kill()
+
+    def _listen(self, process: subprocess.Popen[bytes]) -> None:
+        """Tell what became of the errands of one process, to its end."""
+        assert process.stdout is not None
+        with process.stdout as lines:
+            for line in lines:
+                try:
+                    told = json.loads(line)
+                    generation, _, name = told["key"].partition(" ")
+                    outcome = NoticeOutcome(name, int(generation), _reason(told))
+                except (ValueError, KeyError):
+                    log.error("the process that sends notices said what cannot be understood")
+                    continue
+                self._surroundings.report(outcome)
+        process.wait()
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End the process and its attempts: it leads a group of its own."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _reason(told: dict[str, object]) -> Reason | None:
+    match Fate(str(told["fate"])):
+        case Fate.TAKEN:
+            return None
+        case Fate.REFUSED:
+            return reason(ReasonCode.NOTICE_REFUSED, answer=told.get("status", "no more"))
+        case Fate.UNREACHABLE:
+            return reason(ReasonCode.NOTICE_UNREACHABLE)
+        case Fate.TIMED_OUT:
+            return reason(ReasonCode.NOTICE_TIMED_OUT, timeout_s=ATTEMPT_S)
+        case Fate.FORBIDDEN:
+            return reason(ReasonCode.NOTICE_FORBIDDEN, detail=str(told.get("detail", ""))[:200])
+        case Fate.NOT_UNDERSTOOD:
+            return reason(ReasonCode.NOTICE_NOT_UNDERSTOOD)
+        case Fate.NOT_INSTALLED:
+            return reason(ReasonCode.NOTICES_NOT_INSTALLED)

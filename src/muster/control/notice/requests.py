@@ -1,0 +1,86 @@
+"""What people ask about notices: functions of one wake's work that refuse before they change
+anything."""
+
+from collections.abc import Callable, Iterator, Sequence
+from importlib.util import find_spec
+
+from muster.control.engine.work import Work
+from muster.control.notice.addresses import Reach
+from muster.control.notice.ends import Writer
+from muster.control.notice.entity import Notice
+from muster.control.notice.message import TRIAL
+from muster.control.notice.settings import NoticeSettings
+from muster.core.errors import InvalidSpec, Problem
+from muster.core.owner import Principal
+from muster.core.specs.notify import Channel, host_of, scheme_of
+
+INSTALL = "pip install 'muster-scheduler[notices]'"
+
+
+def is_installed() -> bool:
+    """Whether the library that sends is there; it is not imported for that."""
+    return find_spec("apprise") is not None
+
+
+class NoticeRequests:
+    """Requests about channels.
+
+    Args:
+        installed: whether notices can be sent at all.
+    """
+
+    def __init__(
+        self,
+        writer: Writer,
+        settings: NoticeSettings,
+        reach: Reach,
+        installed: Callable[[], bool] = is_installed,
+    ) -> None:
+        self._writer = writer
+        self._settings = settings
+        self._reach = reach
+        self._installed = installed
+
+    def check(self, channels: Sequence[Channel], field: str = "notify") -> None:
+        """Refuse channels to which nothing would be sent.
+
+        Raises:
+            InvalidSpec: the library is missing, or the operator does not allow a service or an
+                address; names are looked up when something is sent.
+        """
+        if not channels:
+            return
+        if not self._installed():
+            missing = f"this controller cannot send notices; its operator can run: {INSTALL}"
+            raise InvalidSpec([Problem(field, "", missing)])
+        problems = [
+            Problem(f"{field}.{index}", channel.shown, wrong)
+            for index, channel in enumerate(channels)
+            for wrong in self._wrong(channel.url)
+        ]
+        if problems:
+            raise InvalidSpec(problems)
+
+    def _wrong(self, url: str) -> Iterator[str]:
+        if "…" in url:
+            yield "this is how a channel is shown, without its secret: write the whole URL"
+        elif not self._settings.allows(url):
+            known = ", ".join(self._settings.schemes)
+            yield f"{scheme_of(url)}:// is not allowed on this cluster; allowed are {known}"
+        elif host := host_of(url):
+            refusal = self._reach.refusal("127.0.0.1" if host == "localhost" else host)
+            if refusal is not None and (host == "localhost" or _is_literal(host)):
+                yield f"nothing is sent there: the address {refusal}"
+
+    def try_channel(self, work: Work, principal: Principal, channel: Channel) -> Notice:
+        """A notice that belongs to no work, to see whether the channel takes it.
+
+        Raises:
+            InvalidSpec: see ``check``.
+        """
+        self.check([channel], "url")
+        return self._writer.write(work, channel, TRIAL, principal.owner, None)
+
+
+def _is_literal(host: str) -> bool:
+    return ":" in host or host.replace(".", "").isdecimal()

@@ -1,0 +1,75 @@
+"""What operators set about notices: `notices.yaml` in the data directory."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints
+
+from muster.control.notice.addresses import Reach
+from muster.core.errors import InvalidSpec, Problem
+from muster.core.specs.amounts import Flag, Spec
+from muster.core.specs.documents import load_keys
+from muster.core.specs.load import parse_spec
+from muster.core.specs.notify import scheme_of
+
+FILE = "notices.yaml"
+SERVICES = (
+    *("https", "http", "json", "jsons", "form", "forms", "xml", "xmls", "mailto", "mailtos"),
+    *("slack", "discord", "tgram", "msteams", "workflows", "gchat", "wxteams", "zulip"),
+    *("mmost", "mmosts", "rocket", "rockets", "matrix", "matrixs", "gotify", "gotifys"),
+    *("ntfy", "ntfys", "pover", "pagerduty", "opsgenie"),
+)
+"""Webhooks, mail, and the chat services that most people know."""
+_LOCAL = frozenset(
+    {"dbus", "gio", "glib", "gnome", "kde", "qt", "macosx", "windows", "growl"}
+    | {"syslog", "rsyslog", "file", "smpp", "mqtt", "mqtts", "memory", "exec", "plugin"}
+)
+"""What acts on the controller's own machine, or speaks what no redirect or address check sees."""
+
+
+class NoticeSettings(Spec):
+    """How far notices may go.
+
+    Args:
+        schemes: the services that users may name.
+        loopback: whether they may be on the controller's machine; so where only that machine
+            reaches the controller.
+        private: whether they may be in private networks; likewise.
+    """
+
+    kind: Literal["notices"] = "notices"
+    schemes: Annotated[
+        tuple[Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9+.-]{0,31}$")], ...],
+        Field(max_length=200),
+    ] = SERVICES
+    loopback: Flag | None = None
+    private: Flag | None = None
+
+    def reach(self, *, on_loopback: bool) -> Reach:
+        loopback = on_loopback if self.loopback is None else self.loopback
+        private = on_loopback if self.private is None else self.private
+        return Reach(loopback, private)
+
+    def allows(self, url: str) -> bool:
+        return scheme_of(url) in self.schemes
+
+
+def load_settings(folder: Path | None) -> NoticeSettings:
+    """What operators have set; the defaults where they have not.
+
+    Raises:
+        InvalidSpec: the file is wrong, or names a service of the machine itself.
+    """
+    try:
+        text = (folder / FILE).read_text() if folder is not None else None
+    except FileNotFoundError:
+        text = None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidSpec([Problem(FILE, "", f"it cannot be read: {error}")]) from None
+    if text is None:
+        return NoticeSettings()
+    settings = parse_spec(NoticeSettings, load_keys(text))
+    if local := sorted(_LOCAL.intersection(settings.schemes)):
+        expected = "expected services elsewhere: these act on the controller's machine"
+        raise InvalidSpec([Problem(f"{FILE}: schemes", ", ".join(local), expected)])
+    return settings

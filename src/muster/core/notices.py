@@ -1,0 +1,16 @@
+"""What the API tells of notices."""
+
+from muster.core.views import ReasonView, View
+
+
+class NoticeView(View):
+    """A notice; ``channel`` is where it goes, without secrets, ``subject`` the work whose end it
+    tells, None for a trial."""
+
+    id: str
+    channel: str
+    status: str
+    created_at: float
+    subject: str | None = None
+    finished_at: float | None = None
+    reason: ReasonView | None = None

@@ -1,0 +1,44 @@
+"""What a selector that learns is told: the requests of each session, once."""
+
+from collections.abc import Iterable
+
+from muster.core.ids import SessionId
+from muster.core.resources import Resources
+from muster.scheduling.plugins import LearningSelector
+from muster.scheduling.workload import WorkloadClass
+
+
+class Learner:
+    """A group's selector that wants to know what sessions ask for.
+
+    A session that goes back to the queue asks for nothing new.
+    """
+
+    def __init__(
+        self, selector: LearningSelector, past: Iterable[tuple[Resources, int]] = ()
+    ) -> None:
+        """
+        Args:
+            past: what sessions have asked for that have ended, and for how many kernels.
+
+        Raises:
+            PluginFault: the selector fails.
+        """
+        self._selector = selector
+        self._told: set[SessionId] = set()  # of sessions that have not ended
+        for request, kernels in past:
+            selector.arrived(request, kernels)
+
+    def arrived(self, id_: SessionId, workload: WorkloadClass) -> None:
+        """The session is in the queue.
+
+        Raises:
+            PluginFault: the selector fails.
+        """
+        if id_ not in self._told:
+            self._told.add(id_)
+            for request, indexes in workload.requests:
+                self._selector.arrived(request, len(indexes))
+
+    def ended(self, id_: SessionId) -> None:
+        self._told.discard(id_)

@@ -1,0 +1,124 @@
+"""What holds a place in a scaling group, as placement passes see it."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from muster.core.ids import SessionId
+from muster.core.specs.group import PreemptionMode, PreemptionSpec
+from muster.scheduling.workload import KernelPlacement, RunningSession, WorkloadClass
+
+HALF_LIFE_S = 300.0
+"""Of what slow starts are taken for: one image that takes long must not keep others from overtaking
+for long."""
+
+
+@dataclass(slots=True)
+class Place:
+    """A session that holds room: from its start until the last of its kernels has left.
+
+    Times are in seconds since the epoch.
+
+    Attributes:
+        workload: what its owner is charged with for all of that time.
+        kernels: where those kernels are that have not left, by their index.
+        since: when the session got its place.
+        begun_anew: whether somebody begins the session anew after it was displaced.
+        entered_at: when it began to run or, until it runs, entered the phase that it is in.
+        running_since: when it began to run; None until then.
+        leaves_by: when a session that is being stopped has left at the latest; None for others.
+        seen: what passes see of it, for as long as that stays the same.
+    """
+
+    workload: WorkloadClass
+    kernels: dict[int, KernelPlacement]
+    since: float
+    begun_anew: bool
+    entered_at: float
+    running_since: float | None = None
+    leaves_by: float | None = None
+    seen: RunningSession | None = None
+
+    def held(self) -> WorkloadClass:
+        """The workload less the kernels that have left."""
+        workload, kernels = self.workload, self.kernels
+        if len(kernels) == len(workload.kernels):
+            return workload
+        return replace(workload, kernels=tuple([workload.kernels[index] for index in kernels]))
+
+
+@dataclass(slots=True)
+class StartTimes:
+    """How long it takes in a group from a placement until the session runs: the longest that was
+    seen, and half of it after each ``HALF_LIFE_S`` in which nothing as long was."""
+
+    longest_s: float = 0.0
+    seen_at: float = 0.0
+
+    def saw(self, took_s: float, now: float) -> None:
+        if took_s >= self.at(now):
+            self.longest_s, self.seen_at = took_s, now
+
+    def at(self, now: float) -> float:
+        return self.longest_s * math.pow(0.5, max(0.0, now - self.seen_at) / HALF_LIFE_S)
+
+
+class Running(Mapping[SessionId, RunningSession]):
+    """A group's places as running sessions, each made when a pass looks: most passes do not.
+
+    Sessions that are being stopped leave soon, and nobody need displace them. A limit counts from
+    when a session runs: one that does not yet is taken to do so ``start_s`` after it was placed.
+    """
+
+    def __init__(
+        self,
+        places: Mapping[SessionId, Place],
+        preemption: PreemptionSpec | None,
+        start_s: float,
+    ) -> None:
+        self._places = places
+        self._start_s = start_s
+        self._preempts = preemption is not None
+        self._again = preemption is not None and preemption.mode is PreemptionMode.RESCHEDULE
+        self._spared: dict[int, WorkloadClass] = {}  # by the identity of a class
+
+    def __getitem__(self, id_: SessionId) -> RunningSession:
+        place = self._places[id_]
+        return place.seen or self._see(id_, place)
+
+    def _see(self, id_: SessionId, place: Place) -> RunningSession:
+        workload, spared = place.held(), False
+        runs_from, ends_at = place.running_since, place.leaves_by
+        if runs_from is None:
+            runs_from = max(place.entered_at, place.since + self._start_s)
+        if ends_at is not None:
+            spared = True
+        else:
+            spared = self._again and not place.begun_anew
+            duration_s = workload.duration_s
+            ends_at = None if duration_s is None else runs_from + duration_s
+        seen = RunningSession(
+            id_,
+            self._spare(workload) if spared else workload,
+            tuple(place.kernels.values()),
+            place.entered_at,
+            ends_at,
+        )
+        if not spared and place.running_since is not None:
+            place.seen = seen  # nothing of it hangs on the pass
+        return seen
+
+    def _spare(self, workload: WorkloadClass) -> WorkloadClass:
+        """The class of those of ``workload`` who are not displaced."""
+        if not self._preempts or not workload.preemptible:
+            return workload
+        spared = self._spared.get(id(workload))
+        if spared is None:
+            spared = self._spared[id(workload)] = replace(workload, preemptible=False)
+        return spared
+
+    def __iter__(self) -> Iterator[SessionId]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
