@@ -9,31 +9,39 @@ import random
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Generator,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import uvicorn
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from sqlalchemy import Engine
 from tests.control.world import Behaviour, HollowAgent, Run
 
-from muster.api.app import create_app
+from muster.api.app import ROUTERS, create_app
 from muster.api.app import stop as stop_requests
 from muster.client import Client
 from muster.control.agent.desk import AgentDesk
 from muster.control.agent.leases import LeaseBook
 from muster.control.engine.effects import Surroundings
-from muster.control.engine.module import Parts
+from muster.control.engine.module import EntityModule, Parts
 from muster.control.engine.work import Work
 from muster.control.explain import explain_job, explain_session
 from muster.control.group.requests import GroupRequests
 from muster.control.identity.accounts import ensure_user
 from muster.control.identity.tokens import create_open_join_token, create_token
 from muster.control.inbox import Inbox
-from muster.control.modules import cluster_entities, cluster_modules
+from muster.control.modules import ENTITY_MODULES, cluster_entities, cluster_modules
 from muster.control.notice.hollow import HollowSender
 from muster.control.plane import ControlPlane
 from muster.core.clock import VirtualClock
@@ -42,6 +50,7 @@ from muster.core.owner import Owner, Principal, Role
 from muster.core.resources import Device, Resources
 from muster.core.specs import ScalingGroup
 from muster.core.specs.account import TokenSpec
+from muster.core.views import EventView
 from muster.store.database import open_engine, sqlite_url
 from muster.store.store import Store
 from muster.wire.log_reading import AgentUnreachable
@@ -102,7 +111,11 @@ class _Server(uvicorn.Server):
 
 
 class ServedCluster:
-    """Start it with ``start``; ``client`` talks to it as one of its users."""
+    """Start it with ``start``; ``client`` talks to it as one of its users.
+
+    Args:
+        more, more_routers: modules and endpoints beside those of every cluster.
+    """
 
     def __init__(
         self,
@@ -111,6 +124,8 @@ class ServedCluster:
         *,
         gpus: int = 0,
         behaviour: Behaviour = lambda start: Run(seconds=3600.0),
+        more: Sequence[type[EntityModule]] = (),
+        more_routers: Sequence[APIRouter] = (),
     ) -> None:
         self.path = path
         self.behaviour = behaviour
@@ -129,6 +144,8 @@ class ServedCluster:
         self._thread = threading.Thread(target=self._loop.run_forever, name="cluster")
         self._hinted = False
         self.paused = False
+        self._entity_modules = (*ENTITY_MODULES, *more)
+        self._routers = (*ROUTERS, *more_routers)
         self.channels = HollowSender(self.clock, lambda outcome: self.inbox.put(outcome))
 
     # -- life ------------------------------------------------------------------------------------
@@ -158,12 +175,15 @@ class ServedCluster:
 
     async def _open(self) -> None:
         self.engine = open_database(self.path / "muster.db")
-        self.store = Store(self.engine, cluster_entities())
+        self.store = Store(self.engine, cluster_entities(self._entity_modules))
         self.leases = LeaseBook(self.clock)
         inbox = Inbox(self._hint)
         self.desk = AgentDesk(self.store, self.clock, self.leases, inbox)
         modules = cluster_modules(
-            self.desk, self.leases, Surroundings(self.engine, inbox.put, self.path)
+            self.desk,
+            self.leases,
+            Surroundings(self.engine, inbox.put, self.path),
+            self._entity_modules,
         )
         self.plane = ControlPlane(self.store, self.clock, self.ids, inbox, modules, [self.channels])
         self.inbox = inbox
@@ -180,6 +200,7 @@ class ServedCluster:
             read_log=self.read_log,
             explain_job=explain_job,
             explain_session=explain_session,
+            routers=self._routers,
         )
         await self._serve(self.app)
 
@@ -368,3 +389,14 @@ class ServedCluster:
 
     def client(self, owner: Owner = ADA, role: Role = Role.USER, **options: Any) -> Client:
         return Client(self.url, self.token(owner, role), **options)
+
+    @contextmanager
+    def events(self, owner: Owner = ADA) -> Iterator[Iterator[EventView]]:
+        """What an owner hears of changes from now on."""
+        with self.client(owner) as client:
+            events = client.events()
+            assert next(events).kind == "reset"
+            try:
+                yield events
+            finally:
+                cast(Generator[EventView, None, None], events).close()

@@ -7,7 +7,7 @@ acknowledged, backlog, lease) without processes: a kernel runs for as long as ``
 import itertools
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from muster.control.agent.desk import AgentDesk
 from muster.control.agent.joining import join
 from muster.control.agent.leases import LeaseBook
 from muster.control.engine.effects import Surroundings
-from muster.control.engine.module import Module, Parts
+from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.group.requests import GroupRequests
 from muster.control.identity.tokens import create_open_join_token
@@ -37,7 +37,6 @@ from muster.core.resources import Device, DeviceShare, Resources
 from muster.core.specs import JobSpec, ScalingGroup, SessionSpec
 from muster.core.states import JobState
 from muster.store.database import open_engine, sqlite_url
-from muster.store.entity import Entities
 from muster.store.queries.targets import read_ended
 from muster.store.records import Agent, Job, Session
 from muster.store.store import Store
@@ -302,7 +301,7 @@ class HollowAgent:
 class World:
     """Control and agents in one thread; ``run`` moves time from event to event.
 
-    ``more_modules`` come after those of every cluster; ``channels`` is where notices go.
+    ``channels`` is where notices go.
     ``drips`` has each agent send what it reports one by one, each in a wake of its own.
     """
 
@@ -316,7 +315,6 @@ class World:
         behaviour: Behaviour = lambda start: Run(),
         seed: int = 1,
         channels: Faults = NO_FAULTS,
-        more_modules: Sequence[Module] = (),
     ) -> None:
         self.path = path
         self.clock = VirtualClock()
@@ -333,8 +331,6 @@ class World:
         self.channels = HollowSender(
             self.clock, lambda outcome: self.inbox.put(outcome), seed, channels
         )
-        self._more_modules = more_modules
-        self._more_entities = [entity for module in more_modules for entity in module.entities]
         self._open()
         spec = group or ScalingGroup(name="default")
         self.ask(lambda work, parts: parts[GroupRequests].put_group(work, spec))
@@ -343,13 +339,12 @@ class World:
 
     def _open(self) -> None:
         engine = open_engine(sqlite_url(self.path / "muster.db"))
-        self.store = Store(engine, Entities([*cluster_entities().values(), *self._more_entities]))
+        self.store = Store(engine, cluster_entities())
         self.leases = LeaseBook(self.clock, self.boot_id, self.machine)
         self.inbox = Inbox()
         self.desk = AgentDesk(self.store, self.clock, self.leases, self.inbox)
         surroundings = Surroundings(engine, self.inbox.put, self.path)
-        of_cluster = cluster_modules(self.desk, self.leases, surroundings)
-        self.modules = [*of_cluster, *self._more_modules]
+        self.modules = cluster_modules(self.desk, self.leases, surroundings)
         self.plane = ControlPlane(
             self.store, self.clock, self.ids, self.inbox, self.modules, [self.channels]
         )

@@ -1,6 +1,8 @@
 """The application: endpoints, errors and authentication over the injected parts."""
 
-from fastapi import FastAPI
+from collections.abc import Sequence
+
+from fastapi import APIRouter, FastAPI
 from sqlalchemy import Engine
 
 from muster.api import (
@@ -38,6 +40,16 @@ MAX_OUTPUT_READERS_OF_ONE = 48
 agent's."""
 
 
+ROUTERS = tuple(
+    module.router
+    for module in (
+        *(jobs, sessions, plan, logs, history, notices),
+        *(cluster, bars, quotas, events, accounts, tokens),
+    )
+)
+"""The endpoints of every cluster; the description of the API keeps their order."""
+
+
 def create_app(
     *,
     plane: ControlPlane,
@@ -47,6 +59,7 @@ def create_app(
     explain_job: ExplainJob,
     explain_session: ExplainSession,
     agent_address: str = "",
+    routers: Sequence[APIRouter] = ROUTERS,
 ) -> FastAPI:
     """The HTTP API of a controller, to be served on the plane's event loop.
 
@@ -88,9 +101,8 @@ def create_app(
         agent_address=agent_address,
     )
     app.state.large_bodies = LargeBodies()
-    work = (jobs, sessions, plan, logs, history, notices)
-    for module in (*work, cluster, bars, quotas, events, accounts, tokens):
-        app.include_router(module.router)
+    for router in routers:
+        app.include_router(router)
     app.add_middleware(BearerAuth, access=access)
     app.add_middleware(Stopping, requests=requests)
     app.add_middleware(UrlBounds)  # the last one is the outermost

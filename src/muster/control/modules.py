@@ -7,7 +7,7 @@ from muster.control.agent.desk import AgentDesk
 from muster.control.agent.leases import LeaseBook
 from muster.control.agent.module import AgentModule
 from muster.control.engine.effects import Surroundings
-from muster.control.engine.module import Module
+from muster.control.engine.module import EntityModule, Module
 from muster.control.group.module import GroupModule
 from muster.control.identity.module import IdentityModule
 from muster.control.job.module import JobModule
@@ -16,18 +16,21 @@ from muster.control.session.module import SessionModule
 from muster.store.entities import ENTITIES
 from muster.store.entity import Entities
 
-WITH_ENTITIES = (NoticeModule,)
-"""Modules whose entities no other module works on."""
+ENTITY_MODULES: Sequence[type[EntityModule]] = (NoticeModule,)
+"""Those that declare their entities themselves."""
 
 
-def cluster_entities() -> Entities:
-    """What the store of a cluster has to know."""
-    of_modules = chain.from_iterable(module.entities for module in WITH_ENTITIES)
-    return Entities([*ENTITIES.values(), *of_modules])
+def cluster_entities(of_modules: Sequence[type[EntityModule]] = ENTITY_MODULES) -> Entities:
+    """The entities that the store of a cluster holds."""
+    declared = chain.from_iterable(module.entities for module in of_modules)
+    return Entities([*ENTITIES.values(), *declared])
 
 
 def cluster_modules(
-    desk: AgentDesk, leases: LeaseBook, surroundings: Surroundings
+    desk: AgentDesk,
+    leases: LeaseBook,
+    surroundings: Surroundings,
+    entity_modules: Sequence[type[EntityModule]] = ENTITY_MODULES,
 ) -> Sequence[Module]:
     return (
         SessionModule(),
@@ -35,5 +38,5 @@ def cluster_modules(
         AgentModule(desk, leases),
         GroupModule(),
         IdentityModule(),
-        *(module(surroundings) for module in WITH_ENTITIES),
+        *(module(surroundings) for module in entity_modules),
     )

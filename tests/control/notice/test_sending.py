@@ -3,64 +3,22 @@
 import json
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.control.notice.receiver import Receiver, receiving
 
 from muster.control.notice.sending import Fate
 
 ATTEMPT_S = 6
-REFUSED = {"/missing": 404, "/redirect": 302, "/busy": 503}
-
-
-class Receiver(ThreadingHTTPServer):
-    """Takes what is posted; ``hang`` lets go of those who hang at the end."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.got: list[tuple[str, Any]] = []
-        self.over = threading.Event()
-
-    @property
-    def host(self) -> str:
-        return f"127.0.0.1:{self.server_port}"
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: Receiver
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.got.append((self.path, json.loads(body)))
-        path = self.path.partition("?")[0]
-        if path == "/drip":
-            while not self.server.over.wait(0.5):
-                self.wfile.write(b"H")
-            return
-        self.send_response(REFUSED.get(path, 200))
-        self.send_header("Location", "http://169.254.169.254/latest/meta-data")
-        self.end_headers()
-
-    def log_message(self, *_: Any) -> None:
-        pass
 
 
 @pytest.fixture(scope="module")
 def receiver() -> Iterator[Receiver]:
-    server = Receiver()
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield server
-    server.over.set()
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with receiving() as server:
+        yield server
 
 
 def sent(urls: Mapping[str, str], **settings: Any) -> dict[str, Any]:

@@ -3,9 +3,9 @@ an entity is)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
-from muster.control.engine.effects import Performer
+from muster.control.engine.effects import Performer, Surroundings
 from muster.control.engine.handler import Handler
 from muster.control.engine.lifecycle import Lifecycle
 from muster.control.engine.work import Work
@@ -69,13 +69,9 @@ class Declared:
 
 
 class Module:
-    """One for each entity; it lives as long as the control plane.
+    """One for each entity; it lives as long as the control plane. ``performers`` carry out its
+    effects."""
 
-    ``entities`` are declared in its folder (others in ``store.entities``), and have to be told to
-    the store; ``performers`` carry out its effects.
-    """
-
-    entities: Sequence[Entity[Any]] = ()
     performers: Sequence[Performer[Any]] = ()
 
     def begin(self, before: Live | None) -> None:
@@ -99,3 +95,16 @@ class Module:
 
     def committed(self, work: Work) -> None:
         """Called after each commit, before its effects are performed."""
+
+
+class EntityModule(Module):
+    """A module whose folder holds all of its ``entities``, their records, tables and mappings too.
+
+    Args:
+        surroundings: what its performers may use.
+    """
+
+    entities: ClassVar[Sequence[Entity[Any]]]
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        self.surroundings = surroundings

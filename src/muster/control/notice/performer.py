@@ -106,8 +106,9 @@ class NoticeSender(Performer[SendNotice]):
         process.stdin.flush()
 
     def _start(self) -> subprocess.Popen[bytes]:
+        whose = str(self._surroundings.settings or "")  # for those who look at processes
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "muster.control.notice.sending"],
+            [sys.executable, "-P", "-m", "muster.control.notice.sending", whose],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -1,7 +1,7 @@
 """What people ask about notices: functions of one wake's work that refuse before they change
 anything."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 
 from muster.control.engine.work import Work
@@ -17,29 +17,13 @@ from muster.core.specs.notify import Channel, host_of, scheme_of
 INSTALL = "pip install 'muster-scheduler[notices]'"
 
 
-def is_installed() -> bool:
-    """Whether the library that sends is there; it is not imported for that."""
-    return find_spec("apprise") is not None
-
-
 class NoticeRequests:
-    """Requests about channels.
+    """Requests about channels."""
 
-    Args:
-        installed: whether notices can be sent at all.
-    """
-
-    def __init__(
-        self,
-        writer: Writer,
-        settings: NoticeSettings,
-        reach: Reach,
-        installed: Callable[[], bool] = is_installed,
-    ) -> None:
+    def __init__(self, writer: Writer, settings: NoticeSettings, reach: Reach) -> None:
         self._writer = writer
         self._settings = settings
         self._reach = reach
-        self._installed = installed
 
     def check(self, channels: Sequence[Channel], field: str = "notify") -> None:
         """Refuse channels to which nothing would be sent.
@@ -50,7 +34,7 @@ class NoticeRequests:
         """
         if not channels:
             return
-        if not self._installed():
+        if find_spec("apprise") is None:  # which does not import it
             missing = f"this controller cannot send notices; its operator can run: {INSTALL}"
             raise InvalidSpec([Problem(field, "", missing)])
         problems = [

@@ -1,0 +1,142 @@
+"""A new entity is a folder: lamps, in `tests/control/lamp`, join a cluster that serves.
+
+Their record, states, table, handlers, effect, performer, requests and endpoints are all in that
+folder; nothing of the product names them.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tests.api.served import BOB, LARGE, ServedCluster, open_database
+from tests.control.lamp.api import router
+from tests.control.lamp.entity import LAMP, Lamp, lamps
+from tests.control.lamp.module import LampLighter, LampModule
+from tests.control.world import Run
+
+import muster
+from muster.client import Client
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[ServedCluster]:
+    LampLighter.asked.clear()
+    LampLighter.fails, LampLighter.is_away = 0, False
+    engine = open_database(tmp_path / "muster.db")
+    lamps.create(engine)
+    engine.dispose()
+    cluster = ServedCluster(
+        tmp_path,
+        {"a": LARGE},
+        behaviour=lambda start: Run(1.0),
+        more=[LampModule],
+        more_routers=[router],
+    )
+    cluster.start()
+    yield cluster
+    cluster.stop()
+
+
+class Http:
+    """Requests of one user."""
+
+    def __init__(self, cluster: ServedCluster, token: str) -> None:
+        self._url = cluster.url
+        self._headers = {"Authorization": f"Bearer {token}"}
+
+    def post(self, path: str) -> Any:
+        return self._ask("POST", path).raise_for_status().json()
+
+    def get(self, path: str) -> Any:
+        return self._ask("GET", path).raise_for_status().json()
+
+    def status(self, path: str) -> int:
+        return self._ask("GET", path).status_code
+
+    def _ask(self, method: str, path: str) -> httpx.Response:
+        return httpx.request(method, f"{self._url}/v1/{path}", headers=self._headers)
+
+
+@pytest.fixture
+def ada(cluster: ServedCluster) -> Http:
+    return Http(cluster, cluster.token())
+
+
+def test_lamp_is_lit_and_put_out_and_has_a_history_and_events(
+    cluster: ServedCluster, ada: Http
+) -> None:
+    with cluster.events() as feed:
+        lamp = ada.post("lamps/porch")
+        cluster.until(lambda: lamp_of(cluster, lamp["id"]) == "LIT")
+        told = next(event for event in feed if event.kind == "lamp" and event.status == "LIT")
+        assert told.id == lamp["id"]
+    assert ada.get("lamps/porch")["status"] == "LIT"
+    assert ada.post("lamps/porch/cancel")["status"] == "OUT"
+    gone = ada.get(f"lamps/{lamp['id'][:-3]}")
+    assert (gone["status"], gone["reason"]["sentence"]) == ("OUT", "cancelled by ada")
+    moves = [(each["phase"], each["to_status"]) for each in ada.get("history/porch")["items"]]
+    assert moves == [("LightLamps", "LIT"), ("Request", "OUT")]
+    assert lamp_of(cluster, lamp["id"]) is None, "what has ended leaves the mirror"
+
+
+def lamp_of(cluster: ServedCluster, id_: str) -> str | None:
+    found = cluster.plane.live.of(Lamp).get(id_)
+    return None if found is None else str(found.status)
+
+
+def test_lamp_of_another_user_is_not_found(cluster: ServedCluster, ada: Http) -> None:
+    ada.post("lamps/porch")
+    bob = Http(cluster, cluster.token(BOB))
+    assert bob.get("lamps")["items"] == []
+    assert bob.status("lamps/porch") == bob.status("history/porch") == 404
+
+
+def test_lamp_that_does_not_light_is_tried_by_the_engines_own_count(
+    cluster: ServedCluster, ada: Http
+) -> None:
+    LampLighter.fails = 2
+    lamp = ada.post("lamps/porch")
+    cluster.pass_time(60.0)
+    assert lamp_of(cluster, lamp["id"]) == "LIT"
+    assert [each.generation for each in LampLighter.asked] == [1, 2, 3]
+
+    LampLighter.fails = 100
+    broken = ada.post("lamps/cellar")
+    cluster.pass_time(120.0)
+    assert ada.get("lamps/cellar")["status"] == "OUT"
+    assert len([each for each in LampLighter.asked if each.lamp == broken["id"]]) == 4
+
+
+def test_what_is_wished_of_a_lamp_outlives_the_controller(
+    cluster: ServedCluster, ada: Http
+) -> None:
+    LampLighter.is_away = True
+    lamp = ada.post("lamps/porch")
+    cluster.down()
+    LampLighter.is_away = False
+    cluster.up()
+    cluster.until(lambda: lamp_of(cluster, lamp["id"]) == "LIT")
+    assert [each.generation for each in LampLighter.asked] == [1, 2]
+
+
+def test_work_runs_beside_lamps(cluster: ServedCluster, ada: Http) -> None:
+    LampLighter.is_away = True
+    ada.post("lamps/porch")
+    with cluster.client() as client:
+        job = submitted(client)
+        cluster.pass_time(10.0)
+        assert client.job(job).state == "SUCCEEDED"
+
+
+def submitted(client: Client) -> str:
+    return client.submit(command=["x"]).id
+
+
+def test_nothing_of_the_product_names_the_entity() -> None:
+    (root,) = muster.__path__
+    sources = Path(root).rglob("*.py")
+    named = re.compile(rf"\b{LAMP.name}s?\b", re.IGNORECASE)
+    assert [source for source in sources if named.search(source.read_text())] == []
