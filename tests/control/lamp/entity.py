@@ -89,8 +89,7 @@ LAMP = Entity(
     RowMapping[Lamp](
         lamps,
         changing=("status", "status_changed_at", "generation", "tries", "retry_at", *REASON),
-        **OWNER,
-        **REASON,
+        sources={**OWNER, **REASON},
     ),
     _load,
     described="what gives light",
