@@ -153,7 +153,7 @@ def test_record_that_somebody_else_moved_is_left_alone(make_world: MakeWorld) ->
     door = world.door("d")
     work = world.work()
     to = TransitionStatus(DoorStatus.OPEN)
-    assert DoorLifecycle().move(work, [door], {DoorStatus.OPEN}, to, Move("Test")) == []
+    assert not DoorLifecycle().move_one(work, door, {DoorStatus.OPEN}, to, Move("Test"))
     assert door.status is DoorStatus.SHUT
 
 

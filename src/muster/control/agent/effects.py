@@ -1,13 +1,12 @@
 """The effect whose performer talks to agents (design: Effects)."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from muster.core.ids import AgentId
 from muster.wire.messages import Acknowledge, Command, Hello
 
 
-@dataclass(frozen=True, slots=True)
-class TellAgent:
+class TellAgent(NamedTuple):
     """Tell an agent something.
 
     A command is idempotent by (kernel, generation); a lost command is repeated when the agent says

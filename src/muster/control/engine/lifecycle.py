@@ -1,6 +1,6 @@
 """An entity's rules for the engine, beside its handlers."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, Generic
@@ -32,33 +32,36 @@ class Lifecycle(Generic[R]):
     def move(
         self,
         work: Work,
-        records: Sequence[R],
+        records: Iterable[R],
         expected: Collection[str],
         to: TransitionStatus,
         move: Move,
-    ) -> list[R]:
+    ) -> None:
         """Give the records that have an ``expected`` status their next one, and lead their
-        followers; the answer is the records that moved. The others are left alone: somebody was
-        faster.
+        followers. The others are left alone: somebody was faster.
 
         Raises:
             IllegalTransition: the entity's table does not allow the change.
         """
-        moved = []
         for record in records:
-            there = self.instead(record, to)
-            if there.status is not None:
-                if not work.move(record, expected, there.status, move):
-                    continue
-                if isinstance(record, Tried):  # tries belong to a phase
-                    record.tries = 0
-                    record.retry_at = 0.0
-                self.moved(work, record, move)
-            if there.followers is not None:
-                self.lead(work, record, there.followers, move)
-            self.settled(work, record)
-            moved.append(record)
-        return moved
+            self.move_one(work, record, expected, to, move)
+
+    def move_one(
+        self, work: Work, record: R, expected: Collection[str], to: TransitionStatus, move: Move
+    ) -> bool:
+        """``move`` of one record; whether it had an ``expected`` status."""
+        there = self.instead(record, to)
+        if there.status is not None:
+            if not work.move(record, expected, there.status, move):
+                return False
+            if isinstance(record, Tried):  # tries belong to a phase
+                record.tries = 0
+                record.retry_at = 0.0
+            self.moved(work, record, move)
+        if there.followers is not None:
+            self.lead(work, record, there.followers, move)
+        self.settled(work, record)
+        return True
 
     def instead(self, record: R, to: TransitionStatus) -> TransitionStatus:
         """The statuses that a record gets in place of ``to``, where its state does not allow

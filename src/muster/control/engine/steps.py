@@ -116,7 +116,7 @@ class _Step(ABC, Generic[R]):
     def _move(self, record: R, to: TransitionStatus, move: Move, work: Work) -> bool:
         if self._lifecycle is None:
             raise TypeError(f"{self._handler.name} moves a record whose entity has no lifecycle")
-        return bool(self._lifecycle.move(work, [record], self._handler.targets, to, move))
+        return self._lifecycle.move_one(work, record, self._handler.targets, to, move)
 
     def _tell_defect(self, record: R, work: Work, error: Exception) -> None:
         """Log a defect: one record on which a handler fails must not hold up all others."""

@@ -2,9 +2,8 @@
 afterwards."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from muster.core.ids import IdFactory
 from muster.core.reasons import Reason, ReasonCode, reason
@@ -19,8 +18,7 @@ COMMIT_PHASE = "Commit"
 """The phase in history of a record that was not as the commit expected."""
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(NamedTuple):
     """Why records move: the phase that moves them, with what result, and for which reason."""
 
     phase: str
