@@ -67,6 +67,7 @@ def test_channel_to_which_nothing_is_sent_is_refused_before_anything_is_accepted
     for hand_in in (
         lambda: client.submit(spec),
         lambda: client.submit(session),
+        lambda: client.plan(spec),
         lambda: client.try_channel(url),
     ):
         with pytest.raises(InvalidSpec) as refused:

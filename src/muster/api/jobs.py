@@ -18,7 +18,6 @@ from muster.api.targets import knowing_ended
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.job.requests import JobRequests, Retried
-from muster.control.notice.requests import NoticeRequests
 from muster.control.session.admission import Ended
 from muster.control.session.board import Board
 from muster.core.errors import InvalidSpec, NotFound, Problem
@@ -65,6 +64,7 @@ async def submit_job(
     200."""
     call.must_change()
     spec = await read_spec(request, JobSpec)
+    call.api.plane.check(spec)
     principal = call.principal.within(spec.project)
 
     async def hand_in(ended: Ended) -> Job | str:
@@ -85,7 +85,6 @@ async def _accepted(call: Caller, job: Job | str) -> Response:
 
 def _submit(work: Work, parts: Parts, *, principal: Principal, spec: JobSpec, ended: Ended) -> Job:
     known_group(work.live, spec.group)
-    parts[NoticeRequests].check(spec.notify)
     return parts[JobRequests].submit(work, principal, spec, ended)
 
 

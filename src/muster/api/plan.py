@@ -24,6 +24,7 @@ async def plan_work(request: Request, call: Call) -> Response:
     not. A spec that a submission would refuse is refused in the same way."""
     spec: JobSpec | SessionSpec = await read_spec(request, JobSpec, SessionSpec)
     api, principal = call.api, call.principal.within(spec.project)
+    api.plane.check(spec)
 
     async def look(ended: Ended) -> PlanView:
         live, board, now = api.plane.live, api.plane.parts[Board], api.clock.now()

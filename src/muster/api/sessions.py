@@ -17,7 +17,6 @@ from muster.api.openapi import spec_body
 from muster.api.targets import knowing_ended
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
-from muster.control.notice.requests import NoticeRequests
 from muster.control.session.admission import Ended
 from muster.control.session.board import Board
 from muster.control.session.requests import SessionRequests
@@ -44,6 +43,7 @@ async def submit_session(
     status 200."""
     call.must_change()
     spec = await read_spec(request, SessionSpec)
+    call.api.plane.check(spec)
     principal = call.principal.within(spec.project)
 
     async def hand_in(ended: Ended) -> Session | str:
@@ -62,7 +62,6 @@ def _submit(
     work: Work, parts: Parts, *, principal: Principal, spec: SessionSpec, ended: Ended
 ) -> Session:
     known_group(work.live, spec.group)
-    parts[NoticeRequests].check(spec.notify)
     return parts[SessionRequests].submit(work, principal, spec, ended)
 
 

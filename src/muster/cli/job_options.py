@@ -43,6 +43,10 @@ class Tasks:
         int | None,
         Option("--retries", help="Retries of a task that fails.", field="max_retries_failure"),
     ] = None
+    notify: Annotated[
+        list[str] | None,
+        Option("--notify", metavar="URL", help="Tell this channel of its end; may be repeated."),
+    ] = None
     keep_going: Annotated[
         bool, Option("--keep-going", "-k", help="The other tasks run on when one fails.")
     ] = False
@@ -58,6 +62,7 @@ class Tasks:
             "scheduling_timeout": self.scheduling_timeout,
             "max_retries_failure": self.retries,
             "keep_going": self.keep_going or None,
+            "notify": self.notify or None,
         }
 
 

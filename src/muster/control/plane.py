@@ -22,6 +22,7 @@ from muster.core.clock import Clock
 from muster.core.errors import MusterError
 from muster.core.ids import IdFactory
 from muster.core.resources import DeviceShare
+from muster.core.specs import JobSpec, SessionSpec
 from muster.store.live import Live
 from muster.store.records import Allocation
 from muster.store.schema import cluster
@@ -114,6 +115,15 @@ class ControlPlane:
         self._coordinator = Coordinator(order)
         self._watch = _Watches([each.watch for each in declared if each.watch is not None])
         self._next_sweep = self._clock.now()
+
+    def check(self, spec: JobSpec | SessionSpec) -> None:
+        """Refuse a spec that a module cannot serve.
+
+        Raises:
+            InvalidSpec: with every problem that the first of such modules found.
+        """
+        for module in self._modules:
+            module.check(spec)
 
     def close(self) -> None:
         """Have the performers end what they have running."""

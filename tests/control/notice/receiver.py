@@ -3,7 +3,7 @@
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -36,6 +36,12 @@ class _Handler(BaseHTTPRequestHandler):
             while not self.server.over.wait(0.5):
                 self.wfile.write(b"H")
             return
+        if path == "/flood":
+            self.send_response(200)
+            self.end_headers()
+            with suppress(OSError):
+                while True:
+                    self.wfile.write(bytes(2**20))
         self.send_response(REFUSED.get(path, 200))
         self.send_header("Location", "http://169.254.169.254/latest/meta-data")
         self.end_headers()

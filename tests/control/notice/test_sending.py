@@ -113,6 +113,14 @@ def test_attempt_neither_reads_files_nor_uses_services_of_the_machine(
     assert {each["fate"] for each in outcomes.values()} == {Fate.FORBIDDEN}
 
 
+def test_channel_that_answers_without_end_ends_its_attempt_alone(receiver: Receiver) -> None:
+    outcomes = sent(
+        {"flood": f"json://{receiver.host}/flood", "other": f"json://{receiver.host}/other"},
+    )
+    assert outcomes["other"] == {"fate": Fate.TAKEN}
+    assert outcomes["flood"]["fate"] in (Fate.REFUSED, Fate.TIMED_OUT, Fate.UNREACHABLE)
+
+
 def test_attempt_that_hangs_is_killed_and_holds_up_no_other(receiver: Receiver) -> None:
     outcomes = sent(
         {

@@ -10,6 +10,7 @@ from muster.control.engine.handler import Handler
 from muster.control.engine.lifecycle import Lifecycle
 from muster.control.engine.work import Work
 from muster.core.clock import Clock
+from muster.core.specs import JobSpec, SessionSpec
 from muster.scheduling.fairness import Stay
 from muster.store.entity import Entity
 from muster.store.live import Live
@@ -73,6 +74,13 @@ class Module:
     effects."""
 
     performers: Sequence[Performer[Any]] = ()
+
+    def check(self, spec: JobSpec | SessionSpec) -> None:
+        """Refuse a spec that is handed in, or planned, for what only this module knows.
+
+        Raises:
+            InvalidSpec: with every problem found.
+        """
 
     def begin(self, before: Live | None) -> None:
         """Complete the mirror's records by values that are not stored. Called for all modules

@@ -43,6 +43,8 @@ class NoticeLifecycle(Lifecycle[Notice]):
             record.finished_at = work.now
             record.reason = move.reason
             record.url = ""
+            for waiting in self._turns.next():
+                work.mark(waiting)
 
     def deadlines(self, record: Notice, work: Work) -> Iterable[float]:
         if record.status is NoticeStatus.SENDING:
@@ -72,20 +74,12 @@ class TakeTurns(LifecycleHandler[Notice]):
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
 
-    def gather(self, candidates: Sequence[Notice], work: Work) -> Sequence[Notice]:
-        waiting = super().gather(candidates, work)
-        old = [notice for notice in waiting if _is_old(notice, work)]
-        return [*dict.fromkeys((*old, *self._turns.next()))]
-
     def execute(self, targets: Sequence[Notice], work: Work) -> HandlerResult[Notice]:
-        return HandlerResult(successes=[each for each in targets if not _is_old(each, work)])
+        waiting = {each for each in targets if work.now < each.status_changed_at + MAX_WAIT_S}
+        return HandlerResult(successes=[each for each in self._turns.next() if each in waiting])
 
     def timeout_s(self, record: Notice, work: Work) -> float | None:
         return MAX_WAIT_S
-
-
-def _is_old(notice: Notice, work: Work) -> bool:
-    return work.now >= notice.status_changed_at + MAX_WAIT_S
 
 
 class SendNotices(LifecycleHandler[Notice]):

@@ -6,9 +6,10 @@ from muster.control.notice.ends import TellEndsOfJobs, TellEndsOfSessions, Write
 from muster.control.notice.entity import NOTICE
 from muster.control.notice.lifecycle import NoticeLifecycle, SendNotices, TakeTurns
 from muster.control.notice.performer import NoticeSender
-from muster.control.notice.requests import NoticeRequests
+from muster.control.notice.requests import ChannelPolicy, NoticeRequests
 from muster.control.notice.settings import load_settings
 from muster.control.notice.turns import Turns
+from muster.core.specs import JobSpec, SessionSpec
 
 
 class NoticeModule(EntityModule):
@@ -21,9 +22,13 @@ class NoticeModule(EntityModule):
 
     def __init__(self, surroundings: Surroundings) -> None:
         super().__init__(surroundings)
-        self._settings = load_settings(surroundings.settings)
-        self._reach = self._settings.reach(on_loopback=surroundings.on_loopback)
-        self.performers = (NoticeSender(surroundings, self._settings, self._reach),)
+        settings = load_settings(surroundings.settings)
+        reach = settings.reach(on_loopback=surroundings.on_loopback)
+        self._policy = ChannelPolicy(settings, reach)
+        self.performers = (NoticeSender(surroundings, settings, reach),)
+
+    def check(self, spec: JobSpec | SessionSpec) -> None:
+        self._policy.check(spec.notify)
 
     def declare(self, context: Context) -> Declared:
         turns = Turns(context.store.live)
@@ -36,5 +41,5 @@ class NoticeModule(EntityModule):
                 TellEndsOfJobs(writer),
                 TellEndsOfSessions(writer),
             ],
-            offers=[NoticeRequests(writer, self._settings, self._reach)],
+            offers=[NoticeRequests(writer, self._policy)],
         )

@@ -1,5 +1,4 @@
-"""What people ask about notices: functions of one wake's work that refuse before they change
-anything."""
+"""What people ask about channels, refused before anything changes."""
 
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
@@ -17,11 +16,10 @@ from muster.core.specs.notify import Channel, host_of, scheme_of
 INSTALL = "pip install 'muster-scheduler[notices]'"
 
 
-class NoticeRequests:
-    """Requests about channels."""
+class ChannelPolicy:
+    """To which channels anything is sent."""
 
-    def __init__(self, writer: Writer, settings: NoticeSettings, reach: Reach) -> None:
-        self._writer = writer
+    def __init__(self, settings: NoticeSettings, reach: Reach) -> None:
         self._settings = settings
         self._reach = reach
 
@@ -56,15 +54,23 @@ class NoticeRequests:
             if refusal is not None and (host == "localhost" or _is_literal(host)):
                 yield f"nothing is sent there: the address {refusal}"
 
+
+def _is_literal(host: str) -> bool:
+    return ":" in host or host.replace(".", "").isdecimal()
+
+
+class NoticeRequests:
+    """Requests about channels."""
+
+    def __init__(self, writer: Writer, policy: ChannelPolicy) -> None:
+        self._writer = writer
+        self._policy = policy
+
     def try_channel(self, work: Work, principal: Principal, channel: Channel) -> Notice:
         """A notice that belongs to no work, to see whether the channel takes it.
 
         Raises:
-            InvalidSpec: see ``check``.
+            InvalidSpec: see ``ChannelPolicy.check``.
         """
-        self.check([channel], "url")
+        self._policy.check([channel], "url")
         return self._writer.write(work, channel, TRIAL, principal.owner, None)
-
-
-def _is_literal(host: str) -> bool:
-    return ":" in host or host.replace(".", "").isdecimal()

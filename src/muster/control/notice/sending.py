@@ -15,6 +15,7 @@ import json
 import logging
 import os
 import re
+import resource
 import selectors
 import signal
 import site
@@ -30,6 +31,8 @@ from typing import Any
 from muster.control.notice.addresses import Reach
 
 MAX_LINE = 64 * 1024
+MAX_MEMORY_BYTES = 1024**3
+"""Of an attempt: a channel may answer without end."""
 _STATUS = re.compile(r"error=(\d{3})\b")
 
 
@@ -224,6 +227,7 @@ class Sender:
         """An attempt's whole life: SIGALRM ends it in the end, wherever it hangs."""
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(self._settings.attempt_s)
+        resource.setrlimit(resource.RLIMIT_DATA, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
         try:
             os.write(answer, json.dumps(self._carry_out(errand)).encode())
         except BaseException:
