@@ -34,6 +34,7 @@ def _nothing_stays_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     Homes of users, where agents run as root, are in a directory that users can enter.
     """
     place = tmp_path_factory.getbasetemp()
+    of_others = cgroups()  # their names have numbers of directories, which are used again
     temporary = tmp_path_factory.mktemp("temporary", numbered=False)
     users = Path(tempfile.mkdtemp(prefix="muster-users-", dir="/tmp"))
     users.chmod(0o711)
@@ -47,18 +48,26 @@ def _nothing_stays_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         assert_no_survivors(each)
     shutil.rmtree(users)
     assert [*temporary.iterdir()] == []
-    assert cgroups_of(place) == []
+    assert cgroups_of(place, of_others) == set()
     assert [owner for owner in owners() if owner.startswith(str(place))] == []
 
 
-def cgroups_of(place: Path) -> list[Path]:
-    """The cgroups of supervisors on directories in ``place``, however long they take to go."""
+def cgroups() -> set[Path]:
+    """All cgroups of supervisors."""
+    return {
+        Path(above, name)
+        for above, below, _ in os.walk(CGROUPS)
+        for name in below
+        if name.startswith("muster-")
+    }
+
+
+def cgroups_of(place: Path, of_others: set[Path]) -> set[Path]:
+    """The cgroups of supervisors on directories in ``place`` that stay, however long one waits."""
     found = [each.stat() for each in (place, *place.rglob("*")) if each.is_dir()]
     names = {f"muster-{stat.st_dev:x}-{stat.st_ino:x}" for stat in found}
     deadline_s = time.monotonic() + LEAVING_S
-    while left := [
-        Path(above, name) for above, below, _ in os.walk(CGROUPS) for name in below if name in names
-    ]:
+    while left := {each for each in cgroups() - of_others if each.name in names}:
         if time.monotonic() > deadline_s:
             break
         time.sleep(0.1)

@@ -230,6 +230,9 @@ class Cluster:
         assert_no_survivors(self.home.path)
 
 
+_TRACKER = b"multiprocessing.resource_tracker"
+
+
 def processes_naming(path: Path) -> Iterator[tuple[int, list[bytes], list[bytes]]]:
     """Processes with ``path`` in their command line or environment: pid, and both."""
     needle = os.fsencode(path)
@@ -241,6 +244,8 @@ def processes_naming(path: Path) -> Iterator[tuple[int, list[bytes], list[bytes]
             environment = (entry / "environ").read_bytes()
         except OSError:
             continue
+        if _TRACKER in command:
+            continue  # of the test process itself, with which it ends
         if needle in command or needle in environment:
             yield (
                 int(entry.name),

@@ -188,7 +188,7 @@ def test_amounts_that_are_none_are_wrong_use_and_bare_digits_are_seconds(shell: 
     refused = shell.muster("run", "-n", "0", "--memory", "-1", "--", "true")
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "tasks is 0" in refused.stderr
-    assert "resources.memory is '-1'" in refused.stderr
+    assert "--memory is '-1'" in refused.stderr
     assert shell.muster("run", "-q", "--timeout", "90", "--", "true").returncode == 0
 
 
