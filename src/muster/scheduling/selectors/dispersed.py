@@ -12,8 +12,8 @@ from muster.scheduling.snapshot import Snapshot
 class Dispersed:
     """Spreads load, so that one agent's failure costs little.
 
-    The lowest utilisation first, then the larger total capacity; a fraction of a GPU goes to the
-    freest device.
+    The lowest utilisation comes first, then the larger total capacity; a fraction of a GPU goes to
+    the freest device.
 
     Args:
         resources: as of ``Concentrated``.

@@ -10,7 +10,7 @@ from muster.scheduling.snapshot import Snapshot
 class RoundRobin:
     """Agents in turn, from the one after the last that was given something.
 
-    Whose turn it is belongs to the snapshot: a pass that is rolled back takes nobody's turn.
+    The turn is kept in the snapshot: a pass that is rolled back takes nobody's turn.
     """
 
     packs = False
