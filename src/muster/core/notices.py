@@ -1,4 +1,4 @@
-"""What the API tells of notices."""
+"""The API's view of notices."""
 
 from muster.core.views import ReasonView, View
 

@@ -1,4 +1,4 @@
-"""What people ask about channels, refused before anything changes."""
+"""Requests about channels, refused before anything changes."""
 
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
@@ -17,7 +17,7 @@ INSTALL = "pip install 'muster-scheduler[notices]'"
 
 
 class ChannelPolicy:
-    """To which channels anything is sent."""
+    """The channels to which notices are sent."""
 
     def __init__(self, settings: NoticeSettings, reach: Reach) -> None:
         self._settings = settings
@@ -32,7 +32,7 @@ class ChannelPolicy:
         """
         if not channels:
             return
-        if find_spec("apprise") is None:  # which does not import it
+        if find_spec("apprise") is None:  # this does not import it
             missing = f"this controller cannot send notices; its operator can run: {INSTALL}"
             raise InvalidSpec([Problem(field, "", missing)])
         problems = [
@@ -67,7 +67,7 @@ class NoticeRequests:
         self._policy = policy
 
     def try_channel(self, work: Work, principal: Principal, channel: Channel) -> Notice:
-        """A notice that belongs to no work, to see whether the channel takes it.
+        """Add a notice without work, to see whether the channel takes it.
 
         Raises:
             InvalidSpec: see ``ChannelPolicy.check``.
