@@ -45,9 +45,8 @@ class NoticeOutcome(Input):
             notice is None
             or notice.status is not NoticeStatus.SENDING
             or notice.generation != self.generation
-            or notice.handed_at is None
         ):
-            return  # an outcome for which nobody waits any more
+            return  # another attempt has begun, or none is needed
         notice.outcome = self
         work.mark(notice)
 
