@@ -11,7 +11,7 @@ from muster.core.views import VIEW_KEY, ErrorView, View
 
 _SCHEMAS = "#/components/schemas/"
 _SPECS: dict[type[Spec], None] = {}
-"""What bodies of requests are read as; endpoints name them as they are defined."""
+"""The specs that request bodies are read as, collected as endpoints are defined."""
 
 
 def spec_body(*models: type[Spec]) -> dict[str, Any]:

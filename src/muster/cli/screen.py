@@ -267,7 +267,7 @@ def show_listing(
     *,
     as_json: bool,
 ) -> None:
-    """What a command lists: a line each under a heading, or JSON."""
+    """Show a command's list: a line for each item under a heading, or JSON."""
     if as_json:
         print_json(found)
     else:
@@ -276,7 +276,7 @@ def show_listing(
 
 
 def show_change(changed: "View", said: str, *, as_json: bool) -> None:
-    """What a command has changed: as a sentence, or JSON."""
+    """Show a command's change: a sentence, or JSON."""
     if as_json:
         print_json(changed)
     else:

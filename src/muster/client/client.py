@@ -199,7 +199,7 @@ class AsyncClient(Work, Cluster, Accounts, Notices):
     async def submit(
         self, spec: JobSpec | SessionSpec | Mapping[str, Any] | None = None, **fields: Any
     ) -> JobView | SessionView:
-        """As ``Client.submit``."""
+        """Hand in work, as ``Client.submit`` does."""
         return await self._perform(self._submitted(spec, fields))
 
     # -- underneath ----------------------------------------------------------------------------

@@ -37,8 +37,8 @@ SWEEP_S = 60.0
 """How often every record is looked at, whatever was hinted (design: Level-triggered)."""
 RETRY_COMMIT_S = 1.0
 MOST_PUT_OFF = 2
-"""How many wakes in a row may take so much in that handlers wait for the next one. After the first
-of them, requests of others that came meanwhile are taken before the handlers have their turn."""
+"""How many wakes in a row may take in so many changes that handlers wait for the next wake. After
+the first such wake, inputs that came meanwhile are taken before the handlers have their turn."""
 MAX_RACES = 5
 """How often in a row a wake is taken again because somebody else wrote first."""
 SIT_OUT_S = 10.0
@@ -86,7 +86,7 @@ class ControlPlane:
         self._performers = [*performers.values()]
         self._suspect: tuple[Input, MusterError] | None = None  # failed alone; is it to blame?
         self._watchers: dict[int, Callable[[Events], None]] = {}
-        self._put_off = 0  # wakes in a row that took so much in that handlers wait for the next
+        self._put_off = 0  # wakes in a row whose inputs left no room for handlers
         self._retry_at = 0.0
         self.trouble: str | None = None
         """Why nothing can be stored; None as long as everything can."""
@@ -177,7 +177,7 @@ class ControlPlane:
                 return self._retry_at
             self._build(before)
             self._broken = False
-            self._put_off = 0  # what filled the last wake is undone
+            self._put_off = 0  # the inputs that filled the last wake are undone
         self._note_news()
         handlers_only = self._put_off == MOST_PUT_OFF or self._suspect is not None
         inputs = [] if handlers_only else self._inbox.take()

@@ -71,7 +71,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What kernels of one start run."""
+    """The program of kernels that are started together."""
 
     command: tuple[str, ...]
     env: Mapping[str, str]  # with the supervisor's defaults, and without what is each kernel's own

@@ -162,7 +162,7 @@ class Starter:
         kernel.scratch, kernel.tenant = path, tenant
 
     def _own_environment(self, kernel: Kernel, order: KernelOrder) -> dict[str, str]:
-        """What is of this kernel alone in its environment."""
+        """The variables that are this kernel's alone."""
         kernel_id, generation = kernel.key
         environment = {
             **order.env,

@@ -33,7 +33,7 @@ _NO_HOME = {"HOME": "/nonexistent"}
 
 
 class NoticeSender(Performer[SendNotice]):
-    """Its thread and its process begin with the first notice.
+    """Sends notices. Its thread and its process begin with the first one.
 
     Errands wait in a queue as long as what control has sent at a time; what does not fit is dropped
     and comes again.
