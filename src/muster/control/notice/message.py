@@ -22,7 +22,9 @@ def job_message(job: Job) -> Message:
         f"job {job.name} ({job.id}) of {job.owner}: {job.status}",
         _sentence(job.reason),
         f"tasks: {told}" if job.tasks_total > 1 else "",
-        f"tasks failed: {failed:,} of {job.tasks_total:,}" if failed else "",
+        f"tasks failed: {failed:,} of {job.tasks_total:,}"
+        if failed and job.tasks_total > 1
+        else "",
         _times(job.submitted_at, job.started_at, job.finished_at),
         f"more: muster show {job.id}",
     ]
