@@ -8,7 +8,7 @@ from starlette.responses import Response
 from muster.api.answers import json_answer
 from muster.api.context import Call
 from muster.api.listing import Limit
-from muster.core.views import HistoryPage
+from muster.core.views.work import HistoryPage
 from muster.store.queries.history import read_history
 
 router = APIRouter(tags=["history"])

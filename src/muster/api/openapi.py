@@ -7,7 +7,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from muster.core.specs.amounts import Spec
-from muster.core.views import VIEW_KEY, ErrorView, View
+from muster.core.views.base import VIEW_KEY, ErrorView, View
 
 _SCHEMAS = "#/components/schemas/"
 _SPECS: dict[type[Spec], None] = {}

@@ -28,7 +28,7 @@ from muster.core.states.task import COLOURS, TaskState
 from muster.core.text import printable
 
 if TYPE_CHECKING:
-    from muster.core.views import View
+    from muster.core.views.base import View
 
 V = TypeVar("V", bound="View")
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from muster.client.async_http import AsyncBody, AsyncHttp
     from muster.core.specs import JobSpec, SessionSpec
-    from muster.core.views import JobView, SessionView
+    from muster.core.views.work import JobView, SessionView
 
 R = TypeVar("R")
 

@@ -9,7 +9,7 @@ from muster.client.calls import Calls, body_of
 from muster.client.encoding import json_of, quoted, quoted_path
 from muster.client.events import read_events
 from muster.client.exchange import Exchange, Stream, exchange, streaming
-from muster.core.views import (
+from muster.core.views.cluster import (
     AgentPage,
     AgentView,
     ClusterView,

@@ -14,24 +14,23 @@ from muster.client.exchange import Exchange, Stream, exchange, streaming
 from muster.client.outcome import with_exit_code
 from muster.client.output import read_output
 from muster.client.patience import PATIENCE_S, WAITING_S
-from muster.core.views import (
+from muster.core.views.work import (
     CancelView,
     FailurePage,
     HistoryPage,
     JobDetail,
     JobPage,
     JobView,
-    PlanView,
     SessionDetail,
     SessionPage,
     SessionView,
     TaskDetail,
     TaskPage,
-    WhyView,
 )
 
 if TYPE_CHECKING:
     from muster.core.specs import JobSpec, SessionSpec
+    from muster.core.views.placement import PlanView, WhyView
 
 Page = TypeVar("Page", JobPage, SessionPage)
 
@@ -83,6 +82,8 @@ class Work(Calls):
         Raises:
             InvalidSpec, Conflict: as ``submit``.
         """
+        from muster.core.views.placement import PlanView
+
         if (spec is None) == (not fields):
             raise TypeError("plan takes a spec, or the keys of one")
         kind, body = body_of(fields if spec is None else spec)
@@ -244,6 +245,8 @@ class Work(Calls):
     @exchange
     def why(self, ref: str) -> Exchange[WhyView]:
         """Why a job or a session is in its state."""
+        from muster.core.views.placement import WhyView
+
         return self._job_or_session(ref, "why", lambda path: self._get(WhyView, path))
 
     @exchange

@@ -1,6 +1,6 @@
 """The API's view of notices."""
 
-from muster.core.views import ReasonView, View
+from muster.core.views.base import ReasonView, View
 
 
 class NoticeView(View):

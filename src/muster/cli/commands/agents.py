@@ -24,7 +24,7 @@ from muster.core.states import AgentBar, AgentStatus
 
 if TYPE_CHECKING:
     from muster.client import Client
-    from muster.core.views import AgentView
+    from muster.core.views.cluster import AgentView
 
 
 REMOVED_WITHIN_S = 300.0

@@ -16,7 +16,7 @@ from muster.cli.words import count, moment
 from muster.client.connection import is_loopback
 
 if TYPE_CHECKING:
-    from muster.core.views import JoinTokenView, NewJoinTokenView
+    from muster.core.views.accounts import JoinTokenView, NewJoinTokenView
 
 
 @on_cluster

@@ -40,7 +40,7 @@ from muster.core.resources import format_amount
 
 if TYPE_CHECKING:
     from muster.client import Client
-    from muster.core.views import JobDetail, SessionDetail, TaskDetail
+    from muster.core.views.work import JobDetail, SessionDetail, TaskDetail
 
 T = TypeVar("T")
 
@@ -129,14 +129,14 @@ def _refuse_for_sessions(attempt: int | None, failed: bool) -> None:
 
 def _size(found: "JobDetail | SessionDetail") -> int:
     """How many tasks or kernels there are."""
-    from muster.core.views import JobDetail
+    from muster.core.views.work import JobDetail
 
     return found.tasks_total if isinstance(found, JobDetail) else len(found.kernels)
 
 
 def _index_end(found: "JobDetail | SessionDetail") -> int:
     """The number below which all indexes lie."""
-    from muster.core.views import JobDetail
+    from muster.core.views.work import JobDetail
 
     return found.task_count if isinstance(found, JobDetail) else len(found.kernels)
 
@@ -144,7 +144,7 @@ def _index_end(found: "JobDetail | SessionDetail") -> int:
 def _all(found: "JobDetail | SessionDetail") -> Iterable[int]:
     """The indexes of all tasks or kernels, begun or not."""
     from muster.core.task_ranges import TaskRanges
-    from muster.core.views import JobDetail
+    from muster.core.views.work import JobDetail
 
     if isinstance(found, JobDetail) and (only := found.spec.get("only")):
         ranges = TaskRanges.parse(str(only))
@@ -155,7 +155,7 @@ def _all(found: "JobDetail | SessionDetail") -> Iterable[int]:
 def _written(client: "Client", found: "JobDetail | SessionDetail") -> Iterator[int]:
     """The indexes of tasks whose latest attempt has begun; a single task's in any case, so that an
     error says if it has not begun."""
-    from muster.core.views import JobDetail
+    from muster.core.views.work import JobDetail
 
     if not isinstance(found, JobDetail) or found.tasks_total == 1:
         yield from _all(found)

@@ -2,13 +2,14 @@
 
 from typing import TYPE_CHECKING
 
-from muster.core.views import JobDetail, SessionDetail
+from muster.core.views.work import JobDetail, SessionDetail
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from muster.client import Client
-    from muster.core.views import KernelView, ReasonView
+    from muster.core.views.base import ReasonView
+    from muster.core.views.work import KernelView
 
 
 def silence_of(client: "Client", found: JobDetail | SessionDetail, index: int) -> str | None:
