@@ -46,11 +46,9 @@ class Filling:
         self._snapshot = snapshot
         self._columns = columns = snapshot.columns
         self._selector = selector
-        self._ranking: Ranking | None = getattr(selector, "ranking", None)
-        if columns.slots > MAX_SLOTS:
-            self._ranking = None
+        self._ranking = selector.ranking if columns.slots <= MAX_SLOTS else None
         self._many = _MANY + columns.slots // _SLOTS_FOR_ONE
-        self._fullest_device: bool | None = getattr(selector, "fullest_device", None)
+        self._fullest_device = selector.fullest_device
         self._tiers = tiers(snapshot, what)
         if only is not None:
             self._tiers = within(self._tiers, only)

@@ -21,8 +21,12 @@ from muster.core.resources import GPU_WHOLE, DeviceShare, Resources
 from muster.scheduling.columns import Floats, Ints, Shares
 from muster.scheduling.plugins import (
     AgentSelector,
+    DeclaresDynamic,
+    DeclaresPacks,
     LearningSelector,
     PassContext,
+    SelectorPlugin,
+    SequencerPlugin,
     SessionHook,
     SessionSequencer,
     SessionValidator,
@@ -190,14 +194,14 @@ class GuardedValidator:
         return tuple(reasons)
 
 
-class GuardedSequencer:
+class GuardedSequencer(SessionSequencer):
     """A SessionSequencer on a leash."""
 
-    def __init__(self, name: str, inner: SessionSequencer) -> None:
+    def __init__(self, name: str, inner: SequencerPlugin) -> None:
         self._leash = _Leash("sequencer", name)
         self._inner = inner
         self._length: int | None = None  # of its keys, which must all be equally long
-        self.dynamic = bool(getattr(inner, "dynamic", True))
+        self.dynamic = not isinstance(inner, DeclaresDynamic) or bool(inner.dynamic)
 
     def key(self, session: SessionWorkload, context: PassContext) -> tuple[float, ...]:
         key = self._leash.call(self._inner.key, session, context)
@@ -214,13 +218,13 @@ class GuardedSequencer:
         return tuple(key)
 
 
-class GuardedSelector:
+class GuardedSelector(AgentSelector):
     """An AgentSelector on a leash."""
 
-    def __init__(self, name: str, inner: AgentSelector) -> None:
+    def __init__(self, name: str, inner: SelectorPlugin) -> None:
         self._leash = _Leash("selector", name)
         self._inner = inner
-        self.packs = bool(getattr(inner, "packs", False))
+        self.packs = isinstance(inner, DeclaresPacks) and bool(inner.packs)
 
     def score(self, request: Resources, snapshot: Snapshot, candidates: Ints) -> Floats:
         answer = self._leash.call(self._inner.score, request, snapshot, candidates)
@@ -256,18 +260,18 @@ class GuardedSelector:
 class GuardedLearner(GuardedSelector):
     """A LearningSelector on a leash."""
 
-    def __init__(self, name: str, inner: LearningSelector) -> None:
+    def __init__(self, name: str, inner: SelectorPlugin, learner: LearningSelector) -> None:
         super().__init__(name, inner)
-        self._learner = inner
+        self._learner = learner
 
     def arrived(self, request: Resources, kernels: int) -> None:
         self._leash.call(self._learner.arrived, request, kernels)
 
 
-def guarded_selector(name: str, inner: AgentSelector) -> GuardedSelector:
+def guarded_selector(name: str, inner: SelectorPlugin) -> GuardedSelector:
     """The selector on a leash that fits it."""
     if isinstance(inner, LearningSelector):
-        return GuardedLearner(name, inner)
+        return GuardedLearner(name, inner, inner)
     return GuardedSelector(name, inner)
 
 

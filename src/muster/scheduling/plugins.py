@@ -20,6 +20,7 @@ from muster.core.resources import Resources
 from muster.core.specs import Dependency
 from muster.scheduling.columns import Floats, Ints, Shares
 from muster.scheduling.fairness import DecayedUsage
+from muster.scheduling.order import Ranking
 from muster.scheduling.snapshot import Snapshot
 from muster.scheduling.usage import Quotas, Usage
 from muster.scheduling.workload import RunningSession, SessionWorkload, TargetState, WorkloadClass
@@ -84,14 +85,8 @@ class CountingValidator(Protocol):
         """How many of ``count`` sessions of the class may be placed one after the other."""
 
 
-class SessionSequencer(Protocol):
-    """The order in which sessions are tried, inside a band of equal priority.
-
-    ``dynamic`` says that a key may change as the pass places sessions; then keys are asked for
-    again after each placement, for the owner's other sessions too.
-    """
-
-    dynamic: bool
+class SequencerPlugin(Protocol):
+    """All that a sequencer of another package must have; it may declare ``dynamic`` too."""
 
     def key(self, session: SessionWorkload, context: PassContext) -> tuple[float, ...]:
         """The session's key: the smallest goes first, and equal ones by ``submitted_at``, then by
@@ -99,14 +94,27 @@ class SessionSequencer(Protocol):
         and their keys must follow the order of one of these."""
 
 
-class AgentSelector(Protocol):
-    """The choice of an agent, and of its devices, for a kernel.
+class SessionSequencer(SequencerPlugin, Protocol):
+    """The order in which sessions are tried, inside a band of equal priority.
 
-    ``packs`` promises that taking room for a request lowers no agent's score for an equal request
-    and changes only the score of the agent taken from; then equal kernels in a row are scored once.
+    ``dynamic`` says that a key may change as the pass places sessions; then keys are asked for
+    again after each placement, for the owner's other sessions too. ``by_owner`` promises that a
+    key depends on the session's owner alone; only built-in sequencers are believed that.
     """
 
-    packs: bool
+    dynamic: bool = True
+    by_owner: bool = False
+
+
+@runtime_checkable
+class DeclaresDynamic(Protocol):
+    """A plug-in that declares ``dynamic``, as of ``SessionSequencer``."""
+
+    dynamic: bool
+
+
+class SelectorPlugin(Protocol):
+    """All that a selector of another package must have; it may declare ``packs`` too."""
 
     def score(self, request: Resources, snapshot: Snapshot, candidates: Ints) -> Floats:
         """A finite score for each of ``candidates``, the slots in which ``request`` fits.
@@ -118,8 +126,30 @@ class AgentSelector(Protocol):
         """The devices in ``slot`` to take for ``request``, which asks for devices and fits."""
 
 
+class AgentSelector(SelectorPlugin, Protocol):
+    """The choice of an agent, and of its devices, for a kernel.
+
+    ``packs`` promises that taking room for a request lowers no agent's score for an equal request
+    and changes only the score of the agent taken from; then equal kernels in a row are scored once.
+    ``ranking`` is an order of agents that says the same as the scores, so that nothing is scored;
+    ``fullest_device`` tells whether ``devices`` takes a fraction of the fullest device or of the
+    freest, so that it is not asked. Only built-in selectors are believed these two.
+    """
+
+    packs: bool = False
+    ranking: Ranking | None = None
+    fullest_device: bool | None = None
+
+
 @runtime_checkable
-class LearningSelector(AgentSelector, Protocol):
+class DeclaresPacks(Protocol):
+    """A plug-in that declares ``packs``, as of ``AgentSelector``."""
+
+    packs: bool
+
+
+@runtime_checkable
+class LearningSelector(Protocol):
     """A selector that learns the requests of sessions."""
 
     def arrived(self, request: Resources, kernels: int) -> None:

@@ -7,12 +7,12 @@ a pass places sessions, so an earlier key is never too large.
 
 from muster.core.specs.amounts import parse_duration
 from muster.scheduling.fairness import WEEK_S, Capacity, DecayedUsage, dominant_share
-from muster.scheduling.plugins import PassContext
+from muster.scheduling.plugins import PassContext, SessionSequencer
 from muster.scheduling.usage import Scope, scopes
 from muster.scheduling.workload import SessionWorkload
 
 
-class Fifo:
+class Fifo(SessionSequencer):
     """First in, first out."""
 
     dynamic = False
@@ -21,7 +21,7 @@ class Fifo:
         return ()
 
 
-class Lifo:
+class Lifo(SessionSequencer):
     """Last in, first out."""
 
     dynamic = False
@@ -30,14 +30,14 @@ class Lifo:
         return (-session.submitted_at,)
 
 
-class Drf:
+class Drf(SessionSequencer):
     """Dominant resource fairness: the user who holds the least goes first (source: Ghodsi 2011).
 
     The measure is the dominant share of the user's holdings, in all groups, of this group's
     capacity. A session that a pass places counts at once, so that users take turns.
     """
 
-    dynamic = by_owner = True
+    by_owner = True
 
     def __init__(self) -> None:
         self._capacity = Capacity()
@@ -48,7 +48,7 @@ class Drf:
         return (dominant_share(context.usage.of(user).amounts, capacity),)
 
 
-class FairShare:
+class FairShare(SessionSequencer):
     """The owner with the least usage of late, for its weight, goes first: domains are compared,
     then projects, then users, a fair tree (source: Slurm) with the weights of ``QuotaSpec``.
 
@@ -64,7 +64,7 @@ class FairShare:
         ValueError: ``half_life`` is no duration above 0.
     """
 
-    dynamic = by_owner = True
+    by_owner = True
 
     def __init__(self, half_life: float | str = WEEK_S) -> None:
         half_life_s = parse_duration(half_life)

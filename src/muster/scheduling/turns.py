@@ -97,7 +97,7 @@ class Turns:
         self._context = context
         turns = [Turn(members, sequencer, context) for members in classes]
         self._behind: dict[_Lane, list[tuple[Rank, Turn]]] | None = None
-        if getattr(sequencer, "by_owner", False):
+        if sequencer.by_owner:
             lanes: dict[_Lane, list[tuple[Rank, Turn]]] = {}
             for turn in turns:
                 lanes.setdefault(_lane(turn), []).append((_age(turn), turn))

@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from muster.core.resources import GPU_WHOLE, DeviceShare, Resources
 from muster.scheduling.columns import Floats, Ints, Shares
 from muster.scheduling.order import Ranking
+from muster.scheduling.plugins import AgentSelector
 from muster.scheduling.selectors.priority import Fullness, checked
 from muster.scheduling.snapshot import Snapshot
 
 _LESS_THAN_A_STEP = 0.5e-6  # of utilisation, so that size decides among equals only
 
 
-class Concentrated:
+class Concentrated(AgentSelector):
     """Fills agents one after the other, to keep others whole for work that needs them whole.
 
     The highest utilisation comes first, then the smaller total capacity; a fraction of a GPU goes

@@ -10,6 +10,7 @@ import numpy as np
 from muster.core.errors import MusterError
 from muster.core.resources import GPU_WHOLE, DeviceShare, Resources
 from muster.scheduling.columns import Columns, Floats, Ints, Shares
+from muster.scheduling.plugins import AgentSelector
 from muster.scheduling.selectors.board import TIE, Board, Prices
 from muster.scheduling.selectors.cutting_stock import piece_values
 from muster.scheduling.selectors.demand import Demand, WholeShape
@@ -28,7 +29,7 @@ _LEAST = 0.001  # of all GPUs is taken to be there always
 _SPARE_CPU = 2.0  # times the CPU that GPUs need; CPUs beyond that are not worth keeping
 
 
-class Fragmentation:
+class Fragmentation(AgentSelector):
     """Places where the worth of free GPUs to coming work falls least.
 
     Coming work is assumed to be like past work. The loss has two parts. The larger is the worth of
@@ -46,8 +47,6 @@ class Fragmentation:
     Raises:
         MusterError: ``seed`` is no whole number from 0 on, or ``half_life`` no number above 0.
     """
-
-    packs = False
 
     def __init__(self, seed: int = 0, half_life: float | None = None) -> None:
         if type(seed) is not int or seed < 0:  # True is an int, but no seed
