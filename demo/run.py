@@ -30,7 +30,7 @@ from muster.app.local import UpOptions, down, up
 from muster.client import Client
 from muster.core.errors import MusterError
 from muster.core.states import AgentStatus, JobState, TaskState
-from muster.core.views import JobView, KernelView
+from muster.core.views.work import JobView, KernelView
 
 AGENTS = 3
 CPUS = 4

@@ -50,7 +50,7 @@ from muster.core.owner import Owner, Principal, Role
 from muster.core.resources import Device, Resources
 from muster.core.specs import ScalingGroup
 from muster.core.specs.account import TokenSpec
-from muster.core.views import EventView
+from muster.core.views.cluster import EventView
 from muster.store.database import open_engine, sqlite_url
 from muster.store.store import Store
 from muster.wire.log_reading import AgentUnreachable

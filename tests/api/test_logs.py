@@ -12,7 +12,7 @@ from tests.control.world import Run
 
 from muster.api import streamed
 from muster.api.allowance import Allowance
-from muster.core.views import LOG_ATTEMPT_HEADER, LOG_END_HEADER, LOG_OFFSET_HEADER
+from muster.core.views.work import LOG_ATTEMPT_HEADER, LOG_END_HEADER, LOG_OFFSET_HEADER
 
 TRUE = {"command": ["true"], "resources": {"cpu": "10m"}}
 TOO_LARGE = {**TRUE, "resources": {"cpu": 99}}

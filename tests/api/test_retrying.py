@@ -10,7 +10,7 @@ from tests.control.world import Run, task_index
 from muster.client import Client
 from muster.core.errors import Conflict, InvalidSpec, NotFound
 from muster.core.states import JobState, TaskState
-from muster.core.views import JobView
+from muster.core.views.work import JobView
 from muster.wire.messages import Start
 
 SWEEP = {"command": ["sweep"], "resources": {"cpu": "100m"}, "timeout": 100}

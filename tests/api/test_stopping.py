@@ -15,7 +15,7 @@ from muster.api import stopping
 from muster.api.answers import error_answer
 from muster.api.app import stop
 from muster.api.stopping import OpenRequests, Stopping
-from muster.core.views import ErrorCode
+from muster.core.views.base import ErrorCode
 
 TRUE = {"command": ["true"], "resources": {"cpu": "10m"}}
 STOPPING = (503, "the controller is stopping")

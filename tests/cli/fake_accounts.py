@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 from muster.core.owner import Role
-from muster.core.views import (
+from muster.core.views.accounts import (
     DomainView,
     JoinTokenView,
     NewJoinTokenView,

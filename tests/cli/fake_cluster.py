@@ -16,25 +16,20 @@ from muster.client import Client
 from muster.core.errors import Conflict, InvalidSpec, MusterError, NotFound, Problem
 from muster.core.reasons import ReasonCode, reason
 from muster.core.states import AgentBar, JobState, KernelStatus, TaskState
-from muster.core.views import (
-    AgentView,
+from muster.core.views.base import OwnerView, ReasonView
+from muster.core.views.cluster import AgentView, GroupView, HealthView, QuotaView
+from muster.core.views.placement import PlanView, WhyView
+from muster.core.views.work import (
     CancelView,
     FailurePage,
-    GroupView,
-    HealthView,
     HistoryPage,
     JobDetail,
     JobView,
     KernelView,
-    OwnerView,
-    PlanView,
-    QuotaView,
-    ReasonView,
     SessionDetail,
     ShareView,
     TaskDetail,
     TaskPage,
-    WhyView,
 )
 
 NOW = 1_763_672_400.0

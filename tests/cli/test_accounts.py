@@ -7,7 +7,7 @@ from tests.cli.fake_cluster import FakeCluster
 
 from muster.core.errors import Conflict
 from muster.core.owner import Role
-from muster.core.views import NewJoinTokenView
+from muster.core.views.accounts import NewJoinTokenView
 
 
 @pytest.fixture

@@ -14,7 +14,8 @@ from muster.core.errors import Ambiguous, InvalidSpec, MusterError, NotFound, Pr
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec, ScalingGroup, SessionSpec
 from muster.core.states import JobState
-from muster.core.views import TaskDetail, WhyView
+from muster.core.views.placement import WhyView
+from muster.core.views.work import TaskDetail
 from muster.version import __version__
 
 NO_ROOM = because(ReasonCode.NO_ROOM, agents=3, group="default", request="8 gpu")

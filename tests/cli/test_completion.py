@@ -20,7 +20,7 @@ from muster.cli.target import OnContact, Target
 from muster.client import Client
 from muster.core.errors import MusterError
 from muster.core.states import AgentBar, JobState
-from muster.core.views import GroupView
+from muster.core.views.cluster import GroupView
 
 Complete = Callable[[click.Context, str], list[tuple[str, str]]]
 

@@ -22,7 +22,8 @@ from muster.client import Client, Unreachable
 from muster.core.errors import MusterError
 from muster.core.reasons import ReasonCode
 from muster.core.states import JobState, TaskState
-from muster.core.views import JobDetail, SessionDetail, TaskPage, WhyView
+from muster.core.views.placement import WhyView
+from muster.core.views.work import JobDetail, SessionDetail, TaskPage
 
 PENDING, RUNNING = JobState.PENDING, JobState.RUNNING
 SUCCEEDED, FAILED, KILLED = JobState.SUCCEEDED, JobState.FAILED, JobState.KILLED

@@ -24,19 +24,10 @@ from muster.cli.work_table import work_table
 from muster.client import Unreachable
 from muster.core.reasons import ReasonCode
 from muster.core.states import AgentStatus, JobState, KernelStatus, TaskState
-from muster.core.views import (
-    AgentView,
-    DeviceView,
-    GroupView,
-    HistoryPage,
-    HistoryView,
-    HolderView,
-    HoldingView,
-    JobView,
-    OwnerView,
-    ResourcesView,
-    WhyView,
-)
+from muster.core.views.base import OwnerView, ResourcesView
+from muster.core.views.cluster import AgentView, DeviceView, GroupView
+from muster.core.views.placement import HolderView, HoldingView, WhyView
+from muster.core.views.work import HistoryPage, HistoryView, JobView
 
 NEVER_FITS = because(ReasonCode.NEVER_FITS, agents=3, group="default", request="1 cpu, 9 gpu")
 TOO_BIG = WhyView(

@@ -18,17 +18,10 @@ from muster.cli.screen import write
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec, QuotaSpec, SessionSpec
 from muster.core.states import AgentBar, AgentStatus
-from muster.core.views import (
-    AgentView,
-    GroupView,
-    LimitView,
-    PlannedKernelView,
-    PlanOutcome,
-    PlanView,
-    QuotaView,
-    ResourcesView,
-    ShareView,
-)
+from muster.core.views.base import ResourcesView
+from muster.core.views.cluster import AgentView, GroupView, LimitView, QuotaView
+from muster.core.views.placement import PlannedKernelView, PlanOutcome, PlanView
+from muster.core.views.work import ShareView
 
 NO_ROOM = because(ReasonCode.NO_ROOM, agents=2, group="default", request="2 gpu")
 EARLY = because(ReasonCode.BEFORE_START_TIME, moment="2027-01-31T07:00:00+00:00")

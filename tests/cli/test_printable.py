@@ -10,7 +10,7 @@ from muster.cli.screen import fields, print_json, stderr, stdout, unbroken, writ
 from muster.core.reasons import ReasonCode
 from muster.core.states import JobState
 from muster.core.text import printable
-from muster.core.views import WhyView
+from muster.core.views.placement import WhyView
 
 EVIL = "a\x1b[2J\x1b]0;owned\x07b\x9b31mc\u202ed\x85e\x00f\rg"
 TAKEN_AS_COMMANDS = "\x1b\x07\x9b\u202e\x85\x00\r"

@@ -13,7 +13,8 @@ from muster.client.patience import PATIENCE_S
 from muster.core.errors import Ambiguous, Conflict, InvalidSpec, NotFound
 from muster.core.specs import JobSpec, QuotaSpec, SessionSpec
 from muster.core.states import AgentBar, JobState, SessionStatus, TaskState
-from muster.core.views import JobView, PlanOutcome, SessionView
+from muster.core.views.placement import PlanOutcome
+from muster.core.views.work import JobView, SessionView
 
 SMALL: dict[str, Any] = {"command": ["true"], "resources": {"cpu": "10m"}}
 

@@ -9,7 +9,7 @@ from muster.client.errors import AgentUnreachable
 from muster.client.exchange import Answer, Exchange, Give, Read, Request
 from muster.client.output import read_output
 from muster.core.errors import Conflict
-from muster.core.views import LOG_ATTEMPT_HEADER, LOG_END_HEADER, LOG_OFFSET_HEADER
+from muster.core.views.work import LOG_ATTEMPT_HEADER, LOG_END_HEADER, LOG_OFFSET_HEADER
 
 
 class Attempts:

@@ -12,7 +12,7 @@ from muster.core.owner import Owner, Principal, Role
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec, QuotaSpec
 from muster.core.states import AgentStatus, JobState
-from muster.core.views import WhyView
+from muster.core.views.placement import WhyView
 from muster.store.records import Job
 
 BOB = Principal(Owner("default", "default", "bob"), Role.USER)

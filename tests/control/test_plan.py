@@ -19,7 +19,7 @@ from muster.core.owner import Owner, Principal, Role
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec, Level, QuotaSpec, ScalingGroup, SessionSpec, load_spec
 from muster.core.states import JobState, SessionStatus
-from muster.core.views import PlanOutcome, PlanView
+from muster.core.views.placement import PlanOutcome, PlanView
 from muster.scheduling.workload import Progress, TargetState
 from muster.store import schema
 

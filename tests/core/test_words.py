@@ -1,9 +1,11 @@
 """Identifiers, amounts, reasons and state tables."""
 
+import json
 import random
 from string import Formatter
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,6 +32,7 @@ from muster.core.states import (
     StateTable,
     TaskState,
 )
+from muster.core.views.work import TaskView
 
 TABLES: list[StateTable[Any]] = [AGENT_TABLE, JOB_TABLE, KERNEL_TABLE, SESSION_TABLE, TASK_TABLE]
 
@@ -181,3 +184,9 @@ def test_task_numbers_are_those_of_the_reference() -> None:
         "UNSCHEDULABLE": 8,
         "ASSIGNED": 9,
     }
+
+
+def test_view_of_a_task_tells_the_number_of_its_state() -> None:
+    told = b'{"job_id":"job-1","index":0,"state":"KILLED","state_changed_at":0.0}'
+    view = msgspec.json.decode(told, type=TaskView)
+    assert json.loads(msgspec.json.encode(view))["state_number"] == view.state_number == 6

@@ -9,7 +9,7 @@ from tests.e2e.cluster import Cluster, agent, started, until
 
 from muster.core.reasons import ReasonCode
 from muster.core.states import JobState
-from muster.core.views import KernelView
+from muster.core.views.work import KernelView
 
 LOG_MAX_BYTES = 4 * 2**20
 GRACE_S = 0.5

@@ -68,6 +68,15 @@ def test_up_on_a_port_that_is_taken_is_refused_and_works_once_it_is_free(home: H
     assert up(home, "--port", str(port)).returncode == 0
 
 
+def test_settings_of_notices_that_are_wrong_are_refused(home: Home) -> None:
+    home.create()
+    (home.path / "notices.yaml").write_text("schemes: [json, syslog]\n")
+    sentence = assert_one_sentence(up(home))
+    assert "notices.yaml: schemes is syslog" in sentence
+    (home.path / "notices.yaml").unlink()
+    assert up(home).returncode == 0
+
+
 def test_database_of_a_newer_version_is_refused_and_left_as_it_is(home: Home) -> None:
     home.create()
     open_engine(sqlite_url(home.database)).dispose()

@@ -195,7 +195,7 @@ def test_devices_of_many_kernels_are_those_chosen_one_by_one(
 # Selectors that are not built in
 
 
-class Stranger:
+class Stranger(AgentSelector):
     """Answers what it is told to."""
 
     def __init__(

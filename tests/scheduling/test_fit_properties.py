@@ -26,7 +26,7 @@ from muster.scheduling.workload import KernelPlacement, WorkloadClass
 NAMES = "abcdefghijklmnopqr"
 
 
-class Scored:
+class Scored(AgentSelector):
     """A selector that says what it prefers in scores alone."""
 
     packs = False

@@ -283,7 +283,7 @@ def test_sequencer_that_says_nothing_of_itself_is_taken_to_be_dynamic() -> None:
         def key(self, session: SessionWorkload, context: PassContext) -> tuple[float, ...]:
             return ()
 
-    assert GuardedSequencer("stranger", Silent()).dynamic  # type: ignore[arg-type]
+    assert GuardedSequencer("stranger", Silent()).dynamic
     assert not GuardedSequencer("stranger", Sequencer(answering(()))).dynamic
 
 

@@ -24,7 +24,7 @@ from muster.core.specs.group import DEFAULT_VALIDATORS, PreemptionSpec, QueuePol
 from muster.scheduling.guard import GuardedSelector, PluginFault
 from muster.scheduling.hooks import BatchHook
 from muster.scheduling.placement import place
-from muster.scheduling.plugins import PassContext
+from muster.scheduling.plugins import PassContext, SessionSequencer
 from muster.scheduling.policy import Policy, check_options, missing_parts
 from muster.scheduling.queue import Queue
 from muster.scheduling.selectors import Concentrated
@@ -197,7 +197,7 @@ def test_validator_sees_what_was_placed_before_and_its_refusal_blocks_nobody() -
     }
 
 
-class Alternating:
+class Alternating(SessionSequencer):
     """A dynamic sequencer: whoever has had less in this pass is next."""
 
     dynamic = True

@@ -10,6 +10,7 @@ from tests.scheduling.clusters import agent, ask, box, cluster, contents, put, r
 from muster.core.resources import Resources
 from muster.scheduling.columns import Floats, Ints, Shares
 from muster.scheduling.fit import fit_session
+from muster.scheduling.plugins import AgentSelector
 from muster.scheduling.reservation import OVERDUE_S, Binding, Reservation, reserve
 from muster.scheduling.selectors import Concentrated, fullest_devices
 from muster.scheduling.snapshot import Snapshot
@@ -451,7 +452,7 @@ def test_session_does_not_start_on_an_agent_that_takes_no_more_work() -> None:
 def test_head_is_tried_once_not_at_every_end() -> None:
     """As many ends as agents: what is counted first says when it will fit."""
 
-    class Counting:
+    class Counting(AgentSelector):
         packs = True
         asked = 0
 

@@ -17,7 +17,7 @@ from muster.core.owner import Owner, Principal, Role
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec, SessionSpec
 from muster.core.states import KernelStatus, TaskState
-from muster.core.views import TaskView
+from muster.core.views.work import TaskView
 from muster.store import schema
 from muster.store.entities import ENTITIES, JOB
 from muster.store.queries.history import read_history

@@ -1,4 +1,4 @@
-"""Which machine this is, and which boot of it: kernels of another boot are proven gone (design:
+"""The ids of this machine and of its present boot: kernels of another boot are proven gone (design:
 The ledger)."""
 
 import os
@@ -17,7 +17,7 @@ class UnknownBoot(MusterError):
 
 
 def machine_id(source: Path = MACHINE_ID) -> str:
-    """What tells this machine from others, over reboots; empty where nothing does."""
+    """An id of this machine that reboots do not change; empty where the machine has none."""
     try:
         return source.read_text().strip()
     except (OSError, ValueError):

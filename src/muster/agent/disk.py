@@ -9,17 +9,18 @@ from pathlib import Path
 LEAST_FREE_BYTES = 1 << 20
 """With less neither a journal nor a log can be relied on."""
 HANGING_S = 5.0
-"""A look that takes longer says that the file system hangs: nothing can be relied on there."""
+"""After a look of this length the file system counts as hanging, and nothing on it can be relied
+on."""
 PATIENCE_S = 0.05
-"""How long whoever asks waits for a new look; most take less than a millisecond."""
+"""How long a caller waits for a new look; most take less than a millisecond."""
 
 _PROBE_FILE = "disk-probe"
 _PROBE = bytes(4096)
 
 
 def is_full(directory: Path) -> bool:
-    """Whether nothing more can be written there: no room, no inodes, a quota that is used up,
-    mounted read-only, or defective. May take as long as the file system hangs."""
+    """Whether nothing more can be written to the directory: no room, no inodes, a used-up quota,
+    mounted read-only, or defective. The call may take as long as the file system hangs."""
     try:
         found = os.statvfs(directory)
         free = found.f_bfree if os.geteuid() == 0 else found.f_bavail
@@ -27,7 +28,7 @@ def is_full(directory: Path) -> bool:
             return True
         probe = directory / _PROBE_FILE
         try:
-            with probe.open("wb", buffering=0) as file:  # quotas show in writing alone
+            with probe.open("wb", buffering=0) as file:  # only writing shows a quota
                 return file.write(_PROBE) < len(_PROBE)
         finally:
             probe.unlink(missing_ok=True)
@@ -36,7 +37,7 @@ def is_full(directory: Path) -> bool:
 
 
 class DiskProbe:
-    """Looks at a disk in a thread, so that one that hangs holds nobody up: least of all heartbeats,
+    """Looks at a disk in a thread, so that a hanging one holds up nothing, least of all heartbeats,
     which keep kernels alive.
 
     Args:
@@ -50,7 +51,7 @@ class DiskProbe:
         self._full = False
 
     def is_full(self) -> bool:
-        """What the newest look has found; True as well if that one hangs."""
+        """The result of the newest look; True as well if that look hangs."""
         if self._looking is None or not self._looking.is_alive():
             self._began_s = time.monotonic()
             self._looking = threading.Thread(target=self._note, name="disk", daemon=True)

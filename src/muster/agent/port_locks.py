@@ -1,8 +1,9 @@
-"""Which ports the agents of this machine have reserved: who has port N has locked byte N of a file.
+"""The ports that the agents of this machine have reserved: an agent that has port N has locked byte
+N of a file.
 
-The file can be opened by agents of one user alone: of what everybody may take, such as names of
-sockets, any kernel would take all. The locks are those of an open file, which end with the agent
-however it ends; there is a file for each network namespace, as there are ports.
+Only agents of one user can open the file: if everybody could take reservations, as with names of
+sockets, any kernel could take them all. The locks belong to an open file and end with the agent,
+however it ends. There is a file for each network namespace, because each has ports of its own.
 """
 
 import errno
@@ -22,13 +23,13 @@ class PortLocks:
 
     def __init__(self) -> None:
         self._fd = -1
-        self._held: set[int] = set()  # for a lock does not keep out who holds it
+        self._held: set[int] = set()  # a lock does not keep out its own holder
 
     def take(self, port: int) -> bool:
         """Lock a port; false if it is locked already.
 
         Raises:
-            OSError: this user can have no such file.
+            OSError: this user cannot have such a file.
         """
         if port in self._held:
             return False
@@ -44,13 +45,13 @@ class PortLocks:
         return True
 
     def drop(self, port: int) -> None:
-        """Give a port back; nothing if it was not locked."""
+        """Give a port back; nothing happens if it was not locked."""
         if port in self._held:
             self._held.remove(port)
             self._set(port, fcntl.F_UNLCK)
 
     def close(self) -> None:
-        """Give back all."""
+        """Give all ports back."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -63,7 +64,7 @@ class PortLocks:
 def _open() -> int:
     """
     Raises:
-        OSError: it cannot be opened, or others could too.
+        OSError: the file cannot be opened, or other users could open it too.
     """
     directory = _directory()
     directory.mkdir(mode=0o700, exist_ok=True)

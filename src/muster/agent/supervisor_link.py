@@ -53,8 +53,8 @@ class SupervisorLost(Exception):
 
 
 class OtherVersion(Exception):
-    """The supervisor speaks another version of the protocol than this agent. One that holds no
-    kernels was told to end; ``live`` counts those of another, whose process is ``pid``."""
+    """The supervisor speaks another version of the protocol than this agent. If it holds no kernels
+    it was told to end; else ``live`` counts its kernels, and its process is ``pid``."""
 
     def __init__(self, version: object, live: int, pid: int) -> None:
         super().__init__(
@@ -94,8 +94,8 @@ class Listener(Protocol):
 
 
 class SupervisorLink(asyncio.Protocol):
-    """A connection to the supervisor; ``lost`` is done when it is over. ``process`` tells which
-    process the supervisor is, see ``supervisor_process``."""
+    """A connection to the supervisor; ``lost`` is done when it is over. ``process`` identifies the
+    supervisor's process, see ``supervisor_process``."""
 
     def __init__(self, listener: Listener) -> None:
         loop = asyncio.get_running_loop()
@@ -261,8 +261,8 @@ class SupervisorLink(asyncio.Protocol):
                     log.warning("the supervisor says what this agent does not know: %s", other)
 
     def _part_with(self, state: dict[str, Any]) -> None:
-        """The supervisor is of another version: what follows has a meaning that is not known here.
-        That it can be told to end is part of every version."""
+        """Part with a supervisor of another version, whose further messages have an unknown
+        meaning. Every version can be told to end."""
         live = sum(kernel["status"] not in _OVER for kernel in state["kernels"])
         if not live:
             self.shut_down()

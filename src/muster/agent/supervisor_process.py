@@ -1,7 +1,8 @@
-"""Which process a supervisor is, so that a controller on the same machine can tell when it is gone.
+"""The identity of a supervisor's process, so that a controller on the same machine can tell when it
+is gone.
 
-A lease without an end lasts as long as the supervisor lives, so whoever sees that it does not, and
-that it left no kernel behind, need not wait for anything.
+A lease without an end lasts as long as the supervisor lives: a controller that sees that it has
+ended, and that it left no kernel behind, need not wait for anything.
 """
 
 import os
@@ -15,7 +16,7 @@ _PID_NAMESPACE = Path("/proc/self/ns/pid")
 
 
 def identify(pid: int) -> str:
-    """What tells the process from any other of this boot; empty if it has ended."""
+    """A text that tells the process from any other of this boot; empty if it has ended."""
     stat, user = read_stat(pid), user_of(pid)
     if stat is None or user is None:
         return ""
@@ -23,8 +24,8 @@ def identify(pid: int) -> str:
 
 
 def is_gone(supervisor: str, kernels: Collection[str]) -> bool:
-    """Whether the process that ``identify`` told of has ended, and no process of these kernels is
-    there. False where that cannot be seen from here: in another container, or as another user.
+    """Whether the process that ``identify`` described has ended, and no process of these kernels is
+    left. False where that cannot be seen: in another container, or as another user.
 
     Raises:
         OSError: /proc cannot be read.
@@ -44,7 +45,7 @@ def is_gone(supervisor: str, kernels: Collection[str]) -> bool:
 
 
 def _may_have(tags: AbstractSet[bytes], pid: int) -> bool:
-    """Whether one of these may be in the environment of the process."""
+    """Whether one of the tags may be in the environment of the process."""
     try:
         return not tags.isdisjoint(Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"))
     except PermissionError:

@@ -1,4 +1,4 @@
-"""What keeps an agent from its work, for those who look after its machine."""
+"""Troubles that keep an agent from its work, for the operator of its machine."""
 
 import logging
 from contextlib import suppress
@@ -17,7 +17,7 @@ class Trouble:
         self._told = ""
 
     def tell(self, sentence: str) -> None:
-        """Logged once, however often it is told."""
+        """Log a trouble, once however often it is told."""
         if sentence != self._told:
             self._told = sentence
             log.error("%s", sentence)
@@ -31,7 +31,7 @@ class Trouble:
 
 
 def read_trouble(directory: Path) -> str:
-    """What keeps the agent on a directory from its work; empty if nothing is known to."""
+    """The trouble of the agent on a directory; empty if none is known."""
     try:
         return (directory / TROUBLE_FILE).read_text()
     except OSError:

@@ -21,7 +21,7 @@ from muster.control.identity.accounts import (
 )
 from muster.core.owner import AS_OWNER, RUNS_AS, Role
 from muster.core.specs.account import DomainSpec, ProjectSpec, ProjectsSpec, UserSpec
-from muster.core.views import (
+from muster.core.views.accounts import (
     DomainPage,
     DomainView,
     ProjectPage,

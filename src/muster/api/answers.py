@@ -19,7 +19,7 @@ from muster.core.errors import (
     NotFound,
     Problem,
 )
-from muster.core.views import ErrorCode, ErrorView, ProblemView, View
+from muster.core.views.base import ErrorCode, ErrorView, ProblemView, View
 from muster.wire.log_reading import AgentUnreachable, LogUnreadable
 
 log = logging.getLogger(__name__)

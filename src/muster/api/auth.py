@@ -15,7 +15,7 @@ from muster.control.identity.tokens import principal_now, verify
 from muster.control.plane import ControlPlane, Events
 from muster.core.clock import Clock
 from muster.core.owner import Principal
-from muster.core.views import ErrorCode
+from muster.core.views.base import ErrorCode
 
 log = logging.getLogger(__name__)
 

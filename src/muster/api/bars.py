@@ -17,7 +17,7 @@ from muster.core.errors import NotFound, Problem
 from muster.core.ids import AgentId
 from muster.core.specs.amounts import Duration, Spec
 from muster.core.states import AgentBar
-from muster.core.views import AgentView
+from muster.core.views.cluster import AgentView
 from muster.store.entities import AGENT
 from muster.store.queries.refs import resolve
 

@@ -21,7 +21,14 @@ from muster.core.errors import InvalidSpec, Problem
 from muster.core.ids import AgentId
 from muster.core.owner import Principal, Role
 from muster.core.specs import ScalingGroup
-from muster.core.views import AgentPage, AgentView, ClusterView, GroupPage, GroupView, HealthView
+from muster.core.views.cluster import (
+    AgentPage,
+    AgentView,
+    ClusterView,
+    GroupPage,
+    GroupView,
+    HealthView,
+)
 from muster.store.entities import AGENT
 from muster.store.queries.cluster import read_cluster_id
 from muster.store.queries.refs import resolve

@@ -22,7 +22,7 @@ from muster.control.session.board import Board
 from muster.core.clock import Clock
 from muster.core.ids import AgentId, JobId, SessionId
 from muster.core.owner import Principal, Role
-from muster.core.views import View
+from muster.core.views.base import View
 from muster.store.live import Live
 from muster.wire.messages import LogChunk, LogRequest
 

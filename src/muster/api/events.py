@@ -15,7 +15,7 @@ from muster.api.streamed import Streamed
 from muster.control.plane import Events
 from muster.core.errors import MusterError
 from muster.core.owner import Owner, Role
-from muster.core.views import EventView
+from muster.core.views.cluster import EventView
 from muster.store.entity import Entity, Visible
 from muster.store.live import Live
 from muster.store.queries.refs import owners_of
@@ -83,7 +83,7 @@ async def _changed(feed: Feed) -> bool:
 
 
 async def _visible(call: Caller, events: Events) -> Events:
-    """Those that the caller may see."""
+    """The events that the caller may see."""
     if call.principal.role is Role.ADMIN or not events:
         return events
     live = call.api.plane.live
@@ -110,8 +110,8 @@ def _may_see(
 
 
 async def _owners(call: Caller, live: Live, entity: Entity[Any], ids: set[str]) -> dict[str, Owner]:
-    """Whose these are: what is alive from the mirror, what has ended from SQL. A part that does not
-    say it itself, ``job/3``, is the owner's of its whole."""
+    """The owners of records, from the mirror if live, else from SQL. A part without an owner of its
+    own, ``job/3``, belongs to its whole's."""
     part = 0 if entity.owned_with is not None else -1
     said_by = {id_: id_.split("/")[part] for id_ in ids}
     found = {told: live.find(id_ if part else told) for id_, told in said_by.items()}

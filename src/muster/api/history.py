@@ -8,7 +8,7 @@ from starlette.responses import Response
 from muster.api.answers import json_answer
 from muster.api.context import Call
 from muster.api.listing import Limit
-from muster.core.views import HistoryPage
+from muster.core.views.work import HistoryPage
 from muster.store.queries.history import read_history
 
 router = APIRouter(tags=["history"])
@@ -18,7 +18,7 @@ What = Annotated[str, Path(description="a job, job/index for one task, a session
 
 @router.get("/v1/history/{ref:path}", response_model=HistoryPage)
 async def get_history(call: Call, ref: What, limit: Limit = 200) -> Response:
-    """What happened, oldest first; when there is more than ``limit``, the newest of it."""
+    """The newest ``limit`` entries of a history, the oldest of them first."""
     return json_answer(
         await call.json(read_history, call.api.plane.live.entities, call.principal, ref, limit)
     )

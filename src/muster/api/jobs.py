@@ -26,7 +26,8 @@ from muster.core.owner import Principal
 from muster.core.specs import MAX_TASKS, JobSpec
 from muster.core.specs.amounts import Spec
 from muster.core.states import JOB_TABLE, TaskState
-from muster.core.views import (
+from muster.core.views.placement import WhyView
+from muster.core.views.work import (
     CancelView,
     FailurePage,
     JobDetail,
@@ -34,7 +35,6 @@ from muster.core.views import (
     JobView,
     TaskDetail,
     TaskPage,
-    WhyView,
     job_version,
 )
 from muster.store.entities import JOB

@@ -9,16 +9,9 @@ from muster.control.session.board import Board
 from muster.core.reasons import ReasonCode, reason
 from muster.core.resources import GPU_WHOLE, Resources
 from muster.core.states import JOB_TABLE
-from muster.core.views import (
-    AgentView,
-    DeviceView,
-    GroupView,
-    JobView,
-    OwnerView,
-    ReasonView,
-    ResourcesView,
-    SessionView,
-)
+from muster.core.views.base import OwnerView, ReasonView, ResourcesView
+from muster.core.views.cluster import AgentView, DeviceView, GroupView
+from muster.core.views.work import JobView, SessionView
 from muster.store.live import Live
 from muster.store.queries.jobs import all_counts
 from muster.store.records import Agent, Job, Session

@@ -20,7 +20,7 @@ from muster.core.errors import Conflict, MusterError, NotFound
 from muster.core.ids import AgentId
 from muster.core.owner import Owner, Principal
 from muster.core.specs import MAX_GANG, MAX_TASKS
-from muster.core.views import LOG_ATTEMPT_HEADER, LOG_END_HEADER, LOG_OFFSET_HEADER, LogEnd
+from muster.core.views.work import LOG_ATTEMPT_HEADER, LOG_END_HEADER, LOG_OFFSET_HEADER, LogEnd
 from muster.store.queries.output import OutputSource, session_output, task_output
 from muster.store.queries.tasks import job_row, task_view
 from muster.wire.messages import LogChunk, LogRequest

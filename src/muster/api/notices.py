@@ -22,12 +22,13 @@ from muster.core.specs.notify import Channel, TrialSpec
 router = APIRouter(prefix="/v1/notices", tags=["notices"])
 
 WAIT_S = ANSWER_S + 5.0
-"""The longest that a trial is waited for: its outcome, or that there is none."""
+"""How long a trial is waited for, until it has an outcome or is known to have none."""
 
 
 @router.post("/trial", response_model=NoticeView, openapi_extra=spec_body(TrialSpec))
 async def try_channel(request: Request, call: Call) -> Response:
-    """Send a notice to a channel, once, on the way that every notice takes; what became of it."""
+    """Send a notice to a channel, once, on the way that every notice takes; the answer is the
+    notice with its end."""
     call.must_change()
     channel = Channel(url=(await read_spec(request, TrialSpec)).url)
 

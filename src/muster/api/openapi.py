@@ -7,11 +7,11 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from muster.core.specs.amounts import Spec
-from muster.core.views import VIEW_KEY, ErrorView, View
+from muster.core.views.base import VIEW_KEY, ErrorView, View
 
 _SCHEMAS = "#/components/schemas/"
 _SPECS: dict[type[Spec], None] = {}
-"""What bodies of requests are read as; endpoints name them as they are defined."""
+"""The specs that request bodies are read as, collected as endpoints are defined."""
 
 
 def spec_body(*models: type[Spec]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from muster.control.plan import plan_job, plan_session
 from muster.control.session.admission import Ended
 from muster.control.session.board import Board
 from muster.core.specs import JobSpec, SessionSpec
-from muster.core.views import PlanView
+from muster.core.views.placement import PlanView
 
 router = APIRouter(prefix="/v1/plan", tags=["jobs"])
 

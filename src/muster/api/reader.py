@@ -13,7 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from muster.api.allowance import Allowance, Turns
 from muster.control.plane import Unavailable
 from muster.core.owner import Owner
-from muster.core.views import View
+from muster.core.views.base import View
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -25,7 +25,8 @@ from muster.core.ids import SessionId
 from muster.core.owner import Principal
 from muster.core.specs import SessionSpec
 from muster.core.states import SESSION_TABLE
-from muster.core.views import CancelView, SessionDetail, SessionPage, SessionView, WhyView
+from muster.core.views.placement import WhyView
+from muster.core.views.work import CancelView, SessionDetail, SessionPage, SessionView
 from muster.store.queries.listing import Listing
 from muster.store.queries.sessions import list_sessions, read_session, read_session_detail
 from muster.store.records import Session

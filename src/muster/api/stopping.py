@@ -7,7 +7,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from muster.api.answers import error_answer
-from muster.core.views import ErrorCode
+from muster.core.views.base import ErrorCode
 
 FINISH_S = 1.0
 """How long requests under way may go on when the controller stops. The server waits longer, so that

@@ -15,7 +15,7 @@ from muster.control.identity.tokens import (
     visible_tokens,
 )
 from muster.core.specs.account import JoinTokenSpec, TokenSpec
-from muster.core.views import (
+from muster.core.views.accounts import (
     JoinTokenPage,
     JoinTokenView,
     NewJoinTokenView,

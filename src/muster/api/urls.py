@@ -3,7 +3,7 @@
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from muster.api.answers import error_answer
-from muster.core.views import ErrorCode
+from muster.core.views.base import ErrorCode
 
 MAX_PATH = 1024
 MAX_QUERY = 4096

@@ -34,16 +34,16 @@ class AccountOptions:
     scratch_max: str | None = None
 
     def over(self, others: "AccountOptions") -> "AccountOptions":
-        """These, and the others where nothing was written here."""
+        """These options, completed by ``others`` where nothing was written here."""
         return replace(others, **self.written())
 
     def written(self) -> dict[str, Any]:
-        """What is not the default, by name."""
+        """The options that were written, by name."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 AS_BEFORE = AccountOptions()
-"""Nothing was written."""
+"""Options of which none was written."""
 
 
 def with_accounts(config: AgentConfig, options: AccountOptions) -> AgentConfig:

@@ -1,4 +1,5 @@
-"""SQLite's log is copied into the database beside the wakes, so that no commit has much to copy."""
+"""Checkpoints: SQLite's log is copied into the database beside the wakes, so that no commit has
+much to copy."""
 
 import asyncio
 import logging
@@ -15,10 +16,10 @@ PAUSE_S = 1.0
 
 
 async def keep_checkpointing(plane: ControlPlane, engine: Engine) -> None:
-    """Copy what was committed, on another thread, as long as something is.
+    """Copy committed pages on another thread, after commits.
 
-    SQLite itself copies all of it in the commit that makes the log too long: that held the event
-    loop for 50 ms. It finds little left to do now.
+    SQLite by itself copies the whole log in the commit that makes it too long, which held the event
+    loop for 50 ms. Now it finds little left to copy.
     """
     committed = asyncio.Event()
     forget = plane.watch(lambda _: committed.set())

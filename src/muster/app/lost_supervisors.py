@@ -1,4 +1,4 @@
-"""Supervisors of the controller's own machine that are gone: their agents' leases are over."""
+"""Supervisors of the controller's own machine that are gone, which ends their agents' leases."""
 
 import asyncio
 import logging
@@ -21,8 +21,8 @@ LOOK_S = 2.0
 
 
 async def watch_supervisors(plane: ControlPlane, leases: LeaseBook) -> None:
-    """End the lease without an end of each silent agent of this boot whose supervisor has ended.
-    Until cancelled."""
+    """Until cancelled, end the endless lease of each silent agent of this boot whose supervisor has
+    ended."""
     own_boot = boot_id()
     while True:
         await asyncio.sleep(LOOK_S)

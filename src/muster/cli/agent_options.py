@@ -1,5 +1,5 @@
-"""Options of ``muster up`` and ``muster agent``: what an agent offers, and whom its kernels run
-as."""
+"""Options of ``muster up`` and ``muster agent``: an agent's capacity, and the accounts of its
+kernels."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class AccountSource(StrEnum):
-    """Where the accounts come from of users that were not mapped to one."""
+    """The source of accounts for users that were not mapped to one."""
 
     RANGE = "range"
     SYSTEM = "system"
@@ -22,7 +22,7 @@ class AccountSource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What an agent offers, where that is not what it finds."""
+    """An agent's capacity and attributes, in place of those that it finds."""
 
     cpus: Annotated[
         str | None, Option("--cpus", metavar="N", help="Processors of an agent; else as found.")
@@ -47,17 +47,17 @@ class Machine:
     ] = None
 
     def attributes(self) -> dict[str, str] | None:
-        """By name; None where none were given.
+        """The given attributes by name; None where none were given.
 
         Raises:
-            click.BadParameter: one is not NAME=VALUE.
+            click.BadParameter: an attribute is not NAME=VALUE.
         """
         return _pairs_or_none(self.attribute, "--attribute", ATTRIBUTE)
 
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """Whom kernels run as, and their limits, on a machine whose agent is root."""
+    """The accounts of kernels, and their limits, on a machine whose agent is root."""
 
     map_user: Annotated[
         list[str] | None,
@@ -111,7 +111,7 @@ class Accounts:
 
 
 def _pairs_or_none(texts: list[str] | None, option: str, form: str) -> dict[str, str] | None:
-    """What was given; nothing where that is "none", as in `muster up --attribute none`."""
+    """The given pairs; none where the only text is "none", as in `muster up --attribute none`."""
     if not texts:
         return None
     return {} if texts == ["none"] else pairs(texts, option, form)

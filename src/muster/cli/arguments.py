@@ -11,7 +11,7 @@ from muster.core.errors import NotFound
 
 if TYPE_CHECKING:
     from muster.client import Client
-    from muster.core.views import JobDetail, SessionDetail
+    from muster.core.views.work import JobDetail, SessionDetail
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ from muster.core.states import KernelStatus, TaskState
 
 if TYPE_CHECKING:
     from muster.client import Client
-    from muster.core.views import FailureView, JobView, KernelView, ReasonView
+    from muster.core.views.base import ReasonView
+    from muster.core.views.work import FailureView, JobView, KernelView
 
 _BAD = (
     TaskState.FAILED,

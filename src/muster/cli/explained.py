@@ -16,7 +16,7 @@ from muster.cli.screen import Column, plain, table
 from muster.cli.words import clock_time, count, duration
 
 if TYPE_CHECKING:
-    from muster.core.views import HolderView, HoldingView, WhyView
+    from muster.core.views.placement import HolderView, HoldingView, WhyView
 
 NAMED = 5
 """Agents and sessions that are named."""

@@ -20,7 +20,7 @@ from muster.core.states import JobState, SessionStatus
 if TYPE_CHECKING:
     from muster.client import Client
     from muster.core.specs import JobSpec, SessionSpec
-    from muster.core.views import JobView, SessionDetail, SessionView
+    from muster.core.views.work import JobView, SessionDetail, SessionView
 
 PLACED_WITHIN_S = 1.0
 """How long --no-wait gives the work to be placed before it says that it waits."""
@@ -82,7 +82,7 @@ def handed_in(
             return _placed_or_why(client, accepted)
     if told.detach:
         return ExitCode.OK
-    from muster.core.views import JobView
+    from muster.core.views.work import JobView
 
     ended: JobView | SessionView
     if isinstance(accepted, JobView):

@@ -1,11 +1,12 @@
-"""Commands as typed functions: the annotations of their parameters say what a command line takes.
+"""Commands as typed functions: the annotations of their parameters describe the command line.
 
     def ps(target: Target, limit: Annotated[int, Option("--limit", min=1)] = 50) -> None: ...
 
 Options that belong together, or to several commands, are the fields of a dataclass: a parameter of
 its type takes all of them.
 
-A thin layer over click, which alone is quick to import: Typer imports pydantic with every command.
+This is a thin layer over click, which is quick to import: Typer imports pydantic with every
+command.
 """
 
 import functools
@@ -26,11 +27,11 @@ from muster.core.errors import InvalidSpec, Problem
 R = TypeVar("R")
 
 Complete = Callable[[click.Context, str], Sequence[tuple[str, str]]]
-"""Offers values for what was typed so far, each with a word about it."""
+"""Offers values that begin with the typed text, each with a word of explanation."""
 
 
 class Argument:
-    """A parameter that is known by its place."""
+    """A positional parameter."""
 
     def __init__(
         self,
@@ -45,15 +46,15 @@ class Argument:
 
 
 class Option:
-    """A parameter that is known by its name.
+    """A named parameter.
 
     Args:
         flags: such as ``--limit`` and ``-n``.
         min, max: of a number.
-        callback: checks the value, and gives the one that the command receives.
-        is_eager: it is looked at before the others.
-        show_default: False where ``help`` tells it.
-        field: of the request that the value becomes, where that is not the parameter's name.
+        callback: checks the value, and returns the value for the command.
+        is_eager: whether it is processed before other options.
+        show_default: False where ``help`` tells the default.
+        field: the field of the request that the value becomes, if its name is not the parameter's.
     """
 
     def __init__(
@@ -85,8 +86,8 @@ class Option:
 def annotated(function: Callable[..., R]) -> Callable[..., R]:
     """Give a function the click parameters that its annotations describe, for ``click.command``.
 
-    A parameter of type ``click.Context`` receives the context, one of a dataclass the options that
-    its fields describe; of a list, what is not given is the default.
+    A parameter of type ``click.Context`` receives the context, a parameter of a dataclass the
+    options that its fields describe. A list that is not given is the default.
     """
     parameters = inspect.signature(function).parameters.values()
     contexts = [each.name for each in parameters if each.annotation is click.Context]
@@ -107,7 +108,7 @@ def annotated(function: Callable[..., R]) -> Callable[..., R]:
         with naming_options():
             return function(**dict.fromkeys(contexts, click.get_current_context()), **values)
 
-    # Where click's own decorators leave what they describe, the last one first.
+    # Click's own decorators leave their parameters here, the last one first.
     with_context.__click_params__ = described[::-1]  # type: ignore[attr-defined]
     return with_context
 
@@ -128,8 +129,8 @@ def _options_of(parameter: inspect.Parameter) -> Iterable[inspect.Parameter]:
 
 @contextmanager
 def naming_options() -> Iterator[None]:
-    """Have refusals name options of the running command as they were typed: the controller knows
-    only the fields of the request."""
+    """Replace fields by options in refusals: the controller knows the fields of the request, the
+    person the options that were typed."""
     try:
         yield
     except InvalidSpec as error:
@@ -161,7 +162,7 @@ class _FieldOption(click.Option):
 def _parameter(parameter: inspect.Parameter) -> click.Parameter:
     """
     Raises:
-        TypeError: its annotation describes no parameter of a command line.
+        TypeError: the annotation describes no parameter of a command line.
     """
     if get_origin(parameter.annotation) is not Annotated:
         raise TypeError(f"parameter {parameter.name} has no Option or Argument")
@@ -180,7 +181,7 @@ def _parameter(parameter: inspect.Parameter) -> click.Parameter:
         "required": required,
         "shell_complete": _completing(described.autocompletion),
         "callback": functools.partial(_received, default, many, callback),
-        # Click takes a default of None, too, for a value that was given.
+        # Click takes even a default of None for a value that was given.
         **({} if required or many else {"default": default}),
     }
     if isinstance(described, Argument):

@@ -28,17 +28,17 @@ from muster.core.states.task import COLOURS, TaskState
 from muster.core.text import printable
 
 if TYPE_CHECKING:
-    from muster.core.views import View
+    from muster.core.views.base import View
 
 V = TypeVar("V", bound="View")
 
 UNCUT = 100_000
-"""The width of what is no terminal: wide enough that nothing is cut or wrapped."""
+"""The width without a terminal: so wide that nothing is cut or wrapped."""
 
 GAP = 2
 """Blanks between columns."""
 FLEXIBLE = 24
-"""What a flexible column needs before others are left out for it."""
+"""The width below which a flexible column has others left out."""
 
 _STYLES = {state.value: colour for state, colour in COLOURS.items()} | {
     "ALIVE": COLOURS[TaskState.SUCCEEDED],
@@ -67,13 +67,13 @@ def _console(stderr: bool) -> Console:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a table, and what becomes of it where the terminal is too narrow.
+    """One column of a table, and how it gives way on a narrow terminal.
 
     Args:
-        flexible: it takes the width that is left.
-        wraps: the flexible column goes on below, and is not cut.
-        drops: the columns with the highest number are left out first; 0 never.
-        shrinks: characters to which it may be cut; 0 if it may not.
+        flexible: whether it takes the width that is left.
+        wraps: whether the flexible column continues on the next line, and is not cut.
+        drops: columns with the highest number are left out first; 0 is never left out.
+        shrinks: characters to which it may be cut; 0 if it may not be cut.
     """
 
     name: str
@@ -87,7 +87,7 @@ class Column:
 def table(
     console: Console, columns: Sequence[Column], rows: Iterable[Sequence[Text | str]]
 ) -> Table:
-    """Rows under a heading; without a terminal all of it is shown, a line a row."""
+    """Rows under a heading; without a terminal each row is shown whole, on one line."""
     cells = [[_cell(value) for value in row] for row in rows]
     widths = [
         max([len(column.name), *(row[index].cell_len for row in cells)])
@@ -142,7 +142,7 @@ class _Rows(Table):
 
 
 def _lines(console: Console, cell: Text, column: Column, width: int) -> Sequence[Text]:
-    """What of a cell stands under each other in its column."""
+    """The lines of a cell, as they stand in its column."""
     if cell.cell_len <= width:
         return [cell]
     if column.wraps:
@@ -153,7 +153,8 @@ def _lines(console: Console, cell: Text, column: Column, width: int) -> Sequence
 
 
 def _fitting(columns: Sequence[Column], widths: list[int], available: int) -> list[int]:
-    """The columns that are shown; ``widths`` of those that shrink are made to fit."""
+    """The indexes of the columns that are shown; ``widths`` of shrinking columns are made to
+    fit."""
 
     def narrowest(index: int) -> int:
         limit = FLEXIBLE if columns[index].flexible else columns[index].shrinks
@@ -172,18 +173,19 @@ def _fitting(columns: Sequence[Column], widths: list[int], available: int) -> li
 
 
 def _cell(value: Text | str) -> Text:
-    # Names and reasons are other people's text: never markup, never more than a line.
+    # Names and reasons are other people's text: they are no markup, and one line.
     return value if isinstance(value, Text) else Text(" ".join(plain(value).split("\n")))
 
 
 def plain(text: str) -> str:
-    """Text that somebody else wrote, for what does not pass through a console of this module."""
+    """Other people's text, cleaned, for output that does not pass through a console of this
+    module."""
     return printable(text)
 
 
 class _Cleaning(RenderHook):
-    """Takes out of whatever a console prints what a terminal would take as a command. The console's
-    own colours and movements are no text, and stay."""
+    """Removes characters that a terminal would obey from everything that a console prints. The
+    console's own colours and movements are no text, and stay."""
 
     def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
         return [_Cleaned(each) for each in renderables]
@@ -206,7 +208,8 @@ def status(state: str) -> Text:
 
 
 def unbroken(text: str) -> Text:
-    """Text that is copied, such as a command: the terminal may wrap it, no line break is put in."""
+    """Text that people copy, such as a command: the terminal may wrap it, but no line break is put
+    in."""
     return Text(plain(text), no_wrap=True, overflow="ignore")
 
 
@@ -234,7 +237,7 @@ def write(console: Console, *parts: RenderableType) -> None:
     """Show the parts under each other; without a terminal no line ends in blanks."""
     if console.is_terminal:
         for part in parts:
-            console.print(part, crop=isinstance(part, Table))  # what is ``unbroken`` may be wider
+            console.print(part, crop=isinstance(part, Table))  # ``unbroken`` text may be wider
         return
     with console.capture() as captured:
         console.print(*parts, sep="\n")
@@ -243,14 +246,15 @@ def write(console: Console, *parts: RenderableType) -> None:
 
 
 def discard_stdout() -> None:
-    """Nobody reads it any longer: what is still in the buffer must not fail once more at exit."""
+    """Drop the rest of the buffer, which nobody reads any longer, so that it does not fail again at
+    exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
 
 
 def print_json(value: "View | Sequence[View | dict[str, Any]] | dict[str, Any]") -> None:
-    """What the client returned, as JSON on stdout and nothing else."""
+    """Print the client's answer as JSON on stdout, and nothing else."""
     import msgspec
 
     sys.stdout.write(json.dumps(msgspec.to_builtins(value), indent=2) + "\n")
@@ -263,7 +267,7 @@ def show_listing(
     *,
     as_json: bool,
 ) -> None:
-    """What a command lists: a line each under a heading, or JSON."""
+    """Show a command's list: a line for each item under a heading, or JSON."""
     if as_json:
         print_json(found)
     else:
@@ -272,7 +276,7 @@ def show_listing(
 
 
 def show_change(changed: "View", said: str, *, as_json: bool) -> None:
-    """What a command has changed: as a sentence, or JSON."""
+    """Show a command's change: a sentence, or JSON."""
     if as_json:
         print_json(changed)
     else:

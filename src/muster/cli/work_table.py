@@ -10,7 +10,8 @@ from muster.cli.ends import ran
 from muster.cli.follow.progress import done
 from muster.cli.screen import Column, status, table
 from muster.cli.words import duration, shorten
-from muster.core.views import JobView, OwnerView, SessionView
+from muster.core.views.base import OwnerView
+from muster.core.views.work import JobView, SessionView
 
 Work = JobView | SessionView
 

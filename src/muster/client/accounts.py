@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from muster.client.calls import Calls
 from muster.client.encoding import json_of, quoted
 from muster.client.exchange import Exchange, exchange
-from muster.core.views import (
+from muster.core.views.accounts import (
     DomainPage,
     DomainView,
     JoinTokenPage,
@@ -21,9 +21,9 @@ from muster.core.views import (
     TokenView,
     UserPage,
     UserView,
-    View,
     WhoamiView,
 )
+from muster.core.views.base import View
 
 if TYPE_CHECKING:
     from muster.core.owner import Role

@@ -15,7 +15,7 @@ from muster.client.moments import with_absolute_moments
 from muster.client.patience import PATIENCE_S, Patience
 from muster.client.workdir import with_absolute_workdirs
 from muster.core.errors import NotFound
-from muster.core.views import View
+from muster.core.views.base import View
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,5 +1,5 @@
-"""``Client`` and ``AsyncClient``: what the command line, scripts and notebooks talk to a cluster
-with."""
+"""``Client`` and ``AsyncClient``, with which the command line, scripts and notebooks talk to a
+cluster."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from muster.client.async_http import AsyncBody, AsyncHttp
     from muster.core.specs import JobSpec, SessionSpec
-    from muster.core.views import JobView, SessionView
+    from muster.core.views.work import JobView, SessionView
 
 R = TypeVar("R")
 
@@ -40,22 +40,22 @@ class Client(Work, Cluster, Accounts, Notices):
     """A connection to a cluster; several threads may use it at once.
 
     A job is named by its id, any unique prefix of it, or its name. Requests that can be repeated
-    without harm are, for a while, when the controller does not answer; ``wait`` and a following
-    ``logs`` survive its restart.
+    without harm are repeated for a while when the controller does not answer; ``wait`` and a
+    following ``logs`` survive its restart.
 
     Args:
-        url: of the controller; found as ``connection`` says when left out.
-        token: an API token; likewise.
-        ca: file of the authority that vouches for the controller, in PEM; likewise.
+        url: of the controller; found as ``connection`` describes when left out.
+        token: an API token, found likewise.
+        ca: file of the authority that vouches for the controller, in PEM, found likewise.
         timeout_s: longest wait for one answer.
         on_contact: called with False when the controller has not answered for a second, and with
-            True when it does again, in the thread that waits. Whoever listens is patient: every
-            request goes on for ten minutes without an answer, as ``wait`` does.
+            True when it does again, in the thread that waits. A client with this callback is
+            patient: every request goes on for ten minutes without an answer, as ``wait`` does.
 
-    Raises (every method, beside what it names itself):
+    Raises (every method, beside the errors that it names itself):
         NoConnection: no URL or no token is known.
         Unreachable: nothing answers; ``Untrusted`` where the certificate is not accepted.
-        ControllerFailed: it has a defect.
+        ControllerFailed: the controller has a defect.
         Unauthenticated: the token is wrong.
         Forbidden: the token's role does not allow it.
         Busy, Unavailable: the controller cannot do it now.
@@ -98,7 +98,7 @@ class Client(Work, Cluster, Accounts, Notices):
     def submit(
         self, spec: JobSpec | SessionSpec | Mapping[str, Any] | None = None, **fields: Any
     ) -> JobView | SessionView:
-        """Hand in work, exactly once however often the connection breaks meanwhile.
+        """Hand in work, exactly once, however often the connection breaks meanwhile.
 
         Args:
             spec: a spec, or its keys as they stand in a file; ``kind: session`` makes a session.
@@ -199,7 +199,7 @@ class AsyncClient(Work, Cluster, Accounts, Notices):
     async def submit(
         self, spec: JobSpec | SessionSpec | Mapping[str, Any] | None = None, **fields: Any
     ) -> JobView | SessionView:
-        """As ``Client.submit``."""
+        """Hand in work, as ``Client.submit`` does."""
         return await self._perform(self._submitted(spec, fields))
 
     # -- underneath ----------------------------------------------------------------------------

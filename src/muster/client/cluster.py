@@ -1,4 +1,4 @@
-"""The cluster and its policy, as both clients have them."""
+"""The cluster and its policy: methods of both clients."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from muster.client.calls import Calls, body_of
 from muster.client.encoding import json_of, quoted, quoted_path
 from muster.client.events import read_events
 from muster.client.exchange import Exchange, Stream, exchange, streaming
-from muster.core.views import (
+from muster.core.views.cluster import (
     AgentPage,
     AgentView,
     ClusterView,
@@ -41,7 +41,7 @@ class Cluster(Calls):
         still run counts as lost, and runs elsewhere.
 
         Raises:
-            Conflict: it is alive and takes work, or may still run something.
+            Conflict: it is alive and takes work, or may still run kernels.
         """
         path, params = f"/v1/agents/{quoted(ref)}", {"lost": lost}
         yield from self._send("DELETE", path, params=params, repeat=False)
@@ -72,13 +72,13 @@ class Cluster(Calls):
         note: str = "",
         deadline: float | str | None = None,
     ) -> Exchange[AgentView]:
-        """Have an agent take nothing new (``cordoned``, or ``draining`` until it is empty), or,
-        with None, have it take work again. For admins.
+        """Have an agent take no new work (``cordoned``, or ``draining`` until it is empty), or,
+        with None, take work again. For admins.
 
         Args:
-            note: why, for those who look.
-            deadline: what still runs on a draining agent after so long (seconds, or as ``"1h"``)
-                is stopped, to run elsewhere; without one it runs to its end.
+            note: an explanation for people.
+            deadline: kernels that still run on a draining agent after so long (seconds, or as
+                ``"1h"``) are stopped, to run elsewhere; without a deadline they run to their end.
 
         Raises:
             NotFound: there is no such agent.
@@ -89,12 +89,12 @@ class Cluster(Calls):
 
     @exchange
     def quotas(self) -> Exchange[list[QuotaView]]:
-        """All quotas for an admin, else those that bind the caller, with what is used of them."""
+        """Quotas with their use: all for an admin, else the quotas that bind the caller."""
         return list((yield from self._get(QuotaPage, "/v1/quotas")).items)
 
     @exchange
     def put_quota(self, spec: QuotaSpec | Mapping[str, Any]) -> Exchange[QuotaView]:
-        """Limit a domain, a project or a user, in place of the limits it has; for admins.
+        """Set the limits of a domain, a project or a user; for admins. Former limits are replaced.
 
         Raises:
             InvalidSpec: with every problem found.
@@ -106,7 +106,7 @@ class Cluster(Calls):
 
     @exchange
     def remove_quota(self, level: str, name: str) -> Exchange[None]:
-        """Have a domain, a project or a user have no limits of its own; for admins.
+        """Remove the limits of a domain, a project or a user; for admins.
 
         Raises:
             NotFound: it has none.
@@ -125,7 +125,7 @@ class Cluster(Calls):
 
     @streaming(EventView)
     def events(self) -> Stream:
-        """What changes, as it happens, for ever; a ``reset`` comes first and after each gap."""
+        """Changes, as they happen, for ever; a ``reset`` comes first and after each gap."""
         return read_events(self._open)
 
 

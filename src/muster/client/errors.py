@@ -19,7 +19,7 @@ from muster.core.errors import (
 )
 
 if TYPE_CHECKING:
-    from muster.core.views import ErrorView
+    from muster.core.views.base import ErrorView
 
 
 class NoConnection(MusterError):
@@ -65,7 +65,7 @@ class AgentUnreachable(MusterError):
 
 def error_of(answer: ErrorView) -> MusterError:
     """The exception for an error answer of the server."""
-    from muster.core.views import ErrorCode
+    from muster.core.views.base import ErrorCode
 
     if answer.problems:
         return InvalidSpec([Problem(p.field, p.value, p.expected) for p in answer.problems])

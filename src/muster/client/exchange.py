@@ -1,7 +1,7 @@
 """Methods that are written once and serve the blocking and the asynchronous client alike.
 
-A method is a generator: it yields what it wants done, is sent what came of it, and returns its
-result. ``Client`` and ``AsyncClient`` carry out the same steps, each in its own way.
+A method is a generator: it yields steps, is sent the result of each, and returns its own.
+``Client`` and ``AsyncClient`` carry out the same steps, each in its own way.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One try of one HTTP request; ``Answer`` is sent for it.
+    """A step: one try of one HTTP request. Its result is an ``Answer``.
 
     Args:
         path: with its query, escaped.
-        timeout_s: longest silence; None is any. Connecting has its own limit besides.
-        opens: the answer's content is left to ``Read``, which follows.
+        timeout_s: longest silence; None is without a limit. Connecting has a limit of its own.
+        opens: whether the answer's content is left to ``Read`` steps that follow.
 
     Raises (at the ``yield``):
-        NoAnswer: nothing came, or not all of it.
-        Unreachable: nothing will come, such as when the certificate is not trusted.
+        NoAnswer: no answer came, or only a part of it.
+        Unreachable: no answer can come, for instance because the certificate is not trusted.
     """
 
     method: str
@@ -55,7 +55,8 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """The next piece of the answer that was opened last; empty at its end.
+    """A step: read the next piece of the answer that was opened last. Its result is empty at the
+    end.
 
     Raises (at the ``yield``):
         StreamBroke: the connection ended before the answer did.
@@ -64,21 +65,21 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Wait so long."""
+    """A step: wait so long."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Aside:
-    """Call a function that blocks; its result is sent."""
+    """A step: call a function that blocks. Its result is the function's."""
 
     function: Callable[[], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class Give:
-    """An element of what the method iterates over."""
+    """A step of a method that iterates: yield this value to the caller."""
 
     value: Any
 
@@ -86,7 +87,7 @@ class Give:
 class NoAnswer(Exception):
     """The controller could not be reached, or the connection ended before its answer.
 
-    ``hung_up``: somebody was there, and closed the connection.
+    ``hung_up`` says that a server accepted the connection and closed it.
     """
 
     def __init__(self, said: str, *, hung_up: bool = False) -> None:
@@ -100,9 +101,9 @@ class StreamBroke(Exception):
 
 Step = Request | Pause | Aside
 Exchange = Generator[Step, Any, R]
-"""The steps to one result."""
+"""A method's steps to one result."""
 Stream = Generator[Step | Read | Give, Any, None]
-"""The steps through many."""
+"""A method's steps through many values."""
 
 
 class Walk(Generic[S, R]):
@@ -163,7 +164,7 @@ class exchange(Generic[P, R]):
 
 
 class stream(Generic[P, R]):
-    """Likewise, for a method that iterates: over ``Give``'s values."""
+    """A method described by its steps that iterates over the values of ``Give``."""
 
     def __init__(self, kind: type[R] | None, steps: Callable[Concatenate[Any, P], Stream]) -> None:
         self._steps = steps

@@ -1,4 +1,4 @@
-"""Notices, as both clients have them."""
+"""Notices: methods of both clients."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from muster.client.exchange import Exchange, exchange
 from muster.core.notices import NoticeView
 
 TRIAL_S = 70.0
-"""How much longer than others the answer to a trial may take."""
+"""How much longer than other answers the answer to a trial may take, in seconds."""
 
 
 class Notices(Calls):
@@ -16,11 +16,11 @@ class Notices(Calls):
 
     @exchange
     def try_channel(self, url: str) -> Exchange[NoticeView]:
-        """Send a notice to a channel, as at the end of work but once, and wait for what becomes of
-        it: SENT, or FAILED for a reason.
+        """Send a notice to a channel, as at the end of work but only once, and wait until it is
+        SENT, or FAILED for a reason.
 
         Raises:
-            InvalidSpec: the cluster sends nothing there.
+            InvalidSpec: the cluster sends no notices to this channel.
         """
         answer = yield from self._send(
             "POST", "/v1/notices/trial", body=json_of({"url": url}), repeat=False, extra_s=TRIAL_S

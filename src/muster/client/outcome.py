@@ -12,7 +12,7 @@ from muster.client.exchange import Exchange
 from muster.core import exit_codes
 from muster.core.reasons import ReasonCode
 from muster.core.states import JobState, TaskState
-from muster.core.views import JobView, TaskPage
+from muster.core.views.work import JobView, TaskPage
 
 J = TypeVar("J", bound=JobView)
 

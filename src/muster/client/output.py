@@ -19,7 +19,7 @@ from muster.client.exchange import (
 )
 from muster.client.patience import PATIENCE_S, WAITING_S
 from muster.core.errors import Conflict, NotFound
-from muster.core.views import LOG_ATTEMPT_HEADER, LOG_END_HEADER, LOG_OFFSET_HEADER, LogEnd
+from muster.core.views.work import LOG_ATTEMPT_HEADER, LOG_END_HEADER, LOG_OFFSET_HEADER, LogEnd
 
 SILENCE_S = 90.0
 """Longest silence within an answer; the server ends a silent answer earlier."""

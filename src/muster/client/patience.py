@@ -117,7 +117,7 @@ class Patience:
     def _refusal(self, answer: Answer) -> Exception:
         import msgspec
 
-        from muster.core.views import ErrorView
+        from muster.core.views.base import ErrorView
 
         status, url = answer.status, self._connection.url
         try:

@@ -1,4 +1,5 @@
-"""Why a controller cannot be reached: told apart, for each asks for something else."""
+"""The reasons why a controller cannot be reached, told apart because each has a remedy of its
+own."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ _WRONG_NAME = frozenset({62, 64})
 
 
 def tls_context(ca: Path | None) -> ssl.SSLContext:
-    """Trusts the authorities in ``ca`` alone; without it the system's, or SSL_CERT_FILE's.
+    """A context that trusts the authorities in ``ca`` alone; without ``ca`` the system's, or
+    SSL_CERT_FILE's.
 
     Raises:
         NoConnection: the file holds no certificates.
@@ -38,7 +40,7 @@ def tls_context(ca: Path | None) -> ssl.SSLContext:
 
 
 def problem_of(error: BaseException, connection: Connection) -> Exception:
-    """What the failure of a request means: ``NoAnswer`` where trying again may help."""
+    """The error for a failed request; ``NoAnswer`` where trying again may help."""
     import ssl
 
     for cause in _causes(error):
@@ -89,7 +91,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _hung_up(error: BaseException) -> bool:
-    """Whether somebody was there, and hung up instead of answering."""
+    """Whether a server accepted the connection, and closed it instead of answering."""
     import http.client
 
     ended = (http.client.BadStatusLine, ConnectionResetError)

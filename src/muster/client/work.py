@@ -1,4 +1,4 @@
-"""Jobs, tasks and sessions, as both clients have them."""
+"""Jobs, tasks and sessions: methods of both clients."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from muster.client.exchange import Exchange, Stream, exchange, streaming
 from muster.client.outcome import with_exit_code
 from muster.client.output import read_output
 from muster.client.patience import PATIENCE_S, WAITING_S
-from muster.core.views import (
+from muster.core.views.work import (
     CancelView,
     FailurePage,
     HistoryPage,
     JobDetail,
     JobPage,
     JobView,
-    PlanView,
     SessionDetail,
     SessionPage,
     SessionView,
     TaskDetail,
     TaskPage,
-    WhyView,
 )
 
 if TYPE_CHECKING:
     from muster.core.specs import JobSpec, SessionSpec
+    from muster.core.views.placement import PlanView, WhyView
 
 Page = TypeVar("Page", JobPage, SessionPage)
 
 LONG_POLL_S = 25.0
-"""How long one request waits for a change; proxies tend to cut what is silent for 30 s."""
+"""How long one request waits for a change; proxies tend to cut connections that are silent for 30
+s."""
 
 
 class Work(Calls):
-    """What is handed in, and what becomes of it."""
+    """Submissions, listings and the course of work."""
 
     def _pages(
         self, page: type[Page], path: str, limit: int, filters: Mapping[str, Value]
@@ -74,7 +74,7 @@ class Work(Calls):
     def plan(
         self, /, spec: JobSpec | SessionSpec | Mapping[str, Any] | None = None, **fields: Any
     ) -> Exchange[PlanView]:
-        """What would become of work if it were handed in now; nothing is, and nothing changes.
+        """The fate of work if it were handed in now. Nothing is handed in, and nothing changes.
 
         Args:
             spec, fields: as ``submit``.
@@ -82,6 +82,8 @@ class Work(Calls):
         Raises:
             InvalidSpec, Conflict: as ``submit``.
         """
+        from muster.core.views.placement import PlanView
+
         if (spec is None) == (not fields):
             raise TypeError("plan takes a spec, or the keys of one")
         kind, body = body_of(fields if spec is None else spec)
@@ -102,9 +104,9 @@ class Work(Calls):
 
         Args:
             state: ``live``, ``ended``, ``all``, or one state.
-            name: only those of this name, or whose name begins so: ``train*``.
+            name: only jobs of this name, or with ``train*`` of names that begin with ``train``.
             owner: only this user's, or this ``domain/project/user``'s; for admins.
-            group: only those of this scaling group.
+            group: only jobs of this scaling group.
             limit: how many at most.
         """
         filters = {"state": state, "name": name, "owner": owner, "group": group}
@@ -116,7 +118,7 @@ class Work(Calls):
         """One job, with its spec, and once it has ended its exit code.
 
         Raises:
-            NotFound: there is none of yours.
+            NotFound: there is no such job of yours.
             Ambiguous: ``ref`` means several; the message names them.
         """
         job = yield from self._get(JobDetail, f"/v1/jobs/{quoted(ref)}")
@@ -143,7 +145,8 @@ class Work(Calls):
         first = True
         while True:
             left_s = LONG_POLL_S if until_s is None else max(until_s - time.monotonic(), 0.0)
-            # The first answer comes at once: from then on it is this job, whoever gets its name.
+            # The first answer comes at once. From then on it is this job, even if another gets its
+            # name.
             poll_s = 0.0 if first and on_change else min(left_s, LONG_POLL_S)
             patience_s = WAITING_S if timeout_s is None else max(left_s, PATIENCE_S)
             job = yield from self._wait_once(ref, poll_s, told, min(patience_s, WAITING_S))
@@ -168,13 +171,13 @@ class Work(Calls):
 
     @exchange
     def retry(self, ref: str, *, failed: bool = False) -> Exchange[JobView]:
-        """Run the tasks again that did not succeed of a job that has ended, as a new job in which
-        each has the index that it had; with ``failed`` only those that failed by themselves, not
-        those that were stopped with the job.
+        """Run the tasks of an ended job that did not succeed again, as a new job in which they keep
+        their indexes; with ``failed`` only the tasks that failed by themselves, not those that were
+        stopped with the job.
 
         Raises:
             NotFound, Ambiguous: as ``job``.
-            Conflict: it has not ended, has no such tasks, or is being retried already.
+            Conflict: the job has not ended, has no such tasks, or is being retried already.
         """
         path, key = f"/v1/jobs/{quoted(ref)}/retry", {"Idempotency-Key": uuid.uuid4().hex}
         body = json_of({"failed": failed})
@@ -192,9 +195,9 @@ class Work(Calls):
         limit: int = 100,
     ) -> Exchange[TaskPage]:
         """A job's tasks by index with their latest attempts, from the ``offset``-th on; of one
-        ``state`` if it is given, or those that ``failed`` by themselves.
+        ``state`` if it is given, or only tasks that ``failed`` by themselves.
 
-        At most ``PAGE`` (1,000) at a time; ``total`` says how many there are.
+        At most ``PAGE`` (1,000) at a time; ``total`` counts all of them.
         """
         path = f"/v1/jobs/{quoted(ref)}/tasks"
         return self._get(
@@ -203,7 +206,7 @@ class Work(Calls):
 
     @exchange
     def failures(self, ref: str) -> Exchange[FailurePage]:
-        """A job's failed tasks, those together that failed alike."""
+        """A job's failed tasks, grouped by how they failed."""
         return self._get(FailurePage, f"/v1/jobs/{quoted(ref)}/failures")
 
     @exchange
@@ -222,7 +225,7 @@ class Work(Calls):
         group: str | None = None,
         limit: int = 100,
     ) -> Exchange[list[SessionView]]:
-        """Sessions, newest first; those that belong to jobs only with ``of_jobs``. The others are
+        """Sessions, newest first; sessions of jobs only with ``of_jobs``. The other arguments are
         as for ``jobs``."""
         filters: dict[str, Value] = {"state": state, "name": name, "owner": owner, "group": group}
         filters["of_jobs"] = of_jobs
@@ -241,13 +244,15 @@ class Work(Calls):
 
     @exchange
     def why(self, ref: str) -> Exchange[WhyView]:
-        """Why a job or a session is where it is."""
+        """Why a job or a session is in its state."""
+        from muster.core.views.placement import WhyView
+
         return self._job_or_session(ref, "why", lambda path: self._get(WhyView, path))
 
     @exchange
     def history(self, ref: str, *, limit: int = 200) -> Exchange[HistoryPage]:
-        """What happened to a job with its tasks and sessions, to one task (``job/index``), to a
-        session or to an agent: the newest ``limit`` entries, at most 1,000."""
+        """The history of a job with its tasks and sessions, of one task (``job/index``), of a
+        session or of an agent: the newest ``limit`` entries, at most 1,000."""
         return self._get(HistoryPage, f"/v1/history/{quoted_path(ref)}", limit=min(limit, PAGE))
 
     @streaming(bytes)
@@ -266,18 +271,18 @@ class Work(Calls):
 
         Args:
             attempt: from 1; the latest when left out.
-            tail_bytes: only so much of its end.
+            tail_bytes: only the last so many bytes.
             follow: go on until the task has ended; wait for it if it has not started.
-            retries: with ``follow``, go on through the attempts after this one, those too that
-                have come and gone already; by default when no ``attempt`` is given.
-            on_cut: is told how many bytes before the next piece are gone, because the agent keeps
-                only so much of an output.
+            retries: with ``follow``, go on through later attempts, even attempts that are over; the
+                default when no ``attempt`` is given.
+            on_cut: called with the number of bytes before the next piece that are gone, because an
+                agent keeps only a part of a long output.
 
         Raises:
             NotFound, Ambiguous: as ``job``; NotFound also when there is no such task or attempt.
-            Conflict: it has not started, and ``follow`` is not set.
-            AgentUnreachable: the output is on a machine that does not answer. Where other attempts
-                follow, it is raised after theirs.
+            Conflict: the task has not started, and ``follow`` is not set.
+            AgentUnreachable: the output is on a machine that does not answer. Where later attempts
+                follow, it is raised after their output.
         """
         return read_output(
             self._open,
@@ -300,7 +305,7 @@ class Work(Calls):
         follow: bool = False,
         on_cut: Callable[[int], None] | None = None,
     ) -> Stream:
-        """The output of a session's kernel; as ``logs``."""
+        """The output of a session's kernel; arguments and errors are as for ``logs``."""
         return read_output(
             self._open,
             f"/v1/sessions/{quoted(ref)}/logs",

@@ -20,7 +20,7 @@ from muster.core.ids import AgentId, JobId, SessionId
 from muster.core.owner import Owner, Principal, Role
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.states import PLACED_SESSION, KernelStatus, SessionStatus, TaskState
-from muster.core.views import HolderView, HoldingView, VictimView
+from muster.core.views.placement import HolderView, HoldingView, VictimView
 from muster.scheduling.explain import Explanation, explain
 from muster.scheduling.guard import PluginFault
 from muster.scheduling.policy import Policy

@@ -15,7 +15,8 @@ from muster.core.owner import Principal
 from muster.core.reasons import Reason, ReasonCode
 from muster.core.resources import format_amount
 from muster.core.specs import Level
-from muster.core.views import HolderView, HoldingView, OwnerView
+from muster.core.views.base import OwnerView
+from muster.core.views.placement import HolderView, HoldingView
 from muster.scheduling.columns import Columns, Ints
 from muster.scheduling.constraints import eligible
 from muster.scheduling.explain import Explanation

@@ -17,7 +17,7 @@ from muster.store.entities import ENTITIES
 from muster.store.entity import Entities
 
 ENTITY_MODULES: Sequence[type[EntityModule]] = (NoticeModule,)
-"""Those that declare their entities themselves."""
+"""Modules that declare their entities themselves."""
 
 
 def cluster_entities(of_modules: Sequence[type[EntityModule]] = ENTITY_MODULES) -> Entities:

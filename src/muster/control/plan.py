@@ -27,13 +27,9 @@ from muster.core.owner import Owner, Principal
 from muster.core.reasons import Reason
 from muster.core.resources import GPU_WHOLE
 from muster.core.specs import Dependency, JobSpec, SessionSpec
-from muster.core.views import (
-    PlannedKernelView,
-    PlanOutcome,
-    PlanView,
-    ReasonView,
-    ShareView,
-)
+from muster.core.views.base import ReasonView
+from muster.core.views.placement import PlannedKernelView, PlanOutcome, PlanView
+from muster.core.views.work import ShareView
 from muster.scheduling.explain import Explanation, explain
 from muster.scheduling.outcome import PassResult
 from muster.scheduling.placement import PlacementPass

@@ -1,8 +1,8 @@
 """The control plane: inputs in, one unit of work a wake, effects out.
 
-``step`` is the whole of it: it takes what came in (requests, what agents said), lets the engine run
-until nothing changes, commits once, and only then answers, acknowledges and sends. It never waits,
-so a simulator can drive it under virtual time in one thread.
+``step`` is a whole wake: it takes the inputs, lets the engine run until nothing changes, commits
+once, and only then performs effects: answers, acknowledgements, commands. It never waits, so a
+simulator can drive it under virtual time in one thread.
 """
 
 import logging
@@ -34,23 +34,24 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 SWEEP_S = 60.0
-"""How often everything is looked at, whatever was hinted (design: Level-triggered)."""
+"""How often every record is looked at, whatever was hinted (design: Level-triggered)."""
 RETRY_COMMIT_S = 1.0
 MOST_PUT_OFF = 2
-"""How many wakes in a row may take so much in that handlers wait for the next one. After the first
-of them, requests of others that came meanwhile are taken before the handlers have their turn."""
+"""How many wakes in a row may take in so many changes that handlers wait for the next wake. After
+the first such wake, inputs that came meanwhile are taken before the handlers have their turn."""
 MAX_RACES = 5
-"""How often in a row a wake is taken again because somebody else wrote what it was about to."""
+"""How often in a row a wake is taken again because somebody else wrote first."""
 SIT_OUT_S = 10.0
-"""How long a session that lost a race is not placed: each race costs reading everything again."""
+"""How long a session that lost a race is not placed: each race costs another reading of the whole
+state."""
 
 
 class Unavailable(MusterError):
-    """The change could not be stored (the disk is full, say); nothing of it happened."""
+    """A change could not be stored (the disk is full, say); no part of it happened."""
 
 
 Events = list[tuple[str, str, str]]
-"""What a commit changed: (kind, id, status)."""
+"""The changes of a commit: (kind, id, status)."""
 
 
 class ControlPlane:
@@ -58,7 +59,7 @@ class ControlPlane:
 
     Args:
         store: state and its mirror; this is its only writer.
-        inbox: where inputs come in; whoever drives the plane calls ``step`` soon after its hint.
+        inbox: of the inputs; the driver of the plane calls ``step`` soon after the inbox's hint.
         modules: in the order in which they build on each other.
         stand_ins: performers in place of the modules' own of the same kinds: hollow twins.
     """
@@ -85,17 +86,17 @@ class ControlPlane:
         self._performers = [*performers.values()]
         self._suspect: tuple[Input, MusterError] | None = None  # failed alone; is it to blame?
         self._watchers: dict[int, Callable[[Events], None]] = {}
-        self._put_off = 0  # wakes in a row that took so much in that handlers wait for the next
+        self._put_off = 0  # wakes in a row whose inputs left no room for handlers
         self._retry_at = 0.0
         self.trouble: str | None = None
-        """Why nothing can be stored, since when it could not be; None once it is again."""
+        """Why nothing can be stored; None as long as everything can."""
         self._broken = False  # mirror and SQL differ: it is read again before anything else
         self._races = 0  # lost since the last commit
         self._losers: dict[str, float] = {}  # of those and earlier ones, until when they sit out
         self._build()
 
     def _build(self, before: Live | None = None) -> None:
-        """Derive from the mirror all that is derived; then look at everything.
+        """Have all modules declare anew over the mirror; the next wake looks at every record.
 
         Args:
             before: the mirror that was thrown away, if there was one.
@@ -132,7 +133,7 @@ class ControlPlane:
 
     @property
     def live(self) -> Live:
-        """What is alive, as it is known at this moment."""
+        """The live records, as they are known at this moment."""
         self._note_news()
         return self._store.live
 
@@ -153,7 +154,8 @@ class ControlPlane:
         return await self._inbox.request(action, timeout_s)
 
     def watch(self, callback: Callable[[Events], None]) -> Callable[[], None]:
-        """Have ``callback`` called with what each commit changed; the answer ends it."""
+        """Have ``callback`` called with the changes of each commit; the answer is a function that
+        ends this."""
         key = id(callback)
         self._watchers[key] = callback
         return lambda: self._watchers.pop(key, None) and None
@@ -161,7 +163,7 @@ class ControlPlane:
     # -- the wake ------------------------------------------------------------------------------
 
     def step(self) -> float | None:
-        """One wake. The moment of the next one that time will need; None if none."""
+        """One wake; the answer is the moment of the next one that time alone will cause."""
         now = self._clock.now()
         if now < self._retry_at:
             return self._retry_at
@@ -175,7 +177,7 @@ class ControlPlane:
                 return self._retry_at
             self._build(before)
             self._broken = False
-            self._put_off = 0  # what filled the last wake is undone
+            self._put_off = 0  # the inputs that filled the last wake are undone
         self._note_news()
         handlers_only = self._put_off == MOST_PUT_OFF or self._suspect is not None
         inputs = [] if handlers_only else self._inbox.take()
@@ -207,7 +209,7 @@ class ControlPlane:
                 return now
             self._fail(inputs, "the controller failed; its log says more")
             return self._retry_at
-        if self._suspect is not None and calm:  # without it the state can be stored
+        if self._suspect is not None and calm:  # a wake without the suspect can be stored
             suspect, why = self._suspect
             self._suspect = None
             suspect.refuse(why)
@@ -230,8 +232,8 @@ class ControlPlane:
             work.mark(record)
 
     def _take_all(self, inputs: list[Input], work: Work) -> bool:
-        """Whether no input failed; if one did, the wake is undone, and the next one takes them
-        without it. What comes after more changes than a wake should make is left to the next."""
+        """Apply the inputs; whether none failed. If one did, the wake is undone, and the next one
+        takes the others. Inputs that are left after MAX_CHANGES changes wait for the next wake."""
         for position, item in enumerate(inputs):
             if work.unit.size > MAX_CHANGES:
                 self._inbox.give_back(inputs[position:])
@@ -248,7 +250,7 @@ class ControlPlane:
         return True
 
     def _perform(self, work: Work) -> None:
-        """What is committed may be known: to those who perform effects, to those who watch."""
+        """Tell modules, performers and watchers about the commit, in this order."""
         for module in self._modules:
             module.committed(work)
         for performer in self._performers:
@@ -261,8 +263,8 @@ class ControlPlane:
                 watcher(events)
 
     def _take_again(self, inputs: list[Input], race: LostRace) -> float:
-        """Nothing was written, because somebody else wrote first: what lost sits out the next wake,
-        which reads everything again; all other inputs are taken as if nothing had happened."""
+        """Nothing was written, because somebody else wrote first: the losers sit out the next wake,
+        which reads everything again and takes the same inputs."""
         log.warning("the wake is taken again: %s (%s)", race, ", ".join(sorted(race.losers)))
         now = self._clock.now()
         self._races += 1
@@ -272,8 +274,8 @@ class ControlPlane:
         return now
 
     def _have_losers_sit_out(self, work: Work) -> None:
-        """What was submitted in a wake that is taken again gets another id: so from the second race
-        on, whatever the wake makes sits it out as well."""
+        """Tell the work who sits out. Work that is submitted in a wake that is taken again gets
+        another id, so from the second race on all new sessions sit out too."""
         if not self._losers:
             return
         self._losers = {name: until for name, until in self._losers.items() if until > work.now}
@@ -283,9 +285,9 @@ class ControlPlane:
             work.tell_losers()
 
     def _find_culprit(self, inputs: list[Input], error: Exception) -> None:
-        """Nothing was written, and it would fail again: an input, or the state itself, cannot be
-        taken or stored. An input is refused once it failed alone and a wake without any input did
-        not fail; the others are taken as if nothing had happened."""
+        """Nothing was written, and the same wake would fail again, because of an input or of the
+        state itself. An input is refused once it failed alone and a wake without inputs did not
+        fail."""
         self._broken = True
         suspect = self._inbox.give_back_apart(inputs)
         if suspect is not None:
@@ -293,9 +295,9 @@ class ControlPlane:
             self._suspect = suspect, why
 
     def _fail(self, inputs: list[Input], why: str) -> None:
-        """Nothing was written: requests are refused, other inputs are taken again later."""
+        """Nothing could be written: refuse requests, and keep other inputs for later."""
         log.error("nothing was committed, trying again in %s s: %s", RETRY_COMMIT_S, why)
-        if self._suspect is not None:  # it was not to blame
+        if self._suspect is not None:  # the suspect was not to blame
             self._inbox.give_back([self._suspect[0]])
             self._suspect = None
         inputs = [*inputs, *self._inbox.take_all_given_back()]
@@ -310,7 +312,7 @@ class ControlPlane:
 
 
 class _Watches:
-    """All who follow the ledger, as one."""
+    """All followers of the ledger, as one."""
 
     def __init__(self, watches: Sequence[LedgerWatch]) -> None:
         self._watches = watches

@@ -2,7 +2,7 @@
 
 from muster.core.reasons import ReasonCode
 from muster.core.states import TaskState
-from muster.core.views import KernelView, SessionDetail, TaskDetail
+from muster.core.views.work import KernelView, SessionDetail, TaskDetail
 
 FAILED = 1
 TIMED_OUT = 124

@@ -1,6 +1,6 @@
-"""What the API tells of notices."""
+"""The API's view of notices."""
 
-from muster.core.views import ReasonView, View
+from muster.core.views.base import ReasonView, View
 
 
 class NoticeView(View):

@@ -456,7 +456,7 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     ReasonCode.NOTICE_REFUSED: Definition(
         _R,
         "the channel did not take the notice, it answered {answer}",
-        "Check the channel's URL with `muster notify test URL`.",
+        "Check the channel's URL.",
     ),
     ReasonCode.NOTICE_UNREACHABLE: Definition(
         _O, "the channel could not be reached from the controller's machine"

@@ -1,4 +1,4 @@
-"""Attributes of a group's agents, as columns of codes: what placement rules are looked up in."""
+"""Attributes of a group's agents, as columns of codes, in which placement rules are looked up."""
 
 from collections.abc import Mapping
 
@@ -10,9 +10,10 @@ _FIRST_SLOTS = 16
 
 
 class AttributeColumns:
-    """By attribute, each agent's value as a code; agents are known by their slot.
+    """For each attribute the agents' values as codes; agents are known by their slot.
 
-    A value's code is its index in ``values``; -1 is for an agent without the attribute.
+    A value's code is its index in ``values``; the code -1 stands for an agent without the
+    attribute.
     """
 
     def __init__(self) -> None:
@@ -22,14 +23,14 @@ class AttributeColumns:
         self._of_slot: dict[int, Mapping[str, str]] = {}
 
     def column(self, attribute: str, slots: int) -> tuple[Ints, tuple[str, ...]]:
-        """Codes of the first ``slots`` slots and the values that they stand for."""
+        """The codes of the first ``slots`` slots, and the values for which they stand."""
         codes = self._codes.get(attribute)
         if codes is None:
             return np.full(slots, -1, np.int64), ()
         return codes[:slots], tuple(self._code_of[attribute])
 
     def put(self, slot: int, attributes: Mapping[str, str]) -> None:
-        """What the agent in ``slot`` has, instead of what was there."""
+        """Set the attributes of the agent in ``slot``, in place of former ones."""
         if slot >= self._size:
             self._size = max(2 * self._size, slot + 1)
             for attribute, codes in self._codes.items():

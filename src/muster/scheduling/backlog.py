@@ -1,4 +1,5 @@
-"""How many kernels an agent may hold ahead (design: Prefill)."""
+"""Prefill: how many kernels an agent may hold ahead (design: Prefill), an idea of HyperQueue
+(source: HyperQueue)."""
 
 import math
 from collections.abc import Sequence
@@ -10,28 +11,29 @@ from muster.scheduling.constraints import eligible
 from muster.scheduling.snapshot import Snapshot
 from muster.scheduling.workload import WorkloadClass
 
-_MOST_ASKED = 8  # classes, of the highest priority, of which is asked where they could go
+_MOST_ASKED = 8  # classes, those of the highest priority, whose possible places are looked for
 
 
 def backlog_depth(
     window_s: float, mean_duration_s: float | None, running: int, limit: int = 256
 ) -> int:
-    """Kernels of one shape to hold ahead on an agent where ``running`` of it run side by side.
+    """Kernels of one shape to hold ahead on an agent on which ``running`` of that shape run.
 
-    Enough to keep those slots busy for ``window_s``, and at most ``limit``. None while nothing is
-    known of their duration, or when they run longer than the window: then waiting for the
-    controller costs little, and a kernel held ahead might have started elsewhere sooner.
+    The number keeps the running slots busy for ``window_s``, and is at most ``limit``. It is 0
+    while the mean duration is unknown or longer than the window: then waiting for the controller
+    costs little, and a kernel held ahead might have started elsewhere sooner.
     """
     if mean_duration_s is None or running <= 0 or not 0 <= mean_duration_s <= window_s:
         return 0
-    if mean_duration_s * limit <= running * window_s:  # also where the mean is 0
+    if mean_duration_s * limit <= running * window_s:  # true as well where the mean is 0
         return limit if window_s > 0 else 0
     return math.ceil(running * window_s / mean_duration_s)
 
 
 def highest_in_need(lacking: Sequence[WorkloadClass], snapshot: Snapshot) -> Ints:
-    """By slot the highest priority among the classes that could use room there, which is 0 where
-    none could: the agent is large enough for a kernel of it and meets its rules."""
+    """By slot the highest priority among the ``lacking`` classes that could use room there, or 0. A
+    class could use an agent's room if the agent is large enough for one of its kernels and meets
+    its rules."""
     highest = np.zeros(snapshot.columns.slots, np.int64)
     columns = snapshot.emptied(all_accept=True).columns
     by_priority = sorted(lacking, key=lambda what: -what.priority)
@@ -41,6 +43,6 @@ def highest_in_need(lacking: Sequence[WorkloadClass], snapshot: Snapshot) -> Int
             slots = columns.fitting(request)
             slots = slots if mask is None else slots[mask[slots]]
             highest[slots] = np.maximum(highest[slots], what.priority)
-    if len(by_priority) > _MOST_ASKED:  # so many need room that some can use any
+    if len(by_priority) > _MOST_ASKED:  # among so many classes some can use any room
         np.maximum(highest, by_priority[_MOST_ASKED].priority, out=highest)
     return highest

@@ -1,4 +1,4 @@
-"""What agents have and what of it is free, as numpy columns with one entry an agent.
+"""Capacity and free amounts of agents, as numpy columns with one entry an agent.
 
 A decision looks at all agents at once (design: The snapshot), so amounts are kept by column. An
 agent is known here by its *slot*, the index into every column.
@@ -26,18 +26,18 @@ __all__ = [
     "Shares",
 ]
 
-_MOST_WISHES = 1000  # combinations of models that are remembered
+_MOST_WISHES = 1000  # remembered combinations of models
 
 
 @dataclass(slots=True)
 class Need:
-    """A request in terms of the columns that it was made for.
+    """A request in terms of the columns for which it was made.
 
     Args:
-        asked: dimension and amount of each that is asked for.
-        devices, milli: how many devices, and how much of each; 0 of 0 for none.
-        allowed: which devices may be taken, by the code of their model; the last for none. None if
-            all may.
+        asked: (dimension, amount) of each dimension that is asked for.
+        devices, milli: how many devices, and how much of each; 0 and 0 for none.
+        allowed: whether devices may be taken, by the code of their model; the last entry is for "no
+            device". None if all may.
         word: see ``packing``.
     """
 
@@ -49,12 +49,12 @@ class Need:
     word: int
 
     def devices_in(self, row: Row) -> list[tuple[int, int]]:
-        """Free milli and index of each device that a share may be taken of, by index: for whole
-        devices those that are wholly free, else those with enough free."""
+        """Free milli and index of each device from which a share may be taken, by index: wholly
+        free ones for whole devices, else devices with enough free."""
         return self.devices_among(row.devices, row.machine.models)
 
     def devices_among(self, free: Sequence[int], models: Sequence[int]) -> list[tuple[int, int]]:
-        """The same, from the free milli and the code of the model of each device."""
+        """``devices_in``, from the free milli and the model's code of each device."""
         milli, allowed = self.milli, self.allowed
         if allowed is None:
             return [(left, index) for index, left in enumerate(free) if left >= milli]
@@ -74,7 +74,7 @@ class Columns(Stock):
         self._size: Floats = np.zeros(0)
         self._size_version = -1
 
-    # What selectors and explanations read: read-only views, one row or entry a slot
+    # For selectors and explanations: read-only views, one row or entry a slot
 
     @property
     def dimensions(self) -> tuple[str, ...]:
@@ -142,14 +142,14 @@ class Columns(Stock):
 
     @property
     def returning(self) -> Flags:
-        """Whether it takes none now, but will in a moment."""
+        """Whether the slot's agent takes no new work now, but will in a moment."""
         return self._view(self._returning)
 
     @property
     def utilisation(self) -> Floats:
-        """The part that is held, averaged over the kinds of resources that the agent has.
+        """The held part, averaged over the kinds of resources that the agent has.
 
-        In steps of a millionth: what differs by less is equally full.
+        It is in steps of a millionth: agents that differ by less are equally full.
         """
         self._write()
         return self._view(self._steps / STEPS)
@@ -167,7 +167,7 @@ class Columns(Stock):
 
     @property
     def device_indexes(self) -> int:
-        """How many there are: one more than the largest that was ever named."""
+        """The number of device indexes: one more than the largest ever named."""
         return len(self._device_capacity)
 
     @property
@@ -180,7 +180,7 @@ class Columns(Stock):
     def need(self, request: Resources) -> Need | None:
         """``request`` in terms of these columns; None if no agent has enough of it, even empty.
 
-        It holds until capacities change.
+        It is valid until capacities change.
         """
         asked = self._asked(request)
         if asked is None:
@@ -215,7 +215,8 @@ class Columns(Stock):
         """How often ``request`` fits in each of ``slots``, at most ``limit``; not above 0 where it
         does not fit once.
 
-        Exact, whichever devices are chosen: a share makes room for just one less on its device.
+        The number is exact, whichever devices are chosen: a share makes room for just one less on
+        its device.
         """
         asked = self._asked(request)
         self._write()
@@ -291,7 +292,8 @@ class Columns(Stock):
         )
 
     def step(self, slots: Ints, need: Need) -> Floats:
-        """About how much one kernel adds to the utilisation of each of ``slots``, in millionths."""
+        """By how much, about, one kernel raises the utilisation of each of ``slots``, in
+        millionths."""
         capacity = self._capacity[:, slots]
         held, kinds = np.zeros(slots.size), (capacity > 0).sum(axis=0)
         for dimension, amount in need.asked:
@@ -302,7 +304,7 @@ class Columns(Stock):
         return steps
 
     def steps_after(self, slots: Ints, need: Need, kernels: Ints) -> Ints:
-        """What ``steps`` would be of each of ``slots`` with so many kernels more."""
+        """The utilisation of each of ``slots`` in millionths, with so many kernels more."""
         self._write()
         free = self._free[:, slots]
         for dimension, amount in need.asked:
@@ -323,7 +325,8 @@ class Columns(Stock):
         return codes[self._device_model[:, slots]]
 
     def _allowed_codes(self, models: tuple[str, ...]) -> list[bool]:
-        """By model's code whether it is one of ``models``; the last, for no device, is not."""
+        """For each model's code whether it is one of ``models``; the last entry, for "no device",
+        is false."""
         known = self._model_codes
         codes = self._allowed_of.get(models)
         if codes is None or len(codes) != len(known) + 1:

@@ -1,7 +1,7 @@
-"""Which agents a session may go to, and which of those it would rather: rules on what agents are.
+"""The agents that a session may use, and those that it prefers: rules on attributes and names.
 
-Nothing here looks at what agents have free. Answers are kept per snapshot for as long as its
-agents stay who they are (``Snapshot.facts_version``), so that asking again costs a look-up.
+Nothing here looks at free amounts. Answers are kept per snapshot while its agents' facts stay the
+same (``Snapshot.facts_version``), so that asking again costs a look-up.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -24,7 +24,8 @@ _COMPARE: Mapping[Operator, Callable[[float, float], bool]] = {
 
 
 def is_met(constraint: Constraint, value: str | None) -> bool:
-    """Whether an agent meets ``constraint`` whose attribute has ``value``; None if it has none."""
+    """Whether an agent whose attribute has ``value`` meets ``constraint``; None stands for an agent
+    without the attribute."""
     op = constraint.op
     if op is Operator.EXISTS:
         return value is not None
@@ -41,14 +42,14 @@ def is_met(constraint: Constraint, value: str | None) -> bool:
 
 
 def meets(snapshot: Snapshot, constraint: Constraint) -> Flags:
-    """Which slots meet ``constraint``; of vacant slots it says nothing."""
+    """The slots that meet ``constraint``; entries of vacant slots mean nothing."""
     codes, values = snapshot.attribute(constraint.attribute)
     of_code = np.array([is_met(constraint, value) for value in (*values, None)], np.bool_)
-    return of_code[codes]  # the last entry, None, is for -1
+    return of_code[codes]  # the last entry, for None, serves code -1
 
 
 def hard_rules(placement: PlacementSpec) -> Iterator[Constraint | None]:
-    """What an agent must meet; None stands for being one of the designated agents."""
+    """The rules that an agent must meet; None stands for being one of the designated agents."""
     for constraint in placement.constraints:
         if not constraint.soft:
             yield constraint
@@ -59,7 +60,7 @@ def hard_rules(placement: PlacementSpec) -> Iterator[Constraint | None]:
 
 
 def meets_rule(snapshot: Snapshot, placement: PlacementSpec, rule: Constraint | None) -> Flags:
-    """Which slots meet one of ``hard_rules``."""
+    """The slots that meet one of ``hard_rules``."""
     return _named(snapshot, placement) if rule is None else meets(snapshot, rule)
 
 
@@ -73,10 +74,11 @@ def eligible(snapshot: Snapshot, what: WorkloadClass) -> Flags | None:
 
 
 def soft_ranks(snapshot: Snapshot, what: WorkloadClass) -> Ints | None:
-    """What comes before the selector's score, by slot: the lowest rank first; None if all are one.
+    """Ranks by slot, which come before the selector's score, the lowest first; None if all are
+    equal.
 
-    Agents that failed the session come last; before that the designated ones come first, then
-    those that meet more of the soft constraints.
+    Agents that failed the session come last; among the others designated agents come first, then
+    agents that meet more of the soft constraints.
     """
     placement = what.placement
     ranks: Ints | None = None
@@ -106,7 +108,7 @@ def tiers(snapshot: Snapshot, what: WorkloadClass) -> tuple[Tier, ...]:
         return find()
     if placement is ANYWHERE:
         return _ALL
-    # Comparing specifications costs as much as a decision, and most are one object.
+    # Comparing placement specs costs as much as a decision, and most are one object.
     spec, known = snapshot.remembered(id(placement), lambda: (placement, find()))
     return known if spec is placement else find()
 
@@ -123,7 +125,7 @@ def _tiers(snapshot: Snapshot, what: WorkloadClass) -> tuple[Tier, ...]:
 
 
 def _present(*masks: Flags) -> tuple[Tier, ...]:
-    """A tier of each mask that has a slot."""
+    """A tier for each mask that has a slot."""
     if len(masks) == 1 and masks[0].all():
         return _ALL
     return tuple(Tier(mask) for mask in masks if mask.any())

@@ -1,4 +1,4 @@
-"""What kernels take of agents, summed up, and the choice of devices that spares most."""
+"""The sum of kernels' requests by agent, and the choice of devices that spares most."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from muster.scheduling.workload import KernelPlacement, WorkloadClass
 
 
 class Demand:
-    """What kernels take on each agent, summed up.
+    """The sum of kernels' requests on each agent.
 
     ``amounts`` is slots × dimensions, ``device_milli`` is slots × device indexes.
     """
@@ -33,12 +33,12 @@ class Demand:
                 self.device_milli[entry, share.index] += share.milli
 
     def is_within(self, amounts: Ints, device_milli: Ints) -> bool:
-        """Whether there is so much; where anything is negative, there is not."""
+        """Whether these amounts suffice; where an amount is negative, they do not."""
         enough = (amounts[self.slots] >= self.amounts).all()
         return bool(enough and (device_milli[self.slots] >= self.device_milli).all())
 
     def is_free(self, columns: Columns) -> bool:
-        """Whether it could be taken now, from agents that take anything."""
+        """Whether the sum could be taken now, from agents that take new work."""
         return self.is_within(columns.free, columns.device_free)
 
 
@@ -49,8 +49,8 @@ def on_devices(
     room: Columns,
     given: Ints,
 ) -> tuple[KernelPlacement, ...]:
-    """The kernels on the same agents, on devices with room in ``room`` of which most is ``given``
-    (slots × device indexes, in milli), so that the least of them must be kept or waited for."""
+    """The kernels on the same agents, on those devices with room in ``room`` of which most is
+    ``given`` (slots × device indexes, in milli), so that the least must be kept or waited for."""
     chosen = list(kernels)
     indexes_of: dict[int, list[int]] = {}
     for index, kernel in enumerate(kernels):
@@ -60,7 +60,7 @@ def on_devices(
         wanted.sort(key=lambda index: -what.kernels[index].gpu_milli)
         requests = [what.kernels[index] for index in wanted]
         shares = _devices(room, slot, requests, given[slot].tolist())
-        if shares is not None:  # else they stay as the selector has them
+        if shares is not None:  # otherwise the selector's devices stay
             for index, devices in zip(wanted, shares, strict=True):
                 chosen[index] = KernelPlacement(kernels[index].agent_id, devices)
     return tuple(chosen)
@@ -89,7 +89,7 @@ def _devices(
 
 
 def resources(columns: Columns, amounts: Ints, gpu_milli: int = 0) -> Resources:
-    """Amounts of each dimension, and of devices together, as a person is shown them."""
+    """Amounts of each dimension, and of devices together, for people."""
     named = dict(zip(columns.dimensions, amounts.tolist(), strict=True))
     kernels = named.pop(KERNELS, 0)
     return Resources.with_extra(

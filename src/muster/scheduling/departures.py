@@ -1,8 +1,8 @@
-"""What comes free as running sessions leave: tried on a copy of the snapshot, in bulk.
+"""Room that comes free as running sessions leave, tried on a copy of the snapshot, in bulk.
 
-Reservations ask how much of what is known to end must have ended, preemption how much of what may
-be displaced must go. Both are one search: the sessions in an order, and the shortest beginning of
-it that makes room.
+A reservation asks how many sessions of known end must have ended, a preemption how many that may be
+displaced must go. Both are one search: sessions in an order, and the shortest beginning of that
+order that makes room.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,14 +25,15 @@ Entries: TypeAlias = Ints | Flags | slice
 
 
 class Held:
-    """What sessions hold of a snapshot, as arrays: an entry a kernel, and one a device share.
+    """The holdings of sessions in a snapshot, as arrays: an entry for each kernel, and one for each
+    device share.
 
-    What is on agents that the snapshot does not have is left out.
+    Kernels on agents that the snapshot lacks are left out.
 
     Args:
-        of_kernel: whose each kernel is: an index into ``sessions``, ascending.
-        slots: where each kernel is.
-        kernel_of_share: which entry of these each share belongs to.
+        of_kernel: the session of each kernel, as an index into ``sessions``, ascending.
+        slots: the slot of each kernel.
+        kernel_of_share: the kernel's entry to which each share belongs.
     """
 
     def __init__(self, snapshot: Snapshot, sessions: Sequence[RunningSession]) -> None:
@@ -60,7 +61,7 @@ class Held:
         self._milli: Ints = np.array([share.milli for share in shares], np.int64)
 
     def part(self, kernels: Entries, shares: Entries) -> Bulk:
-        """The entries chosen."""
+        """The chosen entries."""
         return Bulk(
             self.slots[kernels],
             self._amounts[:, kernels],
@@ -70,7 +71,7 @@ class Held:
         )
 
     def of(self, sessions: Ints) -> Bulk:
-        """All that these sessions hold, given by their indexes."""
+        """All holdings of the sessions with these indexes."""
         kernels = np.isin(self.of_kernel, sessions)
         return self.part(kernels, kernels[self.kernel_of_share])
 
@@ -80,7 +81,7 @@ class Held:
 
 
 def _requests(sessions: Sequence[RunningSession], counts: Ints) -> tuple[list[Resources], Ints]:
-    """The distinct requests of the sessions' kernels, and by kernel which of them it makes.
+    """The distinct requests of the sessions' kernels, and for each kernel the index of its request.
 
     Args:
         counts: kernels by session.
@@ -99,7 +100,7 @@ def _requests(sessions: Sequence[RunningSession], counts: Ints) -> tuple[list[Re
 
 
 class InOrder:
-    """The entries of ``held`` in the order of their kernels' keys, to be had part by part."""
+    """The entries of ``held`` in the order of their kernels' keys, for reading part by part."""
 
     def __init__(self, held: Held, keys: Floats) -> None:
         """
@@ -120,10 +121,11 @@ class InOrder:
 
 
 class Departures:
-    """A copy of a snapshot which sessions leave, group by group.
+    """A copy of a snapshot that sessions leave, group by group.
 
-    Those with equal keys leave together, the smallest first; those whose key is infinite stay.
-    ``ends`` are the distinct keys: after ``step`` groups all up to ``ends[step - 1]`` have left.
+    Sessions with equal keys leave together, the smallest key first; sessions with an infinite key
+    stay. ``ends`` are the distinct keys: after ``step`` groups all up to ``ends[step - 1]`` have
+    left.
     """
 
     def __init__(self, snapshot: Snapshot, held: Held, keys: Floats) -> None:
@@ -134,11 +136,11 @@ class Departures:
 
     @property
     def end(self) -> float:
-        """The key of those who left last; minus infinity if nobody has."""
+        """The key of the group that left last; minus infinity if none has."""
         return float(self.ends[self.step - 1]) if self.step else -np.inf
 
     def go(self, step: int) -> None:
-        """Have so many groups gone, and no more."""
+        """Make a copy in which exactly so many groups have left."""
         before, self.step = self.end, step
         if before != self.end:
             bulk = self._entries.between(*sorted((before, self.end)))
@@ -146,7 +148,7 @@ class Departures:
 
     def first(self, holds: Callable[[Snapshot], bool], low: int, high: int) -> int | None:
         """The first step from ``low`` to ``high`` from which on ``holds`` is true; None if it is
-        not even after ``high``."""
+        false even after ``high``."""
         self.go(high)
         if low > high or not holds(self.snapshot):
             return None
@@ -163,8 +165,8 @@ class Departures:
     def earliest_fit(
         self, what: WorkloadClass, selector: AgentSelector, last: int | None = None
     ) -> tuple[KernelPlacement, ...] | None:
-        """Where ``what`` fits after the fewest groups have gone, at most ``last``; that is then
-        the step. None if it does not fit.
+        """The places of the class after the fewest groups have left, at most ``last``, and the copy
+        stays at that step. None if the class does not fit.
 
         Raises:
             MusterError: the selector answers nonsense.
@@ -188,8 +190,8 @@ class Departures:
 
 
 def may_fit(snapshot: Snapshot, what: WorkloadClass) -> bool:
-    """Whether there is room for each of the distinct requests by itself: without it, there is none
-    for all of them."""
+    """Whether there is room for each distinct request by itself, without which there is none for
+    all of them."""
     mask, columns, limit = eligible(snapshot, what), snapshot.columns, what.placement
     single = limit.mode is ClusterMode.SINGLE_NODE
     for request, indexes in what.requests:
@@ -207,6 +209,6 @@ def may_fit(snapshot: Snapshot, what: WorkloadClass) -> bool:
 def fits(
     snapshot: Snapshot, selector: AgentSelector, what: WorkloadClass
 ) -> tuple[KernelPlacement, ...] | None:
-    """Where ``what`` would go; nothing is taken."""
+    """The places that the class would get; nothing is taken."""
     with Statement(snapshot) as statement:
         return fit_session(statement, selector, what).kernels

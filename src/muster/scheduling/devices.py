@@ -1,4 +1,4 @@
-"""Which devices of an agent kernels get."""
+"""The choice of an agent's devices for kernels."""
 
 from functools import cache, lru_cache
 from heapq import heapify, heapreplace
@@ -11,13 +11,13 @@ from muster.scheduling.columns import Columns, Ints, Need, Shares
 
 @cache
 def share(index: int, milli: int) -> DeviceShare:
-    """The one object of each share, so that a decision makes none."""
+    """A share; equal shares are one object, so that a decision makes none."""
     return DeviceShare(index, milli)
 
 
 @lru_cache(maxsize=1 << 16)
 def shares_of(indexes: tuple[int, ...], milli: int) -> Shares:
-    """The one object of each choice of devices."""
+    """Shares of these devices; equal choices are one object."""
     return tuple(share(index, milli) for index in indexes)
 
 
@@ -30,7 +30,7 @@ def choose(
     to the emptiest; among equals to the lowest index.
 
     Args:
-        devices: those that may be taken, as ``Need.devices_in`` says.
+        devices: that may be taken, as ``Need.devices_in`` gives them.
     """
     milli, count = need.milli, need.devices
     if milli == GPU_WHOLE:
@@ -40,7 +40,7 @@ def choose(
         _, index = min(devices) if fullest else min((-left, index) for left, index in devices)
         return [(share(index, milli),)]
     found: list[Shares] = []
-    if fullest:  # the fullest stays so until it has too little
+    if fullest:  # a device stays the fullest until it has too little
         for left, index in sorted(devices):
             found += [(share(index, milli),)] * (left // milli)
         return found[:number]
@@ -54,8 +54,8 @@ def choose(
 
 
 def choose_all(columns: Columns, need: Need, slots: Ints, number: Ints, *, fullest: bool) -> Ints:
-    """What ``choose`` would for so many kernels in each of ``slots``: the indexes of their devices,
-    slot by slot, and in each kernel by kernel."""
+    """The devices that ``choose`` would give to ``number`` kernels in each of ``slots``: their
+    indexes, slot by slot, and in each slot kernel by kernel."""
     if not need.milli:
         return np.empty(0, np.int64)
     free = columns.device_free[slots]
@@ -83,7 +83,7 @@ def choose_all(columns: Columns, need: Need, slots: Ints, number: Ints, *, fulle
 
 
 def repeat(values: Ints, copies: Ints) -> tuple[Ints, Ints]:
-    """Each value so often, and how often it came before."""
+    """Each value repeated ``copies`` times, and beside each repetition its number, from 0."""
     repeated = np.repeat(values, copies)
     first = np.repeat(copies.cumsum() - copies, copies)
     return repeated, np.arange(repeated.size) - first

@@ -1,5 +1,5 @@
-"""Why a session does not start, agent by agent, and what would have to change: the answer of
-`muster why` and of `muster plan`."""
+"""The explanation behind `muster why` and `muster plan`: why a session does not start, agent by
+agent, and what would have to change."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -24,21 +24,23 @@ MAX_REQUESTS = 20
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What a placement pass would say of a session now, and why.
+    """A placement pass's decision about a session at this moment, and its reasons.
 
     Args:
-        reasons: all that keeps it from starting; empty if it would start.
+        reasons: all that keep it from starting; empty if it would start.
         position: its place in the order of the queue, from 1.
         queue: how many sessions wait.
-        agents: how many were looked at: all of the group.
+        agents: how many agents the group has; all are looked at.
         kernels: how many kernels it has.
-        kernels_fit: how many of them would find room together, once those ahead have started.
-        requests: the most demanding first, seen after those ahead have started: at most
-            ``MAX_REQUESTS``.
-        other_requests: how many there are besides.
+        kernels_fit: how many kernels would find room together, once the sessions ahead have
+            started.
+        requests: the most demanding first, at most ``MAX_REQUESTS``, as seen after the sessions
+            ahead have started.
+        other_requests: how many requests are left out.
         placement: where its kernels would go, if it would start.
-        reservation: what is kept for it, if it is the first that lacks room or others leave for it.
-        displaces: whom it would displace, if its group allows that.
+        reservation: the room kept for it, if it is the first that lacks room or others leave for
+            it.
+        displaces: the sessions that it would displace, if its group allows that.
     """
 
     session: SessionId
@@ -60,7 +62,7 @@ class Explanation:
         return not self.reasons
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it as JSON can hold it, sentences included."""
+        """The explanation as JSON can hold it, with sentences."""
         return {
             "session": self.session,
             "group": self.group,
@@ -91,10 +93,11 @@ def explain(
 ) -> Explanation:
     """Explain what ``place`` would decide about ``session``; the same code decides here.
 
-    Those ahead of it are placed first, and all is rolled back: snapshot and queue stay as they are.
+    The sessions ahead of it are placed first, and everything is rolled back: snapshot and queue
+    stay as they are.
 
     Args:
-        queue: the group's; ``session`` is counted in if it does not wait there yet.
+        queue: the group's; ``session`` is counted as waiting even if it is not there yet.
 
     Raises:
         MusterError: a plug-in answers nonsense.
@@ -132,7 +135,7 @@ def explain(
 
 
 def _with_leaving(why: Reason) -> Reason:
-    """A lack of room that others make good."""
+    """The reason for a lack of room that sessions are about to cure by leaving."""
     numbers = dict(why.numbers)
     return reason(why.code, **numbers, leaving=True) if why.code in LACKS_ROOM else why
 

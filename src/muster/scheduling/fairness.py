@@ -1,9 +1,9 @@
-"""Who has had how much of a group, now and of late: what ``drf`` and ``fair_share`` order by.
+"""The shares that owners hold of a group now and have held of late, by which ``drf`` and
+``fair_share`` order.
 
-Amounts of different resources are compared by the *dominant share*: the largest of what somebody
-has of each resource, as a part of what all agents of the group have of it (source: Ghodsi
-2011). The dominant share of amount-seconds is in dominant-resource-seconds:
-1.0 is the whole group for a second.
+Amounts of different resources are compared by the *dominant share*: the largest, over all
+resources, of somebody's part of the group's capacity (source: Ghodsi 2011). The dominant share of
+amount-seconds is in dominant-resource-seconds: 1.0 is the whole group for a second.
 """
 
 import math
@@ -18,7 +18,7 @@ WEEK_S = 7 * 86_400.0
 
 
 def dominant_share(amounts: Mapping[str, float], capacity: Mapping[str, float]) -> float:
-    """The largest part of a resource; resources that the group does not have are not looked at."""
+    """The dominant share of these amounts; resources that the group lacks are not looked at."""
     largest = 0.0
     for name, amount in amounts.items():
         total = capacity.get(name)
@@ -28,14 +28,15 @@ def dominant_share(amounts: Mapping[str, float], capacity: Mapping[str, float]) 
 
 
 class Capacity:
-    """What all agents of a snapshot have together, silent ones too, by name of the resource."""
+    """The capacity of all agents of a snapshot together, silent ones too, by name of the
+    resource."""
 
     def __init__(self) -> None:
         self._seen: tuple[Snapshot, int] | None = None
         self._totals: dict[str, float] = {}
 
     def of(self, snapshot: Snapshot) -> Mapping[str, float]:
-        """Added up again only when the snapshot has changed."""
+        """The sum, computed again only when the snapshot has changed."""
         seen = self._seen
         if seen is None or seen[0] is not snapshot or seen[1] != snapshot.version:
             columns = snapshot.columns
@@ -48,7 +49,7 @@ class Capacity:
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """What one session held from its start to its end, or holds still: a row of the past."""
+    """The holding of one session from its start to its end, or until now: a piece of the past."""
 
     owner: Owner
     amounts: Mapping[str, int]
@@ -58,9 +59,10 @@ class Stay:
 
 @dataclass(slots=True)
 class _Decaying:
-    """One scope: ``amount_s`` is what its past amounts to at ``at``, ``held`` goes on from there.
+    """The usage of one scope: ``amount_s`` is its decayed sum at ``at``, ``held`` the amounts held
+    from then on.
 
-    ``seen`` is the last answer and the moment that it was for, until something changes.
+    ``seen`` is the last answer with its moment, until something changes.
     """
 
     at: float
@@ -72,21 +74,21 @@ class _Decaying:
 class DecayedUsage:
     """Amount-seconds by scope, in which a second counts for half after each half-life.
 
-    What has been used until ``now`` is the integral of what was held at t, times
-    2 ** (-(now - t) / half_life_s), over all t before. It is kept exactly, in closed form: a change
-    costs the same whatever came before, and nothing needs doing while nothing changes. Changes may
-    come in any order of their times.
+    The usage until ``now`` is the integral of the amount held at t, times 2 ** (-(now - t) /
+    half_life_s), over all t before. It is kept exactly, in closed form: a change costs the same
+    whatever came before, and nothing needs doing while nothing changes. Changes may come in any
+    order of their times.
     """
 
     def __init__(self, half_life_s: float = WEEK_S) -> None:
         self.half_life_s = half_life_s
         self.mean_life_s = half_life_s / math.log(2)
-        """What holding 1 for ever comes to."""
+        """The usage of holding 1 for ever."""
         self._scopes: dict[Scope, _Decaying] = {}
 
     @staticmethod
     def of_past(stays: Iterable[Stay], half_life_s: float = WEEK_S) -> "DecayedUsage":
-        """As it would be had it been told of all ``stays`` when they happened."""
+        """The usage after all ``stays``."""
         usage = DecayedUsage(half_life_s)
         for stay in stays:
             if stay.ended_at is None:
@@ -96,15 +98,15 @@ class DecayedUsage:
         return usage
 
     def placed(self, owner: Owner, amounts: Mapping[str, int], at: float) -> None:
-        """From ``at`` on the owner holds so much more."""
+        """Note that the owner holds so much more from ``at`` on."""
         for scope in scopes(owner):
             self._change(scope, amounts, at, +1)
 
     def released(self, owner: Owner, amounts: Mapping[str, int], at: float) -> None:
-        """From ``at`` on the owner holds so much less.
+        """Note that the owner holds so much less from ``at`` on.
 
         Raises:
-            NotHeld: so much is not held; nothing was changed.
+            NotHeld: the owner holds less; nothing was changed.
         """
         user = self._scopes.get(scopes(owner)[0])
         held = user.held if user is not None else {}
@@ -116,8 +118,8 @@ class DecayedUsage:
     def ran(
         self, owner: Owner, amounts: Mapping[str, int], started_at: float, ended_at: float
     ) -> None:
-        """The owner held so much in between; more exact than to place and release it, if that was
-        long ago. An end before the start is nothing."""
+        """Note that the owner held so much from start to end; for a time long ago this is more
+        exact than ``placed`` and ``released``. An end before the start counts nothing."""
         worth_s = self._worth_s(ended_at - started_at)
         if worth_s <= 0:
             return
@@ -129,7 +131,7 @@ class DecayedUsage:
 
     def used(self, scope: Scope, now: float) -> Mapping[str, float]:
         """Amount-seconds until ``now`` by name of the resource, in canonical amounts; must not be
-        changed. Before the last change that it knows of, it answers as at that change."""
+        changed. For a moment before the last known change the answer is as at that change."""
         state = self._scopes.get(scope)
         if state is None:
             return {}
@@ -147,7 +149,7 @@ class DecayedUsage:
             state.amount_s[name] = state.amount_s.get(name, 0.0) + sign * amount * since_s
 
     def _advanced(self, scope: Scope, at: float) -> _Decaying:
-        """The scope's state, at ``at`` unless it is past that already; it is about to change."""
+        """The scope's state, advanced to ``at`` unless it is later already, for a change."""
         state = self._scopes.setdefault(scope, _Decaying(at))
         if at > state.at:
             state.amount_s = self._after(state, at)
@@ -163,9 +165,9 @@ class DecayedUsage:
         }
 
     def _left(self, elapsed_s: float) -> float:
-        """What is left of 1 so long after."""
+        """The weight that is left of 1 after so long."""
         return math.exp(-elapsed_s / self.mean_life_s)
 
     def _worth_s(self, length_s: float) -> float:
-        """What having held 1 for so long amounts to at its end."""
+        """The usage of holding 1 for so long, at its end."""
         return -math.expm1(-length_s / self.mean_life_s) * self.mean_life_s

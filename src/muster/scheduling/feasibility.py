@@ -1,5 +1,5 @@
-"""Whether a group's agents could ever hold a session, and which of them: by what they are, not by
-what is free of them."""
+"""Whether a group's agents could ever hold a session, and which agents: by their capacity and
+attributes, not by their free amounts."""
 
 import difflib
 from bisect import bisect_left
@@ -23,19 +23,21 @@ from muster.scheduling.statement import Statement
 from muster.scheduling.workload import WorkloadClass
 
 _NAMED = 5  # of many names or rules
-_NEAR = 16  # names on either side of where one would be, in which the nearest is looked for
+_NEAR = 16  # names on either side of a name's place, among which the nearest is looked for
 _APART = {"mode": ClusterMode.MULTI_NODE, "together": None, "max_kernels_per_agent": None}
 
 
 class Feasibility:
-    """Of one moment: the snapshot's agents must not change; what is held of them may."""
+    """Feasibility at one moment: the snapshot's agents must not change meanwhile; their free
+    amounts may."""
 
     def __init__(self, snapshot: Snapshot, selector: AgentSelector) -> None:
         self._snapshot = snapshot
         self._selector = selector
 
     def never(self, what: WorkloadClass) -> Reason | None:
-        """Why the group as it is could not hold such a session even when empty; None if it could.
+        """The reason why the present group could not hold such a session even when empty; None if
+        it could.
 
         Raises:
             MusterError: the selector raises or answers nonsense.
@@ -76,15 +78,15 @@ class Feasibility:
         )
 
     def reach(self, what: WorkloadClass) -> dict[str, Any]:
-        """Numbers of a reason: how many agents there are, of these how many meet the session's
-        rules, if not all do, and of those how many take no new work, if any."""
+        """Numbers of a reason: how many agents the group has, how many of these meet the session's
+        rules, if not all do, and how many of the latter take no new work, if any."""
         snapshot = self._snapshot
         every: dict[str, Any] = {"agents": len(snapshot), "group": snapshot.group}
         return every | self._meeting(what) | self._closed_among(eligible(snapshot, what))
 
     def most_kernels(self, what: WorkloadClass, statement: Statement) -> int:
-        """How many kernels an agent may hold, if only that keeps a session from fitting which does
-        not fit; else 0."""
+        """The number of kernels that an agent may hold, if only that limit keeps the session from
+        fitting; else 0."""
         columns = statement.snapshot.columns
         if KERNELS not in columns.dimensions:
             return 0
@@ -108,10 +110,11 @@ class Feasibility:
         return {"meeting": meeting, "rules": _some(rules)}
 
     def _unmet(self, what: WorkloadClass, absent: Sequence[str]) -> Reason | None:
-        """Which rules no agent meets, or not together; None if for each request one meets them all.
+        """The rules that no agent meets, alone or together; None if for each request an agent meets
+        all of them.
 
         Args:
-            absent: designated agents that are not there.
+            absent: designated agents that the group lacks.
         """
         snapshot, placement = self._snapshot, what.placement
         there = snapshot.columns.present
@@ -148,7 +151,8 @@ class Feasibility:
 
     @cached_property
     def _closed(self) -> tuple[Ints, Ints, Sequence[str]]:
-        """The slots of those agents, the index of each one's status, and these."""
+        """The slots of agents that take no new work, the index of each one's status, and the
+        statuses."""
         snapshot = self._snapshot
         slots = np.flatnonzero(snapshot.columns.present & ~snapshot.columns.accepting)
         statuses = [snapshot.facts(slot).status.lower() for slot in slots.tolist()]
@@ -157,7 +161,8 @@ class Feasibility:
         return slots, np.array([index_of[each] for each in statuses], np.int64), known
 
     def _closed_among(self, mask: Flags | None) -> dict[str, Any]:
-        """How many they are, as what, and whether they are kept from it or silent."""
+        """Numbers of a reason: how many agents take no new work, their statuses, and whether they
+        are barred or silent."""
         slots, indexes, statuses = self._closed
         if mask is not None:
             indexes = indexes[mask[slots]]
@@ -212,7 +217,7 @@ _BARS = tuple(map(str, AgentBar))  # an operator's note may follow
 
 
 def together(what: WorkloadClass) -> dict[str, Any]:
-    """Numbers of a reason: a session's rules for all its kernels together."""
+    """Numbers of a reason: a session's rules for all of its kernels together."""
     placement, kernels = what.placement, len(what.kernels)
     rules: dict[str, Any] = {}
     if kernels == 1:
@@ -229,7 +234,7 @@ def together(what: WorkloadClass) -> dict[str, Any]:
 def devices_of_models(columns: Columns, wanted: Sequence[str], slots: Ints) -> Flags:
     """Device indexes × ``slots``: whether it is of one of the models."""
     allowed = [any(is_model(model, each) for each in wanted) for model in columns.models]
-    codes = np.array([*allowed, False], np.bool_)  # the last is for -1: no device
+    codes = np.array([*allowed, False], np.bool_)  # the last entry is for -1: no device
     return codes[columns.device_model.T[:, slots]]
 
 
@@ -246,13 +251,13 @@ def _some(texts: Sequence[str]) -> str:
 
 
 def _absent(snapshot: Snapshot, placement: PlacementSpec) -> list[str]:
-    """Designated agents that are not there."""
+    """Designated agents that the group lacks."""
     named = placement.agents if placement.agents_only else ()
     return [name for name in named if not snapshot.slots_named((name,))]
 
 
 def _meant(snapshot: Snapshot, rule: Constraint | None, absent: Sequence[str]) -> str | None:
-    """What is there that is nearest to what the rule asks for."""
+    """The existing value or name nearest to the one in the rule."""
     if rule is None:
         return _nearest(absent[0], snapshot, None, lambda: snapshot.names)
     if rule.op not in (Operator.EQ, Operator.IN):
@@ -270,8 +275,8 @@ def _meant(snapshot: Snapshot, rule: Constraint | None, absent: Sequence[str]) -
 def _nearest(
     text: str, snapshot: Snapshot, attribute: str | None, known: Callable[[], Iterable[str]]
 ) -> str | None:
-    """The nearest of all values of an attribute, or names if it is None. Looked at are those near
-    it in the alphabet: there may be thousands, and a pass asks this."""
+    """The nearest of all values of an attribute, or of all names if it is None. Only alphabetical
+    neighbours are looked at: there may be thousands, and passes ask."""
     by_folded, folded = snapshot.remembered(("nearest", attribute), lambda: _folded(known()))
     at = bisect_left(folded, text.casefold())
     near = folded[max(at - _NEAR, 0) : at + _NEAR]

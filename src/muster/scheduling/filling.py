@@ -1,8 +1,8 @@
 """Placing kernels with equal requests, one after the other: each on the best agent at that moment.
 
-Which agent is best is said by, in this order: the tiers of ``constraints``, how many kernels of the
-session's set an agent holds, whether it is without GPUs where none are asked for, the selector's
-score, and the slot.
+The best agent is decided, in this order, by: the tiers of ``constraints``, the number of kernels of
+the session's set on it, whether it is without GPUs where none are asked for, the selector's score,
+and the slot.
 """
 
 import itertools
@@ -22,16 +22,16 @@ from muster.scheduling.snapshot import SetKey, Snapshot
 from muster.scheduling.statement import Statement
 from muster.scheduling.workload import KernelPlacement, WorkloadClass
 
-_MANY = 16  # so many kernels, and one for so many slots, are placed together
+_MANY = 16  # from so many kernels on, and one for so many slots, kernels are placed together
 _SLOTS_FOR_ONE = 256
-_LEAST_STEP = 1.0  # of utilisation, that a kernel must make for that
+_LEAST_STEP = 1.0  # the least that a kernel must add to the utilisation, in steps, for that
 
 
 class Filling:
     """Kernels of one session, or of sessions of one class, being placed in a statement.
 
     Args:
-        only: the only slots that may be used; None for all that the class may use.
+        only: the only slots that may be used; None for all slots that the class may use.
     """
 
     def __init__(
@@ -46,11 +46,9 @@ class Filling:
         self._snapshot = snapshot
         self._columns = columns = snapshot.columns
         self._selector = selector
-        self._ranking: Ranking | None = getattr(selector, "ranking", None)
-        if columns.slots > MAX_SLOTS:
-            self._ranking = None
+        self._ranking = selector.ranking if columns.slots <= MAX_SLOTS else None
         self._many = _MANY + columns.slots // _SLOTS_FOR_ONE
-        self._fullest_device: bool | None = getattr(selector, "fullest_device", None)
+        self._fullest_device = selector.fullest_device
         self._tiers = tiers(snapshot, what)
         if only is not None:
             self._tiers = within(self._tiers, only)
@@ -66,10 +64,11 @@ class Filling:
             self._full = self._filled = set[int]()
 
     def fill(self, request: Resources, count: int) -> list[KernelPlacement]:
-        """Take room for up to ``count`` kernels, the best first; fewer when there is no more.
+        """Take room for up to ``count`` kernels, the best place first; for fewer when there is no
+        more room.
 
         Raises:
-            MusterError: the selector raises or answers nonsense; what was taken stays taken.
+            MusterError: the selector raises or answers nonsense; room that was taken stays taken.
         """
         need = self._columns.need(request)
         if need is None:
@@ -107,13 +106,13 @@ class Filling:
             if slot is None:
                 break
             left = count - len(found)
-            if left > 1:  # the fullest stays the best until it is full
+            if left > 1:  # the fullest slot stays the best until it is full
                 left = columns.room(slot, need, left) if ranking is Ranking.FULLEST else 1
             found += self._take(need, slot, left)
         return found
 
     def _by_scores(self, need: Need, tier: Tier, count: int) -> list[KernelPlacement]:
-        """As the selector's scores say, whatever it is."""
+        """Place kernels by the scores of any selector."""
         found: list[KernelPlacement] = []
         while len(found) < count:
             candidates = self._candidates(need, tier)
@@ -133,7 +132,8 @@ class Filling:
         return found
 
     def _one_by_one_in_set(self, need: Need, tier: Tier, count: int) -> list[KernelPlacement]:
-        """Where the set's other kernels are ranks before the score."""
+        """Place kernels of a set one by one: the number of the set's kernels on an agent ranks
+        before the score."""
         found: list[KernelPlacement] = []
         assert self._set is not None, "only for a set"
         while len(found) < count:
@@ -160,7 +160,7 @@ class Filling:
         return slots if mixed else self._plain_first(need, slots)
 
     def _plain_first(self, need: Need, slots: Ints) -> Ints:
-        """Those without devices, if none are asked for and some have none."""
+        """The slots without devices, if the request asks for none and there are such slots."""
         if need.milli or not self._columns.is_mixed:
             return slots
         plain = slots[self._columns.device_count[slots] == 0]
@@ -172,8 +172,8 @@ class Filling:
     # Taking
 
     def _take(self, need: Need, slot: int, number: int) -> list[KernelPlacement]:
-        """Take room for kernels in ``slot``, where they fit, and the session's limit if that is
-        less."""
+        """Take room for kernels in ``slot``, where they fit, but no more than the session's
+        limit."""
         if self._limit is not None:
             held = self._on_slot.get(slot, 0)
             number = min(number, self._limit - held)
@@ -210,7 +210,7 @@ class Filling:
     def _together(
         self, ranking: Ranking, need: Need, tier: Tier, count: int
     ) -> list[KernelPlacement]:
-        """What ``_by_order`` does, for many kernels in few steps."""
+        """Do what ``_by_order`` does, for many kernels in few steps."""
         found: list[KernelPlacement] = []
         candidates = self._candidates(need, tier, mixed=True)
         plain = self._plain_first(need, candidates)
@@ -229,8 +229,8 @@ class Filling:
         return found
 
     def _sequence(self, ranking: Ranking, need: Need, slots: Ints, count: int) -> Ints | None:
-        """The slots that up to ``count`` kernels go to, one after the other. None if they change
-        so little that they must be placed one by one.
+        """The slots for up to ``count`` kernels, one after the other. None if a kernel changes the
+        utilisation so little that kernels must be placed one by one.
 
         Args:
             slots: where at least one has room.
@@ -244,7 +244,7 @@ class Filling:
         if self._limit is not None:
             held = [self._on_slot.get(slot, 0) for slot in slots.tolist()]
             np.minimum(room, self._limit - np.array(held, np.int64), out=room)
-        if ranking is Ranking.FULLEST:  # the best stays the best until it is full
+        if ranking is Ranking.FULLEST:  # the best slot stays the best until it is full
             return np.repeat(slots, room)[:count]
         if ranking is Ranking.TURN:
             room = np.minimum(room, _rounds(room, count))
@@ -254,7 +254,7 @@ class Filling:
                 return None
             room = _up_to(columns.all_steps()[slots], step, room, count)
         entries, before = repeat(slots, room)
-        if ranking is Ranking.TURN:  # in each round every slot that has room
+        if ranking is Ranking.TURN:  # each round takes every slot that has room
             return entries[np.argsort(before, kind="stable")][:count]
         keys = order.keys(entries, columns.steps_after(entries, need, before))
         return entries[np.argsort(keys, kind="stable")][:count]
@@ -280,7 +280,7 @@ class Filling:
                 self._note_on(slot, more)
         if not need.milli:
             return [snapshot.place(slot) for slot in sequence.tolist()]
-        # Devices are by slot; the n-th kernel in a slot gets the n-th of it.
+        # Devices are listed by slot; the n-th kernel in a slot gets the n-th device of the slot.
         by_slot = np.empty(sequence.size, np.int64)
         by_slot[np.argsort(sequence, kind="stable")] = np.arange(sequence.size)
         in_order = devices.reshape(-1, need.devices)[by_slot].reshape(-1).tolist()
@@ -298,12 +298,12 @@ def best_first(
     count: int,
     before: Ints | None = None,
 ) -> list[tuple[int, float]]:
-    """For people: the first ``count`` of ``candidates`` that a kernel of the class would choose, in
-    that order, with their scores.
+    """For people: the first ``count`` of ``candidates`` in the order in which a kernel of the class
+    would choose them, with their scores.
 
     Args:
         candidates: slots in which ``request`` fits.
-        before: what decides before all else, by slot: the lowest first.
+        before: ranks by slot that decide before everything else, the lowest first.
 
     Raises:
         MusterError: the selector raises or answers nonsense.
@@ -342,10 +342,10 @@ def _held_of_set(snapshot: Snapshot, key: SetKey, slots: Ints) -> Ints:
 def scores(
     selector: AgentSelector, request: Resources, snapshot: Snapshot, candidates: Ints
 ) -> Floats:
-    """What the selector says of ``candidates``.
+    """The selector's scores of ``candidates``.
 
     Raises:
-        MusterError: it raises or answers nonsense.
+        MusterError: the selector raises or answers nonsense.
     """
     name = type(selector).__name__
     try:
@@ -365,10 +365,10 @@ def scores(
 def devices_of(
     selector: AgentSelector, request: Resources, snapshot: Snapshot, slot: int
 ) -> Shares:
-    """The devices that the selector names for ``request``, which asks for some and fits.
+    """The devices that the selector names for ``request``, which asks for devices and fits.
 
     Raises:
-        MusterError: it raises, or they are not free or not what is asked for.
+        MusterError: the selector raises, or its devices are not free or do not suit the request.
     """
     name = type(selector).__name__
     try:
@@ -403,13 +403,13 @@ def _rounds(room: Ints, count: int) -> int:
 
 
 def _up_to(steps: Ints, step: Floats, room: Ints, count: int) -> Ints:
-    """How many kernels each slot may get if ``count`` go, one after the other, to where the
-    utilisation is lowest: a few more in all, as utilisations are rounded.
+    """How many kernels each slot may get if ``count`` kernels go, one after the other, to the
+    lowest utilisation: a few more in all, because utilisations are rounded.
 
     Args:
         steps: utilisation now.
-        step: what each kernel adds to it.
-        room: how many fit, more than ``count`` together.
+        step: the utilisation that each kernel adds.
+        room: how many kernels fit, together more than ``count``.
     """
 
     def within(level: int) -> Ints:

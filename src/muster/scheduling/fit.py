@@ -19,14 +19,14 @@ from muster.scheduling.workload import KernelPlacement, WorkloadClass
 
 _Requests: TypeAlias = Sequence[tuple[Resources, tuple[int, ...]]]
 
-_MOST_TRIES = 1000  # unlike agents of a tier that a single-node session is tried on
-_MOST_COPIES = 2**31  # more than fit in an agent, and still to be added up
-_MOST_COUNTED = 4  # agents, or values, in which it is counted how many kernels find room
+_MOST_TRIES = 1000  # unlike agents of a tier on which a single-node session is tried
+_MOST_COPIES = 2**31  # more than fit on an agent, and small enough to be added up
+_MOST_COUNTED = 4  # agents, or values, for which the kernels that find room are counted
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """How many of a session's kernels found room, and where, if all did."""
+    """How many of a session's kernels found room, and their places if all did."""
 
     placed: int
     kernels: tuple[KernelPlacement, ...] | None = None
@@ -35,10 +35,10 @@ class Fit:
 def fill(
     statement: Statement, selector: AgentSelector, what: WorkloadClass, count: int
 ) -> list[KernelPlacement]:
-    """Take room for up to ``count`` single-kernel sessions of a class, the best first: where
-    ``fit_session`` would place them one by one.
+    """Take room for up to ``count`` single-kernel sessions of a class, the best place first: the
+    same places that ``fit_session`` would give them one by one.
 
-    Fewer are answered when there is no more room.
+    The answer has fewer places when there is no more room.
 
     Raises:
         MusterError: the selector raises or answers nonsense; nothing was taken.
@@ -46,7 +46,7 @@ def fill(
     mark = statement.mark()
     found: list[KernelPlacement] = []
     try:
-        # What is taken from the first of these places leaves it the first until it is full.
+        # The first of these places stays the first until it is full.
         for within in _places_to_try(statement, selector, what):
             filling = Filling(statement, selector, what, within)
             found += filling.fill(what.kernels[0], count - len(found))
@@ -61,7 +61,8 @@ def fill(
 def fit_session(statement: Statement, selector: AgentSelector, what: WorkloadClass) -> Fit:
     """Take room for all kernels of a session together, or for none.
 
-    Exact when all ask the same; otherwise each is placed greedily, in more than one order.
+    The answer is exact when all kernels ask for the same; otherwise kernels are placed greedily, in
+    more than one order.
 
     Raises:
         MusterError: the selector raises or answers nonsense; nothing was taken.
@@ -89,11 +90,11 @@ def fit_session(statement: Statement, selector: AgentSelector, what: WorkloadCla
 def most_placed(
     statement: Statement, selector: AgentSelector, what: WorkloadClass, fit: Fit
 ) -> int:
-    """How many kernels of a session find room together, for people: where all must be on one agent,
-    or share a value, in the one that has room for most.
+    """How many kernels of a session find room together, for people. Where all kernels must be on
+    one agent, or share a value, the agent or value with room for most counts.
 
     Args:
-        fit: what ``fit_session`` has answered.
+        fit: the answer of ``fit_session``.
 
     Raises:
         MusterError: the selector raises or answers nonsense; nothing was taken.
@@ -117,8 +118,8 @@ def most_placed(
 
 
 def _roomiest(snapshot: Snapshot, what: WorkloadClass) -> Iterator[tuple[Flags, int]]:
-    """The agents, or those of a value, that the session may have to itself and that have room for
-    most of its kernels, were each request there by itself; and for how many."""
+    """Single agents, or the agents of single values, for all of the session's kernels: those with
+    room for most kernels, counted for each request by itself, with that number."""
     columns, placement, mask = snapshot.columns, what.placement, eligible(snapshot, what)
     alone, limit = placement.mode is ClusterMode.SINGLE_NODE, placement.max_kernels_per_agent
     place_of = np.arange(columns.slots)
@@ -140,8 +141,8 @@ def _roomiest(snapshot: Snapshot, what: WorkloadClass) -> Iterator[tuple[Flags, 
 def devices_at(
     snapshot: Snapshot, selector: AgentSelector, request: Resources, agent_id: AgentId
 ) -> Shares | None:
-    """The devices that one kernel asking for ``request`` would get on this agent now; None if it
-    has no room.
+    """The devices that one kernel with ``request`` would get on this agent now; None if it has no
+    room.
 
     Raises:
         NotFound: the group has no such agent.
@@ -157,7 +158,7 @@ def devices_at(
 def _fill_all(
     filling: Filling, what: WorkloadClass, requests: _Requests
 ) -> list[KernelPlacement | None]:
-    """Places by kernel's index; None where there was no room."""
+    """Places by kernel's index; None where a kernel finds no room."""
     kernels: list[KernelPlacement | None] = [None] * len(what.kernels)
     for request, indexes in requests:
         for index, kernel in zip(indexes, filling.fill(request, len(indexes)), strict=False):
@@ -168,7 +169,8 @@ def _fill_all(
 def _places_to_try(
     statement: Statement, selector: AgentSelector, what: WorkloadClass
 ) -> Iterator[Flags | None]:
-    """The slots that the session may have to itself, the best choice first; None for all."""
+    """The masks of slots in which all kernels are to be tried, the best choice first; None stands
+    for all slots."""
     placement, snapshot = what.placement, statement.snapshot
     within: Iterable[Flags | None] = (None,)
     if placement.together is not None:
@@ -186,7 +188,8 @@ def _places_to_try(
 def _single_slots(
     snapshot: Snapshot, selector: AgentSelector, what: WorkloadClass, within: Flags | None
 ) -> Iterator[int]:
-    """Slots that may hold all kernels together, the best for the most demanding one first."""
+    """Slots that may hold all kernels together, the best slot for the most demanding kernel
+    first."""
     columns, limit = snapshot.columns, what.placement.max_kernels_per_agent
     if limit is not None and limit < len(what.kernels):
         return
@@ -209,20 +212,20 @@ def _single_slots(
 
 
 def _unlike(columns: Columns, slots: Ints) -> Ints:
-    """The first of each of ``slots`` that have the same free of devices of the same models: where
-    amounts suffice, what does not fit in one of these fits in none."""
+    """The first of those ``slots`` whose devices are alike in free milli and models: if amounts
+    suffice, kernels that do not fit in one of them fit in none."""
     kinds = columns.device_model[slots] * (GPU_WHOLE + 1) + columns.device_free[slots]
     _, first = np.unique(np.sort(kinds, axis=1), axis=0, return_index=True)
     return slots[np.sort(first)]
 
 
 def _values(snapshot: Snapshot, what: WorkloadClass, attribute: str) -> Iterator[Flags]:
-    """The agents of each value of ``attribute`` that has room for each request by itself: that with
-    the least room first."""
+    """The agents of each value of ``attribute`` with room for each request by itself, the value
+    with the least room first."""
     codes, values = snapshot.attribute(attribute)
     mask, limit = eligible(snapshot, what), what.placement.max_kernels_per_agent
     assert mask is not None, "agents without the attribute are not in it"
-    least = np.full(len(values), np.iinfo(np.int64).max)  # times that the scarcest request fits
+    least = np.full(len(values), np.iinfo(np.int64).max)  # how often the scarcest request fits
     for request, indexes in what.requests:
         slots = snapshot.columns.fitting(request)
         slots = slots[mask[slots]]
@@ -235,8 +238,8 @@ def _values(snapshot: Snapshot, what: WorkloadClass, attribute: str) -> Iterator
 
 
 def _orders(snapshot: Snapshot, what: WorkloadClass) -> Iterator[_Requests]:
-    """The orders in which to place a session's requests: the most demanding first, in more than one
-    meaning of the word, as what is hard to place must not find its room broken up."""
+    """The orders in which to place a session's requests: the most demanding first, by more than one
+    measure, so that a request that is hard to place does not find its room broken up."""
     yield what.requests
     if len(what.requests) > 1:
         columns = snapshot.columns
@@ -244,7 +247,7 @@ def _orders(snapshot: Snapshot, what: WorkloadClass) -> Iterator[_Requests]:
         devices = max(int(columns.device_count.max(initial=0)), 1) * GPU_WHOLE
 
         def share(item: tuple[Resources, tuple[int, ...]]) -> float:
-            """The largest part that it needs of the largest agent."""
+            """The largest part of the largest agent that the request needs."""
             part = float((columns.amounts(item[0]) / largest).max())
             return max(part, item[0].gpu_milli / devices)
 
@@ -255,9 +258,9 @@ def _orders(snapshot: Snapshot, what: WorkloadClass) -> Iterator[_Requests]:
 def ranked(
     snapshot: Snapshot, what: WorkloadClass, kernels: list[KernelPlacement]
 ) -> list[KernelPlacement]:
-    """The same places in an order that follows the attribute of ``rank_by``, then the agent's name:
-    as numbers if all are, and agents without it last. Only kernels that ask for the same change
-    places."""
+    """The same places in an order that follows the attribute of ``rank_by``, then the agent's name.
+    Values compare as numbers if all are numbers; agents without the attribute come last. Only
+    kernels with equal requests change places."""
     attribute = what.placement.rank_by
     facts = {kernel.agent_id: snapshot.facts(snapshot.slot(kernel.agent_id)) for kernel in kernels}
     texts = {id_: agent.attributes.get(attribute or "") for id_, agent in facts.items()}

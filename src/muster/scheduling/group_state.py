@@ -1,4 +1,4 @@
-"""A scaling group as placement knows it, and the one hand that takes and gives back its room."""
+"""The state of a scaling group for placement; its room is taken and given back here alone."""
 
 from collections.abc import Callable, Mapping
 
@@ -32,24 +32,21 @@ _NO_USAGE = DecayedUsage()
 
 
 class GroupState:
-    """One scaling group: its agents, who waits, who holds room, and by which policy it is given.
+    """One scaling group: its agents, the sessions that wait, the sessions that hold room, and the
+    policy.
 
     A session waits from ``submit`` until ``start`` or ``withdraw``. It holds room from the pass
-    that placed it, of which the caller says with ``start`` that the session takes it, until
-    ``leave`` has been called for its last kernel, or ``end`` for all of them. Nothing here is
-    stored, and no clock is read.
+    that placed it, which the caller confirms with ``start``, until ``leave`` was called for its
+    last kernel, or ``end`` for all of them. Nothing here is stored, and no clock is read.
 
-    Attributes:
-        snapshot: the group's agents and what is free of them.
-        policy: the parts by which a pass decides; changed by ``use`` alone.
-        accounting: what owners hold in all groups, and the limits on that.
-        queue: the sessions that a pass decides about.
-        aside: sessions that wait too, and of which passes do not know.
-        places: the sessions that hold room.
-        displacing: for a session that waits, those that are leaving for it.
-        fairness: what owners have used of late; None where the sequencer does not ask.
-        start_times: how long sessions take from their placement until they run.
-        due: whether a pass could decide otherwise than the last one did.
+    Attributes: snapshot: the group's agents and their free amounts. policy: the parts by which a
+        pass decides; changed by ``use`` alone. accounting: the holdings of owners in all groups,
+        and their limits. queue: the waiting sessions about which a pass decides. aside: waiting
+        sessions that passes do not see. places: the sessions that hold room. displacing: for a
+        waiting session, the sessions that are leaving for it. fairness: the usage of owners of
+        late; None where the sequencer does not need it. start_times: how long sessions take from
+        their placement until they run. due: whether a pass could decide otherwise than the last one
+        did.
     """
 
     def __init__(
@@ -63,7 +60,7 @@ class GroupState:
     ) -> None:
         """
         Args:
-            target: how far the job or session has come that a dependency names.
+            target: tells how far the job or session that a dependency names has come.
 
         Raises:
             PluginFault: the policy's selector cannot learn.
@@ -90,7 +87,7 @@ class GroupState:
         """Decide by another policy from now on.
 
         Raises:
-            PluginFault: its selector cannot learn; the policy holds all the same.
+            PluginFault: the policy's selector cannot learn; the policy is in force all the same.
         """
         before, self.policy = self.policy, policy
         self.queue.forget()
@@ -103,7 +100,7 @@ class GroupState:
             self._teach()
 
     def _ask_history(self) -> None:
-        """Find what owners have used of late, and hold now, for a sequencer that orders by it."""
+        """Compute the usage of owners, for a sequencer that orders by it."""
         sequencer = self.policy.sequencer
         if isinstance(sequencer, FairShare):
             half_life_s = sequencer.half_life_s
@@ -113,7 +110,7 @@ class GroupState:
                 self.fairness.placed(its.workload.owner, its.workload.total, its.since)
 
     def _teach(self) -> None:
-        """Have a selector that learns know of all that has come before it."""
+        """Tell a selector that learns of all earlier requests."""
         self._learner, selector = None, self.policy.selector
         if isinstance(selector, LearningSelector):
             self._learner = learner = Learner(selector, self._history.requests())
@@ -121,7 +118,7 @@ class GroupState:
                 learner.arrived(id_, workload)
 
     def set_agent(self, facts: AgentFacts) -> None:
-        """An agent is new, or something about it has changed; what is held of it stays held.
+        """Add or change an agent; room that is held on it stays held.
 
         Raises:
             MusterError: see ``Snapshot.upsert_agent``; nothing was changed.
@@ -139,7 +136,7 @@ class GroupState:
         self.due = True
 
     def remove_agent(self, id_: AgentId) -> None:
-        """Forget an agent with all that is held of it."""
+        """Forget an agent with all room that is held on it."""
         self.snapshot.remove_agent(id_)
         self.due = True
 
@@ -154,14 +151,14 @@ class GroupState:
         return id_ in self.queue or id_ in self.aside
 
     def waits_as(self, id_: SessionId) -> WorkloadClass | None:
-        """The class of a session that waits; None for any other."""
+        """The class of a waiting session; None for any other."""
         if id_ in self.queue:
             return self.queue.class_of(id_).what
         aside = self.aside.get(id_)
         return None if aside is None else aside.what
 
     def submit(self, session: SessionWorkload, *, aside: bool = False) -> None:
-        """A session waits from now on, and is to be placed unless it is put ``aside``.
+        """Have a session wait from now on, in the queue unless it is put ``aside``.
 
         Raises:
             PluginFault: the selector fails to learn of it; the session waits all the same.
@@ -173,7 +170,7 @@ class GroupState:
             self._enqueue(session)
 
     def readmit(self, id_: SessionId) -> None:
-        """Have a session that was put aside be placed with the others.
+        """Move a session that was put aside into the queue.
 
         Raises:
             PluginFault: as ``submit``.
@@ -181,12 +178,12 @@ class GroupState:
         self._enqueue(self.aside.pop(id_))
 
     def set_aside(self, id_: SessionId) -> None:
-        """Let a session of the queue wait without being placed."""
+        """Move a session of the queue aside, where passes do not see it."""
         self.aside[id_] = self.queue.class_of(id_).session(id_)
         self.queue.remove(id_)
 
     def withdraw(self, id_: SessionId) -> bool:
-        """A session waits no longer; whether it did."""
+        """End the wait of a session; the answer says whether it waited."""
         workload = self.waits_as(id_)
         if workload is None:
             return False
@@ -197,8 +194,8 @@ class GroupState:
         return True
 
     def requeue(self, class_of: Callable[[SessionWorkload], WorkloadClass]) -> None:
-        """All that waits enters anew, the oldest first, as what ``class_of`` makes of it. What that
-        raises changes nothing here."""
+        """Have all waiting sessions enter the queue anew, the oldest first, with the classes of
+        ``class_of``. An error that ``class_of`` raises changes nothing here."""
 
         def anew(session: SessionWorkload) -> SessionWorkload:
             workload = queue.known(class_of(session))
@@ -221,7 +218,7 @@ class GroupState:
     # -- passes --------------------------------------------------------------------------------
 
     def context(self, now: float) -> PassContext:
-        """What a pass over the queue looks at."""
+        """The context of a pass over the queue."""
         start_s = self.start_times.at(now)
         return PassContext(
             self.snapshot,
@@ -236,8 +233,8 @@ class GroupState:
         )
 
     def run_pass(self, now: float) -> PassResult:
-        """Decide about all that is in the queue. Room is taken for what is placed, which waits and
-        counts in no sum until ``start``; the sessions of ``displaced`` still hold theirs.
+        """Decide about all sessions of the queue. Room is taken for the placed ones, which still
+        wait and count in no sum until ``start``; displaced sessions still hold their room.
 
         Raises:
             MusterError: a plug-in answers nonsense; nothing was changed.
@@ -246,17 +243,18 @@ class GroupState:
         return place(self.queue, self.snapshot, self.policy, self.context(now))
 
     def displace(self, preemption: Preemption) -> None:
-        """The victims are leaving; nobody else need do so for the same session."""
+        """Note that the victims are leaving, so that no others are displaced for the same
+        session."""
         self.displacing[preemption.session] = {victim.id for victim in preemption.victims}
         self.queue.rooms.clear()  # their ends are known now
 
     # -- holding room --------------------------------------------------------------------------
 
     def start(self, placed: Placed, now: float, *, begun_anew: bool = True) -> None:
-        """A session takes the room that the last pass found for it.
+        """Have a session take the room that the last pass found for it.
 
         Args:
-            begun_anew: whether somebody would begin it anew, were it displaced.
+            begun_anew: whether it would be begun anew if it were displaced.
         """
         session, kernels = placed
         self.withdraw(session.id)
@@ -273,11 +271,11 @@ class GroupState:
         since: float,
         begun_anew: bool = True,
     ) -> None:
-        """A session holds room that no pass has found: its agents say so, and it is a fact even
-        where that is more than there was room for.
+        """Have a session hold room that no pass has found: its agents report it, which is a fact
+        even where it exceeds the capacity.
 
         Args:
-            kernels: where each is, by its index; further ones may be adopted later.
+            kernels: their places, by index; more kernels may be adopted later.
             since: when the session got its place.
         """
         for index, kernel in kernels.items():
@@ -297,7 +295,7 @@ class GroupState:
         running_since: float | None,
         leaves_by: float | None,
     ) -> None:
-        """How far a session has come that may hold a place: see ``Place``."""
+        """Note how far a session has come that may hold a place: see ``Place``."""
         held = self.places.get(id_)
         if held is None:
             return
@@ -307,7 +305,7 @@ class GroupState:
         held.running_since = running_since
 
     def move(self, id_: SessionId, index: int, shares: tuple[DeviceShare, ...]) -> None:
-        """A kernel runs on other devices of its agent, as that says."""
+        """Note that a kernel runs on other devices of its agent, as the agent reports."""
         held = self.places[id_]
         request, before = held.workload.kernels[index], held.kernels[index]
         self.vacate(before.agent_id, request, before.shares)
@@ -316,7 +314,7 @@ class GroupState:
         held.seen = None
 
     def leave(self, id_: SessionId, index: int, now: float) -> None:
-        """A kernel has left: its room is free. With the last one the session gives up its place."""
+        """Free the room of a kernel. With its last kernel the session gives up its place."""
         held = self.places[id_]
         kernel = held.kernels[index]
         self.vacate(kernel.agent_id, held.workload.kernels[index], kernel.shares)
@@ -327,35 +325,35 @@ class GroupState:
             self._gone(id_, now)
 
     def end(self, id_: SessionId, now: float) -> None:
-        """A session has ended, and all its kernels have left."""
+        """Free the room of a session, all kernels of which have left."""
         for index in list(self.places[id_].kernels):
             self.leave(id_, index, now)
         self.forget(id_)
 
     def forget(self, id_: SessionId) -> None:
-        """A session has ended; if it comes again it is another one."""
+        """Forget a session that has ended; its id may come again for another one."""
         if self._learner is not None:
             self._learner.ended(id_)
 
     def occupy(
         self, agent_id: AgentId, request: Resources, shares: tuple[DeviceShare, ...] = ()
     ) -> None:
-        """Room is in use, whosever it is and whether it was free or not."""
+        """Take room, for any use, whether it is free or not."""
         self.snapshot.take(agent_id, request, shares, force=True)
 
     def vacate(
         self, agent_id: AgentId, request: Resources, shares: tuple[DeviceShare, ...] = ()
     ) -> None:
-        """Room is in use no longer.
+        """Give back room that was taken with ``occupy``.
 
         Raises:
-            NotHeld: so much is not in use; nothing was given back.
+            NotHeld: less is in use; nothing was given back.
         """
         self.snapshot.give_back(agent_id, request, shares)
         self.due = True
 
     def _hold(self, id_: SessionId, place_: Place, now: float) -> None:
-        """The session counts as placed from now on."""
+        """Count the session as placed from now on."""
         workload = place_.workload
         self.places[id_] = place_
         self.accounting.usage.placed(workload.owner, workload.total)
@@ -373,8 +371,8 @@ class GroupState:
                 del self.displacing[preemptor]
 
     def _join_set(self, workload: WorkloadClass, kernel: KernelPlacement, kernels: int) -> None:
-        """So many kernels more of the workload's set are on the agent; a pass has counted those
-        that it placed."""
+        """Count ``kernels`` more kernels of the workload's set on the agent. A pass has counted the
+        kernels that it placed itself."""
         name = workload.placement.set
         if name is not None:
             self.snapshot.set_joined(kernel.agent_id, (workload.owner, name), kernels)

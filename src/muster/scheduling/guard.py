@@ -1,9 +1,9 @@
-"""Plug-ins of strangers on a leash: one that raises, runs too long or answers nonsense is refused
-with its name, and a built-in part serves in its place.
+"""The leash of plug-ins: one that raises, runs too long or answers nonsense is refused by name, and
+a built-in part serves in its place.
 
-How long is counted in lines of Python, not in seconds: the count is the same on every machine and
-in every replay. The leash is against accidents. A plug-in is code of the controller's process, and
-one that means harm is not held by it.
+Its time is counted in lines of Python, not in seconds, so that the count is the same on every
+machine and in every replay. The leash is against accidents: a plug-in is code of the controller's
+process, and a malicious one is not held by it.
 """
 
 import sys
@@ -21,8 +21,12 @@ from muster.core.resources import GPU_WHOLE, DeviceShare, Resources
 from muster.scheduling.columns import Floats, Ints, Shares
 from muster.scheduling.plugins import (
     AgentSelector,
+    DeclaresDynamic,
+    DeclaresPacks,
     LearningSelector,
     PassContext,
+    SelectorPlugin,
+    SequencerPlugin,
     SessionHook,
     SessionSequencer,
     SessionValidator,
@@ -31,11 +35,11 @@ from muster.scheduling.snapshot import Snapshot
 from muster.scheduling.workload import SessionWorkload, WorkloadClass
 
 MAX_LINES = 1_000_000
-"""Of Python, that one call of a plug-in may run: a second or so."""
+"""Lines of Python that one call of a plug-in may run: a second or so."""
 
 
 class PluginFault(MusterError):
-    """A plug-in cannot be used; ``kind`` and ``name`` say which, the text why."""
+    """The plug-in ``name`` of this ``kind`` cannot be used; the text says why."""
 
     def __init__(self, kind: str, name: str, why: str) -> None:
         super().__init__(f"{kind} {name!r} {why}")
@@ -45,12 +49,12 @@ class PluginFault(MusterError):
 
 
 class TooLate(BaseException):
-    """A watchdog's word: the call has taken too long by the clock. The text says how long."""
+    """Raised by a watchdog in a call that took too long by the clock. The text says how long."""
 
 
 class Watchdog(Protocol):
-    """Looks at the clock while a plug-in is called, for what runs without lines of Python: a last
-    resort where a controller serves people, and absent from a replay.
+    """Watches the clock during a plug-in's call, for code that runs without lines of Python: a last
+    resort in a controller, and absent from a replay.
 
     ``armed`` is set by ``arm`` and cleared by its caller once the call has ended: from then on
     nothing is raised any more.
@@ -59,14 +63,14 @@ class Watchdog(Protocol):
     armed: bool
 
     def arm(self) -> None:
-        """A call begins; ``TooLate`` is raised in it when it takes too long."""
+        """Note that a call begins, in which ``TooLate`` is to be raised when it takes too long."""
 
     def disarm(self) -> None:
-        """The call has ended, and ``armed`` is cleared: stop looking."""
+        """Stop watching: the call has ended, and ``armed`` is cleared."""
 
 
 class _NoWatchdog:
-    """Never looks. Fills Watchdog."""
+    """A Watchdog that never acts."""
 
     armed = False
 
@@ -78,19 +82,22 @@ class _NoWatchdog:
 
 
 watchdog: Watchdog = _NoWatchdog()
-"""Of this process; set once at its start."""
+"""The watchdog of this process; set once at its start."""
 
 
 class _TooLong(BaseException):
-    """Not an Exception, so that few plug-ins catch it by accident."""
+    """A plug-in runs too many lines. It is no Exception, so that few plug-ins catch it by
+    accident."""
 
 
 class _Cut:
-    """A tracer of one frame that raises at its next line, and ``again`` at each one after that.
+    """A tracer of one frame that raises at its next line, and through ``again`` at each line after
+    that.
 
-    Python drops a tracer that has raised, and with it all tracing: were the error caught, nothing
-    would count any more. It drops it before anything is caught, and that is when ``again`` is
-    called to trace the frame anew: so not even a bare ``except:`` in a loop goes on.
+    Python drops a tracer that has raised, and with it all tracing: if a plug-in caught the error,
+    nothing would count its lines any more. The tracer is dropped before anything is caught, and
+    then ``again`` is called to trace the frame anew: so not even a bare ``except:`` in a loop goes
+    on.
     """
 
     __slots__ = ("_again", "_frame")
@@ -116,7 +123,7 @@ _TOLD.maxother = _TOLD.maxstring = 200
 
 
 def _told(what: object) -> str:
-    """For a sentence about it: short whatever its size, and also if it cannot describe itself."""
+    """A short description of any object, even of one that cannot describe itself."""
     return _TOLD.repr(what)
 
 
@@ -130,7 +137,7 @@ class _Leash:
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """
         Raises:
-            PluginFault: it raised, or ran too long.
+            PluginFault: the plug-in raised, or ran too long.
         """
         left, over = MAX_LINES, False
 
@@ -153,7 +160,8 @@ class _Leash:
                 sys.settrace(count)
                 answer = function(*arguments)
             finally:
-                # No call comes before: it would be counted, and an alarm could ring in it.
+                # Nothing is called before this: a call would be counted, and an alarm could ring in
+                # it.
                 over, watching.armed = True, False
                 sys.settrace(before)
                 watching.disarm()
@@ -161,7 +169,7 @@ class _Leash:
             raise
         except TooLate as late:
             raise self.fault(str(late)) from late
-        except BaseException as error:  # sys.exit() too: no plug-in may end the process
+        except BaseException as error:  # even sys.exit(): no plug-in may end the process
             if left >= 0:
                 raise self.fault(f"raised {_told(error)}") from error
         if left < 0:
@@ -173,7 +181,7 @@ class _Leash:
 
 
 class GuardedValidator:
-    """Fills SessionValidator."""
+    """A SessionValidator on a leash."""
 
     def __init__(self, name: str, inner: SessionValidator) -> None:
         self._leash = _Leash("validator", name)
@@ -186,14 +194,14 @@ class GuardedValidator:
         return tuple(reasons)
 
 
-class GuardedSequencer:
-    """Fills SessionSequencer."""
+class GuardedSequencer(SessionSequencer):
+    """A SessionSequencer on a leash."""
 
-    def __init__(self, name: str, inner: SessionSequencer) -> None:
+    def __init__(self, name: str, inner: SequencerPlugin) -> None:
         self._leash = _Leash("sequencer", name)
         self._inner = inner
-        self._length: int | None = None  # of its keys, which are compared with each other
-        self.dynamic = bool(getattr(inner, "dynamic", True))
+        self._length: int | None = None  # of its keys, which must all be equally long
+        self.dynamic = not isinstance(inner, DeclaresDynamic) or bool(inner.dynamic)
 
     def key(self, session: SessionWorkload, context: PassContext) -> tuple[float, ...]:
         key = self._leash.call(self._inner.key, session, context)
@@ -210,13 +218,13 @@ class GuardedSequencer:
         return tuple(key)
 
 
-class GuardedSelector:
-    """Fills AgentSelector."""
+class GuardedSelector(AgentSelector):
+    """An AgentSelector on a leash."""
 
-    def __init__(self, name: str, inner: AgentSelector) -> None:
+    def __init__(self, name: str, inner: SelectorPlugin) -> None:
         self._leash = _Leash("selector", name)
         self._inner = inner
-        self.packs = bool(getattr(inner, "packs", False))
+        self.packs = isinstance(inner, DeclaresPacks) and bool(inner.packs)
 
     def score(self, request: Resources, snapshot: Snapshot, candidates: Ints) -> Floats:
         answer = self._leash.call(self._inner.score, request, snapshot, candidates)
@@ -250,25 +258,25 @@ class GuardedSelector:
 
 
 class GuardedLearner(GuardedSelector):
-    """Fills LearningSelector too."""
+    """A LearningSelector on a leash."""
 
-    def __init__(self, name: str, inner: LearningSelector) -> None:
+    def __init__(self, name: str, inner: SelectorPlugin, learner: LearningSelector) -> None:
         super().__init__(name, inner)
-        self._learner = inner
+        self._learner = learner
 
     def arrived(self, request: Resources, kernels: int) -> None:
         self._leash.call(self._learner.arrived, request, kernels)
 
 
-def guarded_selector(name: str, inner: AgentSelector) -> GuardedSelector:
-    """On a leash of the kind that it needs."""
+def guarded_selector(name: str, inner: SelectorPlugin) -> GuardedSelector:
+    """The selector on a leash that fits it."""
     if isinstance(inner, LearningSelector):
-        return GuardedLearner(name, inner)
+        return GuardedLearner(name, inner, inner)
     return GuardedSelector(name, inner)
 
 
 class GuardedHook:
-    """Fills SessionHook."""
+    """A SessionHook on a leash."""
 
     def __init__(self, name: str, inner: SessionHook) -> None:
         self._leash = _Leash("hook", name)

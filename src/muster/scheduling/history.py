@@ -1,4 +1,4 @@
-"""What a scaling group has seen before, for policies that decide by it."""
+"""The past of a scaling group, for policies that decide by it."""
 
 from collections.abc import Iterable
 from typing import Protocol
@@ -10,20 +10,20 @@ from muster.scheduling.workload import WorkloadClass
 
 
 class History(Protocol):
-    """What a group has seen: read when a policy begins to ask for it."""
+    """The past of a group, which is read when a policy begins to need it."""
 
     def usage(self, seconds: float) -> Iterable[Stay]:
-        """What sessions held that ended in the last so many seconds."""
+        """The stays of sessions that ended in the last so many seconds."""
 
     def requests(self) -> Iterable[tuple[Resources, int]]:
-        """What sessions asked for that have ended, and for how many kernels."""
+        """The requests of sessions that have ended, each with its number of kernels."""
 
     def live(self) -> Iterable[tuple[SessionId, WorkloadClass]]:
-        """The sessions that have not ended, those that neither wait nor hold room included."""
+        """All sessions that have not ended, even those that neither wait nor hold room."""
 
 
 class NoHistory:
-    """Of a group that begins. Fills History."""
+    """The History of a new group."""
 
     def usage(self, seconds: float) -> Iterable[Stay]:
         return ()

@@ -1,4 +1,4 @@
-"""What is special about each type of session (source: Sokovan).
+"""Hooks: the special treatment of each type of session (source: Sokovan).
 
 The built-in ones do nothing at the start and the end of a session, and decide what preemption may
 do to people at work.
@@ -25,7 +25,7 @@ class BatchHook:
 
 
 class InteractiveHook(BatchHook):
-    """Somebody sits before it: it is not displaced unless asked for (``preemptible: true``)."""
+    """Somebody works in the session: it is not displaced unless allowed (``preemptible: true``)."""
 
     def __init__(self, preemptible: bool = False) -> None:
         self._preemptible = preemptible

@@ -1,4 +1,5 @@
-"""What each agent of a group lacks for one request of a session, and which are the best for it."""
+"""The shortfalls of each agent of a group for one request of a session, and the agents that are
+best for it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,20 +20,20 @@ from muster.scheduling.workload import KernelPlacement, WorkloadClass
 
 MAX_GROUPS = 20
 MAX_VALUES = 8
-"""Of an attribute, by which agents that do not meet a rule on it are told apart."""
+"""Values of an attribute by which agents that do not meet a rule on it are told apart, at most."""
 _EXAMPLES = 3
 _RUNNERS_UP = 5
 
 
 @dataclass(frozen=True, slots=True)
 class AgentGroup:
-    """Agents that lack the same, with the one of them that lacks least.
+    """Agents with the same kinds of shortfalls, and the agent among them that is nearest to none.
 
     Args:
-        agents: how many they are.
+        agents: how many.
         examples: names of some.
-        nearest: the name of the nearest miss.
-        lacks: what that one lacks, with its numbers; empty if these agents have room.
+        nearest: the name of the agent with the smallest shortfall.
+        lacks: the nearest agent's shortfalls, with numbers; empty if these agents have room.
     """
 
     agents: int
@@ -51,15 +52,14 @@ class AgentGroup:
 
 @dataclass(frozen=True, slots=True)
 class RequestExplanation:
-    """What the agents have for one of the session's distinct requests.
+    """How the agents suit one of the session's distinct requests.
 
     Args:
-        request: what each of ``kernels`` kernels asks for.
-        fit: how many of those find room by themselves.
+        request: of each of ``kernels`` kernels.
+        fit: how many of these kernels find room by themselves.
         groups: the largest first, at most ``MAX_GROUPS``.
-        other_agents: how many agents are in no group of these.
-        scores: the best agents that have room, with what the selector makes of them; the first one
-            wins.
+        other_agents: how many agents are in none of the groups.
+        scores: the best agents with room and their scores; the first one wins.
     """
 
     request: Resources
@@ -83,7 +83,8 @@ class RequestExplanation:
 
 @dataclass(frozen=True, slots=True)
 class _Need:
-    """One thing that a kernel needs of an agent, and what each looked-at agent has of it."""
+    """One resource that a kernel needs of an agent, and the free amount of each agent that is
+    looked at."""
 
     resource: str
     requested: int
@@ -95,14 +96,14 @@ class _Need:
         return self.free < self.requested
 
     def kind(self) -> Ints:
-        """0 where nothing is lacking, else a number that says in what way."""
+        """0 where nothing is lacking, else a number for the kind of shortfall."""
         return self.short().astype(np.int64) + (self.short() & (self.capacity < self.requested))
 
     def distance(self) -> Floats:
         return (self.requested - self.free) / max(self.requested, 1)
 
     def reason(self, agent: int, members: Ints) -> Reason:
-        """Why ``agent`` is short, the nearest among ``members``."""
+        """The shortfall of ``agent``, the nearest among ``members``."""
         free, capacity = int(self.free[agent]), int(self.capacity[agent])
         if capacity < self.requested:
             return lacks(
@@ -122,8 +123,8 @@ class _Rule:
 
     Args:
         constraint: None where it is no rule about an attribute: then ``unmet`` says which it is.
-        codes: each looked-at agent's value of the attribute, as an index into ``values``; -1 for
-            none.
+        codes: the attribute's value of each agent that is looked at, as an index into ``values``;
+            -1 for none.
     """
 
     constraint: Constraint | None
@@ -136,7 +137,8 @@ class _Rule:
         return ~self.met
 
     def kind(self) -> Ints:
-        """By the agent's value too, unless there are too many."""
+        """Kinds of shortfalls, told apart by the agent's value too, unless there are too many
+        values."""
         there = np.flatnonzero(np.bincount(self.codes[~self.met] + 1))
         if there.size > MAX_VALUES:
             return self.short().astype(np.int64)
@@ -146,7 +148,7 @@ class _Rule:
         return np.ones(self.met.size, np.float64)
 
     def reason(self, agent: int, members: Ints) -> Reason:
-        """Why ``agent`` does not meet it, the nearest among ``members``."""
+        """The reason why ``agent``, the nearest among ``members``, does not meet the rule."""
         if self.constraint is None:
             return reason(self.unmet)
         code, others = int(self.codes[agent]), np.unique(self.codes[members]).size - 1
@@ -170,7 +172,7 @@ def explain_request(
     """
     Args:
         indexes: of the kernels that make the request.
-        places: where all kernels of the session would go now; empty if they have no room.
+        places: of all kernels of the session now; empty if they have no room.
 
     Raises:
         MusterError: the selector raises or answers nonsense.
@@ -225,12 +227,12 @@ def _scores(
     """The best of ``candidates`` in the order in which placement chooses.
 
     Args:
-        places: where the kernels that make the request would go, if all of the session do.
+        places: of the kernels that make the request, if the whole session has room.
     """
     if not candidates.size:
         return ()
     before: Ints | None = None
-    if places:  # a gang's other kernels, and what must be the same for all, have a say in that
+    if places:  # a gang's other kernels, and rules for all of them together, have a say in that
         together, ranked = what.placement.together, what.placement.rank_by is not None
         before = np.full(snapshot.columns.slots, len(places), np.int64)
         slots = [snapshot.slot(place.agent_id) for place in places]
@@ -260,9 +262,9 @@ def _rules(snapshot: Snapshot, what: WorkloadClass, slots: Ints) -> list[_Rule]:
 
 
 def _needs(snapshot: Snapshot, request: Resources, slots: Ints) -> list[_Need]:
-    """All that ``Columns.fitting`` looks at, one by one.
+    """Everything that ``Columns.fitting`` checks, one by one.
 
-    A dimension that is not asked for is there too: where it is below zero, nothing fits.
+    A dimension that is not asked for is included, because nothing fits where it is below zero.
     """
     columns = snapshot.columns
     free, capacity = columns.free, columns.capacity
@@ -301,7 +303,8 @@ def _gpus(snapshot: Snapshot, request: Resources, slots: Ints) -> _Need:
 def _what_is_lacking(
     snapshot: Snapshot, needs: Sequence[_Need | _Rule], slots: Ints
 ) -> tuple[Ints, Floats]:
-    """A number for each agent that says what it lacks, and how far it is from lacking nothing."""
+    """For each agent a number for its combination of shortfalls, and its distance from having
+    none."""
     accepting = snapshot.columns.accepting[slots]
     statuses: dict[str, int] = {}
     kind = np.zeros(slots.size, np.int64)
@@ -314,7 +317,7 @@ def _what_is_lacking(
         distance += np.where(short, need.distance(), 0.0)
         its = need.kind()
         kind = kind * (1 + its.max(initial=0)) + its
-        if kind.max(initial=0) > 2**50:  # so many kinds cannot be; number them anew
+        if kind.max(initial=0) > 2**50:  # there cannot be so many kinds: number them anew
             kind = np.unique(kind, return_inverse=True)[1]
     return kind, distance
 

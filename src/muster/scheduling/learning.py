@@ -1,4 +1,4 @@
-"""What a selector that learns is told: the requests of each session, once."""
+"""Telling a selector that learns of the requests of each session, once."""
 
 from collections.abc import Iterable
 
@@ -9,9 +9,9 @@ from muster.scheduling.workload import WorkloadClass
 
 
 class Learner:
-    """A group's selector that wants to know what sessions ask for.
+    """A group's selector that learns the requests of sessions.
 
-    A session that goes back to the queue asks for nothing new.
+    A session that goes back to the queue is not told again.
     """
 
     def __init__(
@@ -19,18 +19,18 @@ class Learner:
     ) -> None:
         """
         Args:
-            past: what sessions have asked for that have ended, and for how many kernels.
+            past: the requests of sessions that have ended, each with its number of kernels.
 
         Raises:
             PluginFault: the selector fails.
         """
         self._selector = selector
-        self._told: set[SessionId] = set()  # of sessions that have not ended
+        self._told: set[SessionId] = set()  # sessions that have not ended
         for request, kernels in past:
             selector.arrived(request, kernels)
 
     def arrived(self, id_: SessionId, workload: WorkloadClass) -> None:
-        """The session is in the queue.
+        """Tell of a session in the queue, unless it was told before.
 
         Raises:
             PluginFault: the selector fails.

@@ -1,7 +1,7 @@
-"""Agents in the order of a built-in selector, kept current, so that the best is found by a scan.
+"""Agents in the order of a built-in selector, kept current, so that a scan finds the best.
 
-An order says the same as the selector's scores; it only finds the winner without asking for the
-score of each candidate.
+An order agrees with the selector's scores, and finds the winner without computing the score of each
+candidate.
 """
 
 from array import array
@@ -19,24 +19,24 @@ MAX_SLOTS = 1 << 20
 _SLOT = MAX_SLOTS - 1
 _SIZE_AT, _STEPS_AT = 20, 40  # where size and utilisation begin in a key; below is the slot
 _LARGEST_SIZE = 1_000_000  # in millionths
-_MOST_STEPS = (1 << 22) - 1  # of utilisation; who is beyond that takes nothing anyway
+_MOST_STEPS = (1 << 22) - 1  # of utilisation; an agent beyond that takes nothing anyway
 
-_BLOCK = 256  # keys that a block can hold
-_FILLED = 192  # keys in a block that was just made
-_SPARE = 32  # blocks that may be added before all are made anew
-_WINDOW = 64  # so far is looked for the next one before looking everywhere
-_VAIN = 4  # blocks that are looked through in vain before all others are together
-_FEW = 24  # slots that are looked at one by one
-_OFTEN = 64  # times that a tier is asked for before it gets a mark
-_LONG = 4096  # such questions after which a mark that was not used may be another tier's
+_BLOCK = 256  # keys that fit in a block
+_FILLED = 192  # keys in a new block
+_SPARE = 32  # blocks that may be added before all blocks are made anew
+_WINDOW = 64  # how far the next slot is looked for before all slots are
+_VAIN = 4  # blocks that are scanned in vain before all others are scanned together
+_FEW = 24  # slots up to which each is looked at by itself
+_OFTEN = 64  # questions about a tier before it gets a mark
+_LONG = 4096  # such questions after which an unused mark may be given to another tier
 
 
 class Ranking(Enum):
     """How a selector ranks agents, where its scores say no more than this.
 
-    FULLEST: by falling utilisation; among equals the smaller. EMPTIEST: by rising utilisation;
-    among equals the larger. TURN: by slot, beginning with the one after the last that was given
-    something. What is still equal goes by slot.
+    FULLEST: by falling utilisation; among equals the smaller agent first. EMPTIEST: by rising
+    utilisation; among equals the larger first. TURN: by slot, beginning after the last slot that
+    was given something. Remaining ties go by slot.
     """
 
     FULLEST = "fullest"
@@ -45,13 +45,13 @@ class Ranking(Enum):
 
 
 class Tier:
-    """Slots that are equally good by what agents are.
+    """Slots that are equally good by the facts of their agents.
 
     Args:
-        mask: which they are; None if all.
-        allowed: the same to look single ones up.
-        few: the same as a list, if they are not many.
-        asked: how often an order was asked for one of them.
+        mask: the slots; None if all.
+        allowed: the same mask, for looking up single slots.
+        few: the slots as a list, if they are few.
+        asked: how often an order was asked for one of the slots.
     """
 
     __slots__ = ("allowed", "asked", "few", "mask")
@@ -77,7 +77,7 @@ class Order(Protocol):
 
         Args:
             tier: the slots that may be used.
-            full: those that may not.
+            full: slots that may not be used.
             turn: where TURN begins.
             plain: whether only agents without devices may be used.
         """
@@ -86,7 +86,7 @@ class Order(Protocol):
         """The best of ``slots``, at most ``count``, from the best on."""
 
     def keys(self, slots: Ints, steps: Ints) -> Ints:
-        """What ``slots`` would be sorted by if their utilisation were ``steps``; not for TURN."""
+        """The sort keys of ``slots``, if their utilisation were ``steps``; not for TURN."""
 
 
 def order_of(columns: Columns, ranking: Ranking) -> Order:
@@ -94,14 +94,15 @@ def order_of(columns: Columns, ranking: Ranking) -> Order:
 
 
 class _Scan:
-    """Words of slots side by side, in which those are found that may have room.
+    """Words of slots side by side, among which a scan finds slots that may have room.
 
-    Tiers that are asked for often have a mark in the words, so that they cost nothing more.
+    Tiers that are asked for often have a mark in the words, so that a scan takes them into account
+    at no cost.
     """
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
-        self._mark = -1  # of the columns' changes that are in here
+        self._mark = -1  # the mark of the columns' changes that are included
         self._version = -1  # of the agents' capacities
         self._words: Words = np.zeros(0, np.uint64)
         self._scratch: Words = self._words
@@ -168,7 +169,7 @@ class _Scan:
             at = near
         return None
 
-    # What kinds of orders differ in
+    # Differences between kinds of orders
 
     def _scan(
         self, need: Need, wanted: int, allowed: bytes | None, full: Container[int], turn: int
@@ -182,17 +183,17 @@ class _Scan:
         raise NotImplementedError
 
     def _place(self, slot: int) -> None:
-        """Have the slot where it now belongs."""
+        """Put the slot where it belongs now."""
         raise NotImplementedError
 
     def _lay(self, words: Words) -> None:
-        """Have all slots where they now belong, with their ``words``."""
+        """Put all slots where they belong now, with their ``words``."""
         raise NotImplementedError
 
     # Keeping current
 
     def _refresh(self) -> None:
-        """Have all changes in here."""
+        """Take in all changes of the columns."""
         columns = self._columns
         mark = columns.changes_mark
         if self._version != columns.capacity_version:
@@ -250,7 +251,7 @@ class _Scan:
 
 
 class _Turns(_Scan):
-    """Fills Order for TURN: words by slot."""
+    """The Order for TURN: words by slot."""
 
     def best(self, slots: Ints, count: int, turn: int) -> Ints:
         return np.roll(slots, -int(np.searchsorted(slots, turn)))[:count]
@@ -285,13 +286,13 @@ class _Turns(_Scan):
 
 
 class _Ranks(_Scan):
-    """Fills Order for FULLEST and EMPTIEST.
+    """The Order for FULLEST and EMPTIEST.
 
-    Keys sort as the slots rank; their lowest bits are the slot. They lie in blocks, sorted, a block
-    being a part of all values that a key may have, so that a change moves few others. Words lie in
-    the same places: those of block b from b · ``_BLOCK`` on, with zeros behind the last.
-    ``_tops`` has for each block the bits of all its words, and perhaps more: where those do not
-    suffice for a request, no word of the block does.
+    Keys sort as the slots rank; their lowest bits are the slot. Keys lie sorted in blocks, each for
+    a range of values, so that a change moves few other keys. Words lie in the same places: the
+    words of block b from b · ``_BLOCK`` on, with zeros behind the last. ``_tops`` has for each
+    block the bits of all its words, and perhaps more: where these bits do not suffice for a
+    request, no word of the block does.
     """
 
     def __init__(self, columns: Columns, ranking: Ranking) -> None:
@@ -330,7 +331,7 @@ class _Ranks(_Scan):
         return steps << _STEPS_AT | _LARGEST_SIZE - size << _SIZE_AT | slot
 
     def _measure(self) -> None:
-        """Know the agents' sizes."""
+        """Compute the agents' sizes."""
         if self._measured != self._columns.capacity_version:
             self._measured = self._columns.capacity_version
             self._sizes = np.floor(self._columns.size * 1e6 + 0.5).astype(np.int64)
@@ -418,7 +419,7 @@ class _Ranks(_Scan):
         self._tops[index] |= word
 
     def _split(self, index: int) -> bool:
-        """Make two blocks of a full one, if there is space for one more."""
+        """Split a full block in two, if there is space for one more."""
         blocks, words, half = self._blocks, self._words, _BLOCK // 2
         start, end = index * _BLOCK, len(blocks) * _BLOCK
         if end == words.size:

@@ -1,4 +1,4 @@
-"""What a placement pass says of the sessions that wait."""
+"""The result of a placement pass."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -19,14 +19,14 @@ LACKS_ROOM = frozenset(
         ReasonCode.BEHIND_STARVING,
     }
 )
-"""Why a session waits that finds no room."""
+"""Reasons of a waiting session that finds no room."""
 
 WAITS_FOR_ROOM = LACKS_ROOM | {ReasonCode.STRICT_ORDER}
-"""Why a session waits that nothing forbids to start."""
+"""Reasons of a waiting session that nothing forbids to start."""
 
 
 class Placed(NamedTuple):
-    """The session starts; ``kernels[i]`` is the place of its kernel i."""
+    """A session that starts; ``kernels[i]`` is the place of its kernel i."""
 
     session: SessionWorkload
     kernels: tuple[KernelPlacement, ...]
@@ -34,15 +34,15 @@ class Placed(NamedTuple):
 
 @dataclass(slots=True)
 class PassResult:
-    """What one pass decided.
+    """The decisions of one pass.
 
     Args:
-        placed: those that start, in the order in which they were tried.
-        refused: why the sessions of a class that still wait do so; a class of which all have been
-            placed is not there.
-        rooms: what is kept for the first session that lacks room, and for those for whom others are
-            leaving already.
-        displaced: whose room others get; those others are still refused until it is free.
+        placed: the sessions that start, in the order in which they were tried.
+        refused: the reasons of each class that still waits; a class whose sessions were all placed
+            is absent.
+        rooms: the room kept for the first session that lacks room, and for sessions for which
+            others are leaving already.
+        displaced: sessions that leave for others, which stay refused until the room is free.
     """
 
     placed: list[Placed] = field(default_factory=list)
@@ -52,7 +52,7 @@ class PassResult:
 
     @property
     def kept(self) -> Kept | None:
-        """For the first session that lacks room."""
+        """The room kept for the first session that lacks room."""
         return next(iter(self.rooms.values()), None)
 
     @property

@@ -1,13 +1,13 @@
-"""Amounts of one agent in one 64-bit word, so that one comparison tells where a request may fit.
+"""Amounts of one agent in one 64-bit word, so that one comparison tells whether a request may fit.
 
 Each amount has a field of a few bits and a guard bit above it. A request is a word of the same
-layout without guards: what stays of an agent's guards when the request is subtracted says which of
-its amounts suffice, a bit-parallel comparison (source: Lamport 1975). Amounts are cut to the bits
-of their field, so the answer errs on one side only: it may name an agent that lacks a little, and
-never leaves out one that has room.
+layout without guards: the guards that are left of an agent's word when the request is subtracted
+say which of its amounts suffice, a bit-parallel comparison (source: Lamport 1975). Amounts are cut
+to the bits of their field, so the answer errs on one side only: it may name an agent that lacks a
+little, and never leaves out one that has room.
 
-The lowest bits are marks, which are there or not and which no subtraction changes, as a request has
-none: ``OPEN``, ``PLAIN``, and ``MARKS`` more for whoever compares.
+The lowest bits are marks, which no subtraction changes because a request has none: ``OPEN``,
+``PLAIN``, and ``MARKS`` more for the caller that compares.
 """
 
 from collections.abc import Sequence
@@ -22,14 +22,14 @@ Words: TypeAlias = NDArray[np.uint64]
 
 MAX_DIMENSIONS = 128  # named resources of one group
 MARKS = 7
-_DIMENSION_BITS = (10, 10, 6, 5, 5)  # of the first dimensions; others are not in the word
-_WHOLE_BITS = 6  # how many devices are wholly free; the most stands for more too
+_DIMENSION_BITS = (10, 10, 6, 5, 5)  # of the first dimensions; others are not in words
+_WHOLE_BITS = 6  # the number of wholly free devices; the highest value stands for more too
 _LARGEST_BITS, _LARGEST_SHIFT = 6, 4  # free milli of the freest device, in steps of 16
 _MOST_WHOLE = (1 << _WHOLE_BITS) - 1
 _PACKED = len(_DIMENSION_BITS)
 
 OPEN = 1 << MARKS
-"""The mark of an agent that may be given something; the word of any other is 0."""
+"""The mark of an agent that takes new work; the word of any other is 0."""
 
 PLAIN = OPEN << 1
 """The mark of an agent without devices."""
@@ -51,7 +51,7 @@ _POSITIONS, GUARDS = _layout((*_DIMENSION_BITS, _WHOLE_BITS, _LARGEST_BITS))
 _WHOLE_AT, _LARGEST_AT = _POSITIONS[_PACKED:]
 
 WANTED = GUARDS | OPEN
-"""What is left of an agent's word when a request is subtracted that may fit."""
+"""The bits that are left of an agent's word when a request that may fit is subtracted."""
 
 NOWHERE = -1
 """The word of a request that is larger than any agent."""
@@ -60,10 +60,10 @@ _NO_FIELD = 63  # shifts every amount to 0
 
 
 class Packing:
-    """How amounts are cut to their fields: by the largest of each that an agent has. When that
-    grows, words made before cannot be compared any more.
+    """The cutting of amounts to their fields, by the largest amount of each dimension that an agent
+    has. When that grows, earlier words cannot be compared any more.
 
-    ``shifts`` and ``positions`` say for each dimension how an amount becomes its part of a word.
+    ``shifts`` and ``positions`` turn an amount of each dimension into its part of a word.
     """
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class Packing:
         return twin
 
     def make_room(self, capacity: Sequence[int]) -> None:
-        """Have fields for what an agent has; must come before its words."""
+        """Make fields that hold an agent's capacity; to be called before its words are made."""
         for row, amount in enumerate(capacity[:_PACKED]):
             if amount > self._largest[row]:
                 self._largest[row] = (1 << amount.bit_length()) - 1  # few grow, and all fit
@@ -88,7 +88,7 @@ class Packing:
         """The word of a request, or ``NOWHERE``.
 
         Args:
-            asked: dimension and amount.
+            asked: (dimension, amount) pairs.
             devices, milli: how many devices, and how much of each.
         """
         word = 0
@@ -102,12 +102,12 @@ class Packing:
         return word | milli >> _LARGEST_SHIFT << _LARGEST_AT
 
     def devices(self, whole: int, largest: int, *, plain: bool) -> int:
-        """An open agent's word but for its dimensions.
+        """An open agent's word without its dimensions.
 
         Args:
-            whole: how many devices are wholly free.
-            largest: free milli of the freest.
-            plain: whether it has no devices at all.
+            whole: the number of wholly free devices.
+            largest: free milli of the freest device.
+            plain: whether the agent has no devices.
         """
         word = WANTED | min(whole, _MOST_WHOLE) << _WHOLE_AT
         word |= largest >> _LARGEST_SHIFT << _LARGEST_AT
@@ -121,7 +121,7 @@ class Packing:
         plain: NDArray[np.bool_],
         is_open: NDArray[np.bool_],
     ) -> Words:
-        """The words of many; ``free`` has a row for each dimension."""
+        """The words of many agents; ``free`` has a row for each dimension."""
         words = plain.astype(np.uint64) << np.uint64(MARKS + 1)
         words |= np.uint64(WANTED)
         words |= np.minimum(whole, _MOST_WHOLE).astype(np.uint64) << np.uint64(_WHOLE_AT)

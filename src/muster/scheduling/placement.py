@@ -29,15 +29,16 @@ from muster.scheduling.workload import (
 )
 
 MAX_PREEMPTORS = 8
-"""Sessions a pass that may look for victims: each is a search, and the next pass comes soon."""
+"""Sessions for which a pass looks for victims: each costs a search, and the next pass comes
+soon."""
 
 
 def place(queue: Queue, snapshot: Snapshot, policy: Policy, context: PassContext) -> PassResult:
-    """Decide about all that waits. What is placed is taken from the snapshot; until the caller says
-    so it stays in the queue, and does not count in ``context.usage``.
+    """Decide about all waiting sessions. The room of placed ones is taken from the snapshot; they
+    stay in the queue, and out of ``context.usage``, until the caller changes that.
 
-    The queue remembers what lacked room and what is kept for whom, so that a pass over what has not
-    changed costs no more than a look at each class.
+    The queue remembers classes that lacked room and the room that is kept, so that a pass in which
+    nothing has changed costs no more than a look at each class.
 
     Raises:
         MusterError: a plug-in answers nonsense; the snapshot is as it was.
@@ -51,14 +52,15 @@ def place(queue: Queue, snapshot: Snapshot, policy: Policy, context: PassContext
 
 
 def never_fits(what: WorkloadClass, snapshot: Snapshot, policy: Policy) -> Reason | None:
-    """Why the group as it is could not hold such a session even when empty; None if it could."""
+    """The reason why the present group could not hold such a session even when empty; None if it
+    could."""
     return Feasibility(snapshot, policy.selector).never(what)
 
 
 class PlacementPass:
     """One pass over a group's queue, inside a statement that the caller keeps or not.
 
-    Within a pass room only gets smaller: a class that did not fit is not tried again.
+    Within a pass room only shrinks: a class that did not fit is not tried again.
 
     The order is that of priority, the sequencer's key, age and id (see ``turns``).
     """
@@ -76,13 +78,14 @@ class PlacementPass:
         self._counting = [each for each in policy.validators if isinstance(each, CountingValidator)]
         idle = {id(each) for each in self._counting if each.is_idle(context)}
         self._validators = [each for each in policy.validators if id(each) not in idle]
-        self._stopped: Reason | None = None  # why nothing more starts
+        self._stopped: Reason | None = None  # the reason why nothing more starts
         self._bindings: list[tuple[Reservation, Binding]] = []  # in the order of the queue
         self._blocked: list[SessionWorkload] = []  # the first of each class that lacks room
         self._lacking: dict[QueueClass, object] = {}
 
     def run(self, before: SessionWorkload | None = None) -> PassResult:
-        """Decide about everything that waits, or all whose turn comes ``before`` that one."""
+        """Decide about all waiting sessions, or about those whose turn comes ``before`` the given
+        one."""
         try:
             self._run(before)
             self._preempt()
@@ -91,8 +94,8 @@ class PlacementPass:
         return self.result
 
     def ahead_of(self, session: SessionWorkload) -> int:
-        """How many waiting sessions come before that one: those placed so far, and whose turn is
-        before its own as things are now."""
+        """How many waiting sessions come before the given one: the sessions placed so far, and
+        those whose turn now is before its own."""
         sequencer, context = self._policy.sequencer, self._context
         rank = rank_of(session, sequencer, context)
         ahead = 0
@@ -109,7 +112,7 @@ class PlacementPass:
     def judge(
         self, session: SessionWorkload
     ) -> tuple[tuple[Reason, ...], tuple[KernelPlacement, ...]]:
-        """All that keeps a session from starting now, after those decided before, or else its
+        """The reasons that keep a session from starting after the decisions so far, or else its
         places. Nothing is placed."""
         members = QueueClass(session.what)
         members.add(session)
@@ -130,7 +133,7 @@ class PlacementPass:
         return tuple(reasons), kernels or ()
 
     def remember(self) -> None:
-        """Have the next pass know what this one found out."""
+        """Store the findings of this pass in the queue, for the next one."""
         for members, reasons in self.result.refused.items():
             members.reasons = reasons
         for members, state in self._lacking.items():
@@ -154,7 +157,8 @@ class PlacementPass:
     # One class's turn
 
     def _decide(self, turn: Turn, limit: Rank | None) -> bool:
-        """Place what may start before ``limit``'s turn; whether the class has more to try."""
+        """Place sessions of the class that may start before ``limit``; whether the class has more
+        to try."""
         members, what = turn.members, turn.members.what
         assert turn.session is not None
         reasons = self._forbidden(members)
@@ -184,8 +188,8 @@ class PlacementPass:
         return reasons
 
     def _allowed(self, what: WorkloadClass, count: int) -> int:
-        """How many sessions of the class validators let start in a row; at least the one that they
-        have just been asked about."""
+        """How many sessions of the class the validators allow in a row; at least the one about
+        which they were just asked."""
         if count == 1 or len(self._counting) < len(self._policy.validators):
             return 1
         for validator in self._counting:
@@ -193,7 +197,7 @@ class PlacementPass:
         return max(count, 1)
 
     def _start(self, members: QueueClass, run: list[SessionWorkload]) -> int:
-        """Place as many of ``run`` as fit, from the first on; how many did."""
+        """Place as many of ``run`` as fit, from the first on; the answer is how many."""
         what, selector = members.what, self._policy.selector
         placed: list[Placed] = []
         if len(what.kernels) == 1:
@@ -215,7 +219,7 @@ class PlacementPass:
         return len(placed)
 
     def _running(self) -> dict[SessionId, RunningSession]:
-        """All that holds a place, what this pass has placed included."""
+        """All sessions that hold a place, including those that this pass has placed."""
         now = self._context.now
         running = dict(self._context.running)
         for session, kernels in self.result.placed:
@@ -225,7 +229,8 @@ class PlacementPass:
         return running
 
     def _lacks_room(self, members: QueueClass, session: SessionWorkload) -> None:
-        """``session`` finds no room: say why, and what that means for those behind it."""
+        """Note that ``session`` finds no room: its reason, and the consequences for sessions behind
+        it."""
         state = self._state(members.what)
         remembered = members.refused_at == state and members.reasons
         never = self.never(members)
@@ -234,7 +239,7 @@ class PlacementPass:
         )
         self._lacking[members] = state
         if never is not None:
-            return  # it holds up nobody
+            return  # it holds nobody up
         is_head, policy = not self._blocked, self._policy.queue
         others_leave = session.id in self._context.displacing
         self._blocked.append(session)
@@ -243,11 +248,11 @@ class PlacementPass:
                 ReasonCode.STRICT_ORDER, group=self._snapshot.group, session=session.id
             )
         elif (is_head and policy is QueuePolicy.BACKFILL) or others_leave:
-            self._reserve_for(session)  # or others leave for it, and for nobody else
+            self._reserve_for(session)  # room of leaving sessions is for it alone
         if others_leave:  # nor does its owner's other work take what it may have of a quota
             self._context.usage.note_placed(members.what, 1)
 
-    # Rooms that are kept
+    # Kept rooms
 
     def _reserve_for(self, session: SessionWorkload) -> None:
         now = self._context.now
@@ -281,8 +286,8 @@ class PlacementPass:
             self._bindings.append((kept.reservation, Binding(kept.reservation, self._snapshot)))
 
     def _bind_for(self, what: WorkloadClass, spared: Container[SessionId] = ()) -> None:
-        """Take from the snapshot what is held, but for what sessions of the class may stand on, and
-        what is held for those who are ``spared``."""
+        """Take kept room from the snapshot, except room on which sessions of the class may stand,
+        and room kept for ``spared`` sessions."""
         for reservation, binding in self._bindings:
             if reservation.session in spared or reservation.admits(what, self._context.runs_from):
                 binding.lift()
@@ -294,7 +299,7 @@ class PlacementPass:
             binding.lift()
 
     def _preempt(self) -> None:
-        """Find room for those who lack it, now that nobody else takes any."""
+        """Look for victims for sessions that lack room, now that no others take any."""
         if self._policy.preemption is not None:
             for session in self._blocked:
                 if session.id in self._context.displacing:
@@ -306,7 +311,8 @@ class PlacementPass:
                     self.result.displaced.append(found)
 
     def victims_for(self, session: SessionWorkload) -> Preemption | None:
-        """Whom it would displace, besides all who are displaced for those before it."""
+        """The sessions that the given one would displace, beside those displaced for sessions
+        before it."""
         policy = self._policy.preemption
         if policy is None:
             return None
@@ -314,7 +320,7 @@ class PlacementPass:
         running, snapshot = dict(self._context.running), self._snapshot
         spared = {session.id, *(each.session for each in displaced)}
         try:
-            # Those that get the room of others are counted below, not by what is held for them.
+            # Sessions that get the room of others are counted below, and not by their kept room.
             self._bind_for(session.what, spared)
             if displaced:
                 snapshot = snapshot.copy()
@@ -323,7 +329,7 @@ class PlacementPass:
                     _let_displace(its, each, snapshot, running)
             back = snapshot.with_returning()
             if back is not snapshot and fits(back, self._policy.selector, session.what):
-                return None  # it needs but wait for them
+                return None  # it only has to wait for them
             found = find_victims(
                 session, snapshot, running, self._policy.selector, policy, self._context.now
             )
@@ -336,9 +342,9 @@ class PlacementPass:
     def _leaves_holds(
         self, what: WorkloadClass, found: Preemption, spared: Container[SessionId]
     ) -> bool:
-        """Whether the room of its victims is the session's once they are gone. What is held for
-        others may be lent to who soon ends; if that one left, the session could not have its place,
-        but the next one could to whom it is lent, and so on without end."""
+        """Whether the room of the victims is the session's once they are gone. Room kept for others
+        may be lent to a session that soon ends; if that one were displaced, the session could not
+        have its place, but the next session to which it is lent could, and so on without end."""
         holds = [
             hold
             for each, _ in self._bindings
@@ -357,7 +363,8 @@ class PlacementPass:
     # Why not
 
     def _state(self, what: WorkloadClass) -> object:
-        """While it stays equal, sessions of a class that lack room go on lacking it."""
+        """The state on which a lack of room depends: while it stays equal, sessions of the class go
+        on lacking room."""
         bound = [
             reservation.holds
             for reservation, _ in self._bindings
@@ -395,19 +402,19 @@ class PlacementPass:
         return reason(ReasonCode.BEHIND_RESERVATION, group=group, session=first, in_s=in_s)
 
     def would_fit(self, session: SessionWorkload) -> Fit:
-        """How far it would get, whatever else forbids it."""
+        """How many kernels would find room, whatever else forbids the session to start."""
         mark = self._statement.mark()
         fit = self._fit(session)
         self._statement.rollback(mark)
         return fit
 
     def most_placed(self, session: SessionWorkload) -> int:
-        """How many of its kernels find room together, whatever else forbids it."""
+        """How many kernels find room together, whatever else forbids the session to start."""
         fit = self.would_fit(session)
         return most_placed(self._statement, self._policy.selector, session.what, fit)
 
     def _fit(self, session: SessionWorkload) -> Fit:
-        """Take room for the session: what was kept for it, if it finds none otherwise."""
+        """Take room for the session; if it finds none otherwise, the room that was kept for it."""
         fit = fit_session(self._statement, self._policy.selector, session.what)
         kept = self._queue.rooms.get(session.id)
         if fit.kernels is None and kept is not None:
@@ -419,7 +426,8 @@ class PlacementPass:
         return fit
 
     def never(self, members: QueueClass) -> Reason | None:
-        """Why the group as it is cannot hold such a session even when empty; None if it can."""
+        """The reason why the present group cannot hold such a session even when empty; None if it
+        can."""
         known = members.never
         if known is None or known[0] != self._snapshot.capacity_version:
             known = self._snapshot.capacity_version, self._feasibility.never(members.what)
@@ -444,9 +452,10 @@ def _let_start(
     snapshot: Snapshot,
     running: dict[SessionId, RunningSession],
 ) -> None:
-    """Have a copy be as it will be once those have left and a session has started in ``kernels``.
+    """Change a copy to the state after the victims have left and the session has started in
+    ``kernels``.
 
-    Who leaves for several does so once.
+    A victim that leaves for several sessions leaves once.
     """
     columns = snapshot.columns
     for victim in filter(None, [running.pop(id_, None) for id_ in leaving]):

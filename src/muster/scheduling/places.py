@@ -1,4 +1,4 @@
-"""What holds a place in a scaling group, as placement passes see it."""
+"""Sessions that hold a place in a scaling group, as placement passes see them."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -9,7 +9,7 @@ from muster.core.specs.group import PreemptionMode, PreemptionSpec
 from muster.scheduling.workload import KernelPlacement, RunningSession, WorkloadClass
 
 HALF_LIFE_S = 300.0
-"""Of what slow starts are taken for: one image that takes long must not keep others from overtaking
+"""The half-life of the longest start time seen: one slow image must not keep others from overtaking
 for long."""
 
 
@@ -19,15 +19,12 @@ class Place:
 
     Times are in seconds since the epoch.
 
-    Attributes:
-        workload: what its owner is charged with for all of that time.
-        kernels: where those kernels are that have not left, by their index.
-        since: when the session got its place.
-        begun_anew: whether somebody begins the session anew after it was displaced.
-        entered_at: when it began to run or, until it runs, entered the phase that it is in.
-        running_since: when it began to run; None until then.
-        leaves_by: when a session that is being stopped has left at the latest; None for others.
-        seen: what passes see of it, for as long as that stays the same.
+    Attributes: workload: with which its owner is charged for all of that time. kernels: the places
+        of kernels that have not left, by index. since: when the session got its place. begun_anew:
+        whether somebody begins the session anew after it was displaced. entered_at: when it began
+        to run or, until it runs, entered the phase that it is in. running_since: when it began to
+        run; None until then. leaves_by: the latest end of a session that is being stopped; None for
+        others. seen: the running session that passes see, as long as it stays the same.
     """
 
     workload: WorkloadClass
@@ -49,8 +46,8 @@ class Place:
 
 @dataclass(slots=True)
 class StartTimes:
-    """How long it takes in a group from a placement until the session runs: the longest that was
-    seen, and half of it after each ``HALF_LIFE_S`` in which nothing as long was."""
+    """The time in a group from a placement until the session runs: the longest time seen, halved
+    after each ``HALF_LIFE_S`` without one as long."""
 
     longest_s: float = 0.0
     seen_at: float = 0.0
@@ -66,8 +63,9 @@ class StartTimes:
 class Running(Mapping[SessionId, RunningSession]):
     """A group's places as running sessions, each made when a pass looks: most passes do not.
 
-    Sessions that are being stopped leave soon, and nobody need displace them. A limit counts from
-    when a session runs: one that does not yet is taken to do so ``start_s`` after it was placed.
+    Sessions that are being stopped leave soon, and nobody need displace them. A time limit counts
+    from when a session runs; one that does not yet run is assumed to do so ``start_s`` after its
+    placement.
     """
 
     def __init__(
@@ -105,11 +103,11 @@ class Running(Mapping[SessionId, RunningSession]):
             ends_at,
         )
         if not spared and place.running_since is not None:
-            place.seen = seen  # nothing of it hangs on the pass
+            place.seen = seen  # no part of it depends on the pass
         return seen
 
     def _spare(self, workload: WorkloadClass) -> WorkloadClass:
-        """The class of those of ``workload`` who are not displaced."""
+        """The class of sessions of ``workload`` that may not be displaced."""
         if not self._preempts or not workload.preemptible:
             return workload
         spared = self._spared.get(id(workload))

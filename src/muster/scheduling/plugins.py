@@ -1,4 +1,4 @@
-"""Interfaces of the parts that a group's policy is made of, and how they are found by name.
+"""Interfaces of the parts of a group's policy, and how parts are found by name.
 
 Validators → sequencer → selector, and hooks by type of session (source: Sokovan); the fourth of
 them, the allocator, is the caller that commits a pass's outcome. All are pure: no IO, clock or
@@ -20,6 +20,7 @@ from muster.core.resources import Resources
 from muster.core.specs import Dependency
 from muster.scheduling.columns import Floats, Ints, Shares
 from muster.scheduling.fairness import DecayedUsage
+from muster.scheduling.order import Ranking
 from muster.scheduling.snapshot import Snapshot
 from muster.scheduling.usage import Quotas, Usage
 from muster.scheduling.workload import RunningSession, SessionWorkload, TargetState, WorkloadClass
@@ -31,18 +32,19 @@ def nothing_is_known(owner: Owner, dependency: Dependency) -> TargetState:
 
 @dataclass(frozen=True, slots=True)
 class PassContext:
-    """The pass that a plug-in is asked in.
+    """The pass in which a plug-in is asked.
 
     Args:
         now: seconds since the epoch.
-        usage: what owners hold, in all groups; what this pass has placed is counted in.
-        quotas: the limits on that.
-        fairness: what owners have used of late, for sequencers.
+        usage: the holdings of owners in all groups, including the sessions that this pass has
+            placed.
+        quotas: the limits of owners.
+        fairness: the usage of owners of late, for sequencers.
         running: the group's sessions that hold a place.
         displacing: sessions for which others are leaving already.
-        target: how far the job or session has come that a dependency names.
-        start_s: how long it may take from a placement until the session runs; limits count from
-            then on.
+        target: tells how far the job or session that a dependency names has come.
+        start_s: how long it may take from a placement until the session runs, from when on limits
+            count.
     """
 
     snapshot: Snapshot
@@ -57,24 +59,24 @@ class PassContext:
 
     @property
     def runs_from(self) -> float:
-        """When what is placed now will run at the latest."""
+        """When a session that is placed now will run at the latest."""
         return self.now + self.start_s
 
 
 class SessionValidator(Protocol):
-    """Says what forbids sessions of a class to start now, wherever there is room."""
+    """A rule that may forbid sessions of a class to start now, wherever there is room."""
 
     def validate(self, what: WorkloadClass, context: PassContext) -> Sequence[Reason]:
-        """All reasons that hold; empty when they may start.
+        """All reasons that hold; empty when sessions of the class may start.
 
-        It is asked before each placement of the class. Within a pass, once it forbids it goes on
-        forbidding: what was placed only adds to what is held.
+        It is asked before each placement of the class. Once it forbids, it has to forbid for the
+        rest of the pass, in which holdings only grow.
         """
 
 
 @runtime_checkable
 class CountingValidator(Protocol):
-    """A validator that need not be asked about each session; others are."""
+    """A validator that can be asked about many sessions at once; others are asked about each."""
 
     def is_idle(self, context: PassContext) -> bool:
         """Whether it forbids nothing to anybody in this pass."""
@@ -83,29 +85,36 @@ class CountingValidator(Protocol):
         """How many of ``count`` sessions of the class may be placed one after the other."""
 
 
-class SessionSequencer(Protocol):
-    """Says in which order sessions are tried, inside a band of equal priority.
+class SequencerPlugin(Protocol):
+    """All that a sequencer of another package must have; it may declare ``dynamic`` too."""
 
-    ``dynamic`` says that a key may change as the pass places sessions; then it is asked again after
-    each of them, for the owner's other sessions too.
+    def key(self, session: SessionWorkload, context: PassContext) -> tuple[float, ...]:
+        """The session's key: the smallest goes first, and equal ones by ``submitted_at``, then by
+        id. All keys have one length. Sessions of a class differ in ``submitted_at`` and id alone,
+        and their keys must follow the order of one of these."""
+
+
+class SessionSequencer(SequencerPlugin, Protocol):
+    """The order in which sessions are tried, inside a band of equal priority.
+
+    ``dynamic`` says that a key may change as the pass places sessions; then keys are asked for
+    again after each placement, for the owner's other sessions too. ``by_owner`` promises that a
+    key depends on the session's owner alone; only built-in sequencers are believed that.
     """
+
+    dynamic: bool = True
+    by_owner: bool = False
+
+
+@runtime_checkable
+class DeclaresDynamic(Protocol):
+    """A plug-in that declares ``dynamic``, as of ``SessionSequencer``."""
 
     dynamic: bool
 
-    def key(self, session: SessionWorkload, context: PassContext) -> tuple[float, ...]:
-        """The smallest goes first; equal ones by ``submitted_at``, then by id. All keys have one
-        length. All sessions of a class differ in ``submitted_at`` and id alone, and must come in
-        the order of one of them."""
 
-
-class AgentSelector(Protocol):
-    """Says which agent, and which of its devices, a kernel goes to.
-
-    ``packs`` promises that taking for a request lowers no agent's score for an equal request and
-    changes only that of the agent taken from; then equal kernels in a row are scored once.
-    """
-
-    packs: bool
+class SelectorPlugin(Protocol):
+    """All that a selector of another package must have; it may declare ``packs`` too."""
 
     def score(self, request: Resources, snapshot: Snapshot, candidates: Ints) -> Floats:
         """A finite score for each of ``candidates``, the slots in which ``request`` fits.
@@ -114,30 +123,52 @@ class AgentSelector(Protocol):
         """
 
     def devices(self, request: Resources, snapshot: Snapshot, slot: int) -> Shares:
-        """The devices in ``slot`` to take for ``request``, which asks for some and fits."""
+        """The devices in ``slot`` to take for ``request``, which asks for devices and fits."""
+
+
+class AgentSelector(SelectorPlugin, Protocol):
+    """The choice of an agent, and of its devices, for a kernel.
+
+    ``packs`` promises that taking room for a request lowers no agent's score for an equal request
+    and changes only the score of the agent taken from; then equal kernels in a row are scored once.
+    ``ranking`` is an order of agents that says the same as the scores, so that nothing is scored;
+    ``fullest_device`` tells whether ``devices`` takes a fraction of the fullest device or of the
+    freest, so that it is not asked. Only built-in selectors are believed these two.
+    """
+
+    packs: bool = False
+    ranking: Ranking | None = None
+    fullest_device: bool | None = None
 
 
 @runtime_checkable
-class LearningSelector(AgentSelector, Protocol):
-    """A selector that wants to know what is asked for."""
+class DeclaresPacks(Protocol):
+    """A plug-in that declares ``packs``, as of ``AgentSelector``."""
+
+    packs: bool
+
+
+@runtime_checkable
+class LearningSelector(Protocol):
+    """A selector that learns the requests of sessions."""
 
     def arrived(self, request: Resources, kernels: int) -> None:
-        """A session with so many such kernels has entered the queue."""
+        """Called when a session with so many kernels of this request has entered the queue."""
 
 
 class SessionHook(Protocol):
-    """What is special about a type of session (source: Sokovan)."""
+    """The special treatment of a type of session (source: Sokovan)."""
 
     def on_schedule(self, what: WorkloadClass) -> WorkloadClass:
         """Called once when a session enters the queue, and again if its group gets another policy
-        while it waits; what is answered is scheduled in its place. Equal sessions may share the
-        answer. Owner, group, type and what the kernels ask for must stay."""
+        while it waits; the answer is scheduled in its place. Equal sessions may share the answer.
+        Owner, group, type and the kernels' requests must stay."""
 
     def before_start(self, environment: Mapping[str, str]) -> Mapping[str, str]:
-        """Called when its kernels are about to start; what is answered is their environment."""
+        """Called when a session's kernels are about to start; the answer is their environment."""
 
     def after_end(self, session: SessionId, succeeded: bool) -> None:
-        """Called once when it has ended."""
+        """Called once when a session has ended."""
 
 
 Plugin = TypeVar("Plugin")
@@ -151,11 +182,13 @@ def find(
 ) -> Plugin:
     """A new plug-in of ``kind`` (validators, sequencers, selectors, hooks) by its name.
 
-    Others are entry points of the group ``muster.<kind>``: a class, or any callable that makes one
-    from ``options``. They cannot replace a built-in of the same name.
+    Plug-ins that are not built in are entry points of the group ``muster.<kind>``: a class, or any
+    callable that makes a plug-in from ``options``. They cannot replace a built-in one of the same
+    name.
 
     Raises:
-        MusterError: there is none of that name, it cannot be loaded, or not with these options.
+        MusterError: there is no plug-in of that name, or it cannot be made, or not with these
+            options.
     """
     singular = kind.removesuffix("s")
     make: Callable[..., Plugin]
@@ -168,7 +201,7 @@ def find(
             raise MusterError(f"there is no {singular} named {name!r}; known: {known}")
         try:
             make = installed[name].load()
-        except Exception as error:  # whatever a stranger's module raises
+        except Exception as error:  # a plug-in's module may raise anything
             raise MusterError(f"{singular} {name!r} cannot be loaded: {error}") from error
     options = options or {}
     known_options = _options_of(make)
@@ -183,7 +216,7 @@ def find(
 
 
 def _options_of(make: Callable[..., Any]) -> list[str] | None:
-    """What ``make`` takes by name; None if that is not known, or anything."""
+    """The names of the options that ``make`` takes; None if it takes any, or they are not known."""
     try:
         parameters = inspect.signature(make).parameters.values()
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""How a scaling group places work: its parts, found by the names that its spec gives."""
+"""The policy of a scaling group: its parts, found by the names in its spec."""
 
 import difflib
 from collections.abc import Callable, Mapping
@@ -59,11 +59,11 @@ class Policy:
     """The parts of one group's placement.
 
     Args:
-        validators: those that the group names, and who may use it at all.
-        hooks: by the type of session that they are for.
-        starvation_after_s: for a session that waited so long, room is kept at any price.
-        refused: why plug-ins that the group names do not serve.
-        made: each part that serves by kind and name, after the options that it was made with.
+        validators: the ones that the group names, and one for access to the group.
+        hooks: by type of session.
+        starvation_after_s: the wait after which room is kept for a session at any price.
+        refused: the faults of plug-ins that the group names and that do not serve.
+        made: the parts in use by kind and name, each with the options that it was made with.
     """
 
     sequencer: SessionSequencer = field(default_factory=sequencers.Fifo)
@@ -85,8 +85,8 @@ class Policy:
         """The policy that ``group`` names; in place of the ``refused`` plug-ins, built-in parts.
 
         Args:
-            before: a part that it has too, with the same options, goes on as it is, with all that
-                it has learnt.
+            before: the former policy, whose parts with the same options go on with all that they
+                have learnt.
 
         Raises:
             MusterError: a part of that name is not known, or cannot be made.
@@ -123,7 +123,8 @@ class Policy:
 
 
 def missing_parts(spec: ScalingGroup) -> tuple[PluginFault, ...]:
-    """The plug-ins that the group names and that cannot be had, as when their package is gone."""
+    """The plug-ins that the group names and that cannot be made, for instance because their package
+    is gone."""
     parts = [
         *[("validator", name, VALIDATORS) for name in spec.validators],
         ("sequencer", spec.sequencer, SEQUENCERS),
@@ -142,7 +143,8 @@ def missing_parts(spec: ScalingGroup) -> tuple[PluginFault, ...]:
 def check_options(spec: ScalingGroup) -> None:
     """
     Raises:
-        InvalidSpec: options of a part that the group does not use; nobody would read them.
+        InvalidSpec: there are options for a part that the group does not use; nobody would read
+            them.
     """
     hooks = [spec.hooks.get(kind, kind.value) for kind in SessionType]
     used = dict.fromkeys((*spec.validators, spec.sequencer, spec.selector, *hooks))
@@ -158,7 +160,7 @@ def check_options(spec: ScalingGroup) -> None:
 
 
 class _Parts:
-    """Makes parts, and puts those of strangers on a leash."""
+    """Makes parts, and puts plug-ins that are not built in on a leash."""
 
     def __init__(self, options: Mapping[str, Mapping[str, Any]], before: _Made) -> None:
         self._options = options

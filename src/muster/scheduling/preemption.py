@@ -1,11 +1,12 @@
-"""Who must make room for work of higher priority, proven before anybody is touched.
+"""Preemption: the sessions that must make room for work of higher priority, proven before any is
+touched.
 
-Opt-in for a group (``PreemptionSpec``). Nothing here displaces: the answer is a proposal, in which
-every victim is needed and which is known to make room.
+A group opts in (``PreemptionSpec``). Nothing is displaced here: the answer is a proposal that is
+known to make room, and in which every victim is needed.
 
-There are no cycles. A victim's priority is strictly lower than that of whoever displaces it, so no
-chain of displacements comes back to where it began; and within a pass a victim is not in the queue,
-so it displaces nobody in turn. Scheduled again, it may only take from what is lower still.
+There are no cycles. A victim's priority is strictly lower than its displacer's, so no chain of
+displacements comes back to its beginning; and within a pass a victim is not in the queue, so it
+displaces nobody in turn. Scheduled again, it may only displace work of a still lower priority.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,20 +40,20 @@ _LEVELS = {
     VictimScope.PROJECT: Level.PROJECT,
     VictimScope.DOMAIN: Level.DOMAIN,
 }
-_BAND = 1e9  # a step of priority weighs more than any work lost
+_BAND = 1e9  # a step of priority weighs more than any lost work
 _MOST = 0.9 * _BAND
-_RESTART_S = 60.0  # what a start costs anybody, so that few victims are better than many
-_REQUESTS = 4  # of distinct requests of one session that are priced
+_RESTART_S = 60.0  # the cost of a new start, so that few victims are better than many
+_REQUESTS = 4  # distinct requests of one session that are priced
 
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """What a preemption does for one agent.
+    """The effect of a preemption on one agent.
 
     Args:
-        asked: what the preemptor takes there.
-        free: what is free there now.
-        freed: what the victims give back there.
+        asked: the amounts that the preemptor takes there.
+        free: the free amounts now.
+        freed: the amounts that the victims give back there.
     """
 
     agent_id: AgentId
@@ -75,7 +76,7 @@ class Preemption:
 
     Args:
         victims: whole sessions, every one of them needed; the cheapest first.
-        kernels: where the session would start once they have left, by index of the kernel.
+        kernels: where the session would start once the victims have left, by index of the kernel.
         gains: the arithmetic, for each agent of ``kernels``.
         decided_at: seconds since the epoch.
     """
@@ -119,15 +120,16 @@ def find_victims(
     policy: PreemptionSpec,
     now: float,
 ) -> Preemption | None:
-    """Whom to displace so that ``session`` fits; None if nobody need be, or it would not help.
+    """The sessions to displace so that ``session`` fits; None if none need be displaced, or it
+    would not help.
 
-    The cheapest first: a set is as expensive as the highest priority in it, then as the work that
-    it loses: run time, and a minute for starting anew, × the largest part that a victim holds of
-    any of the group's resources. Room
-    is priced by the kernel: what each agent's cheapest candidates cost until one kernel more fits
-    there. So much is bought, the cheapest first, as makes the session fit; then everybody is
-    spared, the dearest first, without whom it fits still. What is left is minimal: with any one of
-    them staying it does not fit. It need not be the cheapest of all such sets, which is NP-hard.
+    Cheap victims are preferred. A set of victims is as expensive as the highest priority in it,
+    then as the work that it loses: run time, and a minute for starting anew, × the largest part
+    that a victim holds of any of the group's resources. Room is priced by the kernel: the cost of
+    each agent's cheapest candidates until one kernel more fits there. Room is bought, the cheapest
+    first, until the session fits; then candidates are spared, the dearest first, without which it
+    still fits. The remaining set is minimal: the session does not fit if any one of it stays. It
+    need not be the cheapest of all such sets, which is NP-hard to find.
 
     Raises:
         MusterError: the selector answers nonsense.
@@ -138,7 +140,7 @@ def find_victims(
         return None
     costs = _costs(snapshot, candidates, now)
     order = np.argsort(costs, kind="stable")
-    candidates = [candidates[index] for index in order.tolist()]  # an index is a rank of cost
+    candidates = [candidates[index] for index in order.tolist()]  # an index is now a rank of cost
     held = Held(snapshot, candidates)
     keys = _departing(snapshot, what, held, costs[order])
     departures = Departures(snapshot, held, keys)
@@ -163,7 +165,7 @@ def find_victims(
 def _candidates(
     running: Iterable[RunningSession], what: WorkloadClass, policy: PreemptionSpec, now: float
 ) -> list[RunningSession]:
-    """Who may be displaced, by id."""
+    """The sessions that may be displaced, by id."""
     sessions = tuple(running)  # some make them as one looks, and an identity must last
     allowed: dict[int, bool] = {}  # by the identity of a class
     found = []
@@ -178,7 +180,7 @@ def _candidates(
 
 
 def _is_below(its: WorkloadClass, what: WorkloadClass, policy: PreemptionSpec) -> bool:
-    """Whether ``what`` may displace sessions of its class."""
+    """Whether sessions of class ``what`` may displace sessions of class ``its``."""
     return (
         its.preemptible
         and its.priority + policy.least_difference <= what.priority
@@ -193,11 +195,11 @@ def _in_scope(owner: Owner, preemptor: Owner, scope: VictimScope) -> bool:
     return level.of(owner) == level.of(preemptor)
 
 
-# What it costs
+# Costs
 
 
 def _costs(snapshot: Snapshot, sessions: Sequence[RunningSession], now: float) -> Floats:
-    """What it costs to displace each: its priority, then the work lost."""
+    """The cost of displacing each session: its priority, then the work lost."""
     columns = snapshot.columns
     capacity = dict(zip(columns.dimensions, columns.capacity.sum(axis=0).tolist(), strict=True))
     capacity["gpu"] = int(columns.device_capacity.sum())
@@ -220,14 +222,15 @@ def _costs(snapshot: Snapshot, sessions: Sequence[RunningSession], now: float) -
 
 
 def _departing(snapshot: Snapshot, what: WorkloadClass, held: Held, costs: Floats) -> Floats:
-    """The order in which sessions leave: by the price of the room that they make together.
+    """The keys by which sessions leave: the price of the room that they make together.
 
-    Those that make none by themselves come last: a session whose kernels differ may need them.
+    Sessions that make no room by themselves come last: a preemptor whose kernels differ may need
+    them.
     """
     single = what.placement.mode is ClusterMode.SINGLE_NODE
     on_agents = _OnAgents(held, costs, 1 if single else len(what.kernels), snapshot.columns.slots)
     prices = np.full(on_agents.slots.size, np.inf)
-    rooms = on_agents.sessions.astype(np.float64)  # of those that make none: each by itself
+    rooms = on_agents.sessions.astype(np.float64)  # sessions that make no room form one each
     for index in range(1 if single else min(len(what.requests), _REQUESTS)):
         its_prices, its_rooms = on_agents.prices(snapshot, what, index)
         cheaper = its_prices < prices
@@ -244,11 +247,11 @@ def _departing(snapshot: Snapshot, what: WorkloadClass, held: Held, costs: Float
 
 
 class _OnAgents:
-    """Sessions on the agents that they hold something of, the cheapest of each agent first.
+    """Sessions on the agents where they hold something, the cheapest of each agent first.
 
-    There is an entry for each session on each of its agents. ``levels`` is its place on the agent.
-    A gang goes whole and makes room on all of its agents: on each it costs a part, if the preemptor
-    has kernels for several.
+    There is an entry for each session on each of its agents; ``levels`` is its place in the agent's
+    order. A gang leaves whole and makes room on all of its agents: on each it costs a part, if the
+    preemptor has kernels for several.
     """
 
     def __init__(self, held: Held, costs: Floats, kernels: int, slots: int) -> None:
@@ -263,11 +266,11 @@ class _OnAgents:
         self._entries = InOrder(held, self.levels[entries].astype(np.float64))
 
     def prices(self, snapshot: Snapshot, what: WorkloadClass, index: int) -> tuple[Floats, Floats]:
-        """By entry the price of the room that it is part of, and a number that is that room's own.
+        """For each entry the price of the room to which it belongs, and that room's number.
 
         On all agents at once the cheapest session leaves, then the next. When one kernel more fits
-        (with the request of that index; of a session for one agent: when it fits whole), those that
-        have left since the last time are its price, which is never below that of the one before.
+        (with the request of that index; for a single-node session when it fits whole), the sessions
+        that have left since the last time are its price, which is never below the price before.
         """
         state = snapshot.copy()
         room = _room(state, what, index)
@@ -294,8 +297,8 @@ class _OnAgents:
 
 
 def _room(snapshot: Snapshot, what: WorkloadClass, index: int) -> Ints:
-    """By slot, how many kernels with the request of that index find room; of a session for one
-    agent, 1 where all of its kernels seem to."""
+    """By slot how many kernels with the request of that index find room; for a single-node session
+    1 where all of its kernels seem to fit."""
     columns, placement = snapshot.columns, what.placement
     request, kernels = what.requests[index][0], len(what.requests[index][1])
     slots, mask = columns.fitting(request), eligible(snapshot, what)
@@ -315,7 +318,7 @@ def _room(snapshot: Snapshot, what: WorkloadClass, index: int) -> Ints:
     return room
 
 
-# Whom to spare
+# Sparing
 
 
 def _spare(
@@ -326,14 +329,15 @@ def _spare(
     kernels: tuple[KernelPlacement, ...],
     gone: Ints,
 ) -> tuple[list[int], tuple[KernelPlacement, ...], Snapshot] | None:
-    """Those of ``gone`` who must go, where the session fits then, and the snapshot without them."""
+    """The sessions of ``gone`` that must go, the places of the session then, and the snapshot
+    without them."""
     slots = np.array([snapshot.slot(kernel.agent_id) for kernel in kernels], np.int64)
     found, state, victims = None, snapshot, gone
     for victims in (np.intersect1d(gone, held.on(slots)), gone):
         state = snapshot.copy()
         state.columns.move_all(held.of(victims))
         found = fits(state, selector, what)
-        if found is not None:  # kernels that differ, placed greedily, may miss the smaller room
+        if found is not None:  # different kernels, placed greedily, may miss the smaller room
             break
     if found is None:
         return None
@@ -348,13 +352,13 @@ def _spare(
                 _move(state, held.sessions[victim], +1)
             else:
                 needed.remove(victim)
-                # Who was needed may not be any more, where kernels differ and are placed greedily.
+                # A victim may be needed no longer, where kernels differ and are placed greedily.
                 found, spared = without, len(what.requests) > 1
     return needed, found, state
 
 
 def _move(snapshot: Snapshot, session: RunningSession, copies: int) -> None:
-    """Give back what the session holds, or take it again."""
+    """Give back the session's holdings, or take them again."""
     for request, kernel in zip(session.what.kernels, session.kernels, strict=True):
         for slot in snapshot.slots_among((kernel.agent_id,)):
             snapshot.columns.move(slot, request, kernel.shares, copies)
@@ -363,7 +367,7 @@ def _move(snapshot: Snapshot, session: RunningSession, copies: int) -> None:
 def _gains(
     snapshot: Snapshot, after: Snapshot, what: WorkloadClass, kernels: tuple[KernelPlacement, ...]
 ) -> tuple[Gain, ...]:
-    """The arithmetic, with ``after`` the snapshot that the victims have left."""
+    """The gains by agent, with ``after`` the snapshot without the victims."""
     demand, now, then = Demand(snapshot, what, kernels), snapshot.columns, after.columns
     gains = []
     for entry, slot in enumerate(demand.slots.tolist()):

@@ -1,7 +1,7 @@
 """The waiting sessions of one scaling group, in classes of equals.
 
-A pass decides about a class, not about each of its sessions: what one does not get, its equals do
-not get either. So a pass costs what changes, not what waits.
+A pass decides about a class, and not about each of its sessions: if one finds no room, its equals
+do not either. So the cost of a pass grows with the changes, not with the length of the queue.
 """
 
 from collections import deque
@@ -18,18 +18,18 @@ from muster.scheduling.snapshot import Snapshot
 from muster.scheduling.workload import SessionWorkload, WorkloadClass
 
 KEPT_S = 1.0
-"""For how long what is kept for a session need not be looked for anew."""
+"""For how long kept room need not be looked for anew."""
 
 AGE = attrgetter("submitted_at", "id")
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What a pass kept for a session that lacked room.
+    """The room that a pass kept for a session.
 
     Args:
-        version, capacity_version: of the snapshot that it was found on.
-        firm: whether that session had waited for so long that it would get room at any price.
+        version, capacity_version: of the snapshot on which it was found.
+        firm: whether the session had waited for so long that it gets room at any price.
         made_at: seconds since the epoch.
     """
 
@@ -48,9 +48,9 @@ class Kept:
         now: float,
         running: Container[SessionId],
     ) -> bool:
-        """Whether it may stand: what was placed since has respected it. While room is given back
-        all the time, it is looked for anew once in a while only, as long as the agents are what
-        they were and all those still run whose room it counts on."""
+        """Whether it may stand, because later placements have respected it. While room is given
+        back all the time it is looked for anew only once in a while, as long as the agents are
+        unchanged and all sessions still run whose ends it counts on."""
         if (self.session, self.firm) != (session.id, firm):
             return False
         if self.capacity_version != snapshot.capacity_version:
@@ -67,9 +67,10 @@ class Kept:
 class QueueClass:
     """Waiting sessions that differ in age and identity alone, the oldest first.
 
-    What passes remember of it: ``reasons`` why the last one refused it; ``refused_at``, if it
-    lacked room, what that hung on: while this stands still, so does the lack; ``never`` why the
-    group cannot hold it even when empty, with the version of the group's capacity.
+    Passes remember with it: ``reasons``, with which the last pass refused it; ``refused_at``, the
+    state of snapshot and reservations when it last failed to fit, and while that is unchanged it is
+    not tried again; ``never``, the reason why the group cannot hold it even when empty, with the
+    version of the group's capacity.
     """
 
     __slots__ = ("_order", "_waiting", "never", "reasons", "refused_at", "what")
@@ -79,7 +80,7 @@ class QueueClass:
         self.reasons: tuple[Reason, ...] = ()
         self.refused_at: object = None
         self.never: tuple[int, Reason | None] | None = None
-        self._order: deque[SessionWorkload] = deque()  # may hold some that wait no longer
+        self._order: deque[SessionWorkload] = deque()  # may hold sessions that wait no longer
         self._waiting: dict[SessionId, SessionWorkload] = {}
 
     def __len__(self) -> int:
@@ -97,7 +98,7 @@ class QueueClass:
         """A session of the class by its id.
 
         Raises:
-            KeyError: it does not wait here.
+            KeyError: the session does not wait here.
         """
         return self._waiting[id_]
 
@@ -106,7 +107,7 @@ class QueueClass:
         return (session for session in reversed(self._order) if waiting.get(session.id) is session)
 
     def newest_first(self) -> Iterator[SessionWorkload]:
-        """From the newest to the oldest, but those of one age by their ids, as ever."""
+        """From the newest to the oldest; sessions of one age in the order of their ids."""
         for _, same_age in groupby(reversed(self), attrgetter("submitted_at")):
             yield from reversed(list(same_age))
 
@@ -127,7 +128,7 @@ class QueueClass:
     def add(self, session: SessionWorkload) -> None:
         if not self._order or AGE(self._order[-1]) < AGE(session):
             self._order.append(session)
-        else:  # it was placed before and comes back
+        else:  # an older session, which was placed before, comes back
             self._order = deque(sorted((*self, session), key=AGE))
         self._waiting[session.id] = session
 
@@ -138,7 +139,8 @@ class QueueClass:
 
 
 class Queue:
-    """Classes by what they are; ``rooms`` is what the last pass kept, in its order."""
+    """The classes of waiting sessions; ``rooms`` are the rooms that the last pass kept, in its
+    order."""
 
     def __init__(self, sessions: Iterable[SessionWorkload] = ()) -> None:
         self.rooms: dict[SessionId, Kept] = {}
@@ -154,13 +156,13 @@ class Queue:
         return id_ in self._class_of
 
     def __iter__(self) -> Iterator[SessionWorkload]:
-        """Every session that waits, a class after the other."""
+        """Every waiting session, class by class."""
         for members in self._classes.values():
             yield from members
 
     @property
     def kept(self) -> Kept | None:
-        """For the first session that lacked room."""
+        """The room kept for the first session that lacked it."""
         return next(iter(self.rooms.values()), None)
 
     @property
@@ -168,7 +170,8 @@ class Queue:
         return self._classes.values()
 
     def known(self, what: WorkloadClass) -> WorkloadClass:
-        """The object that waiting equals share, or ``what`` itself: they are many."""
+        """The object that equal waiting sessions share as their class, or ``what`` itself if none
+        waits."""
         members = self._classes.get(what)
         return what if members is None else members.what
 
@@ -183,13 +186,13 @@ class Queue:
         return members
 
     def forget(self) -> None:
-        """What passes have found out under another policy means nothing under this one."""
+        """Forget the findings of passes, which were made under another policy."""
         self.rooms = {}
         for members in self._classes.values():
             members.refused_at = members.never = None
 
     def add(self, session: SessionWorkload) -> QueueClass:
-        """A session waits from now on; one that does already does so no more than once."""
+        """Add a session, unless it waits already."""
         self.remove(session.id)
         members = self._classes.get(session.what)
         if members is None:
@@ -199,7 +202,7 @@ class Queue:
         return members
 
     def remove(self, id_: SessionId) -> None:
-        """It waits no longer; nothing happens if it did not."""
+        """Remove a session; nothing happens if it does not wait."""
         members = self._class_of.pop(id_, None)
         if members is None:
             return

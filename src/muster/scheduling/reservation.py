@@ -1,14 +1,14 @@
-"""Room that is kept for the first session that lacks it, so that what starts before it does not
-delay it.
+"""Room that is kept for the first session that lacks it, so that sessions that start before it do
+not delay it.
 
 EASY backfill (source: Lifka 1995) with the precision of agents and devices: the blocked head gets
-the earliest time at which known ends make room for it. Whatever starts before it and will not have
-left by then must leave free what the head needs beyond what those ends give back; whatever will
-have left may stand anywhere.
+the earliest time at which known ends make room for it. A session that starts before it and will not
+have left by then must leave free the room that the head needs beyond what those ends give back; a
+session that will have left may stand anywhere.
 
 Where known ends never suffice there is no such time. Once the head has waited for so long that it
-must get room at any price, agents are chosen for it, and what is or becomes free there is kept.
-Nothing new enters what is kept and what runs there ends some day, so the head starts.
+must get room at any price, agents are chosen for it, and their free room is kept, now and as it
+becomes free. Nothing new enters kept room, and the kernels there end some day, so the head starts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,14 +34,14 @@ from muster.scheduling.workload import (
 )
 
 OVERDUE_S = 1.0
-"""What should have ended is taken to end so much from now."""
+"""A session that should have ended is assumed to end so much from now."""
 
 _SHOWN = 20  # sessions that a listing names
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """What must stay free on one agent from now on; ``shares`` are the devices' part of it."""
+    """The amounts that must stay free on one agent from now on; ``shares`` are on its devices."""
 
     agent_id: AgentId
     resources: Resources
@@ -60,10 +60,10 @@ class Reservation:
     """Room kept for a session.
 
     Args:
-        kernels: where it would start, by index of the kernel.
-        holds: what of that must be kept free now.
-        expected_at: when it starts at the latest if all ends are as known, in seconds since the
-            epoch; None where it waits for unknown ends.
+        kernels: where the session would start, by index of the kernel.
+        holds: the amounts of that room that must be kept free now.
+        expected_at: when the session starts at the latest if all ends are as known, in seconds
+            since the epoch; None where it waits for unknown ends.
         waits_for: the sessions whose ends it counts on.
     """
 
@@ -75,17 +75,17 @@ class Reservation:
     waits_for: tuple[SessionId, ...]
 
     def admits(self, what: WorkloadClass, runs_from: float) -> bool:
-        """Whether a session of the class that runs from then on will have left by the time that is
-        expected: the holds do not bind it."""
+        """Whether a session of the class that runs from ``runs_from`` on will have left by
+        ``expected_at``, so that the holds do not bind it."""
         if self.expected_at is None or what.duration_s is None:
             return False
         return runs_from + what.duration_s <= self.expected_at
 
     def start(self, statement: Statement) -> tuple[KernelPlacement, ...] | None:
-        """Take the places that were kept, if all of them are free; None, and nothing, if not.
+        """Take the kept places, if all are free; otherwise take nothing and answer None.
 
-        For a session that finds no room otherwise: kernels that ask for different things are
-        placed greedily, which may miss the room that was kept.
+        It is for a session that finds no room otherwise: kernels with different requests are placed
+        greedily, which may miss the kept room.
         """
         snapshot, what = statement.snapshot, self.what
         if not _may_hold(snapshot, what, self.kernels, snapshot.columns.accepting):
@@ -100,7 +100,8 @@ class Reservation:
         return self.kernels
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it as JSON can hold it; the sessions it waits for are counted, and some named."""
+        """The reservation as JSON can hold it; the sessions that it waits for are counted, and some
+        named."""
         return {
             "session": self.session,
             "expected_at": self.expected_at,
@@ -130,21 +131,22 @@ def reserve(
     firm: bool,
     previous: Reservation | None = None,
 ) -> Reservation | None:
-    """What to keep for ``session``, the first that lacks room; None if nothing.
+    """The reservation for ``session``, the first that lacks room; None if nothing can be kept.
 
-    Agents that are returning count as if they were back: nobody else may have the room that only
-    their absence keeps it from, and what waits is not delayed by a connection that broke.
+    Agents that are returning count as if they were back: only their absence keeps the session from
+    their room, so nobody else may have it, and a broken connection delays nobody.
 
-    The time is the earliest at which known ends make room; it does not move back from pass to
-    pass, as long as nobody overruns. A firm reservation keeps its agents until the session starts
-    or one of them cannot hold it any more.
+    ``expected_at`` is the earliest time at which known ends make room; it does not move back from
+    pass to pass, as long as no session overruns. A firm reservation keeps its agents until the
+    session starts or an agent cannot hold it any more.
 
     Args:
-        running: all that holds a place in the group, what this pass has placed included.
+        running: all sessions that hold a place in the group, including those that this pass has
+            placed.
         now: seconds since the epoch.
         firm: whether the session has waited for so long that it gets room at any price. Then it
-            does not count on those who should have ended and have not: their word is broken.
-        previous: what was kept for it in the last pass.
+            does not count on sessions that should have ended already.
+        previous: the session's reservation of the last pass.
 
     Raises:
         MusterError: the selector answers nonsense.
@@ -172,10 +174,11 @@ def reserve(
 
 
 class Binding:
-    """Holds of a reservation on a snapshot, taken while those choose places whom they bind.
+    """The holds of a reservation on a snapshot, which are taken while sessions that they bind
+    choose their places.
 
-    Whom they do not bind may stand on what is held. That much is then ``lent``, and held no more:
-    what remains free on the agent is for the others whatever comes back in time.
+    A session that they do not bind may stand on held room. That room is then ``lent``, and held no
+    more: the rest of the agent's free room is for others, because the lent room comes back in time.
     """
 
     def __init__(self, reservation: Reservation, snapshot: Snapshot) -> None:
@@ -191,7 +194,7 @@ class Binding:
         amounts = [columns.amounts(hold.resources) for hold in holds]
         table = np.array(amounts, np.int64).reshape(len(holds), len(columns.dimensions)).T
         where, devices, milli = np.array(shares, np.int64).reshape(-1, 3).T
-        # What has come to stand there since it was kept is not there to be taken.
+        # Room that was taken since it was kept cannot be held.
         free = np.maximum(columns.free[slots].T, 0) if slots else table
         free_milli = np.maximum(columns.device_free[where, devices], 0)
         self._bulk = Bulk(
@@ -205,19 +208,20 @@ class Binding:
         self._share = {(slot, index): entry for entry, (slot, index, _) in enumerate(shares)}
 
     def bind(self) -> None:
-        """Take what is held; nothing happens if it is."""
+        """Take the held room; nothing happens if it is taken."""
         if not self._bound:
             self._snapshot.columns.move_all(self._bulk, -1)
         self._bound = True
 
     def lift(self) -> None:
-        """Give it back; nothing happens if it is not taken."""
+        """Give the held room back; nothing happens if it is not taken."""
         if self._bound:
             self._snapshot.columns.move_all(self._bulk)
         self._bound = False
 
     def lend(self, what: WorkloadClass, kernels: Sequence[KernelPlacement]) -> None:
-        """A session that ends in time has taken these places, while the holds were lifted."""
+        """Lend held room to a session that ends in time and took these places while the holds were
+        lifted."""
         assert not self._bound, "it chose its place beside what is held"
         columns, bulk = self._snapshot.columns, self._bulk
         for request, kernel in zip(what.kernels, kernels, strict=True):
@@ -237,7 +241,8 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """Where a session fits once those have left who end ``at`` or before, and what is then free."""
+    """The places of a session once all sessions that end at ``at`` or before have left, and the
+    free amounts then."""
 
     at: float
     kernels: tuple[KernelPlacement, ...]
@@ -252,7 +257,7 @@ def _earliest(
     selector: AgentSelector,
     kept: tuple[KernelPlacement, ...] | None,
 ) -> _Plan | None:
-    """The earliest time at which known ends make room: at ``kept``, unless earlier elsewhere."""
+    """The earliest plan by known ends: at the ``kept`` places, unless another is earlier."""
     departures = Departures(snapshot, held, ends)
     step, last = None, len(departures.ends)
     if kept is not None:
@@ -276,9 +281,9 @@ def _least_disturbing(
     selector: AgentSelector,
     now: float,
 ) -> tuple[KernelPlacement, ...] | None:
-    """Where the session would fit if some agents were emptied: those that the fewest sessions of
-    unknown end must leave, then those on which these have run the shortest time together. None if
-    it would not fit on any."""
+    """The places where the session would fit if some agents were emptied: the agents that the
+    fewest sessions of unknown end must leave, then those on which these have run the shortest time
+    together. None if it would fit nowhere."""
     unknown = ~np.isfinite(ends)
     count = max(len(held.sessions), 1)
     pairs = np.unique(held.slots * count + held.of_kernel)  # a session once on each of its agents
@@ -288,7 +293,7 @@ def _least_disturbing(
     progress = np.bincount(slots, ran[whose], snapshot.columns.slots)
     rank = np.empty(sessions.size, np.float64)
     rank[np.lexsort((progress, sessions))] = np.arange(sessions.size)
-    keys = np.where(unknown, np.inf, 0.0)  # all of known end first, then agent by agent
+    keys = np.where(unknown, np.inf, 0.0)  # all sessions of known end first, then agent by agent
     np.minimum.at(keys, whose, 1.0 + rank[slots])
     kernels = Departures(snapshot, held, keys).earliest_fit(what, selector)
     return kernels or fits(snapshot.emptied(), selector, what)
@@ -300,8 +305,8 @@ def _may_hold(
     kernels: tuple[KernelPlacement, ...],
     accepting: Flags,
 ) -> bool:
-    """Whether these agents, of those ``accepting``, take the session's kernels, once they have
-    room."""
+    """Whether the agents of these places are ``accepting`` and can hold the session's kernels once
+    they have room."""
     slots = snapshot.slots_among(kernel.agent_id for kernel in kernels)
     mask, columns, together = eligible(snapshot, what), snapshot.columns, what.placement.together
     if len(slots) < len(kernels) or not accepting[slots].all():
@@ -324,7 +329,8 @@ def _keep_until(
     held: Held,
     ends: Floats,
 ) -> Reservation:
-    """Keep what the session takes beyond what will have come back by then."""
+    """The reservation that holds the session's amounts, less the amounts that will have come back
+    by then."""
     what, columns, then = session.what, snapshot.columns, plan.then
     device_comes = then.device_free - columns.device_free
     kernels = on_devices(snapshot, what, plan.kernels, then, device_comes)
@@ -350,7 +356,7 @@ def _keep(
     snapshot: Snapshot,
     held: Held,
 ) -> Reservation:
-    """Keep all of what the session takes that is free."""
+    """The reservation that holds all of the session's amounts that are free."""
     what, columns = session.what, snapshot.columns
     kernels = on_devices(snapshot, what, kernels, snapshot.emptied().columns, columns.device_free)
     demand = Demand(snapshot, what, kernels)

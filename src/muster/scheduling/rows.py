@@ -8,18 +8,18 @@ from muster.core.resources import GPU_WHOLE
 from muster.scheduling.packing import Packing
 
 STEPS = 1e6
-"""Utilisation is in steps of a millionth."""
+"""Steps of a utilisation of 1: a millionth each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What agents of one kind have; a list may be shorter than the columns have rows.
+    """The capacity of agents of one kind; its lists may be shorter than the columns have rows.
 
     Args:
-        capacity, inverse: by dimension; 0 for what there is none of.
+        capacity, inverse: by dimension; 0 where the agent has none.
         models: codes of the devices' models.
         device_milli: all devices together.
-        kinds: how many kinds of resources there are.
+        kinds: the number of kinds of resources that it has.
     """
 
     capacity: list[int]
@@ -36,17 +36,19 @@ class Machine:
 
 
 class Row:
-    """One agent's entries of the columns, in as few objects as can be: what a decision costs is
-    mostly waiting for memory.
+    """One agent's entries of the columns, in as few objects as possible, because a decision mostly
+    waits for memory.
 
-    What follows ``settled`` here is derived from what comes before, if that says so.
+    The fields after ``settled`` are derived from the fields before it, and are valid while
+    ``settled`` is set.
 
     Args:
-        amounts: what is free of each dimension, then of each device by index.
-        dimensions: how many of them there are.
-        settled, devices_settled: cleared by whoever changes amounts, or shares of devices.
-        open: it accepts work, and no amount is negative.
-        whole, largest: how many devices are wholly free, and what is free of the freest.
+        amounts: free amounts of each dimension, then of each device by index.
+        dimensions: the number of dimensions.
+        settled, devices_settled: whether derived fields are valid; cleared by a change of amounts,
+            or of shares of devices.
+        open: whether the agent accepts work and no amount is negative.
+        whole, largest: the number of wholly free devices, and the free milli of the freest.
     """
 
     __slots__ = (
@@ -79,7 +81,7 @@ class Row:
         return self.amounts[self.dimensions :].tolist()
 
     def settle(self) -> None:
-        """Derive what is derived."""
+        """Compute the derived fields."""
         self.open = self.accepting and min(self.amounts) >= 0
         if not self.devices_settled:
             devices = self.amounts[self.dimensions :].tolist()
@@ -91,9 +93,9 @@ class Row:
         self.settled = True
 
     def measure(self, packing: Packing) -> tuple[int, int]:
-        """The utilisation, and the amounts as a word, which is 0 if it is not open.
+        """The utilisation, and the amounts as a word, which is 0 if the agent is not open.
 
-        For many agents ``Columns`` has the same arithmetic in the same order, so that both agree
+        ``Columns`` does the same arithmetic for many agents, in the same order, so that both agree
         to the last bit.
         """
         machine, held = self.machine, 0.0

@@ -1,18 +1,18 @@
 """Orders in which a queue is tried, inside a band of equal priority (source: Sokovan);
 equal keys go by age, then by identifier.
 
-The key of a dynamic one depends on the session's owner alone (``by_owner``), and it never falls
-while a pass places sessions: one that was worked out earlier is never too large.
+A dynamic sequencer's key depends on the session's owner alone (``by_owner``), and never falls while
+a pass places sessions, so an earlier key is never too large.
 """
 
 from muster.core.specs.amounts import parse_duration
 from muster.scheduling.fairness import WEEK_S, Capacity, DecayedUsage, dominant_share
-from muster.scheduling.plugins import PassContext
+from muster.scheduling.plugins import PassContext, SessionSequencer
 from muster.scheduling.usage import Scope, scopes
 from muster.scheduling.workload import SessionWorkload
 
 
-class Fifo:
+class Fifo(SessionSequencer):
     """First in, first out."""
 
     dynamic = False
@@ -21,7 +21,7 @@ class Fifo:
         return ()
 
 
-class Lifo:
+class Lifo(SessionSequencer):
     """Last in, first out."""
 
     dynamic = False
@@ -30,14 +30,14 @@ class Lifo:
         return (-session.submitted_at,)
 
 
-class Drf:
-    """Dominant resource fairness: whoever holds the least goes first (source: Ghodsi 2011).
+class Drf(SessionSequencer):
+    """Dominant resource fairness: the user who holds the least goes first (source: Ghodsi 2011).
 
-    What a user holds is the dominant share of all that they hold, wherever, of the capacity of this
-    group. A session that a pass places counts at once, so that users take turns.
+    The measure is the dominant share of the user's holdings, in all groups, of this group's
+    capacity. A session that a pass places counts at once, so that users take turns.
     """
 
-    dynamic = by_owner = True
+    by_owner = True
 
     def __init__(self) -> None:
         self._capacity = Capacity()
@@ -48,23 +48,23 @@ class Drf:
         return (dominant_share(context.usage.of(user).amounts, capacity),)
 
 
-class FairShare:
-    """Whoever has had the least of late, for their weight, goes first: domains are compared, then
-    projects, then users, a fair tree (source: Slurm) with the weights of ``QuotaSpec``.
+class FairShare(SessionSequencer):
+    """The owner with the least usage of late, for its weight, goes first: domains are compared,
+    then projects, then users, a fair tree (source: Slurm) with the weights of ``QuotaSpec``.
 
-    What somebody has had is the dominant share that they held on average of late, each second
-    weighing half as much as one a half-life later; and what they hold now is added, so that within
-    a pass an owner's later sessions go back. Who held the whole group for a half-life and holds
-    nothing now is level with who newly holds half of it.
+    Usage is the mean dominant share of late, in which each second weighs half as much as one a
+    half-life later; the present holding is added, so that within a pass an owner's later sessions
+    go back. An owner who held the whole group for a half-life and holds nothing now is level with
+    one who has just got half of it.
 
     Args:
         half_life: seconds, or text such as "7d"; ``PassContext.fairness`` must have the same.
 
     Raises:
-        ValueError: no duration, or not above 0.
+        ValueError: ``half_life`` is no duration above 0.
     """
 
-    dynamic = by_owner = True
+    by_owner = True
 
     def __init__(self, half_life: float | str = WEEK_S) -> None:
         half_life_s = parse_duration(half_life)
@@ -74,7 +74,7 @@ class FairShare:
         self._capacity = Capacity()
 
     def no_usage(self) -> DecayedUsage:
-        """What it needs as ``PassContext.fairness``, with nothing used yet."""
+        """A ``PassContext.fairness`` for this sequencer, with no usage yet."""
         return DecayedUsage(self.half_life_s)
 
     def key(self, session: SessionWorkload, context: PassContext) -> tuple[float, ...]:
@@ -90,5 +90,5 @@ class FairShare:
         held = dominant_share(context.usage.of(scope).amounts, capacity)
         quota = context.quotas.of(scope)
         weight = 1.0 if quota is None else quota.weight
-        # In steps of a billionth: what is all but forgotten goes by age like what never was.
+        # In steps of a billionth, so that usage that is all but forgotten counts as none.
         return round(used / context.fairness.mean_life_s + held, 9) / weight

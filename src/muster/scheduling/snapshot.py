@@ -26,22 +26,22 @@ _NO_ATTRIBUTES: Mapping[str, str] = MappingProxyType({})
 
 
 class OverCapacity(MusterError):
-    """What should be taken is not free; nothing was taken."""
+    """The amounts to take are not free; nothing was taken."""
 
 
 class NotHeld(MusterError):
-    """What should be given back is more than is held; nothing was given back."""
+    """The amounts to give back exceed the held ones; nothing was given back."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentFacts:
-    """What an agent is, whatever is held of it; ``status`` is for people only.
+    """The facts of an agent, apart from its amounts; ``status`` is for people only.
 
     Args:
-        accepting: whether it takes new work; one that is cordoned, draining or suspect does not.
+        accepting: whether it takes new work; a cordoned, draining or suspect agent does not.
         attributes: what constraints look at.
-        returning: it takes nothing new because it cannot be reached, but could be a moment ago:
-            what waits may count on it.
+        returning: whether it takes no new work only because it cannot be reached, which it could a
+            moment ago: waiting sessions may count on it.
     """
 
     id: AgentId
@@ -55,18 +55,19 @@ class AgentFacts:
 
 
 class Snapshot:
-    """The agents of one group: who they are here, their amounts in ``columns``.
+    """The agents of one group: their facts here, their amounts in ``columns``.
 
-    An agent keeps its slot for as long as it is known; the slot of one that left is used again.
+    An agent keeps its slot while it is known; the slot of a former agent is used again.
 
-    ``version`` goes up with each change after which a pass could come out otherwise. Takes are not
-    among them: they only make room smaller. While it stands still, what lacked room still does.
+    ``version`` goes up with each change after which a pass could decide otherwise, but not when
+    room is taken, which only leaves less. While it stands still, sessions that lacked room still
+    do.
 
     ``facts_version`` goes up when an agent comes, leaves, or has another name or other attributes,
-    ``capacity_version`` with whatever changes of an agent.
+    ``capacity_version`` with any change of an agent.
 
-    ``is_trial`` says that nothing of what happens to it is to last: it is a copy to try on, or a
-    statement says so. Selectors that learn do not learn from it.
+    ``is_trial`` says that no change of the snapshot will last, because it is a copy to try on or in
+    a trial statement. Selectors that learn do not learn from it.
     """
 
     def __init__(self, group: str) -> None:
@@ -85,12 +86,12 @@ class Snapshot:
         self._names: dict[str, set[int]] = {}  # slots by name; names need not be unique
         self._attributes = AttributeColumns()
         self._sets: dict[SetKey, dict[int, int]] = {}  # kernels by slot
-        self._memory: dict[Hashable, Any] = {}  # answers that hold for ``_memory_version``
+        self._memory: dict[Hashable, Any] = {}  # answers that are valid for ``_memory_version``
         self._memory_version = 0
         self._orders: dict[Ranking, Order] = {}
 
     def __len__(self) -> int:
-        """How many agents there are, accepting or not."""
+        """The number of agents, accepting or not."""
         return len(self._slots)
 
     def facts(self, slot: int) -> AgentFacts:
@@ -106,11 +107,11 @@ class Snapshot:
 
     @property
     def ids(self) -> Sequence[AgentId]:
-        """The agents' ids by slot; empty where it is vacant."""
+        """The agents' ids by slot; empty where a slot is vacant."""
         return self._ids
 
     def place(self, slot: int) -> KernelPlacement:
-        """The place of a kernel without devices; one object for all."""
+        """The place of a kernel without devices; one object for each slot."""
         place = self._places[slot]
         if place is None:
             place = self._places[slot] = KernelPlacement(self.facts(slot).id)
@@ -128,11 +129,11 @@ class Snapshot:
         return slot
 
     def slots_among(self, agent_ids: Iterable[AgentId]) -> list[int]:
-        """The slots of those of ``agent_ids`` that the group has."""
+        """The slots of the ``agent_ids`` that the group has."""
         return [self._slots[agent_id] for agent_id in agent_ids if agent_id in self._slots]
 
     def slots_named(self, names: Iterable[str]) -> list[int]:
-        """The slots of those agents of the group that have one of ``names``."""
+        """The slots of the group's agents that have one of ``names``."""
         return sorted(slot for name in names for slot in self._names.get(name, ()))
 
     @property
@@ -142,26 +143,26 @@ class Snapshot:
 
     @property
     def attribute_names(self) -> set[str]:
-        """Attributes that some agent has."""
+        """The attributes that some agent has."""
         return {name for facts in self._facts if facts is not None for name in facts.attributes}
 
     def attribute(self, name: str) -> tuple[Ints, tuple[str, ...]]:
-        """The values of an attribute, and by slot the index of the agent's; -1 for none."""
+        """By slot the index of the agent's value of an attribute, -1 for none, and the values."""
         return self._attributes.column(name, self.columns.slots)
 
     def order(self, ranking: Ranking) -> Order:
-        """All slots in an order, kept current."""
+        """All slots in an order that is kept current."""
         order = self._orders.get(ranking)
         if order is None:
             order = self._orders[ranking] = order_of(self.columns, ranking)
         return order
 
     def in_set(self, key: SetKey) -> Mapping[int, int]:
-        """How many kernels of a set each slot holds; those that hold none are not named."""
+        """How many kernels of a set each slot holds; slots without any are absent."""
         return self._sets.get(key, {})
 
     def remembered(self, key: Hashable, find: Callable[[], Answer]) -> Answer:
-        """What ``find`` answers, asked again only when ``facts_version`` has moved."""
+        """The answer of ``find``, which is asked again only when ``facts_version`` has moved."""
         if self._memory_version != self.facts_version or len(self._memory) >= _MEMORY:
             self._memory = {}
             self._memory_version = self.facts_version
@@ -171,11 +172,11 @@ class Snapshot:
         return answer
 
     def __getstate__(self) -> dict[str, Any]:
-        """For copies: each makes orders of its own."""
+        """The state for copies, each of which makes orders of its own."""
         return vars(self) | {"_orders": {}}
 
     def copy(self) -> "Snapshot":
-        """A copy with all that is held, to try on; its agents must not be changed."""
+        """A copy with all holdings, to try on; its agents must not be changed."""
         twin = copy.copy(self)
         twin.is_trial = True
         twin.columns = self.columns.copy()
@@ -183,8 +184,8 @@ class Snapshot:
         return twin
 
     def with_returning(self) -> "Snapshot":
-        """As it will be once the agents that are returning are back, to try on; its agents must not
-        be changed. This very one if there are none."""
+        """A copy in which returning agents are back, to try on; its agents must not be changed. The
+        snapshot itself if no agent is returning."""
         if not self.columns.returning.any():
             return self
         twin = self.copy()
@@ -192,11 +193,11 @@ class Snapshot:
         return twin
 
     def emptied(self, *, all_accept: bool = False) -> "Snapshot":
-        """A copy in which nothing is held, to try on; its agents must not be changed. In it those
-        that are returning are back.
+        """A copy in which nothing is held and returning agents are back, to try on; its agents must
+        not be changed.
 
         Args:
-            all_accept: as if every agent took new work, those that are silent included.
+            all_accept: whether every agent counts as accepting, silent ones included.
         """
         twin = copy.copy(self)
         twin.is_trial = True
@@ -218,14 +219,14 @@ class Snapshot:
         *,
         returning: bool = False,
     ) -> None:
-        """Take in an agent, or what has changed of it; what is held of it stays held.
+        """Add or change an agent; room that is held on it stays held.
 
         Args:
-            capacity: its ``gpu_milli`` is not looked at; ``devices`` are.
+            capacity: its ``gpu_milli`` is ignored in favour of ``devices``.
             accepting: whether it takes new work.
-            status: what a person is told of one that does not.
+            status: told to people where it does not.
             attributes: what constraints look at.
-            returning: it does not, but did so a moment ago (see ``AgentFacts``).
+            returning: whether it did a moment ago (see ``AgentFacts``).
 
         Raises:
             MusterError: two devices share an index, or there are more devices or named resources
@@ -258,7 +259,7 @@ class Snapshot:
         self.version += 1
 
     def remove_agent(self, agent_id: AgentId) -> None:
-        """Forget an agent with all that is held of it; one that is not known is forgotten."""
+        """Forget an agent with all room held on it; nothing happens if it is not known."""
         slot = self._slots.pop(agent_id, None)
         if slot is None:
             return
@@ -284,13 +285,13 @@ class Snapshot:
         """Hold ``resources`` of an agent, and ``shares`` of its devices.
 
         Args:
-            force: it is a fact, whether it fits or not. While any amount of an agent is below
-                zero, it gets nothing new.
+            force: whether to hold it even if it does not fit, because it is a fact. While an amount
+                of an agent is below zero, it gets no new work.
 
         Raises:
             NotFound: the group has no such agent.
             OverCapacity: it does not fit; nothing was taken.
-            MusterError: an absurd device index or number of named resources.
+            MusterError: a device index or the number of named resources is out of bounds.
         """
         slot = self.slot(agent_id)
         if force:
@@ -300,10 +301,11 @@ class Snapshot:
             self.take_at(slot, resources, shares)
 
     def give_back(self, agent_id: AgentId, resources: Resources, shares: Shares = ()) -> None:
-        """Free what ``take`` held; of an agent that has left, nothing is held.
+        """Free amounts that ``take`` held; nothing happens for a former agent, on which nothing is
+        held.
 
         Raises:
-            NotHeld: so much is not held of it; nothing was given back.
+            NotHeld: less is held on it; nothing was given back.
         """
         slot = self._slots.get(agent_id)
         if slot is None:
@@ -314,13 +316,13 @@ class Snapshot:
         self.version += 1
 
     def set_joined(self, agent_id: AgentId, key: SetKey, kernels: int) -> None:
-        """So many kernels more of a set are on an agent; or, negative, fewer. On an agent that has
-        left there are none."""
+        """Count so many more kernels of a set on an agent, or fewer if negative; nothing happens
+        for a former agent."""
         slot = self._slots.get(agent_id)
         if slot is not None:
             self.set_joined_at(slot, key, kernels)
 
-    # What a statement does and undoes
+    # For statements, which do and undo
 
     def set_joined_at(self, slot: int, key: SetKey, kernels: int) -> None:
         """``set_joined`` by slot."""

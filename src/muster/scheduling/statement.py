@@ -8,18 +8,19 @@ from muster.scheduling.columns import Bulk, Need, Shares
 from muster.scheduling.snapshot import SetKey, Snapshot
 
 _Undo: TypeAlias = tuple[Any, ...]
-"""Whose turn it was before, then a function and its arguments that undo what was done."""
+"""The former ``turn``, then a function and its arguments that undo a change."""
 
 
 class Statement:
-    """What was tried on ``snapshot`` and is not yet decided.
+    """Changes that are tried on ``snapshot``, to be kept or undone.
 
-    As a context manager it rolls back whole on leaving, by an exception too, unless ``keep`` was
-    called. A part is undone with ``mark`` and ``rollback(to)``: that is how a gang that does not
-    fit whole disappears while what was placed before it stays.
+    As a context manager it rolls back everything on leaving, even by an exception, unless ``keep``
+    was called. A part is undone with ``mark`` and ``rollback(to)``: so a gang that does not fit
+    whole is undone while earlier placements stay.
 
     Args:
-        trial: somebody only looks: it will not be kept, and until it is left its snapshot says so.
+        trial: whether the statement is for looking only: it will not be kept, and until it is left
+            its snapshot is marked ``is_trial``.
     """
 
     def __init__(self, snapshot: Snapshot, *, trial: bool = False) -> None:
@@ -40,7 +41,7 @@ class Statement:
         snapshot.turn = slot + 1
 
     def put(self, slot: int, need: Need, shares: Shares = (), copies: int = 1) -> None:
-        """``take`` where it is known to fit."""
+        """``take``, for amounts that are known to fit."""
         snapshot = self.snapshot
         columns = snapshot.columns
         columns.move_asked(slot, need.asked, shares, -copies)
@@ -48,7 +49,7 @@ class Statement:
         snapshot.turn = slot + 1
 
     def put_all(self, bulk: Bulk, last: int) -> None:
-        """Take all of ``bulk``, which is known to fit, the ``last`` in that slot."""
+        """Take all of ``bulk``, which is known to fit; its last entry is in slot ``last``."""
         snapshot = self.snapshot
         snapshot.columns.move_all(bulk, -1)
         self._done.append((snapshot.turn, snapshot.columns.move_all, bulk))
@@ -65,14 +66,14 @@ class Statement:
         return len(self._done)
 
     def rollback(self, to: int = 0) -> None:
-        """Undo all that was done since the mark ``to``."""
+        """Undo all changes since the mark ``to``."""
         done = self._done
         while len(done) > to:
             self.snapshot.turn, undo, *arguments = done.pop()
             undo(*arguments)
 
     def keep(self) -> None:
-        """What was done stays done."""
+        """Keep all changes."""
         assert not self._trial, "it was only to look"
         self._done.clear()
 

@@ -1,4 +1,4 @@
-"""The numbers of a group's agents: what they have, what of it is free, and how that changes.
+"""The amounts of a group's agents: capacity, free amounts, and their changes.
 
 An agent is known here by its *slot*. All amounts are kept by column, one dimension or device of all
 agents side by side. A change of one agent is made in its ``Row`` and written to the columns when
@@ -28,8 +28,8 @@ Shares: TypeAlias = tuple[DeviceShare, ...]
 MAX_DEVICES = 128  # device indexes of one agent
 _DIMENSIONS = ("cpu", "memory", "disk")
 _FIRST_SLOTS = 16
-_MOST_CHANGES = 4096  # that are remembered, and four for each agent
-_FEW = 8  # slots that are written one by one faster than together
+_MOST_CHANGES = 4096  # remembered changes, and four for each agent
+_FEW = 8  # slots up to which writing one by one is faster than together
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Bulk:
     """Amounts in many slots, to be moved together; a slot may be named more than once.
 
     Args:
-        slots: where the columns of ``amounts`` belong.
+        slots: to which the columns of ``amounts`` belong.
         amounts: dimensions × entries.
         device_slots, devices, device_milli: shares of devices, one entry each.
     """
@@ -51,14 +51,13 @@ class Bulk:
 
 class Stock:
     """Dimensions are cpu, memory and disk, then extras and the number of kernels (where it counts)
-    in the order they appeared. GPUs are not a
-    dimension but individual devices of 1000 milli each: ``gpu_milli`` of a capacity or of what is
-    taken is not looked at, devices and shares are.
+    in the order they appeared. GPUs are not a dimension but individual devices of 1000 milli each:
+    ``gpu_milli`` of a capacity or a request is ignored in favour of devices and shares.
 
-    What is derived from free amounts is derived anew whenever they change, so that taking and
-    giving back leaves no trace.
+    Derived values are computed anew whenever free amounts change, so that taking and giving back
+    leaves no trace.
 
-    ``capacity_version`` goes up when what an agent has changes.
+    ``capacity_version`` goes up when an agent's capacity changes.
     """
 
     def __init__(self) -> None:
@@ -82,22 +81,22 @@ class Stock:
         self._whole_free: Ints = np.zeros(slots, np.int64)
         self._largest_free: Ints = np.zeros(slots, np.int64)
         self._steps: Ints = np.zeros(slots, np.int64)  # utilisation
-        self._known = 0  # how many agents there are
-        self._with_devices = 0  # how many of them have some
+        self._known = 0  # the number of agents
+        self._with_devices = 0  # the number of agents with devices
         # One by one:
-        self._machines: list[Machine] = []  # by slot; one object for all that are equal
+        self._machines: list[Machine] = []  # by slot; equal machines are one object
         self._kinds: dict[tuple[tuple[int, ...], tuple[int, ...]], Machine] = {}
         self._agents: list[Row | None] = []  # by slot; None until it is needed
         self._changes: list[int] = []  # slots as they changed, from the mark _changes_from on
         self._changes_from = 0
-        self._written = 0  # the mark of the changes that are in the columns
+        self._written = 0  # the mark up to which changes are in the columns
         self._packing = Packing()
         self._last_asked: tuple[Resources, list[tuple[int, int]] | None] = (Resources(), [])
         self.capacity_version = 0
 
     @property
     def slots(self) -> int:
-        """How many slots there are, vacant ones included."""
+        """The number of slots, vacant ones included."""
         return self._count
 
     def row(self, slot: int) -> Row:
@@ -113,12 +112,12 @@ class Stock:
 
     @property
     def changes_mark(self) -> int:
-        """The point to ask ``changed_since`` from later."""
+        """The present point, for a later ``changed_since``."""
         return self._changes_from + len(self._changes)
 
     def changed_since(self, mark: int) -> list[int] | None:
-        """Slots whose entries may have changed since ``mark``, some of them repeatedly; None if
-        that is too long ago to tell."""
+        """The slots whose entries may have changed since ``mark``, some repeatedly; None if
+        ``mark`` is too long ago to tell."""
         if len(self._changes) > _MOST_CHANGES + 4 * self._count:
             self._forget_changes()
         if mark < self._changes_from:
@@ -126,7 +125,8 @@ class Stock:
         return self._changes[mark - self._changes_from :]
 
     def slots_changed_since(self, mark: int) -> Ints | None:
-        """The same, each once: all slots if it is too long ago; None if none has changed."""
+        """``changed_since`` with each slot once: all slots if ``mark`` is too long ago, None if
+        none has changed."""
         if mark == self.changes_mark:
             return None
         changed = self.changed_since(mark)
@@ -173,7 +173,7 @@ class Stock:
         return slot
 
     def make_rows(self, resources: Resources, device_indexes: Sequence[int]) -> None:
-        """Have rows for what is named; must come before amounts of it.
+        """Make rows for these resources and devices; to be called before their amounts are used.
 
         Raises:
             MusterError: more devices or kinds of resources than a group can have.
@@ -213,7 +213,7 @@ class Stock:
         accepting: bool,
         returning: bool = False,
     ) -> None:
-        """Say what the agent in ``slot`` has; what is held of it stays held."""
+        """Set the capacity of the agent in ``slot``; room that is held on it stays held."""
         self._write()
         amounts = self.amounts(capacity)
         milli = np.zeros(len(self._device_capacity), np.int64)
@@ -243,7 +243,7 @@ class Stock:
         self._changes.append(slot)
 
     def clear(self, slot: int) -> None:
-        """The agent has left ``slot``, with all that was held of it."""
+        """Empty ``slot``, whose agent has left, with all room held on it."""
         self.set_agent(slot, Resources(), (), accepting=False)
         self._free[:, slot] = 0
         self._device_free[:, slot] = 0
@@ -259,7 +259,7 @@ class Stock:
     def move_asked(
         self, slot: int, asked: list[tuple[int, int]], shares: Shares, copies: int
     ) -> None:
-        """``move`` of what ``asked`` of a ``Need`` says."""
+        """``move``, by the ``asked`` of a ``Need``."""
         row = self._agents[slot] or self._load(slot)
         amounts = row.amounts
         for dimension, amount in asked:
@@ -284,7 +284,7 @@ class Stock:
         self._written_to(slots)
 
     def amounts(self, request: Resources) -> Ints:
-        """What ``request`` asks of each dimension."""
+        """The amount of each dimension in ``request``."""
         amounts = np.zeros(len(self._rows), np.int64)
         for row, amount in self._asked(request) or ():
             amounts[row] = amount
@@ -303,15 +303,15 @@ class Stock:
         return twin
 
     def with_returning(self) -> Self:
-        """A copy in which those agents take work too that are returning."""
+        """A copy in which returning agents take work too."""
         twin = self.copy()
         twin._accepting = self._accepting | self._returning
         twin._derive(np.flatnonzero(self._returning))
         return twin
 
     def emptied(self, *, all_accept: bool) -> Self:
-        """A copy in which nothing is held and those that were returning are back; with
-        ``all_accept`` silent agents take work too."""
+        """A copy in which nothing is held and returning agents are back; with ``all_accept`` silent
+        agents take work too."""
         twin = self._twin()
         twin._free = self._capacity.copy()
         twin._device_free = self._device_capacity.copy()
@@ -367,13 +367,13 @@ class Stock:
         key = tuple(capacity), tuple(models)
         machine = self._kinds.get(key)
         if machine is None:
-            if len(self._kinds) > 2 * self._count + _FEW:  # most are nobody's any more
+            if len(self._kinds) > 2 * self._count + _FEW:  # most are in use no longer
                 self._kinds.clear()
             machine = self._kinds[key] = Machine.of(capacity, models, devices)
         return machine
 
     def _write(self) -> None:
-        """Have the columns say what the rows say."""
+        """Write changed rows to the columns."""
         mark = self._changes_from + len(self._changes)
         if mark == self._written:
             return
@@ -402,14 +402,14 @@ class Stock:
             self._open[slot] = row.open
 
     def _forget_changes(self) -> None:
-        """The older half of them."""
+        """Forget the older half of the remembered changes."""
         self._write()
         forgotten = len(self._changes) // 2
         del self._changes[:forgotten]
         self._changes_from += forgotten
 
     def _written_to(self, slots: Ints) -> None:
-        """The columns of ``slots`` have changed, and are newer than their rows."""
+        """Note that the columns of ``slots`` have changed and are newer than their rows."""
         agents, changed = self._agents, slots.tolist()
         for slot in changed:
             agents[slot] = None
@@ -444,7 +444,7 @@ class Stock:
         return np.where(kinds > 0, steps, 0)
 
     def _twin(self) -> Self:
-        """A shallow copy that knows nothing of single agents yet."""
+        """A shallow copy without rows of single agents."""
         twin = copy.copy(self)
         twin._agents = [None] * self._count
         twin._rows, twin._model_codes = self._rows.copy(), self._model_codes.copy()

@@ -1,6 +1,6 @@
-"""Whose turn it is: the classes of a queue in the order in which a pass tries them.
+"""Turns: the classes of a queue in the order in which a pass tries them.
 
-The order is that of priority, the sequencer's key, age and id.
+The order is by priority, the sequencer's key, age and id.
 """
 
 import heapq
@@ -15,7 +15,7 @@ from muster.scheduling.queue import QueueClass
 from muster.scheduling.workload import SessionWorkload
 
 Rank: TypeAlias = tuple[Any, ...]
-"""The smallest goes first; no two sessions have the same."""
+"""The rank of a session: the smallest goes first, and no two sessions have the same."""
 
 
 def rank_of(session: SessionWorkload, sequencer: SessionSequencer, context: PassContext) -> Rank:
@@ -27,15 +27,15 @@ _BEFORE_ALL, _AFTER_ALL = "", chr(sys.maxunicode)  # of the ids of one age
 
 
 def bounds(oldest: Rank, newest: Rank) -> tuple[Rank, Rank]:
-    """By the ranks of a class's oldest and newest session, what none of its ranks is below, and
-    what none is above."""
-    if newest < oldest:  # but those of one age come by their ids, as ever
+    """A lower and an upper bound for the ranks of a class, from the ranks of its oldest and newest
+    session."""
+    if newest < oldest:  # newest first, but sessions of one age by their ids
         return (*newest[:-1], _BEFORE_ALL), (*oldest[:-1], _AFTER_ALL)
     return oldest, newest
 
 
 class Turn:
-    """A class's place in the order of a pass: that of its first session not yet decided about."""
+    """A class's place in the order of a pass, which is the place of its first undecided session."""
 
     __slots__ = ("_last", "_rest", "members", "rank", "session")
 
@@ -55,7 +55,7 @@ class Turn:
                 self.rank = rank_of(self.session, sequencer, context)
 
     def is_late(self, sequencer: SessionSequencer, context: PassContext) -> bool:
-        """Whether its rank has fallen since; then it has the new one."""
+        """Whether its rank has fallen behind meanwhile; if so it has the new rank now."""
         assert self.session is not None
         rank = rank_of(self.session, sequencer, context)
         if rank == self.rank:
@@ -66,7 +66,7 @@ class Turn:
     def run(
         self, limit: Rank | None, most: int, sequencer: SessionSequencer, context: PassContext
     ) -> list[SessionWorkload]:
-        """Take the first session and those that follow it before ``limit``, ``most`` in all."""
+        """Take the first session and its successors before ``limit``, at most ``most`` in all."""
         assert self.session is not None
         run = [self.session]
         if limit is None or self._last < limit:
@@ -85,9 +85,9 @@ class Turns:
     """The turns of a pass, the next one first.
 
     The key of a ``dynamic`` sequencer may grow as its owner's sessions are placed, and never gets
-    smaller in a pass: what comes up with a key that has grown goes back to where that puts it.
-    Where the key is the owner's, of all the turns that an owner has at a priority only the first
-    takes part, so that a placement moves one turn and not all of them.
+    smaller in a pass: a turn that comes up with a grown key goes back to its new place. Where the
+    key is the owner's, only the first of an owner's turns at a priority takes part, so that a
+    placement moves one turn and not all of them.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Turns:
         self._context = context
         turns = [Turn(members, sequencer, context) for members in classes]
         self._behind: dict[_Lane, list[tuple[Rank, Turn]]] | None = None
-        if getattr(sequencer, "by_owner", False):
+        if sequencer.by_owner:
             lanes: dict[_Lane, list[tuple[Rank, Turn]]] = {}
             for turn in turns:
                 lanes.setdefault(_lane(turn), []).append((_age(turn), turn))
@@ -110,11 +110,11 @@ class Turns:
 
     @property
     def next_rank(self) -> Rank | None:
-        """That of the turn which ``pop`` would answer; None if there is none."""
+        """The rank of the turn that ``pop`` would answer; None if there is none."""
         return self._heap[0][0] if self._heap else None
 
     def pop(self) -> Turn | None:
-        """Whose turn it is; None if nobody is left."""
+        """The next turn; None if none is left."""
         heap, sequencer, context = self._heap, self._sequencer, self._context
         while heap:
             _, turn = heapq.heappop(heap)
@@ -124,7 +124,7 @@ class Turns:
         return None
 
     def put_back(self, turn: Turn, *, again: bool) -> None:
-        """It has been decided about; ``again`` if it has more to try."""
+        """Put back a turn that was decided about; ``again`` says that its class has more to try."""
         if self._behind is not None:
             lane = self._behind[_lane(turn)]
             if again:
@@ -138,7 +138,7 @@ class Turns:
 
 
 _Lane: TypeAlias = tuple[Owner, int]
-"""An owner's turns of a priority: their keys are equal, and so they go by age."""
+"""An owner and a priority: the keys of its turns are equal, so they go by age."""
 
 
 def _lane(turn: Turn) -> _Lane:

@@ -1,4 +1,4 @@
-"""Who holds how much: sums by owner at the three levels, for quotas and fairness."""
+"""The holdings of owners: sums at the three levels, for quotas and fairness."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from muster.scheduling.snapshot import NotHeld
 from muster.scheduling.workload import WorkloadClass
 
 Scope: TypeAlias = tuple[Level, str]
-"""A level and the name of somebody at it, such as (USER, "default/research/ann")."""
+"""A level and the name of an owner at it, such as (USER, "default/research/ann")."""
 
 
 @lru_cache(maxsize=16_384)
@@ -23,7 +23,7 @@ def scopes(owner: Owner) -> tuple[Scope, Scope, Scope]:
 
 @dataclass(slots=True)
 class Holding:
-    """What somebody's sessions hold together.
+    """The sum over an owner's sessions.
 
     Args:
         amounts: canonical amounts by name of the resource; none is 0.
@@ -43,20 +43,20 @@ class Usage:
     """Holdings by scope, kept current by deltas."""
 
     def __init__(self) -> None:
-        self._below: Usage | None = None  # what holds where this has nothing of its own
+        self._below: Usage | None = None  # the original, for scopes without an entry here
         self._noted: list[tuple[WorkloadClass, int]] = []  # placed, and not yet counted in
         self._holdings: dict[Scope, Holding] = {}
         self._of_owner: dict[Owner, tuple[Holding, Holding, Holding]] = {}  # in _holdings too
 
     def fork(self) -> "Usage":
-        """A copy to try on, free to make and to throw away; the original must not be changed for
-        as long as it is used."""
+        """A copy to try on, which costs nothing to make; the original must not be changed while it
+        is used."""
         twin = Usage()
         twin._below = self
         return twin
 
     def of(self, scope: Scope) -> Holding:
-        """What is held; must not be changed."""
+        """The holding of a scope; must not be changed."""
         if self._noted:
             self._count_noted()
         holding = self._holdings.get(scope)
@@ -65,11 +65,11 @@ class Usage:
         return holding
 
     def placed(self, owner: Owner, amounts: Mapping[str, int], sessions: int = 1) -> None:
-        """``sessions`` sessions with ``amounts`` together now hold their place; or, negative,
-        that many no longer do: the exact opposite.
+        """Count ``sessions`` placed sessions with ``amounts`` together; a negative number is the
+        exact opposite.
 
         Raises:
-            NotHeld: the owner has not so many placed, or they hold less; nothing was changed.
+            NotHeld: the owner has fewer placed sessions, or they hold less; nothing was changed.
         """
         holdings = self._own(owner)
         if sessions < 0:
@@ -82,14 +82,14 @@ class Usage:
                 held[name] = held.get(name, 0) + amount
 
     def note_placed(self, what: WorkloadClass, sessions: int) -> None:
-        """``placed``, for so many sessions of a class; counted when somebody asks next."""
+        """``placed``, for so many sessions of a class; they are counted at the next question."""
         self._noted.append((what, sessions))
 
     def waits(self, owner: Owner, sessions: int) -> None:
-        """So many more sessions wait; or, negative, fewer.
+        """Count so many more waiting sessions, or fewer if negative.
 
         Raises:
-            NotHeld: the owner has not so many that wait; nothing was changed.
+            NotHeld: the owner has fewer waiting sessions; nothing was changed.
         """
         holdings = self._own(owner)
         if holdings[0].pending + sessions < 0:
@@ -104,7 +104,7 @@ class Usage:
         amounts: Mapping[str, int],
         sessions: int,
     ) -> None:
-        user = holdings[0]  # a project and a domain hold at least what each of their users does
+        user = holdings[0]  # a project and a domain hold at least as much as each of their users
         less = [name for name, amount in amounts.items() if user.amounts.get(name, 0) < amount]
         if less or user.sessions < sessions:
             raise NotHeld(
@@ -128,7 +128,7 @@ class Usage:
             self.placed(what.owner, amounts, sessions)
 
     def _own(self, owner: Owner) -> tuple[Holding, Holding, Holding]:
-        """The owner's three holdings, to change: copied from below the first time."""
+        """The owner's three holdings, for a change: copied from the original the first time."""
         own = self._of_owner.get(owner)
         if own is None:
             user, project, domain = scopes(owner)
@@ -146,10 +146,9 @@ class Usage:
 
 
 class Quotas:
-    """The limits that hold for each scope: its own, or those of ``*`` at its level.
+    """The limits of each scope: its own, or those of ``*`` at its level.
 
-    Attributes:
-        levels: at which there are any.
+    Attributes: levels: at which there are limits.
     """
 
     def __init__(self, specs: Iterable[QuotaSpec] = ()) -> None:
@@ -158,7 +157,7 @@ class Quotas:
         self._found: dict[Scope, QuotaSpec | None] = {}
 
     def of(self, scope: Scope) -> QuotaSpec | None:
-        """The nearest that was set: for d/p/u that of d/p/u, d/p/*, d/*/* or */*/*."""
+        """The nearest limits that are set: for d/p/u those of d/p/u, d/p/*, d/*/* or */*/*."""
         if not self._specs:
             return None
         try:
@@ -179,7 +178,7 @@ class Quotas:
 
 @dataclass(slots=True)
 class Accounting:
-    """What owners hold in the whole cluster, and the limits on that: the groups share it."""
+    """The holdings and limits of owners in the whole cluster, which the groups share."""
 
     usage: Usage = field(default_factory=Usage)
     quotas: Quotas = field(default_factory=Quotas)

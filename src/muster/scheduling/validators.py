@@ -1,7 +1,9 @@
-"""What forbids a session to start, wherever there is room (design: Placement policy).
+"""Validators: rules that forbid a session to start, wherever there is room (design: Placement
+policy).
 
-A quota in use, a dependency not yet met and a start time ahead are waited for; what is in ``NEVER``
-is refused at submission, or cancelled if it became so later (design: Skipped or failed).
+A quota in use, a dependency not yet met and a start time ahead are waited for; a session with a
+reason in ``NEVER`` is refused at submission, or cancelled if it became so later (design: Skipped or
+failed).
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,13 +27,13 @@ NEVER: frozenset[ReasonCode] = frozenset(
         ReasonCode.NO_GROUP_ACCESS,
     }
 )
-"""What time cannot cure; only somebody who changes the spec, the quota or the group can."""
+"""Reasons that time cannot cure, but only a change of the spec, the quota or the group."""
 
-_POSITION = {Level.USER: 0, Level.PROJECT: 1, Level.DOMAIN: 2}  # in what ``scopes`` answers
+_POSITION = {Level.USER: 0, Level.PROJECT: 1, Level.DOMAIN: 2}  # in the answer of ``scopes``
 
 
 class _ResourceLimit:
-    """What the placed sessions of one user, project or domain may hold together."""
+    """A limit on the sum of the placed sessions of one user, project or domain."""
 
     level: ClassVar[Level]
 
@@ -69,25 +71,25 @@ class _ResourceLimit:
 
 
 class KeypairResourceLimit(_ResourceLimit):
-    """What the sessions of one user may hold together."""
+    """The limit on the sum of one user's sessions."""
 
     level = Level.USER
 
 
 class GroupResourceLimit(_ResourceLimit):
-    """What the sessions of one project ("group" in the reference) may hold together."""
+    """The limit on the sum of one project's sessions (a "group" in Sokovan)."""
 
     level = Level.PROJECT
 
 
 class DomainResourceLimit(_ResourceLimit):
-    """What the sessions of one domain may hold together."""
+    """The limit on the sum of one domain's sessions."""
 
     level = Level.DOMAIN
 
 
 class Concurrency:
-    """How many sessions of a user, a project and a domain may be placed at a time.
+    """The limit on the number of placed sessions of a user, a project and a domain.
 
     A limit of 0 is no prohibition but a pause: all of them wait until an operator raises it.
     """
@@ -128,22 +130,22 @@ _CONDITION: Mapping[DependencyCondition, str] = {
 
 
 def is_met(dependency: Dependency, state: TargetState) -> bool:
-    """Whether work that has come so far is what the dependency waits for."""
+    """Whether the state of the other work meets the dependency."""
     return state in _MET[dependency.condition]
 
 
 def failed(dependency: Dependency, state: TargetState) -> Reason | None:
-    """Why the dependency can never be met, if it cannot."""
+    """The reason why the dependency can never be met, if so."""
     why = None if is_met(dependency, state) else _unmet(dependency, state)
     return why if why is not None and why.code in NEVER else None
 
 
 class Dependencies:
-    """What must have come so far before.
+    """Dependencies on other work.
 
-    ``running`` is also met by what has succeeded: a short one may start and end between two looks,
-    and Slurm's ``after`` is met by it too. What ended otherwise perhaps never ran, and whoever
-    needs it running will not find it: that can never be met.
+    ``running`` is also met by work that has succeeded: a short job may start and end between two
+    looks, and Slurm's ``after`` is met by it too. Work that ended otherwise perhaps never ran, and
+    will not be found running: then the dependency can never be met.
     """
 
     def is_idle(self, context: PassContext) -> bool:
@@ -165,7 +167,7 @@ class Dependencies:
 
 
 class StartTime:
-    """Nothing starts before the moment that its spec names."""
+    """A session's earliest start, from its spec."""
 
     def is_idle(self, context: PassContext) -> bool:
         return False
@@ -182,8 +184,8 @@ class StartTime:
 
 
 class GroupAccess:
-    """Whose work the group takes; where that is not everybody's, it is asked in each pass, for a
-    group may be closed to a project of which work waits."""
+    """The projects whose work the group takes. Where these are not all, each pass asks, because a
+    group may be closed to a project whose work waits."""
 
     def __init__(self, group: ScalingGroup) -> None:
         self._group = group
@@ -201,8 +203,8 @@ class GroupAccess:
 
 
 def next_moment(what: WorkloadClass, now: float) -> float | None:
-    """When the passing of time alone will permit what it forbids now, in seconds since the epoch;
-    None if it forbids nothing."""
+    """The moment in seconds since the epoch from which on time permits what it forbids now; None if
+    it forbids nothing."""
     return what.not_before if what.not_before is not None and what.not_before > now else None
 
 
@@ -212,9 +214,9 @@ def next_moment(what: WorkloadClass, now: float) -> float | None:
 def refusals_at_submission(
     what: WorkloadClass, quotas: Quotas, usage: Usage, sessions: int = 1
 ) -> list[Reason]:
-    """All for which ``sessions`` sessions of the class are not even queued, by the quotas of their
-    user, project and domain: more than the quota itself, more than one session may ask for, or too
-    many that wait. All but the last are in ``NEVER``.
+    """The reasons for which ``sessions`` sessions of the class are refused at once, by the quotas
+    of their user, project and domain: they ask for more than the quota itself, or than one session
+    may, or too many would wait. All but the last are in ``NEVER``.
     """
     reasons = []
     for scope in scopes(what.owner):
@@ -237,7 +239,7 @@ def refusals_at_submission(
 
 
 def group_access(owner: Owner, group: ScalingGroup) -> Reason | None:
-    """Why the group takes no work of the owner's project, if it does not."""
+    """The reason why the group takes no work of the owner's project, if so."""
     project = Level.PROJECT.of(owner)
     if not group.projects or project in group.projects:
         return None

@@ -14,7 +14,7 @@ from muster.core.specs.placement import ANYWHERE
 
 @dataclass(frozen=True, slots=True)
 class KernelPlacement:
-    """Where one kernel goes, and which devices of that agent it holds."""
+    """The place of one kernel: its agent, and its devices there."""
 
     agent_id: AgentId
     shares: tuple[DeviceShare, ...] = ()
@@ -22,18 +22,19 @@ class KernelPlacement:
 
 @dataclass(frozen=True)
 class WorkloadClass:
-    """All that a decision may hang on but age and identity: equals are decided about together.
+    """Everything on which a decision may depend, except age and identity: equal sessions are
+    decided about together.
 
     Args:
         group: the name of the scaling group.
         priority: larger goes first.
-        kernels: what each kernel asks for, by its index.
-        placement: where they may go.
+        kernels: the request of each kernel, by index.
+        placement: where the kernels may go.
         failed_agents: agents that failed the session before; they rank last, but still count.
         unfit_agents: those of them that said that they cannot run it; it does not go there.
-        duration_s: the longest that it will run once started, if it is known.
+        duration_s: the longest run once started, if known.
         not_before: the earliest start, in seconds since the epoch.
-        after: what must have come so far before it starts.
+        after: its dependencies.
         preemptible: whether work of higher priority may displace it, where its group allows that.
     """
 
@@ -61,13 +62,14 @@ class WorkloadClass:
     def requests(self) -> tuple[tuple[Resources, tuple[int, ...]], ...]:
         """The distinct requests, each with the indexes of the kernels that make it.
 
-        The most demanding come first: what is hard to place must not find its room broken up.
+        The most demanding come first, so that a request that is hard to place does not find its
+        room broken up.
         """
         indexes_of: dict[Resources, list[int]] = {}
         last: Resources | None = None
         indexes: list[int] = []
         for index, request in enumerate(self.kernels):
-            if request is not last:  # hashing is what costs, and gangs repeat one object
+            if request is not last:  # hashing is costly, and gangs repeat one object
                 last, indexes = request, indexes_of.setdefault(request, [])
             indexes.append(index)
         ordered = sorted(indexes_of.items(), key=lambda item: _demand(item[0]), reverse=True)
@@ -75,7 +77,7 @@ class WorkloadClass:
 
     @cached_property
     def uncounted(self) -> "WorkloadClass":
-        """The same as if agents could hold any number of kernels."""
+        """The class without the limit on the number of kernels of an agent."""
         kernels: list[Resources] = []
         last = made = None
         for each in self.kernels:  # gangs repeat one object
@@ -86,7 +88,7 @@ class WorkloadClass:
 
     @cached_property
     def total(self) -> Mapping[str, int]:
-        """What all kernels ask for together, by name of the resource, in canonical units."""
+        """The sum of all kernels' requests, by name of the resource, in canonical units."""
         amounts: dict[str, int] = {}
         for request, indexes in self.requests:
             for name, amount in request.as_dict().items():
@@ -96,7 +98,7 @@ class WorkloadClass:
 
 @dataclass(frozen=True, slots=True)
 class SessionWorkload:
-    """A session that asks for its place; all its kernels start together or none does.
+    """A session that waits for its place; its kernels start together or not at all.
 
     Args:
         submitted_at: seconds since the epoch.
@@ -109,7 +111,7 @@ class SessionWorkload:
 
 
 class Classes:
-    """The one object of each class, so that equals are found without comparing them."""
+    """Makes equal classes one object, so that equals are found without comparing them."""
 
     def __init__(self) -> None:
         self._known: dict[WorkloadClass, WorkloadClass] = {}
@@ -118,7 +120,7 @@ class Classes:
         return self._known.setdefault(what, what)
 
     def forget(self, what: WorkloadClass) -> None:
-        """No session of the class is left."""
+        """Forget a class of which no session is left."""
         self._known.pop(what, None)
 
 
@@ -127,9 +129,9 @@ class RunningSession:
     """A session that holds its place.
 
     Args:
-        kernels: where each kernel is, by its index.
+        kernels: the place of each kernel, by index.
         started_at: when it was placed, in seconds since the epoch.
-        ends_at: when it will have ended at the latest, if that is known.
+        ends_at: its latest end, if known.
     """
 
     id: SessionId
@@ -140,7 +142,7 @@ class RunningSession:
 
 
 class TargetState(Enum):
-    """How far the job or session has come that another one waits for."""
+    """How far a job or session on which another depends has come."""
 
     MISSING = "missing"
     WAITING = "waiting"
@@ -151,7 +153,7 @@ class TargetState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far such work has come, and since when, in seconds since the epoch."""
+    """A TargetState, and since when it holds, in seconds since the epoch."""
 
     state: TargetState
     since: float

@@ -90,15 +90,15 @@ class Entity(Generic[R]):
         name: of the kind, for people, events and history: ``session``.
         record: the class of its records.
         states: its state machine.
-        described: what a record is, as the end of a sentence; the diagrams begin with it.
+        described: a record in a few words, with which the diagram begins.
         rows: its table, and the mapping both ways.
         load: reads the records that have not ended from SQL, and adds them to the mirror; None if
             another entity's ``load`` brings them along.
         prefix: of its ids, three letters, where people refer to records by id or name: ``ses``.
         visible: who may see a record.
-        owned_with: the entity of the record that this one's owner is that of, if its table does not
-            say it.
-        unsuccessful: those of its last statuses of which a partial index has the rows.
+        owned_with: the entity of a record whose owner is this one's too, if this entity's table has
+            no owner.
+        unsuccessful: terminal statuses that have a partial index of their own.
         id_of: the name of a record in history and events; its ``id`` unless given.
         part_of: the record that has to be looked at whenever a record of this entity has changed.
         goes_with: whether records leave the mirror with another record and not at their own end;
@@ -169,7 +169,8 @@ class Entities(dict[type, Entity[Any]]):
         return next((entity for entity in self.values() if entity.name == name), None)
 
     def referred(self) -> list[Entity[Any]]:
-        """Those to whose records people refer, owned ones first: what a name means to them."""
+        """The entities whose records people refer to, owned ones first, in the order in which a
+        name is looked up."""
         found = (entity for entity in self.values() if entity.prefix and not entity.goes_with)
         return sorted(found, key=lambda entity: entity.visible is not Visible.TO_OWNER)
 

@@ -1,4 +1,4 @@
-"""History as one unit of work tells it: a row for each step, and counts of what repeats."""
+"""The history of one unit of work: a row for each step, and counts of repeated rows."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,18 +13,18 @@ from muster.store.entity import Entities, Repeat, Tried
 MAX_REPEATS = 4
 """History rows of a record with which later ones may merge."""
 COUNTS_WRITTEN_S = 300.0
-"""How old the stored count of a merged refusal may be: a kill -9 loses no more than that of it.
-The refusals of all that waits are counted at each sweep; writing all of them at each would cost
-a hundred thousand rows a minute."""
+"""How old the stored count of a merged refusal may be: a kill -9 loses the counts of that time at
+most. Each sweep counts the refusals of all waiting sessions; to write every count at once would
+cost a hundred thousand rows a minute."""
 REPEATING = frozenset({SchedulingResult.SKIPPED, SchedulingResult.NEED_RETRY})
-"""What merges with an equal row of before."""
+"""Results whose rows merge with an equal earlier one."""
 
 
 class History:
     """Rows that a unit of work adds, and counts of earlier ones that it changes.
 
     Args:
-        seq: the number of the last row that there is; then of the last one added.
+        seq: the number of the last existing row, and then of the last added one.
     """
 
     def __init__(self, entities: Entities, now: float, seq: int) -> None:
@@ -39,16 +39,15 @@ class History:
         return not self._rows and not self._merged
 
     def write(self, connection: Connection) -> None:
-        """All of it, in the connection's transaction."""
+        """Write all rows and counts, in the connection's transaction."""
         rows.INSERT_HISTORY.execute(connection, self._rows)
         rows.UPDATE_HISTORY.execute(connection, self._merged.values())
 
     def repeat(
         self, record: Tried, phase: str, result: SchedulingResult, reasons: tuple[Reason, ...]
     ) -> None:
-        """A history row that merges with a late one of the same phase, result and reason codes: the
-        count and the last time of that one go up. So reasons that come and go in turn fill no
-        table."""
+        """Add a row, or raise the count and the last time of a late one with the same phase, result
+        and reason codes. So reasons that come and go in turn fill no table."""
         codes = [reason.code for reason in reasons]
         for repeat in record.repeats:
             if repeat.is_of(phase, result, codes):
@@ -67,7 +66,7 @@ class History:
         record.repeats = (*record.repeats, repeat)[-MAX_REPEATS:]
 
     def write_counts(self, record: Tried) -> None:
-        """Store the counts of the rows of a record that goes on; no later row merges with them."""
+        """Store the counts of the rows of a record that moves on; no later row merges with them."""
         for repeat in record.repeats:
             self._write_count(repeat, record)
         record.repeats = ()
@@ -94,7 +93,7 @@ class History:
         result: SchedulingResult,
         *reasons: Reason | None,
     ) -> int:
-        """A row of an entity; its number."""
+        """Add a row of an entity; the answer is its number."""
         self.seq += 1
         held = tuple(reason for reason in reasons if reason is not None)
         self._rows.append(

@@ -1,4 +1,4 @@
-"""How records of one kind are kept as rows."""
+"""The mapping between an entity's records and its rows."""
 
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
@@ -20,7 +20,8 @@ from muster.store.batch import (
 R = TypeVar("R")
 Row = tuple[Any, ...]
 Source: TypeAlias = str | tuple[str, Dump]
-"""Where a column's value comes from: an attribute, and what makes it one that the driver takes."""
+"""The source of a column's value: an attribute, and a function that turns it into a value for the
+driver."""
 
 
 class RowMapping(Generic[R]):
@@ -82,7 +83,7 @@ class RowMapping(Generic[R]):
 
 
 def _reading(columns: Sequence[str], sources: Mapping[str, Source]) -> Callable[[Any], Row]:
-    """Reads the attributes that columns come from, as a row."""
+    """A function that reads the attributes for these columns, as a row."""
     found = (sources.get(name, name) for name in columns)
     attributes = [each if isinstance(each, str) else each[0] for each in found]
     get = attrgetter(*attributes)

@@ -58,8 +58,8 @@ class Disconnected(Exception):
 
 
 async def missing_authority(address: str, certificate_authority: Path | None) -> str | None:
-    """What to do where an agent speaks plainly with a port that expects TLS: gRPC tells only that
-    the connection was closed. None where that is not the matter."""
+    """The remedy where an agent speaks without TLS to a port that expects it, of which gRPC tells
+    only that the connection was closed; None where that is not the cause."""
     host, _, port = address.rpartition(":")
     if certificate_authority is not None or not port.isdecimal():
         return None
@@ -165,8 +165,8 @@ class ControllerStream:
         self._call = call
 
     async def secret(self) -> str:
-        """What shows that a log stream belongs to this stream, once the controller has let it in.
-        The controller says it before anything else."""
+        """The secret that shows that a log stream belongs to this stream. The controller sends it
+        before anything else, once it has let the stream in."""
         try:
             return value_of(await self._call.initial_metadata(), CONNECTION)
         except aio.AioRpcError as error:

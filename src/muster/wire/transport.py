@@ -39,7 +39,7 @@ LOG_WAIT_S = 15.0
 """How long an agent holds a log request that waits for output before it answers with nothing."""
 
 PROBE_TIMEOUT_S = 2.0
-"""How long a look takes whether a port speaks TLS."""
+"""How long a look whether a port speaks TLS may take."""
 
 MAX_LOG_READS = 64
 """Log requests that one agent serves at a time."""
@@ -155,8 +155,8 @@ def is_loopback(address: str) -> bool:
 
 
 def speaks_tls(host: str, port: int) -> bool:
-    """Whether a handshake succeeds there; nothing is sent, and whose certificate it is does not
-    matter. Blocks for ``PROBE_TIMEOUT_S`` at most."""
+    """Whether a TLS handshake succeeds there, with any certificate; nothing is sent. Blocks for
+    ``PROBE_TIMEOUT_S`` at most."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
@@ -216,8 +216,8 @@ def require_pair(tls: ServerTls) -> None:
 
 
 CONNECTION = "muster-connection"
-"""The metadata with which the controller gives each of an agent's streams a secret, and the agent
-shows that its log stream belongs to that one."""
+"""The metadata key under which the controller gives an agent's stream a secret, and the agent shows
+that its log stream belongs to that stream."""
 
 
 def bearer(credential: str) -> tuple[tuple[str, str], ...]:

@@ -9,7 +9,7 @@ from tests.control.lamp.module import LampRequests
 from muster.api.answers import answer, json_answer
 from muster.api.context import Call
 from muster.core.owner import Principal
-from muster.core.views import ReasonView, View
+from muster.core.views.base import ReasonView, View
 from muster.store.queries.listing import reason_view
 from muster.store.queries.refs import resolve, visible
 

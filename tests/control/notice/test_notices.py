@@ -150,6 +150,23 @@ def test_outcome_of_an_earlier_attempt_changes_nothing(world: World) -> None:
     assert [row.status for row in rows(world)] == ["SENT"]
 
 
+def test_outcome_that_comes_late_counts_until_the_notice_is_handed_over_again(
+    world: World,
+) -> None:
+    world.channels.faults = Faults(lost=1.0)
+    world.submit(job(notify=CHANNEL))
+    world.run(1.0)
+    (notice,) = world.plane.live.of(Notice).values()
+    world.run_until(lambda: notice.tries == 1, 100.0)
+    refused = NoticeOutcome(notice.name, 1, reason(ReasonCode.NOTICE_REFUSED, answer=503))
+    world.inbox.put(refused)
+    world.settle()
+    assert (notice.tries, notice.generation) == (1, 1), "that attempt was counted already"
+    world.inbox.put(NoticeOutcome(notice.name, 1))
+    world.settle()
+    assert [(row.status, row.generation) for row in rows(world)] == [("SENT", 1)]
+
+
 def test_attempt_under_way_when_the_controller_is_killed_is_made_again_from_state(
     world: World,
 ) -> None:

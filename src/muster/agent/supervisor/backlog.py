@@ -19,7 +19,7 @@ class Backlog:
         self._shapes.setdefault(kernel.shape, OrderedDict())[kernel.key] = kernel
 
     def take(self, shape: str) -> Kernel | None:
-        """The one that has waited longest, if there is any."""
+        """Remove and return the kernel that has waited longest, if there is any."""
         waiting = self._shapes.get(shape)
         if waiting is None:
             return None
@@ -29,7 +29,7 @@ class Backlog:
         return kernel
 
     def remove(self, kernel: Kernel) -> None:
-        """Nothing happens if it is not here."""
+        """Remove a kernel; nothing happens if it is not here."""
         waiting = self._shapes.get(kernel.shape)
         if waiting is not None and waiting.pop(kernel.key, None) is not None and not waiting:
             del self._shapes[kernel.shape]

@@ -1,17 +1,17 @@
-"""A cgroup for each kernel: who belongs to it, how many processes it may have, what it may use.
+"""A cgroup for each kernel: it holds the kernel's processes, and limits their number and resources.
 
-Version 1 has a hierarchy a controller, version 2 one for all; both are here as directories and what
-is written into them. Making and removing one costs more than moving a process, so slots are kept
-and given to the next kernel that needs the same controllers.
+Version 1 has a hierarchy a controller, version 2 one for all; here both are directories and texts
+that are written into them. Making and removing one costs more than moving a process, so slots are
+kept and given to the next kernel that needs the same controllers.
 
-A kernel is born in its cgroups. Whoever spawns it enters the slot (`enter`), spawns, and goes
-home again, so that no process of a kernel is ever outside, not for a microsecond. A process that
-moves itself takes none of the locks that moving another takes: 4 us a hierarchy. Limits of cpu and
-memory are set after that (`Slot.enforce`), for a full memory cgroup would have the spawner killed
-and an exhausted quota would have it wait.
+A kernel is born in its cgroups. The process that spawns it enters the slot (`enter`), spawns, and
+goes home again, so that no process of a kernel is ever outside. A process that moves itself takes
+none of the locks that moving another takes: 4 us a hierarchy. Limits of cpu and memory are set
+after that (`Slot.enforce`), because in a full memory cgroup the spawner would be killed, and with
+an exhausted quota it would wait.
 
-Everybody in a slot is found in one hierarchy, that of the pids controller. Its limit set to 0 stops
-all forking there, so that killing what is listed, again and again, comes to an end.
+All processes of a slot are listed in one hierarchy, that of the pids controller. Its limit set to 0
+stops all forking there, so that killing the listed processes, again and again, comes to an end.
 """
 
 # os and not pathlib: see the docstring of the package.
@@ -29,12 +29,12 @@ from enum import StrEnum
 from muster.agent.supervisor.protocol import Limits
 
 _PERIOD_US = 100_000
-_MIN_QUOTA_US = 1_000  # the kernel refuses less
+_MIN_QUOTA_US = 1_000  # the kernel refuses a smaller one
 _MAX_SPARE = 64
 _EMPTYING_TIMEOUT_S = 5.0
 _ROOT = "/sys/fs/cgroup"
 _HOMECOMINGS = 3
-_SIGNALLED_TOGETHER = 256  # each needs a descriptor meanwhile
+_SIGNALLED_TOGETHER = 256  # each process needs a descriptor meanwhile
 
 
 class LimitsKind(StrEnum):
@@ -54,9 +54,9 @@ class Slot:
     kind: LimitsKind
     controllers: tuple[str, ...]
     directories: dict[str, str] = field(default_factory=dict)  # controller -> directory
-    entry_fds: list[int] = field(default_factory=list)  # who writes a 0 there is in
-    home_fds: list[int] = field(default_factory=list)  # who writes a 0 there is out again
-    population_fd: int = -1  # how many processes there are in it, zombies included
+    entry_fds: list[int] = field(default_factory=list)  # a process that writes 0 there is in
+    home_fds: list[int] = field(default_factory=list)  # a process that writes 0 there is out again
+    population_fd: int = -1  # the file with the number of processes in it, zombies included
     counts_fd: int = -1  # the file with the line `oom_kill N`
     oom_kills_before: int = 0
     pids_max: int = 0  # 0: no limit
@@ -64,10 +64,10 @@ class Slot:
     restrained: bool = False  # limits of cpu or memory are set
 
     def enforce(self, limits: Limits) -> None:
-        """Set the limits of cpu and memory: a kernel has been spawned into it.
+        """Set the limits of cpu and memory, after a kernel has been spawned into the slot.
 
         Raises:
-            LimitTooLow: it takes more memory already.
+            LimitTooLow: the kernel takes more memory already.
             OSError: the kernel refuses them.
         """
         if not self.controllers:
@@ -102,7 +102,8 @@ class Slot:
 
     @property
     def hierarchies(self) -> tuple[str, ...]:
-        """Those that whoever spawns into it has to come home in, in the order of `entry_fds`."""
+        """The hierarchies in which a spawning process has to come home, in the order of
+        `entry_fds`."""
         return ("pids",) if self.kind is LimitsKind.V2 else ("pids", *self.controllers)
 
     @property
@@ -110,7 +111,7 @@ class Slot:
         """Whether all its processes are gone, and reaped."""
         try:
             return os.pread(self.population_fd, 32, 0) == b"0\n"
-        except OSError:  # somebody removed the cgroup, which goes only when it is empty
+        except OSError:  # somebody removed the cgroup, which is possible only when it is empty
             return True
 
     def pids(self) -> list[int]:
@@ -118,14 +119,14 @@ class Slot:
         return _members(self.directories["pids"])
 
     def signal(self, number: int) -> None:
-        """Signal all processes in it, and nobody else: a pid may be another's by now."""
+        """Signal all processes in it and no others, although a pid may have a new owner by now."""
         pids = self.pids()
         for first in range(0, len(pids), _SIGNALLED_TOGETHER):
             self._signal(pids[first : first + _SIGNALLED_TOGETHER], number)
 
     def kill(self) -> None:
-        """Let nobody fork in it any more, and kill all there are; those not yet dead are there when
-        this returns, and some may be left if it could not be forbidden: repeat it until `empty`."""
+        """Forbid forking in it, and kill all processes. Some may still be dying when this returns,
+        and new ones may come if forking could not be forbidden: repeat it until `empty`."""
         if self.may_fork:
             self.may_fork = False
             with suppress(OSError):  # somebody removed the cgroup
@@ -150,7 +151,7 @@ class Slot:
             for pid in pids:
                 with suppress(OSError):
                     pidfds[pid] = os.pidfd_open(pid)
-            for pid in self.pids():  # what is still here is what was opened
+            for pid in self.pids():  # a pid that is still listed is the process that was opened
                 if pid in pidfds:
                     with suppress(OSError):
                         signal.pidfd_send_signal(pidfds[pid], number)
@@ -175,7 +176,8 @@ class Slot:
             with suppress(OSError):  # absent without swap
                 _write(f"{directory}/memory.swap.max", "max" if limit_bytes < 0 else "0")
             return
-        # The one with swap must never be the smaller; it is absent where swap is not accounted for.
+        # The limit with swap must never be the smaller one; it is absent where swap is not
+        # accounted for.
         both = [f"{directory}/memory.limit_in_bytes", f"{directory}/memory.memsw.limit_in_bytes"]
         if limit_bytes < 0:
             with suppress(OSError):
@@ -202,7 +204,8 @@ class Cgroups:
         """
         Args:
             parents: of pids, cpu and memory, the directories in which slots are made.
-            homes: of the same, the files through which this process goes back where it was.
+            homes: of the same controllers, the files through which this process goes back to its
+                cgroup.
 
         Raises:
             OSError: one of the homes cannot be opened.
@@ -216,10 +219,10 @@ class Cgroups:
         self._last_name = 0
 
     def acquire(self, limits: Limits) -> Slot:
-        """An empty slot; `Slot.enforce` is to follow once somebody is in it.
+        """An empty slot; `Slot.enforce` is to follow once a process is in it.
 
         Raises:
-            OSError: the kernel refuses one.
+            OSError: the kernel refuses to make one.
         """
         spare = self._spare.get(limits.controllers)
         if spare:
@@ -243,7 +246,7 @@ class Cgroups:
         self._spare.setdefault(slot.controllers, []).append(slot)
 
     def close(self) -> None:
-        """Remove everything."""
+        """Remove all slots."""
         for parent in set(self._parents.values()):
             remove_tree(parent)
 
@@ -276,7 +279,7 @@ class Cgroups:
 
 
 def enter(entry_fds: Sequence[int]) -> None:
-    """Move this process, which must have one thread, into a slot; what it spawns is born there. It
+    """Move this process, which must have one thread, into a slot; its children are born there. It
     has to `go_home` after that, even if this raises.
 
     Raises:
@@ -290,7 +293,7 @@ def go_home(home_fds: Sequence[int]) -> None:
     """Move this process back.
 
     Raises:
-        OSError: the kernel refuses it, again and again.
+        OSError: the kernel refuses the move, again and again.
     """
     for fd in home_fds:
         for attempt in range(1, _HOMECOMINGS + 1):
@@ -303,7 +306,7 @@ def go_home(home_fds: Sequence[int]) -> None:
 
 
 def find_cgroups(name: str) -> Cgroups | None:
-    """Directories called `name` where cgroups can be made, emptied of what a dead supervisor left.
+    """Directories called `name` where cgroups can be made, emptied of a dead supervisor's.
 
     None if there is no writable hierarchy with the pids, cpu and memory controllers. In version 2
     the cgroup above the supervisor's must be delegated, with no process in it (systemd:
@@ -332,7 +335,7 @@ def find_cgroups(name: str) -> Cgroups | None:
 
 
 def remove_tree(directory: str) -> None:
-    """Kill all processes in a cgroup and below, and remove it; nothing if there is none.
+    """Kill all processes in a cgroup and below, and remove it, if it exists.
 
     Raises:
         OSError: a process does not die, or the directory may not be removed.
@@ -341,7 +344,7 @@ def remove_tree(directory: str) -> None:
     while os.path.isdir(directory):
         try:
             for path, _, _ in os.walk(directory, topdown=False):
-                with suppress(OSError):  # there is none in other hierarchies
+                with suppress(OSError):  # other hierarchies lack this file
                     _write(f"{path}/pids.max", "0")
                 for pid in _members(path):
                     with suppress(ProcessLookupError):

@@ -1,7 +1,7 @@
-"""Time for deadlines: seconds since boot, those asleep included.
+"""Time for deadlines: seconds since boot, including time asleep.
 
-A lease must run out during a suspend too, for the controller's clock went on; the monotonic clock
-stops there. /proc counts the start of processes on the same axis.
+A lease must run out even during a suspend, because the controller's clock goes on; the monotonic
+clock stops then. /proc counts the start of processes on the same axis.
 """
 
 import os

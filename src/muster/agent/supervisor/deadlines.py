@@ -1,4 +1,4 @@
-"""When kernels that were told to stop must have done so."""
+"""The deadlines of kernels that were told to stop."""
 
 import heapq
 import math
@@ -8,7 +8,8 @@ from muster.agent.supervisor.kernel import Kernel, Status
 
 
 class Deadlines:
-    """The stop deadlines of kernels, the earliest first. One that has changed since is skipped."""
+    """The stop deadlines of kernels, the earliest first. A deadline that was changed later is
+    skipped."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Kernel]] = []

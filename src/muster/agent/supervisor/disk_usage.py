@@ -1,7 +1,7 @@
-"""How much kernels keep in their scratch directories: measured by a process of its own.
+"""The size of kernels' scratch directories, measured by a process of its own.
 
-A tree is its kernel's to shape, and may be as large, deep and changing as it likes: so the walk
-goes by descriptors, follows no link, stays on its file system, and ends when it has seen enough.
+A kernel may make its tree large, deep and changing: so the walk goes by descriptors, follows no
+link, stays on its file system, and ends when it has seen enough.
 """
 
 # os and not pathlib: see the docstring of the package.
@@ -24,7 +24,7 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O
 
 
 class SeenEnough(Exception):
-    """The walk ends; the text says what it found."""
+    """The walk ends; the text says what was too large."""
 
 
 @dataclass(slots=True)
@@ -39,11 +39,11 @@ class Walk:
     linked: set[int] = field(default_factory=set)  # inodes with several names, counted once
 
     def measure(self, path: str) -> str:
-        """What is wrong with the tree at `path`; "" if nothing is, or it was not found in time."""
+        """The fault of the tree at `path`; "" if there is none, or none was found in time."""
         try:
             folder = os.open(path, _DIRECTORY)
         except OSError:
-            return ""  # it is gone, or no directory any more
+            return ""  # the path is gone, or no directory any more
         try:
             self.device = os.fstat(folder).st_dev
             self._enter(folder, 0)
@@ -65,7 +65,7 @@ class Walk:
         inner = []
         with os.scandir(folder) as entries:
             for entry in entries:
-                with suppress(OSError):  # it has just gone
+                with suppress(OSError):  # the entry has just gone
                     if self._count(entry.stat(follow_symlinks=False)):
                         inner.append(entry.name)
         for name in inner:
@@ -99,8 +99,8 @@ class Walk:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """`LIMIT_BYTES PATH …`: print a line for each tree, empty or with what is wrong with it; none
-    for those for which there is no time left, which are to be the first of the next measurement."""
+    """`LIMIT_BYTES PATH …`: print a line for each tree, empty or with its fault. Trees for which no
+    time is left get no line, and are to be the first of the next measurement."""
     os.setpriority(os.PRIO_PROCESS, 0, _NICE)
     sys.setrecursionlimit(10 * MAX_DEPTH)
     deadline_s = time.monotonic() + _TIME_S

@@ -1,4 +1,4 @@
-"""When scratch directories are measured, and whose kernels have gone too far."""
+"""The times at which scratch directories are measured, and the kernels that exceed their limit."""
 
 import os
 import sys
@@ -10,21 +10,21 @@ from muster.agent.supervisor.kernel import Kernel, Status
 from muster.agent.supervisor.loop import Loop
 
 _PERIOD_S = 5.0
-_REST = 20  # times as long as a measurement took nothing is measured after it
-_LONGEST_REST_S = 120.0  # or trees that take long would have all others grow meanwhile
+_REST = 20  # after a measurement nothing is measured for so many times its duration
+_LONGEST_REST_S = 120.0  # otherwise other trees could grow while a large one is measured
 _MAX_TREES = 200  # a measurement
 _READ_BYTES = 64 << 10
 _MAX_ANSWER_BYTES = 1 << 20
 
 
 class DiskWatch:
-    """Measures the scratch directories of running kernels that may not keep all they like there.
+    """Measures the scratch directories of running kernels that have a limit.
 
     Args:
         loop: of the supervisor, which never waits for a measurement.
         live: the kernels to look at.
-        spawned: is told of each process that measures, to have it reaped.
-        exceeded: is told whose directory is too large, and by what.
+        spawned: called with each measuring process, to have it reaped.
+        exceeded: called with the kernel whose directory is too large, and the fault.
     """
 
     def __init__(
@@ -40,13 +40,13 @@ class DiskWatch:
         self._exceeded = exceeded
         self._due_s = 0.0
         self._began_s = 0.0
-        self._fd = -1  # of a measurement that goes on
+        self._fd = -1  # of a measurement under way
         self._answer = bytearray()
         self._measured: list[Kernel] = []
-        self._last: dict[Kernel, float] = {}  # when those alive were measured
+        self._last: dict[Kernel, float] = {}  # when live kernels were last measured
 
     def idle_s(self, now_s: float) -> float:
-        """For how long there is nothing to do."""
+        """For how long nothing is to be done, in seconds."""
         return max(0.0, self._due_s - now_s) if self._fd < 0 else _PERIOD_S
 
     def look(self, now_s: float) -> None:
@@ -100,7 +100,7 @@ class DiskWatch:
         now_s = clock.now_s()
         self._due_s = now_s + min(_LONGEST_REST_S, max(_PERIOD_S, _REST * (now_s - self._began_s)))
         lines = self._answer.decode(errors="replace").splitlines()
-        # At least one counts as measured, lest a tree that ends the process is the first for ever.
+        # At least one tree counts as measured, lest one that ends the process comes first for ever.
         self._last.update(dict.fromkeys(self._measured[: max(1, len(lines))], self._began_s))
         for kernel, found in zip(self._measured, lines, strict=False):
             if found and _is_bounded(kernel):

@@ -26,7 +26,7 @@ class CannotExecute(Exception):
 
 
 def create_failure(error: OSError) -> CreateFailed:
-    """What a failed call means for the kernel that it was made for."""
+    """The failure of a kernel for which a call failed."""
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT:
             reason = CreateFailure.DISK_FULL
@@ -38,7 +38,7 @@ def create_failure(error: OSError) -> CreateFailed:
 
 
 def spawn_failure(error: OSError, program: str) -> CreateFailed | CannotExecute:
-    """What it means that a program could not be spawned."""
+    """The failure of a kernel whose program could not be spawned."""
     match error.errno:
         case errno.ENOENT | errno.ENOTDIR:
             there = os.path.isfile(program)  # noqa: PTH113 - see the docstring of the package

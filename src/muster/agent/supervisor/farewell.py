@@ -1,4 +1,4 @@
-"""For who takes a machine's work down: end a supervisor and all that it holds."""
+"""For taking a machine's work down: end a supervisor and all of its kernels."""
 
 import contextlib
 import fcntl
@@ -15,10 +15,11 @@ _ANSWER_TIMEOUT_S = 5.0
 
 
 def shut_down(directory: Path, *, grace_s: float, timeout_s: float) -> int:
-    """Stop the kernels of the supervisor on `directory` and wait until it has gone; how many ran.
+    """Stop the kernels of the supervisor on `directory` and wait until it has gone; the answer is
+    how many kernels ran.
 
-    What they ended with stays in its journal, for the next agent to report. No supervisor there is
-    no error: 0.
+    Their ends stay in its journal, for the next agent to report. If there is no supervisor the
+    answer is 0.
 
     Raises:
         TimeoutError: it is still there after `timeout_s`.
@@ -33,7 +34,7 @@ def shut_down(directory: Path, *, grace_s: float, timeout_s: float) -> int:
                 return 0
         if time.monotonic() > deadline_s:
             raise TimeoutError(f"the supervisor of {directory} does not listen")
-        time.sleep(_POLL_S)  # it is just starting, or has just ended
+        time.sleep(_POLL_S)  # the supervisor is just starting, or has just ended
     held = 0
     with connection, contextlib.suppress(OSError, ValueError, KeyError):
         connection.settimeout(_ANSWER_TIMEOUT_S)
@@ -42,7 +43,7 @@ def shut_down(directory: Path, *, grace_s: float, timeout_s: float) -> int:
         with connection.makefile("rb") as lines:
             state = json.loads(lines.readline())["state"]
         held = sum(kernel["status"] in ("running", "stopping") for kernel in state["kernels"])
-    # The connection is closed now: it need not wait for anybody to hear its reports.
+    # The connection is closed now, so the supervisor need not wait for anybody to hear its reports.
     while _is_held(directory / LOCK_NAME):
         if time.monotonic() > deadline_s:
             raise TimeoutError(f"the kernels of {directory} did not end within {timeout_s:g} s")

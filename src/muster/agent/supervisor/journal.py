@@ -1,4 +1,4 @@
-"""The journal: what must be known after the supervisor, the agent or both have died.
+"""The journal: facts that must survive the death of the supervisor, the agent or both.
 
 An append-only file of JSON lines. It is written before a spawn (the intent) and before an event is
 sent, without fsync: it has to survive the death of processes, not of the machine, whose kernels are
@@ -47,7 +47,7 @@ class Survivor:
 
 @dataclass(slots=True)
 class Replay:
-    """What a journal said when it was opened."""
+    """The contents of a journal when it was opened."""
 
     boot_id: str = ""
     next_seq: int = 1
@@ -58,7 +58,7 @@ class Replay:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Events that are safe in the journal and go out together."""
+    """Events that are safe in the journal and are sent together."""
 
     last_seq: int
     text: str  # the events as JSON, without the brackets
@@ -79,21 +79,21 @@ class Journal:
         self.failing = False
         self._pending: list[str] = []
         self._pending_batches: list[Batch] = []
-        self._unwritten: list[Batch] = []  # told already, though there was no room for them
+        self._unwritten: list[Batch] = []  # sent already, though the disk had no room for them
         self._intents_pending = False
         self._must_rewrite = False  # too many lines waited: they went, only a new file has it all
         self._rewrite_at_s = 0.0
 
     @classmethod
     def open(cls, path: str, boot_id: str) -> tuple[Self, Replay]:
-        """Open or create it; also returns what was found.
+        """Open or create it; also returns its contents.
 
         Raises:
-            OSError: it cannot be opened or read.
+            OSError: the journal cannot be opened or read.
         """
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         replay, size_bytes = _replay(fd)
-        os.ftruncate(fd, size_bytes)  # a torn last line goes
+        os.ftruncate(fd, size_bytes)  # cut a torn last line off
         return cls(path, boot_id, fd, size_bytes, replay), replay
 
     @property
@@ -101,7 +101,7 @@ class Journal:
         return self.last_seq - self.acked_seq
 
     def begin(self) -> None:
-        """Say that from here on it is this supervisor, on this boot, that writes."""
+        """Write that this supervisor, on this boot, writes from here on."""
         self._pending.append(encode(self._header()) + "\n")
 
     def accept(self, kernels: Iterable[Kernel]) -> None:
@@ -128,15 +128,16 @@ class Journal:
         self._pending.append(f'{{"acked":{seq}}}\n')
 
     def write_intents(self) -> bool:
-        """Put on file what was accepted; False if it cannot be, and nothing may be spawned."""
+        """Write accepted intents to the file; False if that fails, and then nothing may be
+        spawned."""
         return not self._intents_pending or self._write()
 
     def write(self) -> list[Batch]:
-        """Put everything on file, and return the events that may be sent now.
+        """Write everything to the file, and return the events that may be sent now.
 
-        While the disk is full they may be sent all the same: what has ended must not run again
-        because it could not be noted. Should the supervisor die before there is room, its kernels
-        are reported as lost, to whom their ends are known already.
+        While the disk is full events may be sent all the same: a kernel that has ended must not run
+        again because its end could not be noted. If the supervisor dies before there is room, its
+        kernels are reported as lost to a controller that knows their ends already.
         """
         if self._pending:
             self._write()
@@ -148,8 +149,8 @@ class Journal:
     def read(self, offset: int, after_seq: int) -> tuple[list[Batch], int]:
         """The next written events after `after_seq`, from a place in the file, and the next place.
 
-        No events and the same place mean the end; those that wait for room come
-        last. The place is good until the next compaction.
+        No events and the same place mean the end; events that wait for room come last. The place is
+        valid until the next compaction.
         """
         batches = []
         if offset >= self._size_bytes:
@@ -162,7 +163,8 @@ class Journal:
         return batches, offset
 
     def compact_if_due(self, live: Collection[Kernel]) -> None:
-        """Rewrite the file without what is over, once it has grown or nothing is left in it."""
+        """Rewrite the file without finished kernels, once it has grown or nothing live is left in
+        it."""
         if self._must_rewrite:
             if (now_s := clock.now_s()) >= self._rewrite_at_s:
                 self._rewrite_at_s = now_s + _REWRITE_RETRY_S
@@ -201,7 +203,7 @@ class Journal:
         yield (encode(self._header()) + "\n").encode()
         accepted = [(*kernel.key, kernel.shape) for kernel in live]
         yield (encode({"accepted": accepted}) + "\n").encode()
-        for kernel in live:  # a queued one with pid 0, which stands for none
+        for kernel in live:  # a queued kernel has pid 0, which stands for none
             yield f'{{"running":{_running(kernel)}}}\n'.encode()
         offset, seq = 0, self.acked_seq
         while True:
@@ -212,7 +214,7 @@ class Journal:
             offset = next_offset
 
     def _lines_at(self, offset: int) -> list[bytes]:
-        """The next lines, whole, with their ends: at least one if there is any."""
+        """The next whole lines, with their newlines: at least one if there is any."""
         size = _READ_BYTES
         while True:
             data = os.pread(self._fd, min(size, self._size_bytes - offset), offset)
@@ -272,7 +274,8 @@ def _replay(fd: int) -> tuple[Replay, int]:
 
 
 def _parse(line: bytes) -> dict[str, Any]:
-    """A line; empty if something else has written there, for the lines around it still hold."""
+    """A line as an object; empty if something else has written there, because the other lines are
+    still valid."""
     try:
         parsed = json.loads(line)
     except ValueError:

@@ -1,4 +1,4 @@
-"""A kernel as the supervisor knows it, and the events it reports about one."""
+"""A kernel as the supervisor knows it, and the events that it reports about kernels."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -12,7 +12,7 @@ from muster.agent.supervisor.scratch import Tenant
 
 class Status(StrEnum):
     QUEUED = "queued"  # accepted; waits for its turn, a predecessor or an older generation's end
-    CREATED = "created"  # held: ready to run, it waits for `go`
+    CREATED = "created"  # held: ready to run, waits for `go`
     STARTING = "starting"  # a process of its user is about to spawn it
     RUNNING = "running"
     STOPPING = "stopping"
@@ -71,15 +71,15 @@ class Kernel:
     shape: str = ""
     devices: tuple[Device, ...] = ()
     device_milli: int = 1000
-    order: KernelOrder | None = None  # None once it has ended: templates are not kept for nothing
+    order: KernelOrder | None = None  # None once it has ended, so that its template can go
     status: Status = Status.QUEUED
     predecessor: Key | None = None  # whose devices it inherited
     waits_for: "Kernel | None" = None  # an older generation that must be gone first
     successor: "Kernel | None" = None  # the newer generation that waits for this one
-    announced: bool = False  # an event has told what it was given
+    announced: bool = False  # an event has told its devices
 
     uid: int = -1  # the user that it runs as
-    may_run: bool = False  # `go` was said of one that is held
+    may_run: bool = False  # `go` was said of a held kernel
 
     pid: int = 0
     started_at: float = 0.0
@@ -95,7 +95,7 @@ class Kernel:
     stop_detail: str = ""
     stop_deadline_s: float = 0.0
     killed: bool = False
-    last_final_seq: int = 0  # of its newest event after which it may go
+    last_final_seq: int = 0  # of the newest event after whose acknowledgement it may be forgotten
 
     @property
     def id(self) -> str:
@@ -112,5 +112,5 @@ class Kernel:
 
     @property
     def in_grace(self) -> bool:
-        """Whether what is left of its tree was asked to end and still has time."""
+        """Whether the rest of its tree was asked to end and still has time."""
         return self.stop_reason is not None and not self.killed

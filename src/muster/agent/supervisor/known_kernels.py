@@ -10,9 +10,10 @@ _MAX_BURIED = 10_000
 
 
 class KnownKernels:
-    """By (id, generation); and those that were stopped before they were heard of.
+    """Known kernels by (id, generation), and the keys of kernels that were stopped before their
+    start was heard of.
 
-    ``live`` has those that have neither ended nor failed. It is the supervisor's to change.
+    ``live`` has the kernels that have neither ended nor failed; the supervisor maintains it.
     """
 
     def __init__(self) -> None:
@@ -53,27 +54,27 @@ class KnownKernels:
         """Forget the kernels whose last event is among those up to `seq`."""
         while self._finals and self._finals[0][0] <= seq:
             final_seq, kernel = self._finals.popleft()
-            # It may be a failed one that was started again, and has ended since.
+            # The kernel may have failed, been started again, and ended since.
             if kernel.last_final_seq == final_seq and kernel.key not in self.live:
                 self._known.pop(kernel.key, None)
                 if self._newest.get(kernel.id) is kernel:
                     del self._newest[kernel.id]
 
     def bury(self, key: Key, seq: int) -> None:
-        """Note that a kernel was stopped before it was heard of, so that its start comes too late;
-        `seq` is of the event that told so."""
+        """Note that a kernel was stopped before its start was heard of, which comes too late now;
+        `seq` is the number of the event that told so."""
         self._buried[key] = seq
         if len(self._buried) > _MAX_BURIED:
             self._buried.popitem(last=False)
 
     def buried_seq(self, key: Key) -> int:
-        """Of the event that told of a kernel stopped before it was heard of; 0 if none did."""
+        """The number of the event that told of a buried kernel; 0 if it is not buried."""
         return self._buried.get(key, 0)
 
     def check_ended(self, keys: Iterable[Key]) -> None:
         """
         Raises:
-            ProtocolError: one of these kernels has not.
+            ProtocolError: one of these kernels has not ended.
         """
         for kernel_id, generation in keys:
             if (kernel_id, generation) in self.live:

@@ -13,10 +13,10 @@ from muster.agent.supervisor.protocol import SOCKET_NAME
 LOG_NAME = "supervisor.log"
 
 _ENVIRONMENT = ("PATH", "HOME", "LANG", "USER", "TZ", "TMPDIR")
-# Whoever starts an agent may have it ignore any of them (nohup, a shell's `&`), and kernels inherit
-# that.
+# An agent may have been started to ignore any of these (nohup, a shell's `&`), and kernels would
+# inherit that.
 _SIGNALS_TO_DEFAULT = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
-_RETRY_S = 1.0  # the old one may just be leaving, and still hold the lock
+_RETRY_S = 1.0  # an old supervisor may just be leaving, and still hold the lock
 _POLL_S = 0.005
 _LOG_TAIL_BYTES = 2000
 
@@ -24,12 +24,12 @@ _LOG_TAIL_BYTES = 2000
 def launch(directory: Path, *, timeout_s: float = 10.0) -> None:
     """Start a supervisor on `directory` unless one runs, and wait until it accepts connections.
 
-    It is detached: of its own session, nobody's child here, its output in `supervisor.log`, and of
-    the environment it has only what kernels inherit by default. (Under systemd, the agent's unit
-    needs `KillMode=process` for it to outlive the agent.)
+    It is detached: it has a session of its own and no parent here, writes to `supervisor.log`, and
+    has only the environment that kernels inherit by default. (Under systemd, the agent's unit needs
+    `KillMode=process` for it to outlive the agent.)
 
     Raises:
-        TimeoutError: it does not accept in time; the message holds the end of its log.
+        TimeoutError: it does not accept connections in time; the message holds the end of its log.
         OSError: it cannot be started at all.
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -69,11 +69,11 @@ def connect(directory: Path) -> socket.socket:
 
 
 def _answers(directory: Path, deadline_s: float) -> bool:
-    """Whether a supervisor is there. That its socket takes a connection does not show it: for a
-    moment after it was killed, a child that it was about to spawn still has the socket open."""
+    """Whether a supervisor answers. That its socket takes a connection does not show it: for a
+    moment after its death a child that it was about to spawn still has the socket open."""
     with suppress(OSError), connect(directory) as connection:
         connection.settimeout(max(_POLL_S, deadline_s - time.monotonic()))
-        connection.sendall(b"{}\n")  # a complaint about that is an answer too
+        connection.sendall(b"{}\n")  # a complaint about this is an answer too
         return bool(connection.recv(1))
     return False
 

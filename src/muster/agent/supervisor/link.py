@@ -1,7 +1,7 @@
 """The connection with the agent: lines in, events out, and never more in memory than fits.
 
-One connection at a time is the agent's: the last that attached. What it does not read is left in
-the journal and read from there once it does.
+One connection at a time is the agent's: the last that attached. Events that it does not read stay
+in the journal, and are read from there once it reads again.
 """
 
 import socket
@@ -40,7 +40,7 @@ class Connection:
         link.loop.watch(peer.fileno(), self._on_ready)
 
     def write(self, data: bytes) -> None:
-        """Send, as much as the peer takes, and keep the rest for later."""
+        """Send as much as the peer takes, and keep the rest for later."""
         if not self.open:
             return
         if not self.outgoing:
@@ -96,7 +96,7 @@ class Connection:
 
 
 class AgentLink:
-    """The listening socket, its connections, and what the attached one has been told."""
+    """The listening socket, its connections, and the events that the attached one was sent."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class AgentLink:
         loop.watch(listener.fileno(), self._accept)
 
     def hear(self, connection: Connection, line: bytes | bytearray) -> None:
-        """Obey one line, or answer why not."""
+        """Obey one line, or answer with the reason why not."""
         try:
             op = parse(line, self._env_defaults)
             if isinstance(op, Attach):
@@ -146,12 +146,13 @@ class AgentLink:
             connection.write(_error(f"the supervisor has a defect: {trace}"))
 
     def deliver(self, batches: list[Batch], now_s: float, hold_s: float) -> None:
-        """Tell the agent what was just journalled, with what follows within ``hold_s``."""
+        """Send just journalled events to the agent, together with later ones of the next
+        ``hold_s``."""
         agent = self._agent
         if agent is None:
             return
         if not self._greeted:
-            # Only here, after the journal was written: what is told must not be forgotten.
+            # Only here, after the journal was written: sent events must not be forgotten.
             self._greeted = True
             agent.write((encode({"state": self._state()}) + "\n").encode())
             self._fall_behind(self._journal.acked_seq)
@@ -190,7 +191,7 @@ class AgentLink:
     def _accept(self) -> None:
         try:
             peer, _ = self._listener.accept()
-        except OSError:  # gone again, or no descriptor is left: it may try later
+        except OSError:  # the peer is gone again, or no descriptor is left: it may try later
             return
         credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
         _pid, uid, _gid = struct.unpack("3i", credentials)

@@ -1,4 +1,4 @@
-"""The epoll loop: who is told when a descriptor is ready."""
+"""The epoll loop: handlers are called when their descriptors are ready."""
 
 import os
 import select
@@ -7,7 +7,7 @@ from collections.abc import Callable
 READABLE = select.EPOLLIN
 WRITABLE = select.EPOLLOUT
 
-_MAX_READY_A_TURN = 64  # level-triggered: who is left out comes first in the next turn
+_MAX_READY_A_TURN = 64  # level-triggered: descriptors that are left out come first in the next turn
 
 Handler = Callable[[], None]
 
@@ -15,7 +15,7 @@ Handler = Callable[[], None]
 class Loop:
     """Descriptors and their handlers.
 
-    Handlers must stand being called for nothing: a descriptor closed earlier in the same turn may
+    Handlers may be called for nothing: a descriptor that was closed earlier in the same turn may
     have been opened again as another.
     """
 
@@ -43,7 +43,7 @@ class Loop:
         self._first_fd = fd
 
     def wait_for(self, fd: int, events: int) -> None:
-        """Change what a watched descriptor is watched for; 0 pauses it."""
+        """Change the events for which a descriptor is watched; 0 pauses it."""
         self._epoll.modify(fd, events)
 
     def close(self, fd: int) -> None:

@@ -46,7 +46,7 @@ from muster.agent.supervisor.starter import Starter, default_environment, raise_
 from muster.agent.supervisor.supervisor import Supervisor
 from muster.agent.supervisor.user_spawners import UserSpawners
 
-_ALONE_S = 600.0  # without an agent and a kernel
+_ALONE_S = 600.0  # the life of a supervisor without an agent and a kernel
 _TERMINATION_GRACE_S = 5.0
 _LONGEST_WAIT_S = 10.0  # epoll counts no time asleep, deadlines do
 _JOURNAL_RETRY_S = 1.0
@@ -55,7 +55,7 @@ _BUSY_KERNELS = 2
 _HOLD_S = 0.002
 _HOLD_WITH_HEIRS_S = 0.02  # no slot falls idle meanwhile
 _NICE = -10
-_FORGET_AT_ONCE = 500  # kernels a `rm`, which takes four paths for each
+_FORGET_AT_ONCE = 500  # kernels for one `rm`, which takes four paths for each
 
 
 def main(arguments: list[str]) -> None:
@@ -140,7 +140,7 @@ class Process:
             self._supervisor.exceed_disk,
         )
         self._take_over(directory, replay, same_boot=replay.boot_id == boot_id)
-        # First, because an idle core or GPU waits for it, and a message may take long to read.
+        # Deaths come first, because an idle core or GPU waits, and a message may take long to read.
         self._loop.watch_first(self._deaths.fd, self._on_death)
         self._loop.watch(self._terminations.fd, self._on_termination)
         self._link = AgentLink(
@@ -153,7 +153,7 @@ class Process:
         )
 
     def run(self) -> None:
-        """Turn until there is nothing left to do."""
+        """Turn the loop until there is nothing left to do."""
         gc.freeze()
         live = self._supervisor.live
         now_s = clock.now_s()
@@ -169,7 +169,7 @@ class Process:
                 self._disk_watch.look(now_s)
             if not live:
                 self._scratch.remove_spare()
-        # The link goes last: whoever waits for it to close finds nothing left.
+        # The link closes last, so that a peer that waits for this finds nothing left.
         with suppress(FileNotFoundError):  # somebody took the folder away
             os.unlink(SOCKET_NAME)
         if self._cgroups is not None:
@@ -190,7 +190,7 @@ class Process:
     def _obey(self, op: Op) -> None:
         """
         Raises:
-            ProtocolError: it cannot be done now.
+            ProtocolError: the operation cannot be done now.
         """
         match op:
             case Start():
@@ -213,7 +213,7 @@ class Process:
                 self._supervisor.shut_down(op.grace_s)
 
     def _remove_files(self, keys: tuple[Key, ...], places: tuple[str, ...]) -> None:
-        """Remove what kernels have left on disk, in a process of its own: it may take long."""
+        """Remove files of kernels in a process of its own, because it may take long."""
         paths = []
         for name in map(file_name, keys):
             log = f"{self._directory}/logs/{name}.log"
@@ -245,11 +245,11 @@ class Process:
 
     def _hold_s(self) -> float:
         if len(self._supervisor.live) < _BUSY_KERNELS:
-            return 0.0  # somebody may be waiting for this very one
+            return 0.0  # somebody may be waiting for this very report
         return _HOLD_WITH_HEIRS_S if self._supervisor.heirs_wait else _HOLD_S
 
     def _done(self, now_s: float) -> bool:
-        """Whether, without a kernel, there is nothing left to stay for."""
+        """Whether there is no kernel, and no other reason to stay."""
         alone_since_s, lease_end_s = self._link.alone_since_s, self._supervisor.lease_end_s
         if self._supervisor.finished(now_s, attached=alone_since_s is None):
             return True
@@ -259,13 +259,14 @@ class Process:
 
 
 def _raise_priority() -> None:
-    """Be served while kernels take the whole machine. They do not inherit it; not all may do it."""
+    """Raise this process's priority, to be served while kernels take the whole machine. Kernels do
+    not inherit it; not every user may do it."""
     with suppress(OSError):
         if os.getpriority(os.PRIO_PROCESS, 0) == 0:
             policy = os.SCHED_OTHER | os.SCHED_RESET_ON_FORK
             os.sched_setscheduler(0, policy, os.sched_param(0))
             os.setpriority(os.PRIO_PROCESS, 0, _NICE)
-    # Where sessions are scheduled as groups, what counts is the group's.
+    # Where sessions are scheduled as groups, the group's priority counts.
     with suppress(OSError), open("/proc/self/autogroup", "w") as autogroup:
         autogroup.write(str(_NICE))
 

@@ -1,10 +1,10 @@
-"""Where there are no cgroups: whose the processes are that a kernel left, by what /proc tells.
+"""Finding the owners of processes that a kernel left, by /proc, where there are no cgroups.
 
-The last resort. The supervisor is a child subreaper, so whatever a kernel leaves behind becomes a
-child of the supervisor when its parent dies: as long as the list of children holds no stranger, no
-dead kernel has left anything. That one read of /proc after a round of reaping is all it costs then.
-Whose a stranger is, its session says, or else its environment, which a process may forge: so that
-is believed only of the kernel's own user.
+This is the last resort. The supervisor is a child subreaper, so a process that a kernel leaves
+behind becomes a child of the supervisor when its parent dies: as long as the list of children holds
+no stranger, no dead kernel has left anything. One read of /proc after a round of reaping is the
+whole cost then. A stranger's session tells its kernel, or else its environment, which a process may
+forge: so the environment is believed only of the kernel's own user.
 """
 
 # os and not pathlib: see the docstring of the package.
@@ -25,29 +25,31 @@ from muster.agent.supervisor.process_tree import (
 
 
 class Orphans:
-    """The children of the supervisor that are nobody's main process."""
+    """The children of the supervisor that are no kernel's main process."""
 
     def __init__(self, directory: str, children: Children) -> None:
         self._directory = directory
         self._children = children
-        self._known: dict[int, Kernel | None] = {}  # None: a stray
-        # Children without a trace of their kernel -> those that may be it. They end with the last.
+        self._known: dict[int, Kernel | None] = {}  # None for a stray
+        # Children without a trace of their kernel -> the kernels that it may be. They end with the
+        # last of these.
         self._strays: dict[int, set[Kernel]] = {}
 
     def forget(self, pid: int) -> None:
-        """A child was reaped."""
+        """Forget a child that was reaped."""
         kernel = self._known.pop(pid, None)
         if kernel is not None:
             kernel.orphans.discard(pid)
         self._strays.pop(pid, None)
 
     def adopt(self, own: set[int], mains: Collection[int], kernels: Iterable[Kernel]) -> None:
-        """Find out whose the children are that are new here; `own` are known otherwise, and become
-        more by those of `mains` whose parent has died."""
-        # Those known are all still there, for only we reap them: so a number tells of strangers.
+        """Find the kernels of new children. `own` are children that are known otherwise, to which
+        `mains` whose parent has died are added."""
+        # All known children still exist, because only this process reaps them: so a number tells of
+        # strangers.
         if self._children.count() == len(own) + len(self._known):
             return
-        candidates = list(reversed(list(kernels)))  # the newest, if a pid was used again
+        candidates = list(reversed(list(kernels)))  # the newest first, in case a pid was used again
         for pid in self._children.pids():
             if pid in mains:
                 own.add(pid)
@@ -64,7 +66,7 @@ class Orphans:
                 signal_groups(descendants(pid), signal.SIGKILL)
 
     def signal(self, kernel: Kernel, number: int) -> None:
-        """Signal all processes of a kernel, wherever in its tree and in whatever session."""
+        """Signal all processes of a kernel, anywhere in its tree and in any session."""
         roots = set(kernel.orphans)
         if kernel.wait_status is None and kernel.pid:
             roots.add(kernel.pid)

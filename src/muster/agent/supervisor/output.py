@@ -1,4 +1,4 @@
-"""What kernels print: one pipe each for stdout and stderr, drained into a rotated log file."""
+"""Output of kernels: one pipe for each, for stdout and stderr, drained into a rotated log file."""
 
 # os and not pathlib: see the docstring of the package.
 
@@ -12,10 +12,10 @@ from muster.agent.supervisor import clock
 from muster.agent.supervisor.loop import READABLE, Loop
 
 _READ_BYTES = 64 << 10
-# A kernel that floods may write this much a window, then its pipe fills up and it has to wait.
+# A flooding kernel may write this much in a window; then its pipe fills up and it has to wait.
 _WINDOW_S = 0.01
 _WINDOW_BYTES = 1 << 20
-# What a pipe can still hold once no process of the kernel is left; more comes from a stranger.
+# The most that a pipe can hold once no process of the kernel is left; more comes from a stranger.
 _MAX_REST_BYTES = 2 << 20
 
 
@@ -23,7 +23,7 @@ class Output:
     """One kernel's pipe and its log, which is made with the first byte.
 
     The log is rotated so that the newest `max_bytes` at least are kept, and twice that at most.
-    What cannot be written (a full disk) is dropped and counted; the kernel never notices.
+    Output that cannot be written (a full disk) is dropped and counted; the kernel never notices.
     """
 
     __slots__ = (
@@ -62,7 +62,7 @@ class Output:
             raise
 
     def drain(self) -> None:
-        """Move what one read gives from the pipe to the log."""
+        """Move the bytes of one read from the pipe to the log."""
         try:
             data = os.read(self._read_fd, _READ_BYTES)
         except BlockingIOError:
@@ -77,10 +77,10 @@ class Output:
             self._outputs.pause(self, self._read_fd, self._window_end_s)
 
     def finish(self) -> None:
-        """Take what is left in the pipe and close everything: no writer is left."""
+        """Take the rest from the pipe and close everything, when no writer is left."""
         os.close(self.write_fd)
         rest_bytes = 0
-        with suppress(BlockingIOError):  # somebody outside of the kernel's tree holds the pipe
+        with suppress(BlockingIOError):  # a process outside of the kernel's tree holds the pipe
             while rest_bytes < _MAX_REST_BYTES and (data := os.read(self._read_fd, _READ_BYTES)):
                 rest_bytes += len(data)
                 self._log(data)
@@ -104,7 +104,7 @@ class Output:
         """Open the log for `needed_bytes` more, over a new file if the old one has no room.
 
         Raises:
-            OSError: it cannot be; the next chunk tries again.
+            OSError: the log cannot be opened; the next chunk tries again.
         """
         if self._log_fd >= 0:
             os.close(self._log_fd)
@@ -122,9 +122,10 @@ class Output:
         self._log_fd = log_fd
 
     def _note_rotation(self, inode: int) -> None:
-        """Write beside the log where in all output the next file will begin, and after which one:
-        readers count from the kernel's start, and may come between any two steps of a rotation."""
-        with suppress(OSError):  # a full disk: rotating is what makes room
+        """Write beside the log at which offset of the whole output the next file will begin, and
+        after which inode: readers count from the kernel's start, and may come between any two steps
+        of a rotation."""
+        with suppress(OSError):  # a full disk: the rotation itself makes room
             note_fd = self._outputs.open_file(self._name + ".start", os.O_TRUNC)
             try:
                 os.write(note_fd, f"{self._rotated_bytes + self._log_bytes} {inode}".encode())
@@ -133,7 +134,7 @@ class Output:
 
 
 class Outputs:
-    """The pipes of all kernels, and which of them are held back for flooding."""
+    """The pipes of all kernels, and the pipes that are held back for flooding."""
 
     def __init__(self, loop: Loop, directory: str) -> None:
         self.loop = loop
@@ -172,7 +173,8 @@ class Outputs:
         self.loop.close(read_fd)
 
     def resume(self, now_s: float) -> float:
-        """Read again from those whose time is up; returns in how long the next one's is."""
+        """Read again from pipes whose pause is over; returns the seconds until the next pause
+        ends."""
         if not self._paused:
             return math.inf
         for output, (read_fd, until_s) in list(self._paused.items()):

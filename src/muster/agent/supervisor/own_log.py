@@ -12,10 +12,10 @@ _ASIDE = ".1"
 
 
 def rotate_stderr(limit_bytes: int = MAX_LOG_BYTES) -> None:
-    """Once standard error is a file of that length, put it aside, in place of the one before, and
+    """Once standard error is a file of that length, put it aside, in place of the former one, and
     begin another; two files are kept. Standard output follows if it was the same file.
 
-    Where that fails, the file grows on: what a process has to say must not end it.
+    If that fails the file grows on, because a process must not end for its log.
     """
     with suppress(OSError):
         now = os.fstat(2)

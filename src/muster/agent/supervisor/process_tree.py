@@ -1,4 +1,4 @@
-"""Who belongs to whom among processes, as /proc tells it."""
+"""The relations of processes, from /proc."""
 
 # os and not pathlib: see the docstring of the package.
 # ruff: noqa: PTH123, PTH208
@@ -21,7 +21,7 @@ _PAGE_BYTES = 4096
 
 
 class Children:
-    """This process's children; orphans of their trees become children of it too."""
+    """This process's children, which orphans of their trees join."""
 
     def __init__(self) -> None:
         """
@@ -34,23 +34,24 @@ class Children:
         self._fd = os.open(f"/proc/self/task/{os.getpid()}/children", os.O_RDONLY | os.O_CLOEXEC)
 
     def count(self) -> int:
-        """How many there are, zombies included."""
+        """The number of children, zombies included."""
         return self._read().count(b" ")
 
     def pids(self) -> list[int]:
-        """All of them. Complete, because nobody else reaps them meanwhile."""
+        """The pids of all children. The list is complete, because nobody else reaps them
+        meanwhile."""
         return [int(pid) for pid in self._read().split()]
 
     def _read(self) -> bytes:
         data = os.pread(self._fd, _PAGE_BYTES, 0)
-        if len(data) > _PAGE_BYTES // 2:  # shorter, it is the whole: /proc fills pages
+        if len(data) > _PAGE_BYTES // 2:  # a shorter answer is whole: /proc fills pages
             while more := os.pread(self._fd, _PAGE_BYTES, len(data)):
                 data += more
         return data
 
 
 def descendants(pid: int) -> Iterator[int]:
-    """The process and everything below it, parents first; best effort while they fork."""
+    """The process and all of its descendants, parents first; some may be missed while they fork."""
     stack = [pid]
     while stack:
         parent = stack.pop()
@@ -64,8 +65,9 @@ def descendants(pid: int) -> Iterator[int]:
 def signal_groups(pids: Iterable[int], number: int) -> None:
     """Signal the process groups of `pids`, each once.
 
-    By group, because that reaches all members at once, those being forked included. The groups of a
-    kernel hold nobody else: its main process began a session, and a group lies within one.
+    Groups are signalled because that reaches all members at once, even those that are being forked.
+    The groups of a kernel hold no other process: its main process began a session, and a group lies
+    within one.
     """
     groups = set()
     for pid in pids:
@@ -126,7 +128,7 @@ def read_stat(pid: int) -> ProcessStat | None:
             data = stat.read()
     except OSError:
         return None
-    fields = data[data.rindex(b")") + 2 :].split()  # the name before may hold anything
+    fields = data[data.rindex(b")") + 2 :].split()  # the name in front may hold anything
     return ProcessStat(
         pid, fields[0].decode(), int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19])
     )

@@ -1,4 +1,4 @@
-"""What the agent may say: JSON lines, checked whole before anything changes.
+"""The agent's commands: JSON lines, checked whole before anything changes.
 
 Each line is an object with an `op`. A line that cannot be obeyed raises `ProtocolError`, whose text
 is the sentence sent back as `{"error": …}`; the connection goes on.
@@ -28,7 +28,7 @@ encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 
 def file_name(key: Key) -> str:
-    """What the log and the scratch directory of a kernel are called."""
+    """The name of a kernel's log and scratch directory."""
     kernel_id, generation = key
     return f"{kernel_id}.{generation}"
 
@@ -39,9 +39,9 @@ class ProtocolError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one kernel may use; 0 stands for no limit.
+    """The limits of one kernel; 0 stands for no limit.
 
-    `controllers` are those of cgroups that it takes to set them, besides that of pids.
+    `controllers` are the cgroup controllers that these limits need, besides that of pids.
     """
 
     cpu_milli: int = 0
@@ -58,7 +58,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A user of this machine that kernels run as."""
+    """A user of this machine, as which kernels run."""
 
     uid: int
     gid: int
@@ -71,7 +71,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What kernels of one start run."""
+    """The program of kernels that are started together."""
 
     command: tuple[str, ...]
     env: Mapping[str, str]  # with the supervisor's defaults, and without what is each kernel's own
@@ -81,20 +81,20 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """What kernels of one start have in common."""
+    """The common part of kernels that are started together."""
 
     program: Program
     grace_s: float
     limits: Limits
     log_max_bytes: int
-    disk_bytes: int = 0  # what it may keep in its scratch directory; 0: no limit
+    disk_bytes: int = 0  # the limit of its scratch directory; 0: no limit
     account: Account | None = None  # None: the supervisor's own
-    owner: str = ""  # what one owner's kernel has left is never given to another's
+    owner: str = ""  # directories of one owner's kernels are never given to another's
 
 
 @dataclass(frozen=True, slots=True)
 class KernelOrder:
-    """One kernel to start, now or (queued) when one of its shape ends."""
+    """One kernel to start, now or, if queued, when one of its shape ends."""
 
     id: str
     generation: int
@@ -104,7 +104,7 @@ class KernelOrder:
     device_milli: int  # how much of each of them, in thousandths
     shape: str
     queued: bool
-    hold: bool = False  # get ready, say so, and wait for `go`
+    hold: bool = False  # get ready, report it, and wait for `go`
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,21 +132,21 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Go:
-    """Let these run that were held."""
+    """Let held kernels run."""
 
     kernels: tuple[Key, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """Take these back if they are still queued; those that have begun run on."""
+    """Take kernels back that are still queued; others run on."""
 
     kernels: tuple[Key, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Kernels may run until this moment of the boot clock, or for ever."""
+    """Kernels may run until this moment of the boot clock; infinity means for ever."""
 
     until_s: float
 
@@ -160,8 +160,8 @@ class Acknowledge:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Remove the logs and scratch directories of ended kernels; `places` are the directories where
-    those of other users may be."""
+    """Remove the logs and scratch directories of ended kernels; `places` are directories in which
+    other users' scratch directories may be."""
 
     kernels: tuple[Key, ...]
     places: tuple[str, ...] = ()
@@ -176,7 +176,7 @@ Op = Attach | Start | Go | Stop | Recall | Lease | Acknowledge | Forget | Shutdo
 
 
 def parse(line: bytes | bytearray, env_defaults: Mapping[str, str]) -> Op:
-    """Read one line; `env_defaults` fill what a template's environment leaves out.
+    """Read one line; `env_defaults` are added to a template's environment where it lacks them.
 
     Raises:
         ProtocolError: not JSON, an unknown op, or a field that is missing or wrong.
@@ -388,6 +388,6 @@ def _seconds(item: _Object, name: str, default: float | None = None) -> float:
     value = item.get(name, default)
     if type(value) not in (int, float) or not isinstance(value, int | float):
         raise ProtocolError(f"'{name}' must be a number of seconds")
-    if not 0 <= value < math.inf:  # false for NaN, which JSON as Python reads it may hold
+    if not 0 <= value < math.inf:  # false for NaN, which Python accepts in JSON
         raise ProtocolError(f"'{name}' must be zero or more")
     return float(value)

@@ -1,8 +1,8 @@
-"""Reaping: which kernels are gone, with everything that ever belonged to them.
+"""Reaping: finding kernels that are gone, with every process that ever belonged to them.
 
-A kernel is gone once its main process was reaped and its cgroup is empty, to the last zombie. What
-is left in there then is killed; the supervisor is a child subreaper, so it is also what reaps that.
-Without cgroups `Orphans` finds out what is left.
+A kernel is gone once its main process was reaped and its cgroup is empty, to the last zombie.
+Processes that are left in the cgroup are killed, and reaped by the supervisor, which is a child
+subreaper. Without cgroups `Orphans` finds the processes that are left.
 """
 
 import os
@@ -12,18 +12,18 @@ from muster.agent.supervisor.kernel import Kernel
 from muster.agent.supervisor.orphans import Orphans
 from muster.agent.supervisor.protocol import Key
 
-_REAPS_A_TURN = 16  # each may start an heir, and sockets and pipes must get their turn
+_REAPS_A_TURN = 16  # each may start an heir, and sockets and pipes must have their turn
 
 
 class Reaper:
-    """All children of the supervisor and the kernels they belong to."""
+    """All children of the supervisor, and the kernels to which they belong."""
 
     def __init__(self, orphans: Orphans | None) -> None:
-        """`orphans` None: each kernel has a cgroup."""
+        """`orphans` is None where each kernel has a cgroup."""
         self._orphans = orphans
         self._mains: dict[int, Kernel] = {}  # main processes
         self._children: set[int] = set()  # those of this process that are known: mains and helpers
-        self._kernels: dict[Key, Kernel] = {}  # those not yet gone
+        self._kernels: dict[Key, Kernel] = {}  # kernels that are not gone yet
         self._leaving: list[Kernel] = []  # main process reaped, others perhaps not
         self.due = False  # the last round stopped at its bound
 
@@ -33,23 +33,23 @@ class Reaper:
         return bool(self._leaving)
 
     def add(self, kernel: Kernel) -> None:
-        """A kernel's main process was spawned, as a child of this process."""
+        """Add a kernel whose main process was spawned as a child of this process."""
         self._mains[kernel.pid] = self._kernels[kernel.key] = kernel
         self._children.add(kernel.pid)
 
     def add_of_another(self, kernel: Kernel) -> None:
-        """A kernel's main process was spawned, as a child of another process."""
+        """Add a kernel whose main process was spawned as a child of another process."""
         self._mains[kernel.pid] = self._kernels[kernel.key] = kernel
 
     def main_ended(self, pid: int, wait_status: int) -> None:
-        """A main process was reaped, here or by its parent."""
+        """Note that a main process was reaped, here or by its parent."""
         kernel = self._mains.pop(pid, None)
         if kernel is not None:
             kernel.wait_status = wait_status
             self._leaving.append(kernel)
 
     def lose(self, kernel: Kernel) -> None:
-        """Of this kernel nobody will tell how it ended: whatever there is of it is to be killed."""
+        """Give up a kernel whose end nobody will tell: all of its processes are to be killed."""
         if kernel.wait_status is None:
             self._mains.pop(kernel.pid, None)
             self._kernels[kernel.key] = kernel
@@ -57,11 +57,12 @@ class Reaper:
             self._leaving.append(kernel)
 
     def add_helper(self, pid: int) -> None:
-        """A process of the supervisor's own was spawned, to be reaped and nothing more."""
+        """Add a process of the supervisor's own, to be reaped and nothing more."""
         self._children.add(pid)
 
     def reap(self) -> list[Kernel]:
-        """Reap what has died and kill what it left; returns the kernels that are now gone."""
+        """Reap dead processes and kill those that their kernels left; returns the kernels that are
+        now gone."""
         self._wait()
         self._adopt()
         if not self._leaving:
@@ -82,7 +83,7 @@ class Reaper:
         return gone
 
     def signal(self, kernel: Kernel, number: int) -> None:
-        """Signal all processes of a kernel, wherever in its tree and in whatever session."""
+        """Signal all processes of a kernel, anywhere in its tree and in any session."""
         if kernel.slot is not None:
             kernel.slot.signal(number)
         elif self._orphans is not None:

@@ -1,4 +1,5 @@
-"""After a supervisor was killed: end what it left running, then know and report its kernels."""
+"""Recovery after a supervisor was killed: end the processes that it left, then report its
+kernels."""
 
 import os
 import signal
@@ -24,10 +25,10 @@ _ROUND_S = 0.01
 def kill_leftovers(directory: str, survivors: Collection[Survivor], *, same_boot: bool) -> int:
     """Kill all processes of a dead supervisor's kernels; returns how many would not die in time.
 
-    Those in cgroups are dead by now. The others are known by their main process (pid and start
-    time), its session and group, an ancestor that is known, or the tag in their environment. That
-    may be forged, so it is believed of this process's own user alone. After a reboot pids mean
-    nothing, so none is looked at; no process can have the tag then.
+    Processes in cgroups are dead by now. Others are known by their main process (pid and start
+    time), its session and group, a known ancestor, or the tag in their environment, which may be
+    forged and so is believed only of this process's own user. After a reboot pids mean nothing, so
+    none is looked at; no process can have the tag then.
     """
     deadline_s = time.monotonic() + _TIMEOUT_S
     while victims := _find(directory, survivors if same_boot else ()):
@@ -41,7 +42,7 @@ def kill_leftovers(directory: str, survivors: Collection[Survivor], *, same_boot
 
 
 def remember(known: KnownKernels, events: Iterable[Event]) -> None:
-    """Know again the kernels that a dead supervisor reported and nobody acknowledged."""
+    """Add the kernels that a dead supervisor reported and nobody acknowledged."""
     for event in events:
         key = event["kernel"], event["generation"]
         if event.get("reason") == EndReason.UNKNOWN_KERNEL:
@@ -61,7 +62,7 @@ def remember(known: KnownKernels, events: Iterable[Event]) -> None:
 def report_lost(
     known: KnownKernels, journal: Journal, survivors: Iterable[Survivor], detail: str
 ) -> None:
-    """Report the kernels of a dead supervisor, which have no process any more."""
+    """Report the kernels of a dead supervisor, which have no processes any more."""
     for survivor in survivors:
         kernel = Kernel(survivor.key, shape=survivor.shape, pid=survivor.pid, status=Status.ENDED)
         known.add(kernel)

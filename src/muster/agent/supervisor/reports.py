@@ -1,4 +1,4 @@
-"""The events about kernels: how each fact is told, and why a kernel ended."""
+"""The events about kernels: the form of each fact, and the reasons of ends."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ from muster.agent.supervisor.failures import CannotExecute, CreateFailed
 from muster.agent.supervisor.kernel import EndReason, Event, Kernel, Status
 from muster.agent.supervisor.protocol import Key
 
-_KILLED_EXIT_CODE = 128 + signal.SIGKILL  # how a shell tells that its command was killed
+_KILLED_EXIT_CODE = 128 + signal.SIGKILL  # a shell's code for a command that was killed
 
 
 def started(kernel: Kernel) -> Event:
@@ -19,7 +19,7 @@ def started(kernel: Kernel) -> Event:
 
 
 def created(kernel: Kernel) -> Event:
-    """It is held. What it was given is told again when it starts."""
+    """The event that a kernel is held. Its devices are told again when it starts."""
     event = _event(kernel, "created")
     kernel.announced = False
     return event
@@ -39,7 +39,7 @@ def cannot_execute(kernel: Kernel, failure: CannotExecute) -> Event:
 
 
 def ended_without_run(kernel: Kernel, reason: EndReason, detail: str = "") -> Event:
-    """The end of a kernel of which no process ran, or none that this supervisor saw."""
+    """The end of a kernel of which no process ran, as far as this supervisor saw."""
     event = _event(kernel, "ended")
     event["reason"] = reason
     if detail:
@@ -48,12 +48,12 @@ def ended_without_run(kernel: Kernel, reason: EndReason, detail: str = "") -> Ev
 
 
 def unknown(key: Key) -> Event:
-    """An end for a kernel that is not known here, so that whoever asks can free what it held."""
+    """An end for a kernel that is not known here, so that the controller can free its room."""
     return ended_without_run(Kernel(key), EndReason.UNKNOWN_KERNEL)
 
 
 def ended(kernel: Kernel, oom_kills: int) -> Event:
-    """The end of a kernel whose main process was reaped; `oom_kills` counts its cgroup's."""
+    """The end of a kernel whose main process was reaped; `oom_kills` is its cgroup's count."""
     assert kernel.wait_status is not None
     event = _event(kernel, "ended")
     event["pid"] = kernel.pid
@@ -76,7 +76,7 @@ def ended(kernel: Kernel, oom_kills: int) -> Event:
 
 
 def describe(kernel: Kernel) -> dict[str, object]:
-    """A kernel in the answer to `attach`; how it ended is told by its event, which follows."""
+    """A kernel in the answer to `attach`; its end is told by its event, which follows."""
     description: dict[str, object] = {
         "id": kernel.id,
         "generation": kernel.generation,
@@ -98,7 +98,7 @@ def _event(kernel: Kernel, kind: str) -> Event:
         "kind": kind,
         "at": time.time(),
     }
-    if not kernel.announced:  # its first event tells what it was given
+    if not kernel.announced:  # its first event tells its devices
         kernel.announced = True
         if kernel.devices:
             event["devices"] = list(kernel.devices)

@@ -1,11 +1,11 @@
 """Scratch directories: where a kernel without a workdir runs, and its files.
 
-They are made and removed by the supervisor, in directories that no kernel of another user can write
-to: so none can take its own away from where it is measured, nor put anything in its place.
+The supervisor makes and removes them, in directories to which no kernel of another user can write:
+so a kernel can neither move its own away from where it is measured, nor put anything in its place.
 
 Making and removing a directory costs 80 us on ext4, a quarter of a whole /bin/true; renaming one
-costs 8. So directories that were left empty are kept, a few, and become the next kernel's of the
-same owner and user, and nobody else's.
+costs 8. So a few directories that were left empty are kept, and given to later kernels of the same
+owner and user, and to no others.
 """
 
 # os and not pathlib: see the docstring of the package.
@@ -31,7 +31,7 @@ class BadFilePath(Exception):
 
 
 class Tenant(NamedTuple):  # hashed for each kernel, which takes a dataclass 2 us
-    """Who alone may have what one of its kernels has left: an owner, and the user that it is."""
+    """The only ones that may get a kernel's old directory: its owner, as its user."""
 
     owner: str
     uid: int
@@ -40,8 +40,8 @@ class Tenant(NamedTuple):  # hashed for each kernel, which takes a dataclass 2 u
 
 @dataclass(slots=True)
 class _Pool:
-    """Of one tenant: empty directories, and those in use. Each with its modification time, if that
-    is old enough to show by itself that nothing was made in there since; else with 0."""
+    """The empty directories of one tenant, and those in use. Each has its modification time if that
+    is old enough to show that nothing was made in it since, else 0."""
 
     spare: dict[str, int] = field(default_factory=dict)
     times_ns: dict[str, int] = field(default_factory=dict)
@@ -56,10 +56,10 @@ class ScratchDirectories:
         self._own_uid = os.geteuid()
 
     def create(self, path: str, tenant: Tenant) -> None:
-        """Make the directory of a kernel; one that is there already (an earlier try's) is used.
+        """Make the directory of a kernel, or use the existing one of an earlier try.
 
         Raises:
-            OSError: it cannot be made, or something else is there.
+            OSError: it cannot be made, or something else has its name.
         """
         pool = self._pools.setdefault(tenant, _Pool())
         if pool.spare:
@@ -67,7 +67,7 @@ class ScratchDirectories:
             self._spare_count -= 1
             try:
                 os.rename(spare, path)
-            except OSError:  # it was taken away, or `path` holds files of an earlier try
+            except OSError:  # the spare was taken away, or `path` holds files of an earlier try
                 with suppress(OSError):
                     os.rmdir(spare)
             else:
@@ -84,7 +84,8 @@ class ScratchDirectories:
                 os.chown(path, tenant.uid, tenant.gid, follow_symlinks=False)
 
     def release(self, path: str, tenant: Tenant) -> None:
-        """The kernel is gone: keep the directory if it holds anything, else remove or reuse it."""
+        """Keep a gone kernel's directory if it holds anything, else remove it or keep it for
+        reuse."""
         pool = self._pools.setdefault(tenant, _Pool())
         time_ns = pool.times_ns.pop(path, 0)
         try:
@@ -103,13 +104,13 @@ class ScratchDirectories:
             else:
                 os.rmdir(path)
         except OSError:
-            return  # its kernel took it away, or its rights
+            return  # its kernel removed it, or its rights
         finally:
             if not pool.spare and not pool.times_ns:
                 del self._pools[tenant]
 
     def remove_spare(self) -> None:
-        """Remove what is kept for reuse, for when nothing runs."""
+        """Remove directories that are kept for reuse, when nothing runs."""
         for pool in self._pools.values():
             for path in pool.spare:
                 with suppress(OSError):
@@ -128,7 +129,7 @@ def remove_empty(directory: str) -> None:
 def write_files(scratch: str, files: Mapping[str, str]) -> None:
     """Write `files` (relative path -> text) into a scratch directory, executable by their owner.
 
-    No link is followed below `scratch`, whoever made one.
+    No link below `scratch` is followed, whoever made it.
 
     Raises:
         BadFilePath: a path is absolute or leaves the directory; nothing was written.

@@ -1,15 +1,14 @@
-"""The words between the supervisor and a process that spawns the kernels of a user.
+"""The messages between the supervisor and a process that spawns the kernels of a user.
 
-Each message makes somebody wake up, which costs as much as a twentieth of a short kernel. So what
-many kernels have in common is told once, and the process tells together what it has to tell.
+Each message wakes a process up, which costs as much as a twentieth of a short kernel. So the common
+part of many kernels is sent once, and the process sends several facts together.
 
-To the process go tuples, marshalled, which takes a fifth of the time of JSON and asks for trust in
-who wrote them: the supervisor, which is root.
+To the process go marshalled tuples, which take a fifth of the time of JSON and require trust in
+their writer: the supervisor, which is root.
 
-    ["program", place, command, environment, workdir, files]
-        keep this one at that place, instead of what was there
-    ["launch", number, place, own environment, scratch, hierarchies]
-        spawn what is kept there, with the descriptors of its output and its cgroups
+    ["program", place, command, environment, workdir, files] keep this program at the place, instead
+        of the former one ["launch", number, place, own environment, scratch, hierarchies] spawn the
+        program at the place, with the descriptors of its output and its cgroups
 
 From it, which is not trusted as much, come facts of one size, as many as there are to tell, or one
 failure: a zero and JSON.
@@ -26,12 +25,13 @@ from muster.agent.supervisor.kernel import CreateFailure, EndReason
 from muster.agent.supervisor.protocol import MAX_LINE_BYTES, Program, encode
 
 VERSION = 1
-"""Told at first, for the files of a process may be newer than the supervisor that starts it."""
+"""The version, which is sent first, because the files of a process may be newer than the supervisor
+that starts it."""
 
 SOCKET_FD = 3
 MAX_MESSAGE_BYTES = 2 * MAX_LINE_BYTES  # a line of an order, and what JSON may add to it
 MAX_ANSWER_BYTES = 64 << 10
-MAX_PLACES = 8  # for programs that are kept, and one more for a large one
+MAX_PLACES = 8  # for kept programs, and one more for a large one
 MAX_FDS = 8
 
 READY, SPAWNED, ENDED = 1, 2, 3
@@ -48,7 +48,7 @@ MAX_FACTS = MAX_ANSWER_BYTES // _FACT.size
 
 
 class Garbled(Exception):
-    """A message that is none of these."""
+    """A message of none of these forms."""
 
 
 def pack_fact(
@@ -70,7 +70,7 @@ def is_failure(answer: memoryview) -> bool:
 def facts(answer: memoryview) -> Iterator[Fact]:
     """
     Raises:
-        Garbled: it holds something else.
+        Garbled: the answer holds something else.
     """
     try:
         return _FACT.iter_unpack(answer)
@@ -79,10 +79,10 @@ def facts(answer: memoryview) -> Iterator[Fact]:
 
 
 def failure_of(answer: memoryview) -> tuple[int, CreateFailed | CannotExecute]:
-    """The number of a launch, and what became of it.
+    """The number of a launch, and its failure.
 
     Raises:
-        Garbled: it is something else.
+        Garbled: the answer is something else.
     """
     try:
         match json.loads(bytes(answer[1:])):
@@ -111,6 +111,6 @@ def launch_message(
 
 
 def read_message(message: memoryview) -> tuple[Any, ...]:
-    """One of the two."""
+    """Read one of the two messages to the process."""
     words: tuple[Any, ...] = marshal.loads(message)
     return words

@@ -1,7 +1,8 @@
 """Spawning the main process of a kernel: files, directory, program, cgroups, spawn.
 
-Done by the supervisor for kernels that run as its own user, and by a process of another user for
-that user's (`spawner_process`): what is looked up, entered and made here is what that user may.
+The supervisor does this for kernels that run as its own user, and a process of another user for
+that user's (`spawner_process`): here everything is looked up, entered and made with that user's
+rights.
 """
 
 # os and not pathlib: see the docstring of the package.
@@ -29,13 +30,13 @@ from muster.agent.supervisor.scratch import BadFilePath, write_files
 
 _MAX_PATHS = 1024
 _NAMED_DIRECTORIES = 2
-# Python ignores these two, and what is ignored stays so across an exec.
+# Python ignores these two signals, which would stay ignored across an exec.
 _SIGNALS_TO_DEFAULT = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
 @dataclass(slots=True)  # not frozen: made for each kernel, which that would cost 2 us
 class Launch:
-    """What is to become the main process of a kernel, and where."""
+    """The order for the main process of a kernel."""
 
     program: Program
     env: dict[str, str]  # its own, which goes before the program's
@@ -55,7 +56,7 @@ class Spawner:
     """Spawns with the rights of this process. Whatever fails, no process of the attempt is left."""
 
     def __init__(self, open_files: tuple[int, int] | None) -> None:
-        """`open_files`: the limit that kernels get of it, if this process has another."""
+        """`open_files` is the limit of open files for kernels, if this process has another."""
         self._open_files = open_files
         self._paths: dict[tuple[str, str], str] = {}
         self._home_fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -86,7 +87,7 @@ class Spawner:
             failure = error
         except OSError as error:
             failure = create_failure(error)
-        except ValueError as error:  # what cannot be a C string or UTF-8
+        except ValueError as error:  # a text that cannot be a C string or UTF-8
             failure = CreateFailed(CreateFailure.INTERNAL, str(error))
         raise failure
 
@@ -123,12 +124,12 @@ class Spawner:
             finally:
                 go_home(home_fds)
         except OSError:
-            if pid:  # it cannot come home; what it spawned must not run without it
+            if pid:  # this process cannot come home, and its child must not run without it
                 os.killpg(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
             raise
         if self._open_files is not None:
-            with suppress(OSError):  # it became another user by its exec: out of reach
+            with suppress(OSError):  # the child became another user by its exec, out of reach
                 resource.prlimit(pid, resource.RLIMIT_NOFILE, self._open_files)
         return Spawned(pid, (clock.ticks(born_after_s), clock.ticks(clock.now_s())), time.time())
 
@@ -153,11 +154,11 @@ class Spawner:
                 setsigdef=_SIGNALS_TO_DEFAULT,
             )
         except OSError as error:
-            self._paths.clear()  # it may have been moved since
+            self._paths.clear()  # the program may have been moved since
             raise spawn_failure(error, path) from None
 
     def _find_program(self, name: str, path: str) -> str:
-        """As a shell would, with what was found before remembered.
+        """Find a program as a shell would; earlier findings are remembered.
 
         Raises:
             CannotExecute: there is no such program.
@@ -187,7 +188,7 @@ class Spawner:
 
 
 def _shortened(path: str) -> str:
-    """A PATH as a sentence has room for it."""
+    """A PATH, shortened for a sentence."""
     directories = path.split(":")
     if len(directories) <= _NAMED_DIRECTORIES:
         return path

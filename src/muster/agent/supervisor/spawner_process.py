@@ -1,12 +1,12 @@
 """A process that spawns kernels as one user: the supervisor, which is root, starts and feeds it.
 
-posix_spawn cannot change the user, and a fork in its place costs more than all else that happens to
-a short kernel; so a process that has become the user stays, and spawns what it is told. Its user
-may signal it and lower its limits (prlimit), and harms nobody else by that; it cannot be traced,
-for it is not dumpable. The kernels are its children, so it reaps them and tells how they ended;
-when it dies they become the supervisor's.
+posix_spawn cannot change the user, and a fork in its place costs more than everything else that a
+short kernel needs; so a process that has become the user stays, and spawns what it is told. Its
+user may signal it and lower its limits (prlimit), which harms nobody else; it cannot be traced,
+because it is not dumpable. The kernels are its children, so it reaps them and tells their ends;
+when it dies they become the supervisor's children.
 
-What is said on their socket is in `spawn_messages`.
+The messages on their socket are in `spawn_messages`.
 """
 
 # os and not pathlib: see the docstring of the package.
@@ -43,7 +43,7 @@ from muster.agent.supervisor.spawn_messages import (
 from muster.agent.supervisor.spawner import Launch, Spawner
 
 _LONGEST_WAIT_S = 60.0
-# For how long after a message what was spawned waits for more to tell: most of all, its end.
+# How long a spawned kernel's fact waits for further facts after a message, above all for its end.
 _COMPANY_S = 0.005
 _ANCILLARY_BYTES = socket.CMSG_SPACE(4 * MAX_FDS)
 _RECEIVE_FLAGS = int(socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC)  # enumerations are slow
@@ -54,7 +54,7 @@ _SANE_UMASK = 0o022
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Whom to become, and the files through which this process comes home from a cgroup."""
+    """The user to become, and the files through which this process comes home from a cgroup."""
 
     uid: int
     gid: int
@@ -114,15 +114,15 @@ class _Service:
         self._buffer = memoryview(bytearray(MAX_MESSAGE_BYTES))
 
     def greet(self) -> None:
-        """Say that what is asked can be done: this process is the user now."""
+        """Tell that this process is the user now and ready."""
         self._socket.send(pack_fact(READY, 0, VERSION))
 
     def wait_s(self) -> float:
-        """For how long there is nothing to tell unless something happens."""
+        """For how long no fact is due unless something happens, in seconds."""
         return max(0.0, self._due_s - clock.now_s()) if self._facts else _LONGEST_WAIT_S
 
     def tell(self) -> None:
-        """Tell what is due: ends at once, for somebody waits to take their place.
+        """Tell the facts that are due; ends at once, because heirs wait to take their place.
 
         Raises:
             ConnectionError: the supervisor is gone.
@@ -152,7 +152,7 @@ class _Service:
                 os.close(fd)
 
     def reap(self) -> None:
-        """Take in which kernels have ended."""
+        """Reap kernels that have ended, and note the facts."""
         with suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 self._facts.append(pack_fact(ENDED, *ended))
@@ -170,7 +170,7 @@ class _Service:
         _, number, place, env, scratch, hierarchies = message
         try:
             if len(fds) != 1 + len(hierarchies):
-                # Its user has lowered the limit of this process: what ran without the descriptors
+                # Its user has lowered the limit of this process: a kernel without the descriptors
                 # of its cgroups would run without limits.
                 raise CreateFailed(CreateFailure.NO_PROCESSES, "not all descriptors have arrived")
             launch = Launch(self._programs[place], env, scratch)

@@ -19,13 +19,13 @@ _MAX_OPEN_FILES = 1 << 16
 
 
 def default_environment(own: Mapping[str, str]) -> dict[str, str]:
-    """What a kernel's environment holds if its order does not say otherwise."""
+    """The variables of a kernel's environment, unless its order overrides them."""
     inherited = {name: own[name] for name in _INHERITED if name in own}
     return {"PATH": os.defpath, "PYTHONUNBUFFERED": "1", **inherited}
 
 
 class Starter:
-    """Makes kernels out of orders. Whatever fails, nothing of the attempt is left behind."""
+    """Makes kernels out of orders. A failed attempt leaves nothing behind."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Starter:
         self._user_spawners = user_spawners
 
     def make_ready(self, kernel: Kernel, order: KernelOrder) -> None:
-        """Get what can be had of the machine before the kernel is spawned.
+        """Take the machine's resources that a kernel needs before it is spawned.
 
         Raises:
             CreateFailed: something of this machine is missing.
@@ -67,8 +67,8 @@ class Starter:
             raise CreateFailed(CreateFailure.WORKDIR_MISSING, f"{workdir}: no such directory")
 
     def start(self, kernel: Kernel, order: KernelOrder) -> bool:
-        """Spawn the kernel's main process; false if a process of its user was told to, and the
-        `SpawnListener` will hear what became of it.
+        """Spawn the kernel's main process; false if a process of its user was told to spawn it, and
+        the `SpawnListener` will hear of the outcome.
 
         Raises:
             CreateFailed: something of this machine is missing.
@@ -84,7 +84,8 @@ class Starter:
             )
             assert kernel.output is not None
             if account is not None:
-                # Else /dev/stdout and /dev/stderr, which open the pipe anew, are refused to it.
+                # Without this /dev/stdout and /dev/stderr, which open the pipe anew, would be
+                # refused to it.
                 os.fchown(kernel.output.write_fd, account.uid, account.gid)
                 self._user_spawners.start(kernel, account, launch)
                 return False
@@ -101,21 +102,21 @@ class Starter:
         return True
 
     def give_up(self, kernel: Kernel) -> None:
-        """Do without the process that should tell of a killed kernel's end, and does not."""
+        """Stop waiting for the process that should tell of a killed kernel's end, and does not."""
         self._user_spawners.give_up(kernel)
 
     def enforce(self, kernel: Kernel, template: Template) -> None:
         """Set the limits of a kernel that was spawned.
 
         Raises:
-            LimitTooLow: it takes more memory already.
-            OSError: they cannot be set.
+            LimitTooLow: the kernel takes more memory already.
+            OSError: the limits cannot be set.
         """
         if kernel.slot is not None:
             kernel.slot.enforce(template.limits)
 
     def clean_up(self, kernel: Kernel) -> int:
-        """Give back what a kernel had, once none of its processes is left.
+        """Give back the resources of a kernel, once none of its processes is left.
 
         Returns how many bytes of its output were dropped.
         """
@@ -133,7 +134,7 @@ class Starter:
         return dropped_bytes
 
     def _open(self, kernel: Kernel, template: Template) -> None:
-        """Pipe and cgroup, unless it was made ready before.
+        """Open the kernel's pipe and cgroup, unless it was made ready before.
 
         Raises:
             OSError: there is no pipe or no cgroup for it.
@@ -161,7 +162,7 @@ class Starter:
         kernel.scratch, kernel.tenant = path, tenant
 
     def _own_environment(self, kernel: Kernel, order: KernelOrder) -> dict[str, str]:
-        """What is of this kernel alone in its environment."""
+        """The variables that are this kernel's alone."""
         kernel_id, generation = kernel.key
         environment = {
             **order.env,
@@ -171,8 +172,9 @@ class Starter:
         }
         if kernel.scratch:
             environment["MUSTER_SCRATCH"] = kernel.scratch
-        # Here and not in the order, for an heir learns its devices only now. Without any, it must
-        # not see those of others; their numbers are NVML's, which CUDA counts otherwise by default.
+        # Set here and not in the order, because an heir learns its devices only now. A kernel
+        # without devices must not see those of others. Numbers are NVML's; CUDA counts otherwise by
+        # default.
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, kernel.devices))
         if kernel.devices:
             environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
@@ -185,7 +187,8 @@ def note_spawned(kernel: Kernel, spawned: Spawned) -> None:
 
 
 def raise_open_files() -> tuple[int, int] | None:
-    """Allow this process more descriptors; returns what its kernels shall have, None if the same.
+    """Allow this process more descriptors; returns the limit for its kernels, None if it is the
+    same.
 
     Programs that use select() must not inherit more than the usual 1,024 by accident.
     """

@@ -1,8 +1,8 @@
-"""What the supervisor does with kernels: the operations of the protocol, and the passing of time.
+"""The supervisor's work on kernels: the operations of the protocol, and the passing of time.
 
-A kernel is accepted once for each (id, generation), runs at once or waits (for its turn, for one of
-its shape to end, for its older generation to be gone), and ends in one `ended` event. Everything
-here runs in one thread and returns soon; sockets and files are the business of others.
+A kernel is accepted once for each (id, generation), runs at once or waits (for its turn, for the
+end of a kernel of its shape, for its older generation to be gone), and ends in one `ended` event.
+Everything here runs in one thread and returns soon; sockets and files are the business of others.
 """
 
 import math
@@ -29,15 +29,15 @@ from muster.agent.supervisor.reaper import Reaper
 from muster.agent.supervisor.spawner import Spawned
 from muster.agent.supervisor.starter import Starter, note_spawned
 
-MAX_KERNELS = 32_768  # above what a controller has it hold, beside those that have just ended
+MAX_KERNELS = 32_768  # more than a controller lets it hold, kernels that have just ended included
 MAX_UNACKNOWLEDGED = 131_072
-LEASE_GRACE_MAX_S = 10.0  # what a controller must wait on top of the lease
+LEASE_GRACE_MAX_S = 10.0  # a controller must wait for so long beyond the lease
 
 _STARTS_A_TURN = 8
 _UNLIMITED_S = 0.005  # to limit the cpu of what ends sooner costs a tenth of its start
 _LEFTOVER_PERIOD_S = 0.05
 _REPORT_TIMEOUT_S = 5.0
-_DEATH_TIMEOUT_S = 2.0  # from SIGKILL to being told of it by the process that spawned it
+_DEATH_TIMEOUT_S = 2.0  # from SIGKILL until the spawning process has told of the death
 
 
 class Supervisor:
@@ -51,7 +51,7 @@ class Supervisor:
         self._reaper = reaper
         self._known = known
         self.live = known.live
-        self._to_start: deque[Kernel] = deque()  # may hold some that are no longer queued
+        self._to_start: deque[Kernel] = deque()  # may hold kernels that are no longer queued
         self._unlimited: deque[tuple[float, Kernel]] = deque()  # and when they are to be limited
         self._backlog = Backlog()
         self._deadlines = Deadlines()
@@ -64,7 +64,7 @@ class Supervisor:
     # Operations.
 
     def start(self, orders: Iterable[KernelOrder]) -> None:
-        """Accept kernels; what is known already is not started twice.
+        """Accept kernels; a kernel that is known already is not started twice.
 
         Raises:
             ProtocolError: no kernel can be accepted now; none of these was.
@@ -94,13 +94,14 @@ class Supervisor:
             if kernel is not None:
                 self._stop(kernel, order.grace_s, EndReason.STOPPED, order.reason)
             elif self._known.buried_seq(key) <= self._journal.acked_seq:
-                # Again if the last answer was acknowledged: whoever still asks has lost it.
+                # Told again if the last answer was acknowledged: a controller that still asks has
+                # lost it.
                 event = reports.unknown(key)
                 self._journal.record([event])
                 self._known.bury(key, event["seq"])
 
     def go(self, keys: Iterable[Key]) -> None:
-        """Let those run that are held, and those that will be."""
+        """Let these kernels run, if they are held or once they are."""
         for key in keys:
             kernel = self._known.get(key)
             if kernel is not None and not kernel.may_run:
@@ -109,15 +110,15 @@ class Supervisor:
                     self._to_start.append(kernel)
 
     def recall(self, keys: Iterable[Key]) -> None:
-        """Take back those that are still queued."""
+        """Take back kernels that are still queued."""
         for key in keys:
             kernel = self._known.get(key)
             if kernel is not None and kernel.status is Status.QUEUED:
                 self._stop(kernel, 0.0, EndReason.STOPPED, "recalled")
 
     def renew_lease(self, until_s: float) -> None:
-        """Kernels may run until then: later than before, or earlier if the term was made shorter.
-        One that comes too late renews nothing."""
+        """Let kernels run until then: later than before, or earlier if the term was shortened. A
+        renewal that comes too late renews nothing."""
         self.lease_end_s = until_s
         self._lease_expired = False
 
@@ -135,18 +136,18 @@ class Supervisor:
         self._known.forget_up_to(seq)
 
     def shut_down(self, grace_s: float) -> None:
-        """Stop everything; `finished` becomes true when it is gone and reported."""
+        """Stop all kernels; `finished` becomes true when they are gone and reported."""
         self._shutting_down = True
         for kernel in list(self.live.values()):
             self._stop(kernel, grace_s, EndReason.STOPPED, "shutdown")
 
     def exceed_disk(self, kernel: Kernel, detail: str) -> None:
-        """A kernel keeps more in its scratch directory than it may."""
+        """End a kernel whose scratch directory exceeds its limit."""
         self._stop(kernel, 0.0, EndReason.DISK_LIMIT, detail)
 
     @property
     def heirs_wait(self) -> bool:
-        """Whether a kernel that ends has another to take its place, without a word from outside."""
+        """Whether an ending kernel would have an heir, without a message from outside."""
         return bool(self._backlog)
 
     def state(self) -> dict[str, object]:
@@ -158,19 +159,19 @@ class Supervisor:
             "kernels": [reports.describe(kernel) for kernel in self._known],
         }
 
-    # What happens by itself.
+    # Events and time.
 
     def reap(self) -> None:
-        """Children have died: report the kernels that are gone and start their heirs."""
+        """Reap dead children, report the kernels that are gone, and start their heirs."""
         for kernel in self._reaper.reap():
             self._finish(kernel)
-        # Looked at again even without a SIGCHLD: one may have forked past the last SIGKILL.
+        # Looked at again even without a SIGCHLD: a process may have forked past the last SIGKILL.
         self._leftovers_due_s = (
             clock.now_s() + _LEFTOVER_PERIOD_S if self._reaper.waiting else math.inf
         )
 
     def turn(self, now_s: float) -> None:
-        """Enforce deadlines and start what is due: a bounded amount."""
+        """Enforce deadlines and start due kernels, a bounded number."""
         if self._reaper.due or now_s >= self._leftovers_due_s:
             self.reap()
         while self._unlimited and self._unlimited[0][0] <= now_s:
@@ -200,7 +201,8 @@ class Supervisor:
         return max(0.0, due_s - now_s)
 
     def finished(self, now_s: float, *, attached: bool) -> bool:
-        """Whether a shutdown is through: all gone, and reported or nobody there to hear it."""
+        """Whether a shutdown is complete: all kernels are gone, and reported unless nobody is
+        attached to hear it."""
         if not self._shutting_down or self.live:
             return False
         if self._empty_since_s is None:
@@ -208,7 +210,7 @@ class Supervisor:
         unheard = attached and self._journal.unacknowledged_count > 0
         return not unheard or now_s >= self._empty_since_s + _REPORT_TIMEOUT_S
 
-    # What spawner processes tell (`SpawnListener`).
+    # Calls for spawner processes (`SpawnListener`).
 
     def spawned(self, kernel: Kernel, spawned: Spawned) -> None:
         note_spawned(kernel, spawned)
@@ -219,7 +221,7 @@ class Supervisor:
             kernel.status = Status.RUNNING
         elif kernel.killed:
             self._reaper.kill(kernel)
-        else:  # it was asked to stop before there was anybody to hear it
+        else:  # the kernel was asked to stop before it had a process
             self._reaper.signal(kernel, signal.SIGTERM)
 
     def not_spawned(self, kernel: Kernel, failure: CreateFailed | CannotExecute) -> None:
@@ -256,7 +258,7 @@ class Supervisor:
     # Beginnings.
 
     def _accept(self, order: KernelOrder) -> Kernel | None:
-        """Take an order in; None if it changes nothing that the journal must know."""
+        """Accept an order; None if the journal need not know of it."""
         key = order.id, order.generation
         kernel = self._known.get(key)
         if kernel is not None:
@@ -316,7 +318,7 @@ class Supervisor:
             self._record(events, running)
 
     def _hold(self, kernel: Kernel, order: KernelOrder) -> Event:
-        """Get a kernel ready; nothing of it runs before `go`."""
+        """Get a kernel ready; no process of it runs before `go`."""
         try:
             self._write_intents()
             self._starter.make_ready(kernel, order)
@@ -336,14 +338,15 @@ class Supervisor:
             raise CreateFailed(CreateFailure.DISK_FULL, "the journal cannot be written")
 
     def _begin(self, kernel: Kernel, events: list[Event]) -> Kernel | None:
-        """Start a kernel, or if its command cannot run, the next of its shape; returns who runs."""
+        """Start a kernel, or if its command cannot run, the next of its shape; returns the kernel
+        that runs."""
         while True:
             assert kernel.order is not None
             try:
                 self._write_intents()
                 runs = self._starter.start(kernel, kernel.order)
             except CreateFailed as failure:
-                # It keeps what it was given: the same order may come again.
+                # The kernel keeps its devices: the same order may come again.
                 events.append(reports.create_failed(kernel, failure))
                 self._end(kernel, Status.CREATE_FAILED)
                 return None
@@ -390,13 +393,13 @@ class Supervisor:
     # Ends.
 
     def _finish(self, kernel: Kernel) -> None:
-        """All processes of a kernel are gone: report it, and start its heir on its devices."""
+        """Report a kernel, all processes of which are gone, and start its heir on its devices."""
         event = reports.ended(kernel, kernel.slot.oom_kills() if kernel.slot is not None else 0)
         self._end(kernel)
         events = [event]
         heir = self._appoint_heir(kernel, event)
         running = self._begin(heir, events) if heir is not None else None
-        # Only now, for the devices lie idle until the heir runs, and nobody waits for this.
+        # Only now: the devices lie idle until the heir runs, and nobody waits for this.
         dropped_bytes = self._starter.clean_up(kernel)
         if dropped_bytes:
             event["output_dropped_bytes"] = dropped_bytes
@@ -419,7 +422,7 @@ class Supervisor:
             self._enqueue(newer, newer.order)
 
     def _record(self, events: list[Event], running: Kernel | None = None) -> None:
-        if not events:  # another process is to spawn what was begun
+        if not events:  # another process is to spawn the kernel
             return
         self._journal.record(events, running)
         for event in events:
@@ -440,7 +443,7 @@ class Supervisor:
         if kernel.status is Status.ENDED or (
             kernel.status is Status.RUNNING and kernel.wait_status is not None
         ):
-            return  # it has ended by itself; what it left is being killed
+            return  # the kernel has ended by itself; the rest of it is being killed
         deadline_s = clock.now_s() + grace_s
         starting = kernel.status is Status.STARTING
         first = starting or kernel.status is Status.RUNNING

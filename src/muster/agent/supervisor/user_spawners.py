@@ -43,19 +43,19 @@ _SNDBUF_OVERHEAD_BYTES = 64  # of the buffer, a message may take all but 32
 
 
 class SpawnListener(Protocol):
-    """Who is told what became of kernels that another process was to spawn, or has spawned."""
+    """The listener for kernels that another process was told to spawn, or has spawned."""
 
     def spawned(self, kernel: Kernel, spawned: Spawned) -> None:
-        """It runs."""
+        """The kernel runs."""
 
     def not_spawned(self, kernel: Kernel, failure: CreateFailed | CannotExecute) -> None:
-        """Nothing of it runs."""
+        """No process of the kernel runs."""
 
     def main_ended(self, pid: int, wait_status: int) -> None:
         """A main process was reaped."""
 
     def spawner_ended(self, kernels: Collection[Kernel]) -> None:
-        """Of these nobody will tell any more how they ended, or whether they were ever spawned."""
+        """Nobody will tell any more how these kernels ended, or whether they were ever spawned."""
 
     def helper_spawned(self, pid: int) -> None:
         """A process of the supervisor's own is to be reaped."""
@@ -67,7 +67,8 @@ class UserSpawners:
     def __init__(
         self, loop: Loop, homes: Mapping[str, str], open_files: tuple[int, int] | None
     ) -> None:
-        """`homes`: of each hierarchy of cgroups, the file through which a process comes home."""
+        """`homes` are the files through which a process comes home, one for each hierarchy of
+        cgroups."""
         self.loop = loop
         self.listener: SpawnListener | None = None
         self._homes = homes
@@ -76,13 +77,13 @@ class UserSpawners:
         self._look_s = 0.0  # when to look for idle ones
 
     def start(self, kernel: Kernel, account: Account, launch: Launch) -> None:
-        """Have the user's process spawn a kernel; the listener is told what came of it.
+        """Have the user's process spawn a kernel; the listener hears of the outcome.
 
         Raises:
             CreateFailed: there is no such process, and none can be started.
         """
         spawner = self._spawners.get(account.uid)
-        if spawner is not None and spawner.account != account:  # its groups are others now
+        if spawner is not None and spawner.account != account:  # the account's groups have changed
             self._retire(spawner)
             spawner = None
         if spawner is None:
@@ -96,7 +97,7 @@ class UserSpawners:
                 spawner.kill()
 
     def close_idle(self, now_s: float) -> None:
-        """End those that have had nothing to do for long."""
+        """End processes that have been idle for long."""
         if now_s < self._look_s:
             return
         self._look_s = now_s + _LOOK_PERIOD_S
@@ -111,7 +112,7 @@ class UserSpawners:
     def _begin(self, account: Account) -> "UserSpawner":
         """
         Raises:
-            CreateFailed: there are too many, or it cannot be started.
+            CreateFailed: there are too many processes, or another cannot be started.
         """
         assert self.listener is not None
         if len(self._spawners) >= MAX_USERS:
@@ -130,13 +131,14 @@ class UserSpawners:
         return spawner
 
     def _retire(self, spawner: "UserSpawner") -> None:
-        """Give it nothing more to do; it ends once its kernels have."""
+        """Give the process no more work; it ends once its kernels have."""
         self.on_ended(spawner)
         spawner.retire()
 
 
 class UserSpawner:
-    """One spawner process: what it was told to spawn, and what it has spawned."""
+    """One spawner process, with the kernels that it was told to spawn and those that it has
+    spawned."""
 
     def __init__(
         self,
@@ -179,7 +181,7 @@ class UserSpawner:
     def start(self, kernel: Kernel, launch: Launch) -> None:
         """
         Raises:
-            CreateFailed: the launch is larger than what can be sent.
+            CreateFailed: the launch is too large to be sent.
         """
         assert kernel.output is not None
         hierarchies: tuple[str, ...] = ()
@@ -252,7 +254,7 @@ class UserSpawner:
             except BlockingIOError:
                 self._spawners.loop.wait_for(self._socket.fileno(), READABLE | WRITABLE)
                 return
-            except OSError:  # it is gone, or cannot be told; that it ends is what is read next
+            except OSError:  # the process is gone, or cannot be told; its end will be read next
                 self.kill()
             self._unsent.popleft()
 
@@ -264,7 +266,7 @@ class UserSpawner:
         try:
             size = self._socket.recv_into(self._buffer, 0, socket.MSG_DONTWAIT)
         except (BlockingIOError, ConnectionError):
-            return  # told once if it died with requests unread; its answers follow
+            return  # raised once if it died with requests unread; its answers follow
         except OSError:
             size = 0
         if not size:
@@ -272,7 +274,7 @@ class UserSpawner:
             return
         try:
             self._hear(self._buffer[:size])
-        except (Garbled, KeyError):  # that is none of ours any more
+        except (Garbled, KeyError):  # that process is not to be trusted any more
             self._end()
             return
         self._end_if_retired()
@@ -304,15 +306,15 @@ class UserSpawner:
             self._end()
 
     def _end(self) -> None:
-        """The process has ended, or is to: without the socket it does."""
+        """End the process, which ends without its socket, or note that it has ended."""
         if self._socket.fileno() < 0:
             return
         self._spawners.on_ended(self)
         self._spawners.loop.close(self._socket.detach())
         self.kill()
         os.close(self._pidfd)
-        # Who still runs becomes a child of the supervisor, which reaps it. Of the others it is not
-        # known whether they were spawned, or their end was seen by nobody else.
+        # Kernels that still run become children of the supervisor, which reaps them. Others were
+        # perhaps never spawned, or nobody else saw their end.
         asked, running = [*self._asked.values()], [*self._running.values()]
         self._asked.clear()
         self._running.clear()
@@ -330,7 +332,7 @@ class UserSpawner:
 
 
 def _is_there(kernel: Kernel) -> bool:
-    """Whether its main process exists, be it as a zombie."""
+    """Whether the kernel's main process exists, perhaps as a zombie."""
     stat = read_stat(kernel.pid)
     low, high = kernel.born_ticks
     return stat is not None and low <= stat.start_ticks <= high
@@ -339,10 +341,10 @@ def _is_there(kernel: Kernel) -> bool:
 def _spawn(
     account: Account, homes: Mapping[str, str], open_files: tuple[int, int] | None
 ) -> tuple[int, socket.socket]:
-    """A new process that becomes the account's user, and the socket to speak to it.
+    """Start a process that becomes the account's user; also returns the socket to it.
 
     Raises:
-        OSError: it cannot be spawned.
+        OSError: the process cannot be started.
     """
     script = f"{__file__.rsplit('/', 1)[0]}/__main__.py"
     settings = encode(
@@ -360,7 +362,7 @@ def _spawn(
         try:
             try:
                 ours.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, MAX_MESSAGE_BYTES)
-            except PermissionError:  # root of a container, without CAP_NET_ADMIN
+            except PermissionError:  # root in a container, without CAP_NET_ADMIN
                 ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MAX_MESSAGE_BYTES)
             pid = os.posix_spawn(
                 sys.executable,

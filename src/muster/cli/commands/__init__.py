@@ -1,8 +1,8 @@
 """The commands. To add one, name it and its module in ``SECTIONS``.
 
 A command is a function in its module, of its own name. Only the module of the command that was
-asked for is imported; what takes long to import besides (HTTP, specs, the processes of
-``muster.app``) stands inside functions.
+asked for is imported; imports that take long (HTTP, specs, the processes of ``muster.app``) stand
+inside functions.
 """
 
 from importlib import import_module

@@ -14,7 +14,7 @@ from muster.cli.target import Target, on_cluster
 from muster.cli.words import moment
 
 if TYPE_CHECKING:
-    from muster.core.views import UserView
+    from muster.core.views.accounts import UserView
 
 Domain = Annotated[str, Option("--domain", metavar="DOMAIN", help="Of the user or project.")]
 Projects = Annotated[

@@ -13,7 +13,7 @@ from muster.cli.request import pairs
 def _host_and_port(text: str) -> str:
     """
     Raises:
-        click.BadParameter: it is not HOST:PORT.
+        click.BadParameter: the text is not HOST:PORT.
     """
     host, _, port = text.rpartition(":")
     if host and "/" not in host and port.isascii() and port.isdecimal() and 0 < int(port) < 65536:

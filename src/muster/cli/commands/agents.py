@@ -24,7 +24,7 @@ from muster.core.states import AgentBar, AgentStatus
 
 if TYPE_CHECKING:
     from muster.client import Client
-    from muster.core.views import AgentView
+    from muster.core.views.cluster import AgentView
 
 
 REMOVED_WITHIN_S = 300.0
@@ -97,8 +97,8 @@ def remove(
 
 
 def _emptied(client: "Client", ref: str) -> None:
-    """Have what an agent runs run elsewhere, and wait until its processes are proven gone. Nothing
-    is taken for gone because somebody is in a hurry: another attempt might run beside it.
+    """Have an agent's kernels run elsewhere, and wait until their processes are proven gone.
+    Nobody's hurry counts as a proof: another attempt might run beside a process that is not gone.
 
     Raises:
         MusterError: there is no such agent, or it is not empty in time.
@@ -149,8 +149,8 @@ def _row(agent: "AgentView", now: float) -> list[Text | str]:
 
 
 def _status(agent: "AgentView", now: float) -> Text:
-    """Of one that lives and takes nothing new, why. One that is not connected counts as alive until
-    it has been silent for long."""
+    """The reason why a live agent takes no new work. An agent without a connection counts as alive
+    until it has been silent for long."""
     known = agent.status
     if not agent.connected and known is AgentStatus.ALIVE:
         return status("NOT_CONNECTED")

@@ -16,7 +16,7 @@ from muster.core.states import AgentBar
 
 if TYPE_CHECKING:
     from muster.client import Client
-    from muster.core.views import AgentView
+    from muster.core.views.cluster import AgentView
 
 AgentRefs = Annotated[
     list[str],

@@ -14,7 +14,7 @@ from muster.cli.screen import plain, print_json
 from muster.cli.target import Target, on_cluster
 
 if TYPE_CHECKING:
-    from muster.core.views import CancelView
+    from muster.core.views.work import CancelView
 
 
 @on_cluster

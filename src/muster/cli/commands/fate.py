@@ -14,7 +14,7 @@ from muster.core.states import JobState, SessionStatus, TaskState
 
 if TYPE_CHECKING:
     from muster.client import Client
-    from muster.core.views import JobView, KernelView, SessionView, TaskDetail
+    from muster.core.views.work import JobView, KernelView, SessionView, TaskDetail
 
 LOOKED_AT = 5
 """Running tasks whose agents are looked up."""

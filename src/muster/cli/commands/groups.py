@@ -15,7 +15,7 @@ from muster.cli.spec_file import SpecFile, read_spec
 from muster.cli.target import Ca, Home, Target, Token, Url, on_cluster
 
 if TYPE_CHECKING:
-    from muster.core.views import GroupView
+    from muster.core.views.cluster import GroupView
 
 
 @click.group(invoke_without_command=True)

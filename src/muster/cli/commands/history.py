@@ -18,7 +18,7 @@ from muster.core.reasons import ReasonCode
 from muster.core.results import SchedulingResult
 
 if TYPE_CHECKING:
-    from muster.core.views import HistoryView
+    from muster.core.views.work import HistoryView
 
 
 JOB = {

@@ -16,7 +16,7 @@ from muster.cli.words import count, moment
 from muster.client.connection import is_loopback
 
 if TYPE_CHECKING:
-    from muster.core.views import JoinTokenView, NewJoinTokenView
+    from muster.core.views.accounts import JoinTokenView, NewJoinTokenView
 
 
 @on_cluster
@@ -59,8 +59,8 @@ def invite(
 
 
 def join_command(made: "NewJoinTokenView", url: str) -> str:
-    """What is typed on a machine to make it an agent. The token is a variable of the command, so
-    that no list of processes shows it."""
+    """The command that makes a machine an agent. The token is a variable of the command, so that no
+    list of processes shows it."""
     words = ["muster", "agent", "--controller", _agent_address(made, url)]
     if made.token.agent is not None:
         words += ["--name", made.token.agent]
@@ -72,8 +72,8 @@ def join_command(made: "NewJoinTokenView", url: str) -> str:
 
 
 def _agent_address(made: "NewJoinTokenView", url: str) -> str:
-    """Where another machine finds the controller: by the name by which it was reached here, unless
-    that means this machine."""
+    """The controller's address for another machine: by the name with which it was reached here,
+    unless that means this machine."""
     if is_loopback(url):
         return made.agent_address
     host = urlsplit(url).hostname or ""

@@ -40,16 +40,17 @@ from muster.core.resources import format_amount
 
 if TYPE_CHECKING:
     from muster.client import Client
-    from muster.core.views import JobDetail, SessionDetail, TaskDetail
+    from muster.core.views.work import JobDetail, SessionDetail, TaskDetail
 
 T = TypeVar("T")
 
 READERS = 8
-"""Outputs that are read side by side; it costs a connection each, and agents serve so many."""
+"""Outputs that are read side by side; each costs a connection, and agents serve a limited
+number."""
 PAGE = 1000
 PIECE_BYTES = 1024 * 1024
 WAIT_S = 1.0
-"""Between two looks whether the person pressed Ctrl-C."""
+"""The time between two looks whether the person pressed Ctrl-C."""
 
 
 @on_cluster
@@ -115,34 +116,35 @@ def logs(
 def _refuse_for_sessions(attempt: int | None, failed: bool) -> None:
     """
     Raises:
-        click.BadParameter: that is asked for which only jobs have.
+        click.BadParameter: an option asks for something that only jobs have.
     """
     if attempt is not None or failed:
         hint = "--failed" if attempt is None else "--attempt"
         raise click.BadParameter("a session has no tasks and attempts", param_hint=hint)
 
 
-# -- which -----------------------------------------------------------------------------------------
+# -- selection
+# -----------------------------------------------------------------------------------------
 
 
 def _size(found: "JobDetail | SessionDetail") -> int:
     """How many tasks or kernels there are."""
-    from muster.core.views import JobDetail
+    from muster.core.views.work import JobDetail
 
     return found.tasks_total if isinstance(found, JobDetail) else len(found.kernels)
 
 
 def _index_end(found: "JobDetail | SessionDetail") -> int:
-    """The number that all indexes lie below."""
-    from muster.core.views import JobDetail
+    """The number below which all indexes lie."""
+    from muster.core.views.work import JobDetail
 
     return found.task_count if isinstance(found, JobDetail) else len(found.kernels)
 
 
 def _all(found: "JobDetail | SessionDetail") -> Iterable[int]:
-    """Every task or kernel, also those that have not begun."""
+    """The indexes of all tasks or kernels, begun or not."""
     from muster.core.task_ranges import TaskRanges
-    from muster.core.views import JobDetail
+    from muster.core.views.work import JobDetail
 
     if isinstance(found, JobDetail) and (only := found.spec.get("only")):
         ranges = TaskRanges.parse(str(only))
@@ -151,9 +153,9 @@ def _all(found: "JobDetail | SessionDetail") -> Iterable[int]:
 
 
 def _written(client: "Client", found: "JobDetail | SessionDetail") -> Iterator[int]:
-    """Every task whose latest attempt has begun; a single one in any case, so that it is said if
-    it has not."""
-    from muster.core.views import JobDetail
+    """The indexes of tasks whose latest attempt has begun; a single task's in any case, so that an
+    error says if it has not begun."""
+    from muster.core.views.work import JobDetail
 
     if not isinstance(found, JobDetail) or found.tasks_total == 1:
         yield from _all(found)
@@ -161,7 +163,7 @@ def _written(client: "Client", found: "JobDetail | SessionDetail") -> Iterator[i
     for offset in range(0, found.tasks_total, PAGE):
         tasks = client.tasks(found.id, offset=offset, limit=PAGE).items
         yield from (task.index for task in tasks if _has_begun(task))
-        if not tasks or not tasks[-1].attempt:  # those behind it have no attempts either
+        if not tasks or not tasks[-1].attempt:  # later tasks have no attempts either
             return
 
 
@@ -203,7 +205,8 @@ class _Screen:
         self.line.say(Text(plain(which + said)))
 
     def cut(self, index: int, size: int) -> None:
-        """So much is gone before what comes next; said once that is shown, by whoever shows it."""
+        """Note that so many bytes are gone before the next piece; the note is printed with that
+        piece."""
         self._cut[index] = self._cut.get(index, 0) + size
 
 
@@ -215,7 +218,7 @@ def _print(
     if first is None:
         screen.line.say(Text(plain(nothing)))
         return ExitCode.OK
-    if second is None:  # as it comes, and its failure is the command's
+    if second is None:  # shown as it comes; its failure is the command's
         for data in reading.read(client, first, screen.cut):
             screen.output(first, data)
         screen.finish(first)
@@ -282,7 +285,7 @@ def _save(
 def _side_by_side(
     indexes: Iterator[int], fetch: Callable[[int], T]
 ) -> Iterator[tuple[int, "Future[T]"]]:
-    """What was fetched for each index, in their order; a few are under way at a time."""
+    """The results for each index, in order; a few are fetched at a time."""
     under_way: deque[tuple[int, Future[T]]] = deque()
     with ThreadPoolExecutor(READERS) as pool:
         try:
@@ -296,7 +299,7 @@ def _side_by_side(
 
 
 def _follow(target: Target, reading: Reading, indexes: Iterator[int], screen: _Screen) -> int:
-    """Show several outputs as they grow; where one ends the next is begun."""
+    """Show several outputs as they grow; when one ends the next begins."""
     code, drawn = ExitCode.OK, False
     left: set[int] = set()
     several = False

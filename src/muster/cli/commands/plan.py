@@ -19,7 +19,7 @@ from muster.cli.target import Target, on_cluster
 from muster.core.states.task import COLOURS, TaskState
 
 if TYPE_CHECKING:
-    from muster.core.views import PlannedKernelView, PlanView
+    from muster.core.views.placement import PlannedKernelView, PlanView
 
 SHOWN = 20
 """Kernels whose places are listed."""

@@ -14,7 +14,7 @@ from muster.cli.parameters import Option
 from muster.cli.target import Target, on_cluster
 from muster.core.errors import MusterError
 from muster.core.states import JOB_TABLE, SESSION_TABLE, JobState, SessionStatus
-from muster.core.views import JobView, SessionView
+from muster.core.views.work import JobView, SessionView
 
 if TYPE_CHECKING:
     from muster.client import Client

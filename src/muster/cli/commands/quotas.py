@@ -16,7 +16,7 @@ from muster.cli.target import Target, on_cluster
 from muster.core.resources import format_amount
 
 if TYPE_CHECKING:
-    from muster.core.views import LimitView, QuotaView
+    from muster.core.views.cluster import LimitView, QuotaView
 
 
 @click.group()

@@ -14,7 +14,7 @@ from muster.core.errors import NotFound
 
 if TYPE_CHECKING:
     from muster.client import Client
-    from muster.core.views import JobView
+    from muster.core.views.work import JobView
 
 
 @on_cluster

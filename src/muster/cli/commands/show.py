@@ -30,7 +30,8 @@ from muster.core.states import KernelStatus, TaskState
 
 if TYPE_CHECKING:
     from muster.client import Client
-    from muster.core.views import JobDetail, KernelView, ReasonView, SessionDetail, TaskDetail
+    from muster.core.views.base import ReasonView
+    from muster.core.views.work import JobDetail, KernelView, SessionDetail, TaskDetail
 
 SHOWN = 10
 """Tasks that are shown unless more are asked for."""
@@ -65,7 +66,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show a job, task or session: where, when, how it ended."""
-    from muster.core.views import SessionDetail
+    from muster.core.views.work import SessionDetail
 
     subject = parse_ref(ref)
     console = stdout()

@@ -1,21 +1,22 @@
-"""Why there is no output, where nothing ran that could have written any."""
+"""Explanations for missing output, where no process ran that could have written any."""
 
 from typing import TYPE_CHECKING
 
-from muster.core.views import JobDetail, SessionDetail
+from muster.core.views.work import JobDetail, SessionDetail
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from muster.client import Client
-    from muster.core.views import KernelView, ReasonView
+    from muster.core.views.base import ReasonView
+    from muster.core.views.work import KernelView
 
 
 def silence_of(client: "Client", found: JobDetail | SessionDetail, index: int) -> str | None:
-    """That a task or kernel never started, and why; None for one that did.
+    """A sentence that says that a task or kernel never started, and why; None if it started.
 
     Raises:
-        MusterError: it cannot be looked at any more.
+        MusterError: the work cannot be read any more.
     """
     runs: Sequence[KernelView]
     if isinstance(found, JobDetail):
@@ -31,7 +32,8 @@ def silence_of(client: "Client", found: JobDetail | SessionDetail, index: int) -
 
 
 def silence_of_all(found: JobDetail | SessionDetail) -> str:
-    """The same of all tasks of a job; of one that waits, what tells why."""
+    """The sentence for all tasks of a job; for a waiting job it names the command that tells
+    why."""
     if not found.ended:
         return f"no task has started yet: `muster why {found.name or found.id}` says why"
     return _never("the job", found.reason)

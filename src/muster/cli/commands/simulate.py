@@ -124,7 +124,7 @@ def _replayed(
 
 @contextmanager
 def _progress(policy: "NamedPolicy", sessions: int) -> Iterator[Callable[[int], None]]:
-    """A bar on a terminal, and how long it took, on stderr: stdout is the same each time."""
+    """Progress on stderr, as a bar on a terminal: stdout is the same each time."""
     console, began = stderr(), time.monotonic()
     if console.is_terminal:
         from rich.progress import Progress
@@ -165,7 +165,7 @@ _NOTHING = "-"
 
 
 def _values(report: "Report", timings: bool) -> dict[str, str]:
-    """By what it is called, in the order in which it is shown."""
+    """Figures by their labels, in the order in which they are shown."""
     waits = report.waits
     shown = {
         "sessions": f"{report.sessions:,}",

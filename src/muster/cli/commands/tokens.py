@@ -15,7 +15,7 @@ from muster.cli.words import moment
 from muster.core.owner import Role
 
 if TYPE_CHECKING:
-    from muster.core.views import TokenView
+    from muster.core.views.accounts import TokenView
 
 
 _COLUMNS = [

@@ -17,7 +17,8 @@ from muster.core.reasons import ReasonKind
 from muster.core.states import JOB_TABLE, SESSION_TABLE
 
 if TYPE_CHECKING:
-    from muster.core.views import ReasonView, WhyView
+    from muster.core.views.base import ReasonView
+    from muster.core.views.placement import WhyView
 
 WHO_ACTS: Mapping[str, str] = {
     ReasonKind.WAITING: "waiting: nothing to do, time cures it",
@@ -31,7 +32,7 @@ _ENDED = JOB_TABLE.terminal | SESSION_TABLE.terminal
 @on_cluster
 def why(target: Target, ref: Ref, as_json: AsJson = False) -> None:
     """Explain why a job does not start, or why it ended."""
-    from muster.core.views import JobView
+    from muster.core.views.work import JobView
 
     with target.client() as client:
         with suggesting(client, ref):

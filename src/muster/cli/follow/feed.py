@@ -11,7 +11,7 @@ from muster.core.errors import MusterError
 
 if TYPE_CHECKING:
     from muster.client import Client
-    from muster.core.views import JobView
+    from muster.core.views.work import JobView
 
 MAX_EVENTS = 256
 _LOOK_S = 0.2

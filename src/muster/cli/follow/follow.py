@@ -34,7 +34,7 @@ from muster.core.states import JobState, TaskState
 
 if TYPE_CHECKING:
     from muster.client import Client
-    from muster.core.views import JobView
+    from muster.core.views.work import JobView
 
 MAX_FOLLOWED = 8
 """Tasks whose output is shown at once; it costs a connection each."""

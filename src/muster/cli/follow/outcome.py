@@ -9,7 +9,7 @@ from muster.core.states import JobState, TaskState
 
 if TYPE_CHECKING:
     from muster.client import Client
-    from muster.core.views import JobView, TaskDetail
+    from muster.core.views.work import JobView, TaskDetail
 
 _LOOKED_AT = 100
 """Tasks that are looked at to find out why a job was stopped."""

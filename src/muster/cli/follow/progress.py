@@ -10,7 +10,8 @@ from muster.core.states import JobState
 from muster.core.states.task import COLOURS, TASK_TABLE, TaskState
 
 if TYPE_CHECKING:
-    from muster.core.views import JobView, ReasonView
+    from muster.core.views.base import ReasonView
+    from muster.core.views.work import JobView
 
 BAR = 24
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"

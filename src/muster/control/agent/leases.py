@@ -1,8 +1,9 @@
-"""Leases of agents: who may be renewed, for how long, and what was granted so far.
+"""The book of leases: which agents may be renewed, for how long, and the ends granted so far
+(design: Leases).
 
 The book is the one part of control that another thread uses: the gateway answers heartbeats from
 it, so that neither a slow pass nor a full disk costs work its lease. Control publishes in it, after
-the commit, what may be granted, and looks into it at the moment when it judges an agent.
+the commit, the terms that may be granted, and looks into it at the moment when it judges an agent.
 """
 
 import math
@@ -29,17 +30,18 @@ _GRANTS_KEPT = 8
 _SAMPLES_KEPT = 8
 _BOOTS_KEPT = 8
 _DRIFT = 0.001
-"""By which part of a time one machine's clock may run faster than another's, at most."""
+"""The part by which one machine's clock may run faster than another's, at most."""
 
 T = TypeVar("T")
 _Place = tuple[str, str]
-"""The boot and the directory whose kernels an agent's are."""
+"""The boot and the directory to which an agent's kernels belong."""
 
 
 @dataclass(slots=True)
 class _Grant:
-    """``sent_s`` is what the renewal answered, ``until`` its latest end by the controller's clock.
-    One that a former controller may have given answers nothing that this one has heard."""
+    """A renewal. ``sent_s`` is the moment that it answered, ``until`` its latest end by the
+    controller's clock. The grant of a former controller answers no moment that this one has
+    heard."""
 
     sent_s: float
     until: float
@@ -48,13 +50,13 @@ class _Grant:
 
 @dataclass(slots=True)
 class _Lease:
-    """Of one agent. ``place`` is control's, as committed; ``admitted`` the current stream's.
-    ``spoke_at`` is when it last spoke, ``heard_at`` the same, but no earlier than this controller's
-    start: nobody could be heard while nobody listened. ``silent_since`` is when it last spoke
-    before it said Hello.
+    """The lease of one agent. ``place`` is the committed one; ``admitted`` the current stream's.
+    ``spoke_at`` is when the agent last spoke, ``heard_at`` the same moment, but no earlier than
+    this controller's start: nobody listened before. ``silent_since`` is when it last spoke before
+    it said Hello.
 
     ``grants`` are the renewals that the agent may count with: its heartbeats say which is in force,
-    and what was granted before that one counts no more.
+    and earlier ones count no more.
     """
 
     heard_at: float
@@ -66,19 +68,19 @@ class _Lease:
     hello_s: float = -math.inf
     beside: bool = False
     former_boots: deque[str] = field(default_factory=lambda: deque(maxlen=_BOOTS_KEPT))
-    term_s: float = 0.0  # of a renewal; 0: there is none
+    term_s: float = 0.0  # of a renewal; 0 grants none
     heartbeat_s: float = 0.0
     silence_s: float = 0.0
     offsets_s: deque[float] = field(default_factory=lambda: deque(maxlen=_SAMPLES_KEPT))
 
 
 class LeaseBook:
-    """Fills ``wire``'s Leases; safe to be used from any thread.
+    """The wire's Leases; safe to use from any thread.
 
     Args:
         clock: the controller's.
-        boot_id: of the machine that the controller runs on. An agent of the same boot that talks
-            over the loopback interface cannot be cut off from the controller, only be without one.
+        boot_id: of the controller's machine. An agent of the same boot that talks over the loopback
+            interface cannot be cut off from the controller, only be without a controller.
         machine: the id of that machine; empty if it has none. Agents that ran there in another
             boot are proven gone, whatever their leases and the time of day say.
     """
@@ -98,7 +100,7 @@ class LeaseBook:
         with self._lock:
             lease = self._leases.get(hello.agent)
             if lease is None:
-                return None  # it was removed, which control will tell it
+                return None  # the agent was removed, as control will tell it
             now = self._clock.now()
             place = (hello.boot_id, hello.instance)
             if place == lease.admitted:
@@ -116,8 +118,9 @@ class LeaseBook:
             return self._grant(lease, hello.sent_s, now)
 
     def _replace(self, lease: _Lease, hello: Hello, now: float) -> None:
-        """The agent speaks from another boot or directory than before: of the same machine, if that
-        has booted since its former boot was heard, which proves that boot's kernels gone.
+        """Let the agent speak from another boot or directory than before. Another boot is the same
+        machine's if it began after the former boot was last heard, which proves that boot's kernels
+        gone.
 
         Raises:
             Occupied: its former self may be alive.
@@ -175,7 +178,7 @@ class LeaseBook:
             return None
         grants = lease.grants
         grants.append(_Grant(sent_s, now + lease.term_s, lease.heartbeat_s))
-        if len(grants) > _GRANTS_KEPT:  # for long the agent has not said which is in force
+        if len(grants) > _GRANTS_KEPT:  # the agent has not said for long which one is in force
             oldest, second = grants.popleft(), grants[0]
             second.until = max(second.until, oldest.until)
             second.heartbeat_s = max(second.heartbeat_s, oldest.heartbeat_s)
@@ -184,7 +187,7 @@ class LeaseBook:
     # Control's side
 
     def publish(self, agent: Agent, group: ScalingGroup) -> None:
-        """What is committed about the agent; from now on it may be granted ``agent.term_s``."""
+        """Take over the committed agent; from now on it may be granted ``agent.term_s``."""
         with self._lock:
             if agent.status is AgentStatus.REMOVED:
                 self._leases.pop(agent.id, None)
@@ -213,8 +216,8 @@ class LeaseBook:
             return None if lease is None else self._grant(lease, sent_s, self._clock.now())
 
     def take_news(self) -> dict[AgentId, tuple[float, float]]:
-        """Who was heard since the last call, when, and by how many seconds the controller's clock
-        is ahead of the agent's: at most, for delay looks the same as a difference."""
+        """The agents heard since the last call: when, and by how many seconds at most the
+        controller's clock is ahead of the agent's; a delay looks like a difference."""
         with self._lock:
             news, self._news = self._news, {}
             return {
@@ -234,7 +237,8 @@ class LeaseBook:
         return self._read(agent, lambda lease: lease.heard_at, -math.inf)
 
     def unheard_s(self, agent: AgentId) -> float:
-        """How long the agent had not been heard when this controller started, if not since."""
+        """How long the agent had been silent when this controller started; 0 once it was heard
+        since."""
         return self._read(agent, lambda lease: lease.heard_at - lease.spoke_at, 0.0)
 
     def silent_since(self, agent: AgentId) -> float:
@@ -242,22 +246,22 @@ class LeaseBook:
         return self._read(agent, lambda lease: lease.silent_since, -math.inf)
 
     def until(self, agent: AgentId) -> float:
-        """When the last of the leases ends that the agent may count with."""
+        """When the last lease ends that the agent may count with."""
         return self._read(agent, _until, -math.inf)
 
     def pace_s(self, agent: AgentId) -> float:
-        """How seldom the agent may be saying that it is there."""
+        """The longest time between two heartbeats of the agent."""
         return self._read(agent, _pace_s, 0.0)
 
     def end(self, agent: AgentId) -> None:
-        """All that the agent ran is proven gone: there is no lease to wait for."""
+        """End all leases of the agent, whose kernels are proven gone."""
         with self._lock:
             if (lease := self._leases.get(agent)) is not None:
                 lease.grants.clear()
 
     def revoke(self, agent: AgentId) -> bool:
-        """Grant the agent nothing more, if all of its leases have ended and its kernels with them;
-        else answer False."""
+        """Stop granting leases to the agent, if all of its leases have ended, and its kernels with
+        them; the answer says whether they have."""
         with self._lock:
             lease = self._leases.get(agent)
             if lease is None:

@@ -1,5 +1,5 @@
-"""The one engine. Handlers return what became of their targets; it decides what that means, runs
-them over whatever changed until nothing changes, and looks at records again when time is up."""
+"""The engine. It runs handlers over changed records until nothing changes, judges their results,
+and looks at records again when their time is up."""
 
 import logging
 import math
@@ -14,12 +14,12 @@ from muster.store.entity import Record
 log = logging.getLogger(__name__)
 
 MAX_PASSES = 200
-"""Passes of one wake; past them the rest waits for the next, so that no loop can hold the engine.
-A job of many tasks uses several: each pass may bring up the next tasks."""
+"""Passes of one wake; further ones wait for the next wake, so that no loop can hold the engine. A
+job of many tasks uses several: each pass may bring up the next tasks."""
 
 MAX_CHANGES = 4_000
-"""Rows that a wake writes before it leaves the rest to the next: the commit of a gang of thousands
-at each step of its life takes as long as many wakes of others, which get their turn in between."""
+"""Rows that a wake writes before it leaves further work to the next: the commit of a step of a
+large gang takes as long as many wakes of others, which get their turn in between."""
 
 
 class Coordinator:
@@ -40,10 +40,12 @@ class Coordinator:
         self._rest: tuple[Batch, Sequence[Step]] | None = None  # of a pass that was cut
 
     def run(self, work: Work) -> bool:
-        """Passes until nothing changes; whether that was reached within MAX_PASSES and MAX_CHANGES.
+        """Run passes until nothing changes; whether that was reached within MAX_PASSES and
+        MAX_CHANGES.
 
-        A pass that makes too many changes goes on in the next wake with the handler that was next,
-        so that each has its turn however much comes in; but not before all have seen what ended.
+        A pass that makes too many changes goes on in the next wake with its next handler, so that
+        each handler has its turn however much comes in. It is not cut while a record is ending: all
+        handlers have to see that record before it leaves the mirror.
         """
         for record in self.timers.due(work.now):
             work.mark(record)
@@ -65,7 +67,8 @@ class Coordinator:
     def _pass(
         self, batch: Batch, steps: Sequence[Step], work: Work, enough: int
     ) -> tuple[Batch, Sequence[Step]] | None:
-        """Run handlers over what changed until there are ``enough`` changes; what is left."""
+        """Run handlers over the batch until the unit has ``enough`` changes; the answer is the
+        batch and the steps that are left, if any."""
         for position, step in enumerate(steps, 1):
             ran = step.run(batch, work)
             if ran and work.unit.size > enough and not work.unit.ends_something:
@@ -78,7 +81,7 @@ class Coordinator:
                 self.timers.set(record, self._next_look(record, work))
 
     def _next_look(self, record: Record, work: Work) -> float | None:
-        """The first moment ahead at which time alone changes something for the record."""
+        """The next moment at which time alone changes something for the record."""
         moments: list[float] = []
         for deadlines in self._deadlines_of(type(record), record.status):
             try:

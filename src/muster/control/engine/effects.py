@@ -34,17 +34,18 @@ class Performer(ABC, Generic[E]):
         an effect that cannot be taken is dropped, and will be emitted again."""
 
     def close(self) -> None:
-        """End threads and processes of its own; what was not carried out comes again from state."""
+        """End the performer's threads and processes; effects that were not carried out come again
+        from state."""
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What modules are given of the process that they run in, for their performers.
+    """The parts of the controller's process that modules get, for their performers.
 
     Args:
         engine: to read from what an effect only refers to, on a thread of the performer's.
         report: takes the outcome of an effect, from any thread: an input of a later wake.
-        settings: the folder with what operators have set; None where nothing can be set.
+        settings: the folder with operators' settings; None where nothing can be set.
         on_loopback: whether only processes of this machine can reach the controller.
     """
 

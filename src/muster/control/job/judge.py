@@ -1,4 +1,4 @@
-"""What an ended attempt makes of its tasks, and tasks of their job. Pure functions.
+"""Verdicts on ended attempts, and the derivation of a job's state. Pure functions.
 
 The rules: (design: Budgets), (design: Verdicts on gangs), (design: Job derivation).
 """
@@ -38,13 +38,14 @@ _OWN_ENDS = frozenset(
 
 
 CANNOT_TELL_S = 5.0
-"""Of two ends as close as this nobody can say which was first: clocks are known to a second or so,
-and a supervisor's death to when the next one found it. The machine is charged before the task."""
+"""Of two ends this close nobody can say which came first: clocks are known to a second or so, and a
+supervisor's death only as of when the next supervisor found it. The machine is charged before the
+task."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One kernel's end, as far as its task's verdict needs it.
+    """One kernel's end, as far as the verdict on its task needs it.
 
     ``ended_at`` is by the controller's clock, so that ends on several machines can be compared.
     ``kernel_reason`` says how the kernel ended, ``session_reason`` why its session did.
@@ -84,7 +85,7 @@ class Verdict:
 
 def outcome(attempt: Attempt) -> TaskState:
     """How an attempt ended: SUCCEEDED, FAILED, KILLED, WORKER_FAILED, UNSCHEDULABLE; or PENDING
-    when it never began and nobody is to blame."""
+    when it never began and no budget is charged."""
     if attempt.status is KernelStatus.TERMINATED and attempt.exit_code == 0:
         code = attempt.kernel_reason.code if attempt.kernel_reason else ReasonCode.EXITED
         if code is ReasonCode.EXITED:
@@ -98,14 +99,14 @@ def outcome(attempt: Attempt) -> TaskState:
         return TaskState.FAILED
     if session_code in _STOPPED_BY_US:
         if session_code is ReasonCode.TIMEOUT and _ended_by_itself(attempt):
-            return TaskState.FAILED  # before its time was over; that was only heard later
+            return TaskState.FAILED  # it ended before its time was over, and was only heard later
         return TaskState.KILLED
     if attempt.status in _MACHINE or session_code in DISPLACED:
         return TaskState.WORKER_FAILED if attempt.started else TaskState.PENDING
     if attempt.status is KernelStatus.CANCELLED:
         return TaskState.PENDING
     if not attempt.started and attempt.exit_code is None:
-        return TaskState.WORKER_FAILED  # the gang had begun, but this one could not be started
+        return TaskState.WORKER_FAILED  # the gang had begun, but this kernel could not be started
     return TaskState.FAILED
 
 
@@ -114,7 +115,7 @@ def _ended_by_itself(attempt: Attempt) -> bool:
 
 
 def judge(attempt: Attempt, budget: Budget) -> Verdict:
-    """The verdict on the task of a single attempt, by its two budgets."""
+    """The verdict on the task of a single attempt, by the task's two budgets."""
     ended = outcome(attempt)
     why = attempt.kernel_reason or attempt.session_reason
     session_code = attempt.session_reason.code if attempt.session_reason else None
@@ -139,10 +140,10 @@ def judge(attempt: Attempt, budget: Budget) -> Verdict:
 def judge_gang(attempts: Sequence[Attempt], budgets: Sequence[Budget]) -> list[Verdict]:
     """The verdicts on the tasks of one coscheduled attempt.
 
-    All succeeded, or were stopped by us: each for itself. Otherwise the gang goes on or ends as
-    one: only what went wrong first is charged (a peer that then failed on a broken connection is
-    not), every task on a lost machine is; with budget left all are requeued, without the culprit
-    ends and its siblings are WORKER_FAILED.
+    If all succeeded, or were stopped by Muster, each task is judged for itself. Otherwise the gang
+    goes on or ends as one (design: Verdicts on gangs). Only the first task to fail is charged, not
+    a peer that then failed on a broken connection; or every task on a lost machine. With budget
+    left all tasks are requeued; without it the charged ones end, and the others are WORKER_FAILED.
     """
     outcomes = [outcome(attempt) for attempt in attempts]
     alone = [judge(a, b) for a, b in zip(attempts, budgets, strict=True)]
@@ -160,8 +161,8 @@ def judge_gang(attempts: Sequence[Attempt], budgets: Sequence[Budget]) -> list[V
 
 
 def _whole(verdicts: list[Verdict]) -> list[Verdict]:
-    """A gang does not begin again without those of its tasks that have ended for good: where one
-    has, the others end as their attempts did, whatever is left of their budgets."""
+    """A gang does not begin again without tasks that have ended for good: where one has, the others
+    end as their attempts did, whatever is left of their budgets."""
     if all(verdict.state is TaskState.PENDING for verdict in verdicts):
         return verdicts
     return [
@@ -192,7 +193,7 @@ def _culprits(attempts: Sequence[Attempt], outcomes: Sequence[TaskState]) -> set
 
 
 def _ended_at(attempt: Attempt) -> float:
-    """What nobody has seen the end of was not the first to end."""
+    """The time of the end; an end that nobody has seen was not the first."""
     return math.inf if attempt.ended_at is None else attempt.ended_at
 
 
@@ -230,7 +231,7 @@ def derive_job(
     task waits to be tried again.
 
     Args:
-        counts: the task rows by state; the tasks without rows are PENDING.
+        counts: task rows by state; tasks without rows are PENDING.
         keep_going: whether the job ends only once all of its tasks have.
     """
     if current not in (JobState.PENDING, JobState.RUNNING):

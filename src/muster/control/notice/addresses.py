@@ -1,6 +1,6 @@
-"""Which machines notices may be sent to: users give URLs, and the controller calls them.
+"""The machines to which notices may be sent: users give URLs, and the controller calls them.
 
-Pure, and imported by the process that sends: it imports nothing of Muster.
+This module is pure and imports nothing of Muster, because the sending process imports it.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 _METADATA = frozenset(
     map(ip_address, ("169.254.169.254", "fd00:ec2::254", "100.100.100.200", "168.63.129.16"))
 )
-"""Where clouds tell a machine its secrets; those outside of the link-local networks count too."""
+"""Addresses at which clouds tell a machine its secrets, also outside of link-local networks."""
 _SHARED = ip_network("100.64.0.0/10")
 _TRANSLATED = ip_network("64:ff9b::/96")
 _WITH_OTHERS_INSIDE = (
@@ -18,22 +18,23 @@ _WITH_OTHERS_INSIDE = (
     ip_network("2001::/32"),
     ip_network("64:ff9b:1::/48"),
 )
-"""Networks whose addresses have one of IPv4 in them, which is not looked for: compatible with IPv4,
-6to4, Teredo, local NAT64."""
+"""Networks whose addresses contain an IPv4 address, and are refused whole: IPv4-compatible, 6to4,
+Teredo, local NAT64."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How far notices may go: public addresses always, this machine and private networks if so.
-    Link-local, multicast, unspecified and reserved addresses and those of clouds' metadata never.
+    """How far notices may go: to public addresses always, to this machine and private networks if
+    allowed. Link-local, multicast, unspecified and reserved addresses and those of clouds' metadata
+    are never allowed.
     """
 
     loopback: bool = False
     private: bool = False
 
     def refusal(self, host: str) -> str | None:
-        """Why nothing may be sent to an address, as the rest of "the address …"; None if something
-        may."""
+        """Why nothing may be sent to an address, as the rest of a sentence "the address …"; None if
+        it is allowed."""
         try:
             address = _plain(ip_address(host.partition("%")[0]))
         except ValueError:
@@ -54,7 +55,7 @@ class Reach:
 
 
 def _plain(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
-    """The IPv4 address that one of IPv6 only carries."""
+    """The IPv4 address that an IPv6 address maps, or the address itself."""
     if isinstance(address, IPv6Address):
         if address.ipv4_mapped is not None:
             return address.ipv4_mapped

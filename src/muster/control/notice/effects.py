@@ -1,4 +1,4 @@
-"""What is wished of channels, and what became of it."""
+"""The effect that has a channel get a notice, and its outcome."""
 
 import logging
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ log = logging.getLogger(__name__)
 ATTEMPT_S = 20.0
 """How long a performer tries to send a notice."""
 ANSWER_S = 60.0
-"""How long the outcome of an attempt is waited for, its time in the performer's queue included."""
+"""How long the outcome of an attempt is waited for, including its time in the performer's queue."""
 
 
 @dataclass(frozen=True, slots=True)
 class SendNotice:
-    """An effect: have a channel get a notice. The key is (name, generation); the channel and the
-    message are read by the id, so that no token is in an effect."""
+    """Have a channel get a notice. The key is (name, generation); the performer reads channel and
+    message by the id, so that no token is in an effect."""
 
     name: str
     generation: int
@@ -33,7 +33,7 @@ class SendNotice:
 
 @dataclass(frozen=True, slots=True)
 class NoticeOutcome(Input):
-    """What became of a ``SendNotice``: taken by the channel, or not, for a reason."""
+    """The outcome of a ``SendNotice``: the channel took it, or did not for a ``reason``."""
 
     name: str
     generation: int
@@ -45,9 +45,8 @@ class NoticeOutcome(Input):
             notice is None
             or notice.status is not NoticeStatus.SENDING
             or notice.generation != self.generation
-            or notice.handed_at is None
         ):
-            return  # of an attempt that nobody waits for any more
+            return  # another attempt has begun, or none is needed
         notice.outcome = self
         work.mark(notice)
 

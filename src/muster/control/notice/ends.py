@@ -1,7 +1,7 @@
-"""Whom the end of work is told, as its spec asks: notices in the commit of the end itself.
+"""Notices of the end of work, as its spec asks: made in the commit of the end itself.
 
-What ends leaves the mirror with that commit. So whether its notices were made need not be stored:
-either both are, or neither.
+Ended work leaves the mirror with that commit, so it need not be stored whether its notices were
+made: either both are stored, or neither.
 """
 
 from muster.control.engine.handler import FollowingHandler, Stage
@@ -26,7 +26,7 @@ class Writer:
     def write(
         self, work: Work, channel: Channel, message: Message, owner: Owner, subject: str | None
     ) -> Notice:
-        """A new notice, PENDING."""
+        """Add a notice, PENDING."""
         notice = Notice(
             id=NoticeId(work.ids.new(PREFIX)),
             subject=subject,
@@ -45,12 +45,12 @@ class Writer:
 
 
 def _subjects() -> set[str]:
-    """The work whose end was told in this wake."""
+    """The ids of work whose end was told in this wake."""
     return set()
 
 
 def _is_new(subject: str, work: Work) -> bool:
-    """Whether the end is told for the first time: later passes of the wake see it again."""
+    """Whether the end is new in this wake, whose later passes see it again."""
     told = work.once(_subjects)
     is_new = subject not in told
     told.add(subject)
@@ -76,7 +76,7 @@ class TellEndsOfJobs(FollowingHandler[Job]):
 
 
 class TellEndsOfSessions(FollowingHandler[Session]):
-    """Of sessions without a job over them."""
+    """Tells the ends of sessions without a job."""
 
     name = "TellEndsOfSessions"
     stage = Stage.TELL

@@ -1,4 +1,4 @@
-"""What a notice is: its record, its table, and how they become each other."""
+"""The entity of notices: its record, its table, and the mapping between them."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 NoticeId = NewType("NoticeId", str)
 PREFIX = "ntc"
-"""Of ids. The entity declares none: nobody refers to a notice but by the work that it is about."""
+"""The prefix of ids. The entity declares none, because nobody refers to a notice except by its
+work."""
 
 notices = Table(
     "notices",
@@ -63,7 +64,7 @@ class Tone(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What a notice says."""
+    """The text of a notice."""
 
     title: str
     body: str
@@ -75,8 +76,8 @@ class Notice(Tried):
     """A message for one channel. ``shown`` is its URL as people may see it; ``generation`` counts
     how often it was handed to the performer.
 
-    Not stored are ``handed_at``, when the attempt that is under way was begun, None while none is;
-    and ``outcome``, what became of that attempt.
+    Not stored are ``handed_at``, when the attempt under way was begun, None while there is none;
+    and ``outcome``, that attempt's outcome.
     """
 
     id: NoticeId
@@ -95,7 +96,8 @@ class Notice(Tried):
 
     @property
     def name(self) -> str:
-        """What history calls it: below the work whose end it tells, so that it is in its story."""
+        """The notice's name in history: below the work whose end it tells, so that it belongs to
+        that work's history."""
         return self.id if self.subject is None else f"{self.subject}/{self.id}"
 
 

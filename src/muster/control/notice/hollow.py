@@ -1,5 +1,5 @@
-"""The performer's hollow twin: channels of which everything can be lost, doubled, late or out of
-order, as a seed says. For simulations and tests."""
+"""The performer's hollow twin, for simulations and tests: effects and outcomes are lost, doubled,
+late or out of order, by a seed."""
 
 import random
 from collections import Counter
@@ -15,16 +15,16 @@ from muster.core.reasons import ReasonCode, reason
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """How often what goes wrong: parts of 1 of all effects, and of all outcomes.
+    """How often each fault happens, as parts of 1 of all effects or outcomes.
 
     Args:
         lost: the effect is never carried out.
-        doubled: it is carried out twice.
-        mute: it is carried out, and nobody is told.
-        refused: the channel does not take it, and that is told.
-        outcome_doubled: its outcome is told twice.
-        late_s: longest time until it is carried out, and again until that is told; so the order
-            changes too.
+        doubled: the effect is carried out twice.
+        mute: the effect is carried out, and nobody is told.
+        refused: the channel does not take the notice, and that is told.
+        outcome_doubled: the outcome is told twice.
+        late_s: the longest time until the effect is carried out, and again until the outcome is
+            told, so that the order changes too.
     """
 
     lost: float = 0.0
@@ -39,8 +39,8 @@ NO_FAULTS = Faults()
 
 
 class HollowSender(Performer[SendNotice]):
-    """Carries out and answers when ``tick`` is called. ``sent`` counts how often a channel got each
-    notice, by its name.
+    """A performer that carries out effects and tells outcomes when ``tick`` is called. ``sent``
+    counts how often a channel got each notice, by its name.
 
     Args:
         report: takes outcomes.
@@ -69,7 +69,7 @@ class HollowSender(Performer[SendNotice]):
                     self._later(partial(self._send, effect))
 
     def tick(self) -> bool:
-        """Have everything happen that is due, in any order; whether there was anything."""
+        """Carry out everything that is due, in any order; whether there was anything."""
         now = self._clock.now()
         due = [each for each in self._due if each[0] <= now]
         self._due = [each for each in self._due if each[0] > now]

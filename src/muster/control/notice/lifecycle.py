@@ -101,22 +101,21 @@ class SendNotices(LifecycleHandler[Notice]):
     def execute(self, targets: Sequence[Notice], work: Work) -> HandlerResult[Notice]:
         result: HandlerResult[Notice] = HandlerResult()
         for notice in targets:
-            if notice.handed_at is None:
+            outcome, notice.outcome = notice.outcome, None
+            if outcome is not None and outcome.reason is None:
+                result.successes.append(notice)  # perhaps late: then it is not sent again
+            elif notice.handed_at is None:
                 if work.now >= notice.retry_at:
                     self._hand_over(notice, work)
-                continue
-            if notice.outcome is not None:
-                failure = notice.outcome.reason
-                if failure is None:
-                    result.successes.append(notice)
-                else:
-                    result.failures[notice] = failure
+            elif outcome is not None and outcome.reason is not None:
+                self._fail(notice, outcome.reason, result)
             elif work.now >= notice.handed_at + ANSWER_S:
-                result.failures[notice] = reason(ReasonCode.NOTICE_UNKNOWN, waited_s=ANSWER_S)
-            else:
-                continue
-            notice.handed_at = notice.outcome = None
+                self._fail(notice, reason(ReasonCode.NOTICE_UNKNOWN, waited_s=ANSWER_S), result)
         return result
+
+    def _fail(self, notice: Notice, why: Reason, result: HandlerResult[Notice]) -> None:
+        result.failures[notice] = why
+        notice.handed_at = None
 
     def _hand_over(self, notice: Notice, work: Work) -> None:
         notice.generation += 1

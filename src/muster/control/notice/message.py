@@ -1,4 +1,4 @@
-"""What a notice says. Pure."""
+"""The texts of notices. Pure."""
 
 from muster.control.notice.entity import Message, Tone
 from muster.core.reasons import Reason
@@ -8,13 +8,13 @@ from muster.store.queries.jobs import all_counts
 from muster.store.records import Job, Session
 
 MAX_BODY = 2_000
-"""Characters: short enough for every service."""
+"""Characters of a text: few enough for every service."""
 
 TRIAL = Message("Muster: a trial", "This channel gets notices of this cluster's work.", Tone.INFO)
 
 
 def job_message(job: Job) -> Message:
-    """That a job has ended, and how."""
+    """The message that a job has ended, and how."""
     counts = all_counts(job.counts, job.tasks_total, job.next_task, ended=True)
     told = ", ".join(f"{count:,} {state}" for state, count in sorted(counts.items()))
     failed = counts.get(TaskState.FAILED, 0) + counts.get(TaskState.WORKER_FAILED, 0)
@@ -22,7 +22,9 @@ def job_message(job: Job) -> Message:
         f"job {job.name} ({job.id}) of {job.owner}: {job.status}",
         _sentence(job.reason),
         f"tasks: {told}" if job.tasks_total > 1 else "",
-        f"tasks failed: {failed:,} of {job.tasks_total:,}" if failed else "",
+        f"tasks failed: {failed:,} of {job.tasks_total:,}"
+        if failed and job.tasks_total > 1
+        else "",
         _times(job.submitted_at, job.started_at, job.finished_at),
         f"more: muster show {job.id}",
     ]
@@ -31,7 +33,7 @@ def job_message(job: Job) -> Message:
 
 
 def session_message(session: Session, *, success: bool) -> Message:
-    """That a session has ended, and how."""
+    """The message that a session has ended, and how."""
     name = session.name or session.id
     how = "ended well" if success else str(session.status)
     lines = [

@@ -28,7 +28,8 @@ class NoticeModule(EntityModule):
         self.performers = (NoticeSender(surroundings, settings, reach),)
 
     def check(self, spec: JobSpec | SessionSpec) -> None:
-        self._policy.check(spec.notify)
+        fields = {f"notify.{index}": each for index, each in enumerate(spec.notify)}
+        self._policy.check(fields)
 
     def declare(self, context: Context) -> Declared:
         turns = Turns(context.store.live)

@@ -33,7 +33,7 @@ _NO_HOME = {"HOME": "/nonexistent"}
 
 
 class NoticeSender(Performer[SendNotice]):
-    """Its thread and its process begin with the first notice.
+    """Sends notices. Its thread and its process begin with the first one.
 
     Errands wait in a queue as long as what control has sent at a time; what does not fit is dropped
     and comes again.
@@ -49,7 +49,7 @@ class NoticeSender(Performer[SendNotice]):
             "loopback": reach.loopback,
             "private": reach.private,
         }
-        self._queue: queue.Queue[SendNotice] = queue.Queue(MAX_SENDING)
+        self._queue: queue.Queue[SendNotice | None] = queue.Queue(MAX_SENDING)  # None: closed
         self._thread: threading.Thread | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._closed = threading.Event()
@@ -68,6 +68,8 @@ class NoticeSender(Performer[SendNotice]):
         self._closed.set()
         if self._process is not None:
             _kill(self._process)
+        with suppress(queue.Full):
+            self._queue.put_nowait(None)
 
     def _run(self) -> None:
         while not self._closed.is_set():
@@ -76,6 +78,8 @@ class NoticeSender(Performer[SendNotice]):
             except queue.Empty:
                 self._end_process()
                 continue
+            if effect is None:
+                break
             try:
                 self._hand_over(effect)
             except Exception:
@@ -83,6 +87,7 @@ class NoticeSender(Performer[SendNotice]):
                 log.error("notice %s was not handed over; it comes again", effect.name)
                 self._end_process()
             self._closed.wait(PAUSE_S)
+        self._end_process()
 
     def _hand_over(self, effect: SendNotice) -> None:
         engine = self._surroundings.engine
@@ -92,6 +97,7 @@ class NoticeSender(Performer[SendNotice]):
             return  # it has ended meanwhile
         process = self._process
         if process is None or process.poll() is not None:
+            self._end_process()
             process = self._start()
         message = errand.message
         line = {
@@ -149,11 +155,14 @@ class NoticeSender(Performer[SendNotice]):
                     log.error("the process that sends notices said what cannot be understood")
                     continue
                 self._surroundings.report(outcome)
-        process.wait()
+        if process.wait() != 0 and not self._closed.is_set():
+            log.error("the process that sends notices ended with %s", process.returncode)
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
     """End the process and its attempts: it leads a group of its own."""
+    if process.returncode is not None:
+        return
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
 

@@ -14,14 +14,14 @@ from muster.store.queries.refs import visible
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Errand:
-    """What a performer needs to know of a notice; it is shown nowhere."""
+    """The part of a notice that its performer needs; it is shown nowhere."""
 
     url: str
     message: Message
 
 
 def read_errand(connection: Connection, id_: NoticeId) -> Errand | None:
-    """What to send where; None if the notice has ended."""
+    """The errand of a notice; None if the notice has ended."""
     row = connection.execute(select(notices).where(notices.c.id == id_)).first()
     if row is None or not row.url:
         return None

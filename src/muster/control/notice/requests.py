@@ -1,6 +1,6 @@
-"""What people ask about channels, refused before anything changes."""
+"""Requests about channels, refused before anything changes."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 
 from muster.control.engine.work import Work
@@ -17,14 +17,17 @@ INSTALL = "pip install 'muster-scheduler[notices]'"
 
 
 class ChannelPolicy:
-    """To which channels anything is sent."""
+    """The channels to which notices are sent."""
 
     def __init__(self, settings: NoticeSettings, reach: Reach) -> None:
         self._settings = settings
         self._reach = reach
 
-    def check(self, channels: Sequence[Channel], field: str = "notify") -> None:
+    def check(self, channels: Mapping[str, Channel]) -> None:
         """Refuse channels to which nothing would be sent.
+
+        Args:
+            channels: by the fields in which they were given.
 
         Raises:
             InvalidSpec: the library is missing, or the operator does not allow a service or an
@@ -32,12 +35,12 @@ class ChannelPolicy:
         """
         if not channels:
             return
-        if find_spec("apprise") is None:  # which does not import it
+        if find_spec("apprise") is None:  # this does not import it
             missing = f"this controller cannot send notices; its operator can run: {INSTALL}"
-            raise InvalidSpec([Problem(field, "", missing)])
+            raise InvalidSpec([Problem(field, "", missing) for field in channels])
         problems = [
-            Problem(f"{field}.{index}", channel.shown, wrong)
-            for index, channel in enumerate(channels)
+            Problem(field, channel.shown, wrong)
+            for field, channel in channels.items()
             for wrong in self._wrong(channel.url)
         ]
         if problems:
@@ -67,10 +70,10 @@ class NoticeRequests:
         self._policy = policy
 
     def try_channel(self, work: Work, principal: Principal, channel: Channel) -> Notice:
-        """A notice that belongs to no work, to see whether the channel takes it.
+        """Add a notice without work, to see whether the channel takes it.
 
         Raises:
             InvalidSpec: see ``ChannelPolicy.check``.
         """
-        self._policy.check([channel], "url")
+        self._policy.check({"url": channel})
         return self._writer.write(work, channel, TRIAL, principal.owner, None)

@@ -1,13 +1,13 @@
 """The process that sends notices: `python -m muster.control.notice.sending`.
 
-Apprise runs here and nowhere else: it takes seconds to import, and what it calls may hang. Each
-attempt is a fork of this process with a few seconds to live, so that one that hangs is killed and
-holds up no other. Before it calls anybody an attempt shuts itself in: each address that the library
-connects to is checked in that moment, after a redirect too, and whatever a name means by then; and
-it reads no files but its own libraries and certificates, and starts no programs.
+Apprise runs here and nowhere else: it takes seconds to import, and its calls may hang. Each attempt
+is a fork of this process with a few seconds to live, so that a hanging attempt is killed and holds
+up no other. Before its first call an attempt shuts itself in: each address that the library
+connects to is checked at that moment, even after a redirect, and whatever a name means by then. It
+reads no files except its own libraries and certificates, and starts no programs.
 
-Lines of JSON: the settings first, then errands on standard input; what became of each on standard
-output.
+Its protocol is lines of JSON: the settings and then errands on standard input, the fate of each
+errand on standard output.
 """
 
 import contextlib
@@ -32,12 +32,12 @@ from muster.control.notice.addresses import Reach
 
 MAX_LINE = 64 * 1024
 MAX_MEMORY_BYTES = 1024**3
-"""Of an attempt: a channel may answer without end."""
+"""The memory of an attempt, because a channel may answer without end."""
 _STATUS = re.compile(r"error=(\d{3})\b")
 
 
 class Fate(StrEnum):
-    """What became of an attempt."""
+    """The fate of an attempt."""
 
     TAKEN = "taken"
     REFUSED = "refused"  # by the channel
@@ -58,11 +58,11 @@ class Settings:
 
 
 class Forbidden(PermissionError):
-    """An attempt wished for what no attempt may do."""
+    """An attempt tried to do what no attempt may."""
 
 
 class _Enclosure:
-    """The audit hook of an attempt; ``broken`` says what it wished for and did not get."""
+    """The audit hook of an attempt; ``broken`` describes the first call that it forbade."""
 
     def __init__(self, reach: Reach) -> None:
         self.broken = ""
@@ -111,7 +111,7 @@ class _Enclosure:
 
 
 class _Heard(logging.Handler):
-    """The status of an HTTP answer that the library logs; nothing else of what it says is kept."""
+    """Keeps the status of an HTTP answer from the library's log, and nothing else of it."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -127,7 +127,7 @@ class _Heard(logging.Handler):
 
 
 def attempt(apprise: ModuleType, errand: dict[str, str], settings: Settings) -> dict[str, Any]:
-    """Send one notice, in a process of its own; what became of it."""
+    """Send one notice, in a process of its own; the answer is its fate."""
     if errand["url"].partition("://")[0].lower() not in settings.schemes:
         return {"fate": Fate.FORBIDDEN, "detail": "the service is not allowed"}
     heard = _Heard()
@@ -164,8 +164,8 @@ def attempt(apprise: ModuleType, errand: dict[str, str], settings: Settings) -> 
 
 
 def _channel(apprise: ModuleType, url: str, asset: Any) -> Any:
-    """The service that a URL means: a web address that is none of a known service's is a webhook
-    which takes JSON. None if it means none."""
+    """The service that a URL means, None if it means none. A web address that belongs to no known
+    service is a webhook that takes JSON."""
     scheme, _, rest = url.partition("://")
     found = apprise.Apprise.instantiate(url, asset=asset)
     if found is None and scheme.lower() in ("http", "https"):
@@ -176,7 +176,7 @@ def _channel(apprise: ModuleType, url: str, asset: Any) -> Any:
 
 @dataclass(slots=True)
 class _Attempt:
-    """One that is under way, and what it has answered so far."""
+    """An attempt under way, and its answer so far."""
 
     key: str
     pid: int
@@ -184,7 +184,7 @@ class _Attempt:
 
 
 class Sender:
-    """Reads errands, forks attempts, tells what became of them."""
+    """Reads errands, forks attempts, tells their fates."""
 
     def __init__(self, settings: Settings, carry_out: Callable[[dict[str, str]], Any]) -> None:
         self._settings = settings
@@ -193,10 +193,10 @@ class Sender:
         self._attempts: dict[int, _Attempt] = {}
 
     def run(self, errands: int) -> None:
-        """Until there are no more errands, and none is under way.
+        """Work until no errands come any more and no attempt is under way.
 
         Args:
-            errands: the descriptor where they come in.
+            errands: the descriptor from which they are read.
         """
         self._selector.register(errands, selectors.EVENT_READ)
         rest, reads = b"", True
@@ -224,7 +224,7 @@ class Sender:
         self._selector.register(answers, selectors.EVENT_READ)
 
     def _live_and_die(self, errand: dict[str, str], answer: int) -> None:
-        """An attempt's whole life: SIGALRM ends it in the end, wherever it hangs."""
+        """The whole life of an attempt, which SIGALRM ends at the latest, wherever it hangs."""
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(self._settings.attempt_s)
         resource.setrlimit(resource.RLIMIT_DATA, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))

@@ -1,4 +1,4 @@
-"""What operators set about notices: `notices.yaml` in the data directory."""
+"""Operators' settings for notices: `notices.yaml` in the data directory."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -24,7 +24,8 @@ _LOCAL = frozenset(
     {"dbus", "gio", "glib", "gnome", "kde", "qt", "macosx", "windows", "growl"}
     | {"syslog", "rsyslog", "file", "smpp", "mqtt", "mqtts", "memory", "exec", "plugin"}
 )
-"""What acts on the controller's own machine, or speaks what no redirect or address check sees."""
+"""Services that act on the controller's own machine, or whose protocol no check of addresses
+sees."""
 
 
 class NoticeSettings(Spec):
@@ -55,7 +56,7 @@ class NoticeSettings(Spec):
 
 
 def load_settings(folder: Path | None) -> NoticeSettings:
-    """What operators have set; the defaults where they have not.
+    """The operators' settings, with defaults for the rest.
 
     Raises:
         InvalidSpec: the file is wrong, or names a service of the machine itself.

@@ -1,5 +1,5 @@
-"""Whose notice is next, and which are being sent: one owner's many wait for each other, not other
-people's for them."""
+"""The order of notices, and those being sent: a user's many notices wait for each other, and other
+users' do not wait for them."""
 
 from collections.abc import Sequence
 from itertools import chain, islice, zip_longest
@@ -9,13 +9,13 @@ from muster.control.notice.states import NoticeStatus
 from muster.store.live import Live
 
 MAX_SENDING = 32
-"""Notices that are handed to the performer at a time: what its queue holds."""
+"""Notices that are handed to the performer at a time: as many as its queue holds."""
 MAX_SENDING_OF_ONE = 8
-"""Of these, one user's."""
+"""Notices of one user among these, at most."""
 
 
 class Turns:
-    """Notices that wait, and those that are being sent, by their users."""
+    """Waiting notices, and notices being sent, by their users."""
 
     def __init__(self, live: Live) -> None:
         self._waiting: dict[tuple[str, str], dict[Notice, None]] = {}
@@ -24,7 +24,7 @@ class Turns:
             self.note(notice)
 
     def note(self, notice: Notice) -> None:
-        """The notice is new, or has another status."""
+        """Take note of a new notice, or of one with another status."""
         user = (notice.owner.domain, notice.owner.user)
         for status, of_users in (
             (NoticeStatus.PENDING, self._waiting),
@@ -38,7 +38,7 @@ class Turns:
                     del of_users[user]
 
     def next(self) -> Sequence[Notice]:
-        """The notices whose turn it is, of each user one after the other; the oldest first."""
+        """The notices whose turn it is, the users in turn, each user's oldest first."""
         if not self._waiting:
             return ()
         free = MAX_SENDING - sum(map(len, self._sending.values()))

@@ -1,5 +1,5 @@
-"""What agents run and hold ahead, by shape, and how much more they may (design: Prefill). Nothing
-here is stored: it is rebuilt from the mirror."""
+"""The kernels that agents run and hold ahead, by shape, and how many more they may hold (design:
+Prefill). Nothing here is stored: it is rebuilt from the mirror."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -15,21 +15,21 @@ from muster.store.live import Live
 from muster.store.records import Allocation, Job, Kernel, LedgerKey
 
 MOST_HELD = 2
-"""Times ``kernels_per_agent`` that an agent holds at most, what it holds ahead included."""
-_LEAST_YOUTH_S = 0.5  # what a machine reports that is busy elsewhere may be so old
+"""Times ``kernels_per_agent`` that an agent holds at most, including kernels held ahead."""
+_LEAST_YOUTH_S = 0.5  # reports of a busy machine may be so old
 _SMOOTHING = 0.2  # weight of the newest duration in the running mean
 
 
 @dataclass(slots=True)
 class Shape:
-    """Kernels of one shape on one agent: those that run, with when each got its room, and those in
-    its backlog; the oldest first."""
+    """Kernels of one shape on one agent: running ones, each with the time when it got its room, and
+    those in the agent's backlog; the oldest first."""
 
     running: dict[LedgerKey, float] = field(default_factory=dict)
     ahead: dict[LedgerKey, Allocation] = field(default_factory=dict)
 
     def younger_than(self, moment: float) -> int:
-        """How many of those that run got their room after that moment."""
+        """How many running kernels got their room after the moment."""
         return sum(1 for _ in takewhile(lambda at: at > moment, reversed(self.running.values())))
 
 
@@ -37,21 +37,21 @@ _Shapes: TypeAlias = dict[str, dict[AgentId, Shape]]
 
 
 class Backlogs:
-    """Follows the ledger, and for each job how long its kernels take."""
+    """Follows the ledger, and the durations of each job's kernels."""
 
     def __init__(self, live: Live) -> None:
         self._live = live
         self._groups: dict[str, _Shapes] = {}
         self._mean_run_s: dict[JobId, float] = {}
-        self._priorities: dict[str, Counter[int]] = {}  # of what is held ahead, by group
+        self._priorities: dict[str, Counter[int]] = {}  # of kernels held ahead, by group
         self._priority_of: dict[LedgerKey, int] = {}
 
     def of_group(self, name: str) -> Mapping[str, Mapping[AgentId, Shape]]:
-        """By shape and agent; what holds nothing is not there."""
+        """The group's shapes, by shape and agent; shapes without kernels are absent."""
         return self._groups.get(name, {})
 
     def held(self, row: Allocation, priority: int) -> None:
-        """A new row, of a session of that priority."""
+        """Take note of a new row, of a session of this priority."""
         agents = self._shapes_of(row).setdefault(row.resources.shape, {})
         shape = agents.get(row.agent_id)
         if shape is None:
@@ -64,7 +64,7 @@ class Backlogs:
             self._priorities.setdefault(self._group_of(row), Counter())[priority] += 1
 
     def charged(self, row: Allocation, now: float) -> None:
-        """What was held ahead has got its room."""
+        """Take note that a row in a backlog has got its room."""
         shape = self._shapes_of(row)[row.resources.shape][row.agent_id]
         del shape.ahead[row.key]
         self._left_ahead(row)
@@ -84,11 +84,12 @@ class Backlogs:
                 del shapes[row.resources.shape]
 
     def lowest_ahead(self, group: str) -> int | None:
-        """The lowest priority of what the group's agents hold ahead; None if that is nothing."""
+        """The lowest priority among kernels that the group's agents hold ahead; None if they hold
+        none."""
         return min(self._priorities.get(group, ()), default=None)
 
     def priority_of(self, row: Allocation) -> int:
-        """Of what is held ahead."""
+        """The priority of a row in a backlog."""
         return self._priority_of[row.key]
 
     def _left_ahead(self, row: Allocation) -> None:
@@ -107,10 +108,10 @@ class Backlogs:
     def room_ahead(
         self, job: Job, resources: Resources, now: float
     ) -> Iterator[tuple[AgentId, int]]:
-        """Agents that may hold more of this job's kernels ahead, and how many each.
+        """Agents that may hold more of this job's kernels ahead, each with their number.
 
-        Only young kernels count, which have not yet run for the window: whatever the mean says,
-        the others are long ones.
+        Only young kernels count, which have run for less than the window: older ones are long,
+        whatever the mean says.
         """
         mean_s = self._mean_run_s.get(job.id)
         group = self._live.groups[job.group]
@@ -132,7 +133,7 @@ class Backlogs:
         self._mean_run_s.pop(job.id, None)
 
     def kernel_ended(self, kernel: Kernel) -> None:
-        """Learn how long kernels of its job run."""
+        """Learn the duration of an ended kernel of its job."""
         job = kernel.session.job
         if (
             job is None

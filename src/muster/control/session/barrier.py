@@ -33,14 +33,14 @@ class OpenBarriers(FollowingHandler[Session]):
 
 
 def is_closed(session: Session) -> bool:
-    """Whether it is a gang of which nothing may run yet."""
+    """Whether the session is a gang of which no kernel may run yet."""
     return len(session.kernels) > 1 and session.barrier_opened_at is None
 
 
 def may_have_run(kernel: Kernel) -> bool:
-    """Whether a kernel of a placed session may have run without a word: its agent was told to run
-    it, not only to hold it. What belongs to no job has no attempts: it is placed anew until it is
-    known to run."""
+    """Whether a kernel of a placed session may have run without a report: its agent was told to run
+    it, and not only to hold it. A session without a job has no attempts, and is placed anew until
+    it is known to run."""
     session = kernel.session
     if len(session.kernels) > 1:
         return session.barrier_opened_at is not None
@@ -48,7 +48,7 @@ def may_have_run(kernel: Kernel) -> bool:
 
 
 def is_held(kernel: Kernel, work: Work) -> None:
-    """The agent holds the kernel, ready to run."""
+    """Take note that the agent holds the kernel ready to run."""
     session = kernel.session
     if kernel.status is not KernelStatus.CREATING:
         return

@@ -1,4 +1,4 @@
-"""What a kernel finds in its environment, and what it is started with. Pure."""
+"""The environment and the start template of kernels. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ from muster.store.records import Agent, Kernel, Session
 from muster.wire.messages import KernelTemplate
 
 MAX_HOSTS_BYTES = 16 * 1024
-"""Of ``MUSTER_HOSTS``. Each machine of a gang gets it, and a longer one than 128 KiB keeps Linux
-from starting a program at all."""
+"""The longest ``MUSTER_HOSTS``. Each machine of a gang gets it, and Linux starts no program with a
+variable longer than 128 KiB."""
 HOSTS_FILE = "muster-hosts"
 
 
@@ -25,12 +25,12 @@ def needs_preparation(kernel: Kernel) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gang:
-    """What the kernels of one placed session know of each other.
+    """The facts that the kernels of one placed session know of each other.
 
     Args:
-        shared: variables that are the same for all of them.
-        hosts: the kernels' hosts by rank, one a line, where they are too long for a variable: the
-            file ``HOSTS_FILE`` of the first kernel. Empty where ``shared`` has them.
+        shared: variables that are the same for all kernels.
+        hosts: the kernels' hosts by rank, one a line, where the list is too long for a variable:
+            the file ``HOSTS_FILE`` of the first kernel. Empty where ``shared`` has the list.
         places: by rank ``LOCAL_RANK``, ``LOCAL_WORLD_SIZE`` and ``GROUP_RANK``.
     """
 
@@ -40,7 +40,8 @@ class Gang:
 
 
 def gang_of(session: Session, agents: Mapping[AgentId, Agent]) -> Gang:
-    """Made once for all kernels of a gang, because it is as long as the gang is large."""
+    """The facts for a gang, made once for all of its kernels because their size grows with the
+    gang."""
     first = session.kernels[0]
     hosts = [_host(kernel, agents) for kernel in session.kernels]
     on_agent: dict[AgentId | None, int] = {}
@@ -65,8 +66,8 @@ def gang_of(session: Session, agents: Mapping[AgentId, Agent]) -> Gang:
 
 
 def template(kernel: Kernel, gang: Gang | None) -> KernelTemplate:
-    """What kernels of one process share, ``gang`` being None for a kernel by itself. Make it once
-    for all of them, but with ``Gang.hosts`` once more for the first."""
+    """The template of kernels with one process; ``gang`` is None for a kernel by itself. It is made
+    once for all of them, and with ``Gang.hosts`` once more for the first."""
     process = kernel.process
     env, files = process.env, process.files
     if gang is not None:
@@ -90,7 +91,7 @@ def template(kernel: Kernel, gang: Gang | None) -> KernelTemplate:
 def own_variables(kernel: Kernel, gang: Gang | None) -> dict[str, str]:
     """The variables of one kernel beside those of its template: as many for any size of gang.
 
-    Programs in the manner of torchrun read those of a gang.
+    Programs in the manner of torchrun read a gang's variables.
     """
     own = {"MUSTER_KERNEL_INDEX": str(kernel.index)}
     if gang is None:

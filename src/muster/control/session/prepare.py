@@ -20,7 +20,7 @@ _WAITING = frozenset({KernelStatus.PREPARING, KernelStatus.PULLING})
 
 
 class PrepareSessions(HeardPhase):
-    """Tells agents what to get ready; those kernels that need nothing are PREPARED at once."""
+    """Tells agents to get kernels ready; kernels that need nothing are PREPARED at once."""
 
     name = "PrepareSessions"
     entity = Session

@@ -63,7 +63,7 @@ class PromoteToRunning(SessionPromotionHandler):
 class DetectTermination(SessionPromotionHandler):
     """RUNNING → TERMINATING once a kernel has ended.
 
-    In a batch session a kernel that ended with 0 does not count until all have; any other end
+    In a batch session a kernel that ended with 0 does not count until all have ended; any other end
     counts at once (design: Promotion).
     """
 

@@ -1,4 +1,4 @@
-"""How far work has come that other work waits for (``after`` in a spec)."""
+"""The progress of work on which other work depends (``after`` in a spec)."""
 
 import math
 from collections.abc import Iterable
@@ -17,25 +17,26 @@ _UNKNOWN = Progress(TargetState.MISSING, math.inf)
 
 
 class Targets:
-    """Follows what is waited for, by id of the job or session, for as long as it is.
+    """Follows work on which other work depends, by id of the job or session, while any depends on
+    it.
 
-    Work counts as running until none of its processes can be left: its agents have confirmed that,
-    or are proven gone. Whoever waits for its end may need what they still hold open.
+    Work counts as running until none of its processes can be left: its agents have confirmed their
+    end, or are proven gone. Dependent work may need files or ports that such processes hold open.
     """
 
     def __init__(self, live: Live) -> None:
         self._live = live
         self._progress: dict[str, Progress] = {}
-        self._waiting: dict[str, int] = {}  # jobs and sessions that name it
+        self._waiting: dict[str, int] = {}  # how many jobs and sessions depend on it
         self._leaving: dict[str, set[KernelId]] = {}  # its kernels that may still have processes
-        self._news: set[str] = set()  # what has come further since ``take_news``
+        self._news: set[str] = set()  # work that has come further since ``take_news``
         records: list[Job | Session] = [*live.jobs.values(), *live.sessions.values()]
         for record in records:
             for id_ in _waits_for(record):
                 self.follow(id_, self._progress_now(id_))
 
     def find(self, owner: Owner, ref: str) -> tuple[str, Progress] | None:
-        """Live work of the owner's by name or id, with how far it has come."""
+        """Live work of the owner's by name or id: its id and its progress."""
         job = self._live.job_names.get((owner, ref)) or self._live.jobs.get(JobId(ref))
         if job is not None and job.owner == owner:
             return job.id, _of_job(job)
@@ -46,14 +47,14 @@ class Targets:
         return None
 
     def follow(self, id_: str, progress: Progress) -> None:
-        """A job or session more waits for that work, which has come so far."""
+        """Count one more job or session that depends on the work, whose progress is given."""
         if id_ not in self._progress:
             self._progress[id_] = progress
             self._look_for_rest(id_)
         self._waiting[id_] = self._waiting.get(id_, 0) + 1
 
     def ended(self, record: Job | Session) -> None:
-        """It waits for nothing any more."""
+        """Drop the dependencies of a job or session that has ended."""
         for id_ in _waits_for(record):
             self._waiting[id_] -= 1
             if not self._waiting[id_]:
@@ -62,7 +63,7 @@ class Targets:
                 self._news.discard(id_)
 
     def changed(self, record: Job | Session) -> bool:
-        """Whether it has come further, in the eyes of those who wait for it."""
+        """Whether the work has come further, as far as dependent work is concerned."""
         before = self._progress.get(record.id)
         if before is None:
             return False
@@ -75,7 +76,7 @@ class Targets:
         return True
 
     def released(self, kernel: KernelId) -> bool:
-        """No process of the kernel is left; whether that was the last of some work's."""
+        """Note that no process of the kernel is left; whether that ended followed work."""
         if not self._leaving:
             return False
         gone = [id_ for id_, kernels in self._leaving.items() if kernels == {kernel}]
@@ -87,13 +88,13 @@ class Targets:
         return bool(gone)
 
     def state(self, owner: Owner, dependency: Dependency) -> TargetState:
-        """How far what the dependency names has come."""
+        """How far the work that the dependency names has come."""
         if dependency.condition is DependencyCondition.ENDED and dependency.on in self._leaving:
             return TargetState.RUNNING
         return self._progress.get(dependency.on, _UNKNOWN).state
 
     def met_at(self, owner: Owner, after: Iterable[Dependency]) -> float:
-        """When the last of the dependencies was met; never, while one is not."""
+        """When the last of the dependencies was met; infinity while one is not."""
         met_at = 0.0
         for each in after:
             if not is_met(each, self.state(owner, each)):
@@ -102,12 +103,12 @@ class Targets:
         return met_at
 
     def take_news(self) -> set[str]:
-        """What has come further since the last call."""
+        """The ids of work that has come further since the last call."""
         news, self._news = self._news, set()
         return news
 
     def _look_for_rest(self, id_: str) -> None:
-        """The work may just have ended: whatever may be left of it."""
+        """Note the kernels that may be left of work that may just have ended."""
         if self._progress[id_].state not in _ENDED:
             return
         left = {kernel for kernel in self._live.rows_of if self._live.work_of(kernel) == id_}
@@ -127,12 +128,13 @@ _ENDED = frozenset({TargetState.SUCCEEDED, TargetState.ENDED_OTHERWISE})
 
 
 def _waits_for(record: Job | Session) -> set[str]:
-    """The ids that it names itself; a job's sessions name none."""
+    """The ids on which a job or session depends; a job's sessions depend on none by themselves."""
     return {each.on for each in record.spec.after} if record.spec is not None else set()
 
 
 def _of_job(job: Job) -> Progress:
-    """A job runs once a task of it does; that one is being started is not enough."""
+    """The progress of a job, which runs once a task of it runs; a task that is being started is not
+    enough."""
     if job.status in JOB_TABLE.terminal:
         well = job.status is JobState.SUCCEEDED
         return _ended(well, job.finished_at or job.status_changed_at)
@@ -142,8 +144,8 @@ def _of_job(job: Job) -> Progress:
 
 
 def _of_session(session: Session) -> Progress:
-    """A session has succeeded if it came to its end by itself: one that was stopped has not,
-    whatever its programs made of that."""
+    """The progress of a session, which has succeeded if it ended by itself: a stopped session has
+    not, whatever its exit code."""
     if session.status in SESSION_TABLE.terminal:
         by_itself = session.reason is not None and session.reason.code is ReasonCode.COMPLETED
         well = by_itself and all(kernel.exit_code == 0 for kernel in session.kernels)

@@ -1,4 +1,4 @@
-"""TerminateSessions: what is TERMINATING is told to stop, until all of it is gone."""
+"""TerminateSessions: kernels of TERMINATING sessions are told to stop, until all are gone."""
 
 import math
 from collections.abc import Sequence
@@ -18,10 +18,10 @@ from muster.wire.messages import Stop
 
 
 class TerminateSessions(HeardPhase):
-    """Sends each live kernel a Stop; well past its grace others, which wait for nothing.
+    """Sends each live kernel a Stop; well past its grace further ones, which grant no time.
 
-    PromoteToTerminated ends a session none of whose kernels is live. Expiry ends one whose agent
-    does not answer, but not what its kernels hold: that waits for the agent (design: The ledger).
+    PromoteToTerminated ends a session without live kernels. Expiry ends a session whose agent does
+    not answer, but frees no room: that waits for the agent (design: The ledger).
     """
 
     name = "TerminateSessions"
@@ -35,16 +35,16 @@ class TerminateSessions(HeardPhase):
         result: HandlerResult[Session] = HandlerResult()
         for session in targets:
             if work.now < session.stop_at or not session.tally.among(KERNEL_TABLE.live):
-                continue  # PromoteToTerminated ends it once none is live
+                continue  # PromoteToTerminated ends it once no kernel is live
             live = [kernel for kernel in session.kernels if kernel.status in KERNEL_TABLE.live]
             session.stop_at = min(self._stop(kernel, work) for kernel in live)
         return result
 
     def _stop(self, kernel: Kernel, work: Work) -> float:
-        """Tell the kernel, if it is time; when it is next."""
+        """Tell the kernel to stop, if it is time; the answer is when it will be next."""
         sent_at = kernel.stop_sent_at
         if sent_at is not None and sent_at < kernel.session.status_changed_at:
-            sent_at = None  # that was a Recall
+            sent_at = None  # the last message was a Recall
         if kernel.agent_id is None:
             return math.inf
         if sent_at is not None and work.now < stop_again_at(kernel, sent_at):

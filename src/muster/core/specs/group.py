@@ -45,7 +45,7 @@ class QueuePolicy(StrEnum):
 
 
 class VictimScope(StrEnum):
-    """Whose work may be displaced, seen from the one that displaces it."""
+    """Whose work may be displaced, in relation to the owner of the displacing session."""
 
     USER = "user"
     PROJECT = "project"

@@ -1,4 +1,4 @@
-"""Whom work tells of its end, as people write it."""
+"""The channels that are told of the end of work, as people write them."""
 
 import re
 from enum import StrEnum
@@ -11,14 +11,14 @@ from muster.core.specs.amounts import Spec
 from muster.core.text import check_text
 
 MAX_CHANNELS = 8
-"""Of one job or session."""
+"""Channels of one job or session."""
 MAX_URL = 1024
 """Characters of a channel's URL."""
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,31}://[!-~…]+")
 _HOSTED = frozenset({"http", "https", "gotify", "gotifys", "mmost", "mmosts", "rocket", "rockets"})
 _HOSTED |= {"json", "jsons", "xml", "xmls", "form", "forms", "mailto", "mailtos"}
-"""Schemes whose URLs have the name of a machine after ``://``; of other services it may be part of
-a token."""
+"""Schemes whose URLs have a machine's name after ``://``; URLs of other services may have a part of
+a token there."""
 
 
 class NotifyOn(StrEnum):

@@ -63,7 +63,7 @@ _DEFAULT_RESOURCES = ResourcesSpec()  # one for all: a default is copied deeply 
 CLIENT_VARIABLES = frozenset(
     f"MUSTER_{name}" for name in ("URL", "TOKEN", "HOME", "CA", "JOIN_TOKEN", "DEBUG")
 )
-"""What a program that talks to a cluster itself may be given."""
+"""Variables of Muster's that a spec may set, for a program that talks to a cluster itself."""
 
 
 class Process(Spec):

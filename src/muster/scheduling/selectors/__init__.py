@@ -1,4 +1,4 @@
-"""Which agent a kernel goes to (source: Sokovan)."""
+"""Selectors: the choice of a kernel's agent (source: Sokovan)."""
 
 from muster.scheduling.selectors.concentrated import Concentrated, fullest_devices
 from muster.scheduling.selectors.dispersed import Dispersed

@@ -1,7 +1,7 @@
-"""Agents as the fragmentation selector sees them, and what it would cost to place on each.
+"""Agents as the fragmentation selector sees them, and the cost of placing on each.
 
-All is kept by slot and brought up to date from the changes that the columns remember: a decision
-looks anew at few agents. What is kept is the same as if it were found from scratch.
+All values are kept by slot and updated from the changes that the columns remember, so that a
+decision recomputes few agents. They equal values computed from scratch.
 """
 
 import weakref
@@ -20,8 +20,8 @@ WORTH_FACTOR = 10.0
 TIE = 1e-9
 """Losses that differ by less are equal."""
 
-_STEPS = 1024  # of an agent's CPUs, in which use is tabulated
-_MOST_COSTS = 1_000_000  # shapes times slots of which costs are kept
+_STEPS = 1024  # of an agent's CPUs, by which use is tabulated
+_MOST_COSTS = 1_000_000  # shapes times slots whose costs are kept
 _FEWEST_COSTS = 16  # shapes
 _MOST_CODES = 1000  # combinations of models
 _ENDLESS = 1e12
@@ -29,11 +29,11 @@ _ENDLESS = 1e12
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prices:
-    """What resources are worth.
+    """The worth of resources.
 
     Args:
-        pieces: of a GPU, by free milli.
-        cpu_milli_per_gpu: what a GPU wants beside it, at the most; 0 where that is not known.
+        pieces: worth of a piece of a GPU, by its milli.
+        cpu_milli_per_gpu: the CPU that a GPU needs beside it at the most; 0 where not known.
     """
 
     pieces: Floats
@@ -42,17 +42,17 @@ class Prices:
 
 @dataclass(slots=True)
 class _Costs:
-    """What placing one shape costs in each slot, without the use that is lost.
+    """The cost of placing one shape in each slot, without the lost use.
 
-    Rows are options: for a fraction, a device of which some is held, then one that is wholly free;
-    for all else there is one.
+    Rows are options: a fraction may go to a partly held device, or to a wholly free one; other
+    shapes have one option.
 
     Args:
         cost: options × slots; infinite where there is no such device.
-        entry: where the table of uses has the slot's use afterwards.
+        entry: the index of the slot's use afterwards in the table of uses.
         device: for a fraction, the device of the first option, by slot.
         loss: the best option's cost and lost use, for ``weighing``.
-        mark: the changes that are in all of this.
+        mark: up to which changes are included.
     """
 
     cost: Floats
@@ -64,11 +64,11 @@ class _Costs:
 
 
 class Board:
-    """What is free of a group's agents, and what that is worth at certain prices.
+    """The free amounts of a group's agents, and their worth at certain prices.
 
-    The worth of an agent is that of the pieces of its GPUs, or that of its CPUs if it is less:
-    GPUs that have no CPU left beside them are worth nothing. Its use to whole GPUs is how much of
-    its wholly free GPUs each shape could have, by the weights of ``weigh``.
+    The worth of an agent is the worth of the pieces of its GPUs, or of its CPUs if that is less:
+    GPUs without free CPU beside them are worth nothing. Its use to whole GPUs is the part of its
+    wholly free GPUs that each shape could have, by the weights of ``weigh``.
     """
 
     def __init__(self, columns: Columns, prices: Prices) -> None:
@@ -111,7 +111,7 @@ class Board:
         self._load(columns, self._all)
 
     def is_of(self, columns: Columns, prices: Prices) -> bool:
-        """Whether it is still a board of these."""
+        """Whether this is still a board of these columns and prices."""
         return (
             self._columns() is columns
             and self._prices is prices
@@ -120,7 +120,7 @@ class Board:
         )
 
     def update(self, columns: Columns) -> None:
-        """Take in what has changed."""
+        """Take in the changes of the columns."""
         slots = columns.slots_changed_since(self._mark)
         if slots is not None:
             if slots.size == 1:
@@ -132,7 +132,7 @@ class Board:
     # Use to whole GPUs
 
     def could_have(self, columns: Columns, shapes: Sequence[WholeShape]) -> Floats:
-        """The milli of wholly free GPUs that each shape could have, if it were alone."""
+        """The milli of wholly free GPUs that each shape could have by itself."""
         slots = np.flatnonzero((self._whole > 0) & columns.accepting)
         whole = self._whole[slots][:, None].astype(np.float64)
         cpus = self._cpus[slots][:, None]
@@ -165,11 +165,11 @@ class Board:
         # With F GPUs free and c CPUs a shape has min(F, c · per_cpu) of them: it rises with c up to
         # a bend, where the CPUs are enough for all F.
         bend = np.ceil(free / per_cpu * self._steps_per_cpu - 1e-6)  # none, if it needs no CPUs
-        width = _STEPS + 2  # the last is for what needs more CPUs than anybody has
+        width = _STEPS + 2  # the last entry is for shapes that need more CPUs than any agent has
         bend = np.minimum(bend, width - 1).astype(np.int64)
         at = (np.arange(len(free))[:, None] * width + bend)[usable]
         weight = np.broadcast_to(weights, usable.shape)[usable]
-        rate = np.where(per_cpu < _ENDLESS, per_cpu, 0.0)  # it would drown the others
+        rate = np.where(per_cpu < _ENDLESS, per_cpu, 0.0)  # an endless rate would drown the others
         slope = np.broadcast_to(weights * rate, usable.shape)[usable]
         size, table = len(free) * width, (len(free), width)
         flat = np.bincount(at, weight, size).reshape(table).cumsum(axis=1)
@@ -181,7 +181,7 @@ class Board:
         return each
 
     def _allowed_by(self, shapes: Sequence[WholeShape]) -> Flags:
-        """Kinds of agents × shapes: whether it has a GPU of a model that is allowed."""
+        """Kinds of agents × shapes: whether the kind has a GPU of an allowed model."""
         known: dict[tuple[str, ...], Flags] = {}
         for shape in shapes:
             if shape.models not in known:
@@ -193,15 +193,15 @@ class Board:
     # Costs
 
     def losses(self, columns: Columns, request: Resources) -> Floats:
-        """By slot what is lost if ``request`` is placed there; meaningless where it does not fit.
+        """By slot the loss of placing ``request`` there; meaningless where it does not fit.
 
         ``update`` must have been called.
         """
         return self._costs_of(columns, request).loss
 
     def held_device(self, columns: Columns, request: Resources, slot: int) -> int | None:
-        """The best device in ``slot`` for a fraction, of those of which some is held; None if a
-        wholly free one is better."""
+        """The best partly held device in ``slot`` for a fraction; None if a wholly free one is
+        better."""
         costs = self._costs_of(columns, request)
         held, whole = (costs.cost[:, slot] - self._uses[costs.entry[:, slot]]).tolist()
         return int(costs.device[slot]) if held <= whole + TIE else None
@@ -211,7 +211,7 @@ class Board:
         costs = self._costs.get(key)
         if costs is None:
             if len(self._costs) >= max(_FEWEST_COSTS, _MOST_COSTS // self._all.size):
-                del self._costs[next(iter(self._costs))]  # that came first
+                del self._costs[next(iter(self._costs))]  # the oldest
             costs = self._costs[key] = self._new_costs(request)
             slots: Ints | None = self._all
         else:
@@ -258,9 +258,8 @@ class Board:
         return cost, self._entries(slots, left, cpus), device
 
     def _pieces_lost(self, request: Resources, slots: Ints) -> tuple[Floats, Ints]:
-        """What a device is worth less with the fraction on it: the best of those of which some is
-        held, then one that is wholly free; infinite where there is none. And which one the first
-        is."""
+        """The worth that a device loses by the fraction, for the best partly held device and for a
+        wholly free one, infinite where there is none; and the index of the former."""
         lost, of_whole = self._lost(request.gpu_milli)
         free = self._free.take(slots, axis=1)
         each = lost.take(free)
@@ -275,8 +274,8 @@ class Board:
         return np.stack(best), each.argmin(axis=0)
 
     def _lost(self, milli: int) -> tuple[Floats, float]:
-        """What a fraction makes a device worth less, by what is free of it if some is held, then if
-        none is."""
+        """The worth that a device loses by a fraction: by the free milli of a partly held device,
+        and of a wholly free one."""
         known = self._lost_of.get(milli)
         if known is None:
             pieces = self._prices.pieces
@@ -290,11 +289,11 @@ class Board:
     # State
 
     def _load(self, columns: Columns, slots: Ints) -> None:
-        """Take in what is free in ``slots``, whatever was there."""
+        """Load the free amounts of ``slots``."""
         free = np.maximum(columns.device_free[slots].T, 0)
         whole = columns.whole_free[slots]
         cpus = columns.free[slots, 0]
-        if not self._all_have_cpus:  # what has none lacks none
+        if not self._all_have_cpus:  # agents without CPUs lack none
             cpus[~self._has_cpus[slots]] = 1
         value = self._prices.pieces[free].sum(axis=0)
         self._free[:, slots] = free
@@ -321,14 +320,14 @@ class Board:
         self._use[slot] = self._uses[entry + int(max(cpus, 0) * self._steps_per_cpu)]
 
     def _entries(self, slots: Ints, whole: Ints, cpus: Floats) -> Ints:
-        """Where the table has the use of agents of which so much is free."""
+        """The entries in the table of uses for agents with these free amounts."""
         step = (np.maximum(cpus, 0) * self._steps_per_cpu).astype(np.int64)
         entries: Ints = (self._first_row.take(slots) + np.maximum(whole, 0)) * (_STEPS + 1) + step
         return entries
 
     def _rate(self, cpus: Floats) -> Floats:
-        """What a milli of CPU is worth: so much that a GPU's fair share of an agent's CPUs is worth
-        a GPU. Where there are more than GPUs want, the rest is worth nothing."""
+        """The worth of a milli of CPU, such that a GPU's fair share of an agent's CPUs is worth a
+        GPU. CPUs beyond the needs of GPUs are worth nothing."""
         share = np.divide(cpus, self._devices, out=np.zeros_like(cpus), where=self._devices > 0)
         if self._prices.cpu_milli_per_gpu:
             share = np.minimum(share, self._prices.cpu_milli_per_gpu)
@@ -336,7 +335,8 @@ class Board:
         return np.where(self._devices > 0, rate, 0.0)
 
     def _codes(self, models: tuple[str, ...]) -> Flags:
-        """By model's code whether it is allowed; the last, for no device, is not."""
+        """For each model's code whether it is allowed; the last entry, for "no device", is
+        false."""
         codes = self._codes_of.get(models)
         if codes is None:
             if len(self._codes_of) >= _MOST_CODES:
@@ -350,17 +350,17 @@ class Board:
 
 
 _NO_DEVICE: Ints = np.zeros(1, np.int64)
-_OPTIONS: Ints = np.array([[0], [1]])  # how many wholly free GPUs each takes
+_OPTIONS: Ints = np.array([[0], [1]])  # wholly free GPUs that each option takes
 
 
 def _best(losses: Floats) -> Floats:
-    """By slot, of one or two options."""
+    """The smaller loss by slot, of one or two options."""
     best: Floats = losses[0] if len(losses) == 1 else np.minimum(losses[0], losses[1])
     return best
 
 
 def _gpus_and_rates(shapes: Sequence[WholeShape]) -> tuple[Ints, Floats]:
-    """How many GPUs each shape asks for, and how many of them it can have for a milli of CPU."""
+    """The number of GPUs of each shape, and the number of GPUs that it gets for a milli of CPU."""
     gpus = np.array([shape.gpus for shape in shapes], np.int64)
     cpus = np.array([shape.cpu_milli for shape in shapes], np.float64)
     return gpus, np.divide(gpus, cpus, out=np.full(len(shapes), _ENDLESS), where=cpus > 0)

@@ -5,21 +5,22 @@ from collections.abc import Sequence
 from muster.core.resources import GPU_WHOLE, DeviceShare, Resources
 from muster.scheduling.columns import Floats, Ints, Shares
 from muster.scheduling.order import Ranking
+from muster.scheduling.plugins import AgentSelector
 from muster.scheduling.selectors.priority import Fullness, checked
 from muster.scheduling.snapshot import Snapshot
 
 _LESS_THAN_A_STEP = 0.5e-6  # of utilisation, so that size decides among equals only
 
 
-class Concentrated:
-    """Fills agents one after the other, to keep others whole for what needs them whole.
+class Concentrated(AgentSelector):
+    """Fills agents one after the other, to keep others whole for work that needs them whole.
 
-    The highest utilisation first, then the smaller total capacity; a fraction of a GPU goes to the
-    fullest device that still has it.
+    The highest utilisation comes first, then the smaller total capacity; a fraction of a GPU goes
+    to the fullest device with room for it.
 
     Args:
-        resources: names of those whose utilisation counts, the most important first; without any,
-            the mean over all that an agent has.
+        resources: names of resources whose utilisation counts, the most important first; without
+            any, the mean over all of an agent's resources counts.
 
     Raises:
         MusterError: ``resources`` is no list of different names.
@@ -33,7 +34,7 @@ class Concentrated:
         names = checked(resources)
         self._fullness = Fullness(names) if names else None
         if names:
-            self.ranking = None  # no order of agents is kept for it
+            self.ranking = None  # no order of agents is kept for this
 
     def score(self, request: Resources, snapshot: Snapshot, candidates: Ints) -> Floats:
         columns = snapshot.columns
@@ -48,7 +49,8 @@ class Concentrated:
 
 
 def fullest_devices(request: Resources, snapshot: Snapshot, slot: int) -> Shares:
-    """Whole GPUs: wholly free devices from the lowest index. A fraction: the fullest that fits."""
+    """For whole GPUs the wholly free devices from the lowest index on; for a fraction the fullest
+    device that fits."""
     devices = snapshot.columns.devices_for(request, slot)
     milli = request.gpu_milli
     if milli >= GPU_WHOLE:

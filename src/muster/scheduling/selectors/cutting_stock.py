@@ -1,8 +1,8 @@
-"""What a free piece of a GPU is worth to fractions that will come: a cutting-stock problem.
+"""The worth of a free piece of a GPU to fractions that will come: a cutting-stock problem.
 
 Fractions are cut out of GPUs as lengths out of rods. The dual prices of the linear programme that
-serves the mix of fractions with the fewest GPUs say what room for each is worth, and the best
-content of a piece what the piece is (source: Gilmore 1961).
+serves the mix of fractions with the fewest GPUs give the worth of room for each fraction, and the
+best content of a piece the worth of the piece (source: Gilmore 1961).
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from muster.core.resources import GPU_WHOLE
 from muster.scheduling.columns import Floats, Ints
 
 UNIT_MILLI = 10
-"""Sizes are rounded up to this, pieces down."""
+"""The unit of lengths: sizes of fractions are rounded up to it, pieces down."""
 
 _UNITS = GPU_WHOLE // UNIT_MILLI
 _NEGLIGIBLE = 1e-6
@@ -21,10 +21,10 @@ _MOST_PIVOTS = 1000
 
 
 def piece_values(asked: Mapping[int, float]) -> Floats:
-    """The worth of a piece by its size in milli, 0 to 1000; that of a whole GPU is 1000.
+    """The worth of a piece by its size in milli, 0 to 1000; a whole GPU's is 1000.
 
     Args:
-        asked: how much each size is asked for, in milli below 1000; without any, a piece is worth
+        asked: the demand for each size, in milli below 1000; without any demand a piece is worth
             its size.
     """
     amounts: dict[int, float] = {}
@@ -36,7 +36,7 @@ def piece_values(asked: Mapping[int, float]) -> Floats:
         return np.arange(GPU_WHOLE + 1, dtype=np.float64)
     sizes = sorted(amounts)
     best, _ = _best_contents(sizes, _prices(sizes, np.array([amounts[each] for each in sizes])))
-    # Rounded, so that pieces of equal worth are seen to be.
+    # Rounded, so that pieces of equal worth compare as equal.
     worth = np.round(best / best[_UNITS] * GPU_WHOLE, 6)
     return np.repeat(worth, UNIT_MILLI)[: GPU_WHOLE + 1]
 
@@ -44,13 +44,13 @@ def piece_values(asked: Mapping[int, float]) -> Floats:
 def _prices(sizes: list[int], amounts: Floats) -> Floats:
     """The worth in GPUs of room for one of each size.
 
-    Simplex over ways to cut one GPU; a better one is found by a knapsack problem, until none is
+    A simplex method over ways to cut one GPU; a knapsack problem finds a better way, until none is
     left.
     """
-    # The basis, a column for each way to cut: at first, into pieces of one size.
+    # The basis has a column for each way to cut: at first, into pieces of one size.
     whole = np.array([_UNITS // size for size in sizes], np.float64)
     inverse = np.diag(1.0 / whole)
-    gpus = inverse @ amounts  # cut in each way of the basis
+    gpus = inverse @ amounts  # GPUs cut in each way of the basis
     for _ in range(_MOST_PIVOTS):
         prices: Floats = inverse.sum(axis=0)
         best, last = _best_contents(sizes, prices)
@@ -71,7 +71,7 @@ def _prices(sizes: list[int], amounts: Floats) -> Floats:
 
 
 def _best_contents(sizes: list[int], prices: Floats) -> tuple[Floats, list[int]]:
-    """By units of room, the most that it can be worth, and the index of a size that is in it then;
+    """By units of room the highest worth of its content, and the index of a size in that content;
     -1 where the last unit stays empty."""
     best, last = [0.0] * (_UNITS + 1), [-1] * (_UNITS + 1)
     priced = list(zip(sizes, prices.tolist(), range(len(sizes)), strict=True))

@@ -1,4 +1,4 @@
-"""What is asked for, as a selector that learns remembers it."""
+"""The demand, as a selector that learns remembers it."""
 
 import math
 from dataclasses import dataclass
@@ -7,17 +7,17 @@ from muster.core.errors import MusterError
 from muster.core.resources import GPU_WHOLE, Resources
 
 MAX_SHAPES = 256
-"""Shapes of whole GPUs that are told apart; beyond that the rarer half is forgotten."""
+"""Shapes of whole GPUs that are told apart; beyond this number the rarer half is forgotten."""
 
-_LARGEST = 2.0**200  # a weight; before it, all are scaled down
+_LARGEST = 2.0**200  # of weights; before one gets larger, all are scaled down
 
 
 @dataclass(frozen=True, slots=True)
 class WholeShape:
-    """A request for whole GPUs, as far as it matters which agent serves it.
+    """A request for whole GPUs, as far as it matters for the choice of an agent.
 
     Args:
-        models: those that it allows; empty for any.
+        models: the allowed ones; empty for any.
     """
 
     cpu_milli: int
@@ -26,16 +26,16 @@ class WholeShape:
 
 
 class Demand:
-    """How often each shape was asked for.
+    """The frequency of each shape among requests.
 
     Args:
-        half_life: after so many kernels one counts half; None for ever.
+        half_life: the number of kernels after which one counts half; None counts all alike.
 
     Attributes:
         kernels: how many have come.
-        gpu_milli: what they asked for together.
-        fractions: how often each, by milli.
-        wholes: how often each shape of whole GPUs.
+        gpu_milli: the sum of their GPU requests.
+        fractions: the weight of each fraction, by milli.
+        wholes: the weight of each shape of whole GPUs.
     """
 
     def __init__(self, half_life: float | None = None) -> None:
@@ -44,7 +44,7 @@ class Demand:
         ):
             raise MusterError(f"half_life is a number of kernels above 0, not {half_life!r}")
         self._half_life = half_life
-        self._weight = 1.0  # of the next kernel; what came before weighs less by comparison
+        self._weight = 1.0  # of the next kernel; earlier ones weigh less by comparison
         self._cpu_milli = 0.0  # of kernels that ask for GPUs
         self._gpus = 0.0
         self.kernels = 0
@@ -54,7 +54,7 @@ class Demand:
 
     @property
     def cpu_milli_per_gpu(self) -> float:
-        """What a GPU of the demand wants beside it; 0 if none is asked for."""
+        """The CPU that the demand has for each GPU; 0 if no GPU is asked for."""
         return self._cpu_milli / self._gpus if self._gpus else 0.0
 
     def add(self, request: Resources, kernels: int) -> None:
@@ -78,7 +78,7 @@ class Demand:
             self.wholes = dict(kept) | {shape: self.wholes[shape]}
 
     def _grow(self, half_lives: float) -> None:
-        """Have the next kernel weigh more, which is to have the others weigh less."""
+        """Raise the weight of the next kernel, which lowers that of earlier ones by comparison."""
         factor = 2.0 ** min(half_lives, 100.0)
         if self._weight * factor > _LARGEST:
             scale, self._weight = 1 / self._weight, 1.0

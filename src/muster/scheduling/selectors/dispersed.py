@@ -5,15 +5,16 @@ from collections.abc import Sequence
 from muster.core.resources import GPU_WHOLE, DeviceShare, Resources
 from muster.scheduling.columns import Floats, Ints, Shares
 from muster.scheduling.order import Ranking
+from muster.scheduling.plugins import AgentSelector
 from muster.scheduling.selectors.concentrated import Concentrated, fullest_devices
 from muster.scheduling.snapshot import Snapshot
 
 
-class Dispersed:
+class Dispersed(AgentSelector):
     """Spreads load, so that one agent's failure costs little.
 
-    The lowest utilisation first, then the larger total capacity; a fraction of a GPU goes to the
-    freest device.
+    The lowest utilisation comes first, then the larger total capacity; a fraction of a GPU goes to
+    the freest device.
 
     Args:
         resources: as of ``Concentrated``.
@@ -22,7 +23,6 @@ class Dispersed:
         MusterError: ``resources`` is no list of different names.
     """
 
-    packs = False
     ranking: Ranking | None = Ranking.EMPTIEST
     fullest_device = False
 

@@ -10,47 +10,46 @@ import numpy as np
 from muster.core.errors import MusterError
 from muster.core.resources import GPU_WHOLE, DeviceShare, Resources
 from muster.scheduling.columns import Columns, Floats, Ints, Shares
+from muster.scheduling.plugins import AgentSelector
 from muster.scheduling.selectors.board import TIE, Board, Prices
 from muster.scheduling.selectors.cutting_stock import piece_values
 from muster.scheduling.selectors.demand import Demand, WholeShape
 from muster.scheduling.snapshot import Snapshot
 
 REFRESH = 0.02
-"""Part of all GPUs that must have been asked for before shapes are weighed anew."""
+"""The part of all GPUs that has to be asked for before shapes are weighed anew."""
 
 FIRST_PRICES = 50
 PRICES_EVERY = 1600
 """Pieces of GPUs are priced after 50 kernels, 100, 200 … and then every 1600."""
 
-_SCARCITY = 1.5  # what little of the group could serve weighs more
-_SIZE = -0.5  # what asks for many GPUs weighs less
-_LEAST = 0.001  # of all GPUs, is always there
-_SPARE_CPU = 2.0  # times what GPUs want beside them; CPUs beyond that are not worth keeping
+_SCARCITY = 1.5  # shapes that little of the group could serve weigh more
+_SIZE = -0.5  # shapes of many GPUs weigh less
+_LEAST = 0.001  # of all GPUs is taken to be there always
+_SPARE_CPU = 2.0  # times the CPU that GPUs need; CPUs beyond that are not worth keeping
 
 
-class Fragmentation:
-    """Places where the least is lost of what free GPUs are worth to the work that comes.
+class Fragmentation(AgentSelector):
+    """Places where the worth of free GPUs to coming work falls least.
 
-    What comes is taken to be like what has come. The loss has two parts. The larger: the worth of
-    an agent, which is that of its pieces of GPUs as fractions can be cut out of them
-    (``cutting_stock``), but no more than that of its CPUs. The smaller, which decides among equals:
+    Coming work is assumed to be like past work. The loss has two parts. The larger is the worth of
+    an agent: the worth of its pieces of GPUs, out of which fractions can be cut
+    (``cutting_stock``), but no more than the worth of its CPUs. The smaller decides among equals:
     the wholly free GPUs that each shape can no longer have, counted more where few are left.
 
-    It weighs and prices anew only when it decides: a look at what it would do (``is_trial`` of the
-    snapshot) changes nothing of what it will do.
+    The selector weighs and prices anew only when it decides: a trial (``is_trial`` of the snapshot)
+    changes no later decision.
 
     Args:
         seed: of the order of agents that decides among equals.
-        half_life: after so many kernels what was asked for counts half; never, if not given.
+        half_life: the number of kernels after which a request counts half; None counts all alike.
 
     Raises:
         MusterError: ``seed`` is no whole number from 0 on, or ``half_life`` no number above 0.
     """
 
-    packs = False
-
     def __init__(self, seed: int = 0, half_life: float | None = None) -> None:
-        if type(seed) is not int or seed < 0:  # True is an int, and no seed
+        if type(seed) is not int or seed < 0:  # True is an int, but no seed
             raise MusterError(f"seed is a whole number from 0 on, not {seed!r}")
         self._demand = Demand(half_life)
         self._seed = seed
@@ -61,7 +60,7 @@ class Fragmentation:
         if half_life is not None:
             self._prices_every = max(FIRST_PRICES, min(PRICES_EVERY, round(half_life)))
         self._weights: Mapping[WholeShape, float] = {}
-        self._weighed_at = 0  # GPUs that had been asked for then, in milli
+        self._weighed_at = 0  # GPUs, in milli, that had been asked for at the last weighing
         self._board: Board | None = None
         self._trial: Board | None = None  # of a snapshot to try on
 
@@ -69,7 +68,7 @@ class Fragmentation:
         self._demand.add(request, kernels)
 
     def score(self, request: Resources, snapshot: Snapshot, candidates: Ints) -> Floats:
-        """The negated loss; of equals, the first in the fixed order has a trace more."""
+        """The negated loss; among equals the first in the fixed order scores a trace more."""
         columns = snapshot.columns
         board = self._board_of(snapshot)
         scores: Floats = -board.losses(columns, request).take(candidates)
@@ -139,6 +138,6 @@ class Fragmentation:
     def _ranks(self, slots: int) -> Floats:
         """A fixed order of slots."""
         if self._rank.size < slots:
-            # Those that were there keep their rank: it is the same sequence, only longer.
+            # Earlier slots keep their ranks: it is the same sequence, only longer.
             self._rank = np.random.default_rng(self._seed).random(2 * slots)
         return self._rank

@@ -1,4 +1,4 @@
-"""How full agents are when some resources matter more than others."""
+"""The fullness of agents when some resources matter more than others."""
 
 import difflib
 import weakref
@@ -11,7 +11,7 @@ from muster.core.resources import EXTRA_NAME, GPU_WHOLE
 from muster.scheduling.columns import Columns, Floats, Ints
 
 _BUILT_IN = ("cpu", "memory", "disk", "gpu")
-_BITS = 20  # of a utilisation, from 0 to 1 in millionths
+_BITS = 20  # of a utilisation in millionths
 _STEPS = 1_000_000
 _INT_BITS = 63
 _FLOAT_BITS = 53
@@ -20,7 +20,8 @@ _FLOAT_BITS = 53
 def checked(resources: Sequence[str]) -> tuple[str, ...]:
     """
     Raises:
-        MusterError: not a list of different names, or one that no agent will ever have.
+        MusterError: ``resources`` is no list of different names, or has a name that no agent can
+            ever have.
     """
     names = tuple(resources)
     if isinstance(resources, str) or not all(isinstance(name, str) for name in names):
@@ -37,7 +38,8 @@ def checked(resources: Sequence[str]) -> tuple[str, ...]:
 
 
 def _meant(name: str) -> str | None:
-    """The built-in resource that such a name is a slip for; agents may well have a tpu or vgpu."""
+    """The built-in resource of which the name seems a misspelling; agents may well have a tpu or
+    vgpu."""
     word = name.lower().removesuffix("s")
     if name in _BUILT_IN or len(word) < 3:
         return None
@@ -47,11 +49,11 @@ def _meant(name: str) -> str | None:
 
 
 class Fullness:
-    """How full agents are, compared resource by resource: the first one that differs decides, then
-    the smaller agent is the fuller.
+    """The fullness of agents, compared resource by resource: the first difference decides, else the
+    smaller agent is the fuller.
 
-    What an agent does not have is not utilised. Utilisations are kept by slot, for the columns that
-    were asked about last, and found anew where those have changed.
+    A resource that an agent lacks has utilisation 0. Utilisations are kept by slot for the columns
+    that were asked about last, and computed anew where these have changed.
     """
 
     def __init__(self, resources: Sequence[str]) -> None:
@@ -68,8 +70,8 @@ class Fullness:
         self._size_bits = 0
 
     def of(self, columns: Columns, candidates: Ints) -> Floats:
-        """A number for each of ``candidates``, the larger the fuller; of more than two resources
-        only its order says something."""
+        """A number for each of ``candidates``, the larger the fuller; with more than two resources
+        only the order of the numbers has a meaning."""
         self._refresh(columns)
         first, *others = self._steps.take(candidates, axis=1)
         place, bits = first, _BITS
@@ -84,7 +86,7 @@ class Fullness:
         return fullness
 
     def _refresh(self, columns: Columns) -> None:
-        """Have all changes in here."""
+        """Take in all changes of the columns."""
         slots: Ints | None
         known = self._columns is not None and self._columns() is columns
         if known and self._capacity_version == columns.capacity_version:
@@ -104,7 +106,7 @@ class Fullness:
 
 
 def _ranks(numbers: Ints) -> Ints:
-    """How many different ones are smaller than each."""
+    """The number of different smaller numbers, for each number."""
     order = numbers.argsort()
     ranks = np.empty_like(numbers)
     ranks[order] = np.cumsum(np.diff(numbers[order], prepend=numbers[order[:1]]) > 0)
@@ -112,7 +114,7 @@ def _ranks(numbers: Ints) -> Ints:
 
 
 def _utilisation(columns: Columns, name: str, slots: Ints) -> Ints:
-    """In millionths."""
+    """The utilisation of a resource by slot, in millionths."""
     if name == "gpu":
         capacity = columns.device_count[slots] * GPU_WHOLE
         free = columns.device_free[slots].sum(axis=1)
@@ -122,6 +124,6 @@ def _utilisation(columns: Columns, name: str, slots: Ints) -> Ints:
     else:
         return np.zeros(slots.size, np.int64)
     used = np.divide(capacity - free, capacity, out=np.zeros(slots.size), where=capacity > 0)
-    # What is held may be more than there is: then nothing fits, and it does not matter how full.
+    # Holdings may exceed the capacity: then nothing fits, and the fullness does not matter.
     steps: Ints = np.rint(used.clip(0.0, 1.0) * _STEPS).astype(np.int64)
     return steps

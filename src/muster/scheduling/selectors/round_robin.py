@@ -3,17 +3,17 @@
 from muster.core.resources import Resources
 from muster.scheduling.columns import Floats, Ints, Shares
 from muster.scheduling.order import Ranking
+from muster.scheduling.plugins import AgentSelector
 from muster.scheduling.selectors.concentrated import fullest_devices
 from muster.scheduling.snapshot import Snapshot
 
 
-class RoundRobin:
+class RoundRobin(AgentSelector):
     """Agents in turn, from the one after the last that was given something.
 
-    Whose turn it is belongs to the snapshot: a pass that is rolled back takes nobody's turn.
+    The turn is kept in the snapshot: a pass that is rolled back takes nobody's turn.
     """
 
-    packs = False
     ranking = Ranking.TURN
     fullest_device = True
 

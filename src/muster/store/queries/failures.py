@@ -9,7 +9,7 @@ from muster.core.errors import Conflict, NotFound
 from muster.core.owner import Principal
 from muster.core.states import JOB_TABLE, TaskState
 from muster.core.task_ranges import MAX_RANGES, TaskRanges
-from muster.core.views import FailurePage, FailureView
+from muster.core.views.work import FailurePage, FailureView
 from muster.store import schema
 from muster.store.entities import JOB
 from muster.store.load import load_job

@@ -7,7 +7,8 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, func, select
 
 from muster.core.errors import NotFound
 from muster.core.owner import Principal
-from muster.core.views import HistoryPage, HistoryView, ReasonView
+from muster.core.views.base import ReasonView
+from muster.core.views.work import HistoryPage, HistoryView
 from muster.store import schema
 from muster.store.entities import JOB
 from muster.store.entity import Entities

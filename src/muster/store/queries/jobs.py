@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Row, select
 
 from muster.core.owner import Principal
 from muster.core.states import JOB_TABLE, JobState, TaskState
-from muster.core.views import JobDetail, JobPage, JobView
+from muster.core.views.work import JobDetail, JobPage, JobView
 from muster.store import schema
 from muster.store.entities import JOB
 from muster.store.queries.listing import Listing, listed, owner_view, reason_view, spec_view

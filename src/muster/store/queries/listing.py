@@ -9,7 +9,7 @@ from sqlalchemy import Column, ColumnElement, Row, Select, Table
 
 from muster.core.owner import Owner, Principal
 from muster.core.specs.notify import shown_url
-from muster.core.views import OwnerView, ReasonView
+from muster.core.views.base import OwnerView, ReasonView
 from muster.store.entity import Entity
 from muster.store.queries.refs import owned_by, visible
 from muster.store.rows import load_reason

@@ -132,7 +132,7 @@ def _ambiguous(entity: Entity[Any], ref: str, found: list[tuple[str, str | None]
 
 
 def owners_of(connection: Connection, table: Table, ids: Collection[str]) -> dict[str, Owner]:
-    """Whose these are, by id; those that do not exist are left out."""
+    """The owners of these rows, by id; ids that do not exist are left out."""
     c = table.c
     rows = connection.execute(select(c.id, c.domain, c.project, c.user).where(c.id.in_(ids)))
     return {row.id: Owner(row.domain, row.project, row.user) for row in rows}

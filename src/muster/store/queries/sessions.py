@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Row, Select, select
 
 from muster.core.owner import Principal
 from muster.core.states import KernelStatus, SessionStatus
-from muster.core.views import KernelView, SessionDetail, SessionPage, SessionView, ShareView
+from muster.core.views.work import KernelView, SessionDetail, SessionPage, SessionView, ShareView
 from muster.store import schema
 from muster.store.entities import SESSION
 from muster.store.queries.listing import Listing, listed, owner_view, reason_view, spec_view

@@ -12,7 +12,7 @@ from muster.core.owner import Principal
 from muster.core.reasons import ReasonCode
 from muster.core.states import JOB_TABLE, TaskState
 from muster.core.task_ranges import TaskRanges
-from muster.core.views import KernelView, TaskDetail, TaskPage
+from muster.core.views.work import KernelView, TaskDetail, TaskPage
 from muster.store import schema
 from muster.store.entities import JOB
 from muster.store.queries.jobs import row_counts, state_without_row

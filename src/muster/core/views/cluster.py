@@ -1,0 +1,148 @@
+"""Answers about the cluster: agents, scaling groups, quotas, and the controller itself."""
+
+from typing import Any
+
+from msgspec import field
+
+from muster.core.states import AgentBar, AgentStatus
+from muster.core.views.base import ReasonView, ResourcesView, View
+
+
+class DeviceView(View):
+    """One GPU of an agent; ``free`` is the share of it that nobody holds."""
+
+    index: int
+    model: str
+    uuid: str = ""
+    memory_bytes: int = 0
+    free: float = 1.0
+
+
+class AgentView(View):
+    """A machine. ``kernels`` are those that hold resources of it, ``ahead`` those in its backlog;
+    ``seen_at`` is when it last spoke, ``connected`` whether the controller can reach it now,
+    ``barred`` why it takes no new work, if it takes none, with ``bar_note`` in an operator's words.
+    The kernels of a draining agent are stopped at ``leave_by``; an agent that is ``disk_full``
+    takes no new work until it has room."""
+
+    id: str
+    name: str
+    group: str
+    status: AgentStatus
+    status_changed_at: float
+    version: str
+    host: str
+    capacity: ResourcesView
+    free: ResourcesView
+    held: ResourcesView
+    devices: tuple[DeviceView, ...] = ()
+    attributes: dict[str, str] = field(default_factory=dict)
+    kernels: int = 0
+    ahead: int = 0
+    joined_at: float
+    seen_at: float
+    barred: AgentBar | None = None
+    bar_note: str = ""
+    leave_by: float | None = None
+    disk_full: bool = False
+    connected: bool = True
+    reason: ReasonView | None = None
+
+
+class AgentPage(View):
+    """The agents that match the question, by name."""
+
+    items: tuple[AgentView, ...]
+
+
+class GroupView(View):
+    """A scaling group: its policy in the form of ``ScalingGroup``, its agents, its queue.
+    ``refused`` are the plug-ins of the policy that do not serve, and why."""
+
+    name: str
+    spec: dict[str, Any]
+    agents: int = 0
+    waiting: int = 0
+    refused: tuple[ReasonView, ...] = ()
+
+
+class GroupPage(View):
+    """All scaling groups, by name."""
+
+    items: tuple[GroupView, ...]
+
+
+class LimitView(View):
+    """A limit and its use, in canonical amounts or numbers of sessions; ``used`` is None where the
+    limit holds for each of several owners."""
+
+    resource: str
+    used: int | None
+    limit: int
+
+
+class QuotaView(View):
+    """The limits of one owner at one level (``core.specs.quota.QuotaSpec``).
+
+    Args:
+        level: domain, project or user.
+        name: as the quota names its owner; with ``*`` it stands for several owners.
+        of: the owner whose use is counted; None with ``*``, unless an owner asks whom the quota
+            binds.
+        limits: of the amounts that placed sessions hold together.
+        sessions: how many may be placed at a time.
+        pending_sessions: how many may wait.
+        largest: the limit for one session, in canonical amounts.
+    """
+
+    level: str
+    name: str
+    of: str | None = None
+    limits: tuple[LimitView, ...] = ()
+    sessions: LimitView | None = None
+    pending_sessions: LimitView | None = None
+    largest: dict[str, int] = field(default_factory=dict)
+    weight: float = 1.0
+
+
+class QuotaPage(View):
+    """All quotas for an admin, else the quotas that bind the caller; by level and name."""
+
+    items: tuple[QuotaView, ...]
+
+
+class HealthView(View):
+    """The controller's health; the only answer without a token. ``status`` is "ok", or "degraded"
+    while nothing can be stored, for the ``reason``."""
+
+    status: str
+    version: str
+    reason: str | None = None
+
+
+class ClusterView(View):
+    """The cluster as a whole; ``agents`` are by status, ``unauthenticated`` the requests without a
+    good token since the controller started; the other counts are of live records."""
+
+    id: str
+    version: str
+    now: float
+    agents: dict[AgentStatus, int] = field(default_factory=dict)
+    jobs: int = 0
+    sessions: int = 0
+    waiting: int = 0
+    kernels: int = 0
+    unauthenticated: int = 0
+
+
+class EventView(View):
+    """Something changed: ``kind`` is job, task, session or agent, ``status`` its new one. A task's
+    ``id`` is the job's, a slash and its index. Admins hear of domains, projects, users and tokens
+    too.
+
+    Kind ``reset`` says that changes were missed, as at the start of a stream: read the state anew.
+    """
+
+    kind: str
+    id: str = ""
+    status: str = ""

@@ -1,0 +1,267 @@
+"""Answers about jobs, their tasks, sessions, kernels, and the history of all of them."""
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from muster.core.states import (
+    JOB_TABLE,
+    KERNEL_TABLE,
+    SESSION_TABLE,
+    TASK_TABLE,
+    JobState,
+    KernelStatus,
+    SessionStatus,
+    TaskState,
+)
+from muster.core.views.base import OwnerView, ReasonView, View
+
+
+class JobView(View):
+    """A job. ``counts`` holds all of its tasks by state, without zeros.
+
+    ``tasks_total`` is how many tasks it runs, ``task_count`` the number below which their indexes
+    lie: it is larger where the job runs ``only`` some tasks, as a ``retry_of`` another job does.
+    ``version`` is the value of ``since`` in a wait for the next change. ``exit_code`` is the code
+    with which ``muster run`` would end; the client sets it for a job that has ended and was asked
+    for alone."""
+
+    id: str
+    name: str
+    owner: OwnerView
+    group: str
+    state: JobState
+    state_changed_at: float
+    tasks_total: int
+    task_count: int
+    counts: dict[TaskState, int]
+    submitted_at: float
+    started_at: float | None = None
+    finished_at: float | None = None
+    reason: ReasonView | None = None
+    retry_of: str | None = None
+    version: str = ""
+    exit_code: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.version:
+            version = job_version(self.state, self.counts)
+            msgspec.structs.force_setattr(self, "version", version)
+
+    @property
+    def ended(self) -> bool:
+        return self.state in JOB_TABLE.terminal
+
+
+def job_version(state: JobState, counts: dict[TaskState, int]) -> str:
+    """A text that changes whenever a job's state or counts do."""
+    return "-".join([state, *(f"{each}.{counts[each]}" for each in TaskState if counts.get(each))])
+
+
+class JobDetail(JobView):
+    """``spec`` is what was submitted, in the form of ``JobSpec``; defaults are left out.
+    ``retried_by`` are the jobs that ran tasks of it again, the newest first, if they are few."""
+
+    spec: dict[str, Any]
+    retried_by: tuple[str, ...] = ()
+
+
+class JobPage(View):
+    """Jobs, newest first. ``next`` continues the listing as ``cursor``; None at its end."""
+
+    items: tuple[JobView, ...]
+    next: str | None = None
+
+
+class ShareView(View):
+    """A kernel's share of one device: 1.0 is the whole device."""
+
+    index: int
+    share: float
+
+
+class KernelView(View):
+    """A kernel; of a job's task it is one attempt. ``agent`` is the name of the machine."""
+
+    id: str
+    session_id: str
+    index: int
+    task_index: int | None = None
+    attempt: int = 0
+    status: KernelStatus
+    status_changed_at: float
+    agent_id: str | None = None
+    agent: str | None = None
+    devices: tuple[ShareView, ...] = ()
+    ports: tuple[int, ...] = ()
+    started_at: float | None = None
+    ended_at: float | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    reason: ReasonView | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self.status in KERNEL_TABLE.terminal
+
+
+class TaskView(View):
+    """One replica of a job; ``attempt`` counts from 1 and is 0 before the first. ``state_number``
+    is ``TaskState.number`` of the state."""
+
+    job_id: str
+    index: int
+    state: TaskState
+    state_number: int = 0
+    state_changed_at: float
+    attempt: int = 0
+    failure_count: int = 0
+    preemption_count: int = 0
+    session_id: str | None = None
+    kernel_id: str | None = None
+    started_at: float | None = None
+    finished_at: float | None = None
+    exit_code: int | None = None
+    reason: ReasonView | None = None
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "state_number", self.state.number)
+
+    @property
+    def ended(self) -> bool:
+        return self.state in TASK_TABLE.terminal
+
+
+class TaskDetail(TaskView):
+    """``attempts`` from the first to the latest; the oldest are left out when they are many."""
+
+    attempts: tuple[KernelView, ...]
+
+
+class TaskPage(View):
+    """Tasks by index. ``total`` counts all tasks that match the question, on this page or not."""
+
+    items: tuple[TaskDetail, ...]
+    total: int
+
+
+class FailureView(View):
+    """Tasks of a job that failed alike: so many ``tasks``, the first of them ``such_as``."""
+
+    state: TaskState
+    exit_code: int | None = None
+    reason: ReasonView | None = None
+    tasks: int
+    such_as: tuple[int, ...]
+
+
+class FailurePage(View):
+    """A job's failed tasks, grouped by how they failed, the largest group first. ``others`` counts
+    the tasks of the groups that are left out."""
+
+    items: tuple[FailureView, ...]
+    others: int = 0
+
+
+class SessionView(View):
+    """A session; ``job_id`` is None when it was handed in by itself."""
+
+    id: str
+    job_id: str | None = None
+    name: str | None = None
+    type: str
+    owner: OwnerView
+    group: str
+    priority: int
+    status: SessionStatus
+    status_changed_at: float
+    created_at: float
+    queued_at: float
+    tries: int = 0
+    reschedules: int = 0
+    started_at: float | None = None
+    finished_at: float | None = None
+    reason: ReasonView | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self.status in SESSION_TABLE.terminal
+
+
+class SessionDetail(SessionView):
+    """A session with its kernels. ``spec`` is in the form of ``SessionSpec``; None when the session
+    is a job's."""
+
+    kernels: tuple[KernelView, ...]
+    spec: dict[str, Any] | None = None
+
+    @property
+    def exit_code(self) -> int | None:
+        """The code that ``exit_codes.of_session`` gives; None before the session's end."""
+        from muster.core.exit_codes import of_session
+
+        return of_session(self) if self.ended else None
+
+
+class SessionPage(View):
+    """Sessions, newest first. ``next`` continues the listing as ``cursor``; None at its end."""
+
+    items: tuple[SessionView, ...]
+    next: str | None = None
+
+
+class CancelView(View):
+    """What a cancel did. ``changed`` is false if the work had ended already; ``message`` says
+    so."""
+
+    id: str
+    status: str
+    changed: bool
+    message: str
+
+
+LOG_ATTEMPT_HEADER = "Muster-Log-Attempt"
+"""The header that tells of which attempt an answer holds output."""
+LOG_OFFSET_HEADER = "Muster-Log-Offset"
+"""The header that tells where in the attempt's output, in bytes, the answer begins."""
+LOG_END_HEADER = "Muster-Log-End"
+"""The header whose value is a ``LogEnd``."""
+
+
+class LogEnd(StrEnum):
+    """Whether more output may follow an answer, as far as is known when the answer begins."""
+
+    OPEN = "open"  # perhaps more of this attempt
+    ATTEMPT = "attempt"  # nothing more of this attempt; perhaps another attempt
+    ALL = "all"  # no more of any attempt
+
+
+class HistoryView(View):
+    """One thing that happened. Equal refusals in a row are one entry: ``times`` counts them.
+
+    In an entry about a job's session, ``task_index`` and ``attempt`` say which attempt the session
+    is, and ``kernels`` is more than 1 for a gang; ``agent`` has its first kernel.
+    """
+
+    seq: int
+    entity: str
+    phase: str
+    from_status: str | None = None
+    to_status: str
+    result: str
+    reasons: tuple[ReasonView, ...] = ()
+    times: int = 1
+    first_at: float
+    last_at: float
+    task_index: int | None = None
+    attempt: int = 0
+    kernels: int = 0
+    agent: str | None = None
+
+
+class HistoryPage(View):
+    """The newest entries, in order of time. ``left_out`` says whether older ones exist."""
+
+    items: tuple[HistoryView, ...]
+    left_out: bool = False
