@@ -122,7 +122,7 @@ class _Heard(logging.Handler):
         message = record.getMessage()
         if found := _STATUS.search(message):
             self.status = int(found[1])
-        if "onnection error" in message or "connect" in message:
+        if "onnect" in message:
             self.connects = False
 
 
@@ -156,10 +156,10 @@ def attempt(apprise: ModuleType, errand: dict[str, str], settings: Settings) -> 
     )
     if taken:
         return {"fate": Fate.TAKEN}
+    if heard.status is not None:  # whatever it could not do on the way, the channel was asked
+        return {"fate": Fate.REFUSED, "status": heard.status}
     if enclosure.broken:
         return {"fate": Fate.FORBIDDEN, "detail": enclosure.broken}
-    if heard.status is not None:
-        return {"fate": Fate.REFUSED, "status": heard.status}
     return {"fate": Fate.REFUSED if heard.connects else Fate.UNREACHABLE}
 
 

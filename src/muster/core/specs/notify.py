@@ -56,7 +56,7 @@ def _url(value: str) -> str:
     Raises:
         ValueError: it is no URL, or too long; the text has nothing of the URL in it.
     """
-    if len(check_text(value, MAX_URL)) > MAX_URL or _URL.fullmatch(value) is None:
+    if _URL.fullmatch(check_text(value, MAX_URL)) is None:
         raise ValueError(
             "expected a URL of a channel, such as https://HOST/PATH, slack://… or mailto://…"
         )
