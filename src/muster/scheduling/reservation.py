@@ -133,7 +133,8 @@ def reserve(
     """What to keep for ``session``, the first that lacks room; None if nothing.
 
     Agents that are returning count as if they were back: nobody else may have the room that only
-    their absence keeps it from, and what waits is not delayed by a connection that broke.
+    their absence keeps it from, and what waits is not delayed by a connection that broke. Of places
+    that are free equally early, those on agents that are here are kept.
 
     The time is the earliest at which known ends make room; it does not move back from pass to
     pass, as long as nobody overruns. A firm reservation keeps its agents until the session starts
@@ -252,13 +253,16 @@ def _earliest(
     selector: AgentSelector,
     kept: tuple[KernelPlacement, ...] | None,
 ) -> _Plan | None:
-    """The earliest time at which known ends make room: at ``kept``, unless earlier elsewhere."""
+    """The earliest time at which known ends make room: at ``kept``, unless earlier elsewhere, or as
+    early while an agent of ``kept`` is away."""
     departures = Departures(snapshot, held, ends)
     step, last = None, len(departures.ends)
     if kept is not None:
         demand = Demand(snapshot, what, kept)
         step = departures.first(lambda then: demand.is_free(then.columns), 0, last)
-        last = last if step is None else step - 1
+        if step is not None:
+            is_away = snapshot.columns.returning[demand.slots].any()
+            last = step if is_away else step - 1
     kernels = departures.earliest_fit(what, selector, last) if last >= 0 else None
     if kernels is None and step is not None:
         departures.go(step)
