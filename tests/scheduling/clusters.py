@@ -30,6 +30,7 @@ GIB = 2**30
 ANN = Owner("default", "research", "ann")
 BOB = Owner("default", "research", "bob")
 CLASSES = Classes()
+AWAY = "not connected"  # the status of an agent that is counted on all the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,7 @@ def put(snapshot: Snapshot, name: str, machine: Box) -> None:
         accepting=machine.status == "ALIVE",
         status=machine.status,
         attributes=machine.attributes,
+        returning=machine.status == AWAY,
     )
 
 

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.scheduling.clusters import (
+    AWAY,
     agent,
     ask,
     box,
@@ -258,6 +259,26 @@ def test_reservation_is_kept_while_room_comes_back_elsewhere() -> None:
     assert queue.kept is not None
     assert queue.kept.reservation is not None
     assert queue.kept.reservation.expected_at == 100
+
+
+def test_room_that_would_do_once_agents_are_back_is_kept_as_soon_as_it_comes_free() -> None:
+    snapshot = cluster(a=box(cpu=4), b=box(cpu=4), c=box(cpu=4, status=AWAY))
+    first = running("first", "a", kernels=[ask(4)], runs_s=100)
+    other = running("other", "b", kernels=[ask(4)], runs_s=200)
+    occupy(snapshot, first, other)
+    queue = Queue([session("head", ask(4), ask(4)), session("low", ask(4), at=1)])
+    place(queue, snapshot, policy(), context(snapshot, first, other))
+    assert queue.kept is not None
+    assert queue.kept.reservation is not None
+    assert queue.kept.reservation.expected_at == 100
+
+    snapshot.give_back(agent("b"), ask(4))
+    now = 10 + KEPT_S / 2
+    result = place(queue, snapshot, policy(), context(snapshot, first, now=now))
+    assert not result.placed
+    assert queue.kept is not None
+    assert queue.kept.reservation is not None
+    assert queue.kept.reservation.expected_at == now
 
 
 def test_reservation_is_made_anew_when_one_that_it_counts_on_ends() -> None:

@@ -5,7 +5,17 @@ from collections.abc import Iterable
 
 import numpy as np
 import pytest
-from tests.scheduling.clusters import agent, ask, box, cluster, contents, put, running, session
+from tests.scheduling.clusters import (
+    AWAY,
+    agent,
+    ask,
+    box,
+    cluster,
+    contents,
+    put,
+    running,
+    session,
+)
 
 from muster.core.resources import Resources
 from muster.scheduling.columns import Floats, Ints, Shares
@@ -74,6 +84,23 @@ def test_head_waits_for_the_first_end_that_makes_room() -> None:
     assert (found.expected_at, shown(found.kernels)) == (150, ["b"])
     assert found.waits_for == (early.id,)
     assert not found.holds, "what ends there is enough"
+
+
+def test_head_that_waits_for_agents_away_keeps_the_room_of_those_that_are_here() -> None:
+    before = running("before", "a", kernels=[ask(1)])
+    fullest = running("fullest", "away", kernels=[ask(2)])
+    snapshot = cluster(a=box(cpu=1), away=box(cpu=4, status=AWAY), c=box(cpu=1))
+    occupied(snapshot, before, fullest)
+    head = session("head", ask(1), ask(1), ask(1))
+    first = kept_for(head, snapshot, before, fullest)
+    assert first is not None
+    assert sorted(shown(first.kernels)) == ["away", "away", "c"]
+
+    snapshot.give_back(agent("a"), ask(1))
+    then = kept_for(head, snapshot, fullest, previous=first)
+    assert then is not None
+    assert then.expected_at == NOW
+    assert sorted(shown(then.kernels)) == ["a", "away", "c"]
 
 
 def test_only_what_ends_do_not_give_back_is_held() -> None:

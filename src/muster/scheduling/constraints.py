@@ -97,7 +97,20 @@ _ALL = (EVERYWHERE,)
 
 
 def tiers(snapshot: Snapshot, what: WorkloadClass) -> tuple[Tier, ...]:
-    """The slots that the hard rules allow, by ``soft_ranks``, the best first; none is empty."""
+    """The slots that the hard rules allow, by ``soft_ranks``, the best first; none is empty.
+
+    In a trial, the slots of agents that are returning come after all others: a session that waits
+    for such agents needs as few of them as it can, and the room that it keeps is room that others
+    could take now.
+    """
+    known, away = _known_tiers(snapshot, what), snapshot.columns.returning
+    if not snapshot.is_trial or not away.any():
+        return known
+    return (*within(known, ~away), *within(known, away))
+
+
+def _known_tiers(snapshot: Snapshot, what: WorkloadClass) -> tuple[Tier, ...]:
+    """``tiers`` whether agents are returning or not; one object for as long as nothing changes."""
     placement, failed, unfit = what.placement, what.failed_agents, what.unfit_agents
 
     def find() -> tuple[Tier, ...]:

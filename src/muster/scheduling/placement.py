@@ -258,8 +258,7 @@ class PlacementPass:
         now = self._context.now
         firm = now - session.submitted_at >= self._policy.starvation_after_s
         kept = self._queue.rooms.get(session.id)
-        running = self._context.running
-        if kept is None or not kept.holds_for(session, self._snapshot, firm, now, running):
+        if kept is None or not self._stands(kept, session, firm):
             previous = kept.reservation if kept else None
             snapshot, running = self._snapshot, self._running()
             if self._bindings:
@@ -284,6 +283,17 @@ class PlacementPass:
         if kept.reservation is not None:
             self._bind_for(session.what)
             self._bindings.append((kept.reservation, Binding(kept.reservation, self._snapshot)))
+
+    def _stands(self, kept: Kept, session: SessionWorkload, firm: bool) -> bool:
+        """Whether the room that the last pass kept is kept on: not once the session would start if
+        the agents that are returning were back, for nobody else may then have that other room."""
+        snapshot, context = self._snapshot, self._context
+        if not kept.holds_for(session, snapshot, firm, context.now, context.running):
+            return False
+        if kept.version == snapshot.version:
+            return True
+        back = snapshot.with_returning()
+        return back is snapshot or fits(back, self._policy.selector, session.what) is None
 
     def _bind_for(self, what: WorkloadClass, spared: Container[SessionId] = ()) -> None:
         """Take kept room from the snapshot, except room on which sessions of the class may stand,

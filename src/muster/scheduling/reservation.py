@@ -134,7 +134,8 @@ def reserve(
     """The reservation for ``session``, the first that lacks room; None if nothing can be kept.
 
     Agents that are returning count as if they were back: only their absence keeps the session from
-    their room, so nobody else may have it, and a broken connection delays nobody.
+    their room, so nobody else may have it, and a broken connection delays nobody. Of places that
+    are free equally early, those on agents that are here are kept.
 
     ``expected_at`` is the earliest time at which known ends make room; it does not move back from
     pass to pass, as long as no session overruns. A firm reservation keeps its agents until the
@@ -257,13 +258,16 @@ def _earliest(
     selector: AgentSelector,
     kept: tuple[KernelPlacement, ...] | None,
 ) -> _Plan | None:
-    """The earliest plan by known ends: at the ``kept`` places, unless another is earlier."""
+    """The earliest plan by known ends: at the ``kept`` places, unless another is earlier, or as
+    early while an agent of ``kept`` is away."""
     departures = Departures(snapshot, held, ends)
     step, last = None, len(departures.ends)
     if kept is not None:
         demand = Demand(snapshot, what, kept)
         step = departures.first(lambda then: demand.is_free(then.columns), 0, last)
-        last = last if step is None else step - 1
+        if step is not None:
+            is_away = snapshot.columns.returning[demand.slots].any()
+            last = step if is_away else step - 1
     kernels = departures.earliest_fit(what, selector, last) if last >= 0 else None
     if kernels is None and step is not None:
         departures.go(step)

@@ -73,8 +73,9 @@ class StartTimes:
 class Running(Mapping[SessionId, RunningSession]):
     """A group's placed sessions, each made when one looks: most passes do not.
 
-    Those that leave do so soon, and nobody need displace them. A limit counts from when they run:
-    those that do not yet are taken to do so ``start_s`` after they were placed.
+    Those that leave do so soon, at their limit or within their grace, whichever comes first, and
+    nobody need displace them. A limit counts from when they run: those that do not yet are taken to
+    do so ``start_s`` after they were placed.
     """
 
     def __init__(
@@ -101,7 +102,9 @@ class Running(Mapping[SessionId, RunningSession]):
         ends_at = None if what.duration_s is None else runs_from + what.duration_s
         if session.status not in STAYING:
             what = self._spare(what)
-            ends_at = session.status_changed_at + session.tally.grace_s
+            # What is stopped for its limit may have ended long ago, on an agent that is away.
+            leaves_at = session.status_changed_at + session.tally.grace_s
+            ends_at = leaves_at if ends_at is None else min(ends_at, leaves_at)
         elif session.job is None and self._again:
             what = self._spare(what)  # nobody would begin it anew
         return RunningSession(id_, what, kernels, since, ends_at)
