@@ -1,0 +1,20 @@
+"""The catalogue of reasons: why something does not start, why it ended (design: Typed reasons).
+
+A reason is a code with its numbers. Hot paths make and compare them; a sentence is formed only when
+somebody looks.
+"""
+
+from muster.core.reasons.catalogue import CATALOGUE, Definition
+from muster.core.reasons.codes import DISPLACED, ReasonCode, ReasonKind
+from muster.core.reasons.sentences import Reason, lacks, reason
+
+__all__ = [
+    "CATALOGUE",
+    "DISPLACED",
+    "Definition",
+    "Reason",
+    "ReasonCode",
+    "ReasonKind",
+    "lacks",
+    "reason",
+]

@@ -1,0 +1,74 @@
+"""A reason, and its sentence."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from muster.core.reasons.catalogue import CATALOGUE
+from muster.core.reasons.codes import ReasonCode, ReasonKind
+from muster.core.resources import format_amount
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """A code and its numbers; equal reasons merge in history."""
+
+    code: ReasonCode
+    numbers: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def kind(self) -> ReasonKind:
+        return CATALOGUE[self.code].kind
+
+    def sentence(self) -> str:
+        return CATALOGUE[self.code].template.format_map(_Shown(self.numbers))
+
+    def remedy(self) -> str:
+        return CATALOGUE[self.code].remedy.format_map(_Shown(self.numbers))
+
+    def to_json(self) -> str:
+        """The numbers as JSON; the code has a column of its own."""
+        return json.dumps(dict(self.numbers)) if self.numbers else "{}"
+
+    @staticmethod
+    def from_json(code: str, numbers: str) -> "Reason":
+        return Reason(ReasonCode(code), tuple(json.loads(numbers).items()))
+
+
+def reason(code: ReasonCode, **numbers: Any) -> Reason:
+    """A reason with its numbers by name, in the order that the template reads best."""
+    return Reason(code, tuple(numbers.items()))
+
+
+def lacks(code: ReasonCode, resource: str, **amounts: int) -> Reason:
+    """A reason about one resource of one agent, with amounts in the unit a person expects."""
+    shown = {name: format_amount(resource, amount) for name, amount in amounts.items()}
+    return reason(code, resource=resource, **shown)
+
+
+class _Shown(dict[str, "_Number"]):
+    """Numbers for a template; one that is missing shows as a question mark, never as an error."""
+
+    def __init__(self, numbers: tuple[tuple[str, Any], ...]) -> None:
+        super().__init__((name, _Number(value)) for name, value in numbers)
+
+    def __missing__(self, key: str) -> "_Number":
+        return _Number(None)
+
+
+class _Number:
+    """A value in a sentence, None if it is missing, formatted as ``Definition`` describes."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __format__(self, form: str) -> str:
+        if form.startswith(("?", "!")):
+            return form[1:] if bool(self._value) is form.startswith("?") else ""
+        value = self._value
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)  # nobody writes 1.0 s
+        shown = "?" if value is None else str(value)
+        if not form:
+            return shown
+        return f"{shown} {form}" + ("" if self._value == 1 else "s")
