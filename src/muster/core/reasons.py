@@ -14,7 +14,7 @@ from muster.core.resources import format_amount
 
 
 class ReasonKind(StrEnum):
-    """Who can do something about it."""
+    """What kind of remedy a reason has, and thereby for whom it is."""
 
     WAITING = "waiting"  # nothing to do: time cures it
     LIMIT = "limit"  # your quota
