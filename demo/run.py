@@ -219,7 +219,7 @@ def ask_for_too_much(stage: Stage) -> Iterator[Row]:
     job = stage.client.wait(job.id, JOB_LIMIT_S)
     if shown.returncode != 0:
         raise Unexpected(f"muster why ended with {shown.returncode}")
-    if not why.reasons or why.placement is None or why.placement["agents"] != AGENTS:
+    if not why.reasons or why.placement is None or why.placement.agents != AGENTS:
         raise Unexpected(f"expected reasons that concern {AGENTS} agents, not: {why.verdict}")
     if job.state is not JobState.KILLED or job.started_at is not None:
         raise Unexpected(f"expected it to be cancelled before it started, but it is {job.state}")

@@ -14,7 +14,7 @@ from muster.cli.main import app
 from muster.cli.target import OnContact, Target
 from muster.client import Client
 from muster.core.errors import Conflict, InvalidSpec, MusterError, NotFound, Problem
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons import ReasonCode, ReasonKind, reason
 from muster.core.states import AgentBar, JobState, KernelStatus, TaskState
 from muster.core.views.base import OwnerView, ReasonView
 from muster.core.views.cluster import AgentView, GroupView, HealthView, QuotaView
@@ -39,6 +39,11 @@ IDS = [f"job-01kae{letter}7m{letter}2qv3x9p" for letter in "cdefghjk"]
 
 def because(code: ReasonCode, **numbers: Any) -> ReasonView:
     return ReasonView.of(reason(code, **numbers))
+
+
+def lacks(sentence: str) -> ReasonView:
+    """A shortfall of an agent."""
+    return ReasonView(code=ReasonCode.LACKS_FREE, kind=ReasonKind.WAITING, sentence=sentence)
 
 
 def job(

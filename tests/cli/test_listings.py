@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from rich.console import Console, RenderableType
 from rich.text import Text
-from tests.cli.fake_cluster import IDS, NOW, FakeCluster, because, job, kernel, session, task
+from tests.cli.fake_cluster import IDS, NOW, FakeCluster, because, job, kernel, lacks, session, task
 
 from muster.cli.commands import ps
 from muster.cli.commands.fate import fate_of
@@ -26,7 +26,7 @@ from muster.core.reasons import ReasonCode
 from muster.core.states import AgentStatus, JobState, KernelStatus, TaskState
 from muster.core.views.base import OwnerView, ResourcesView
 from muster.core.views.cluster import AgentView, DeviceView, GroupView
-from muster.core.views.placement import HolderView, HoldingView, WhyView
+from muster.core.views.placement import HolderView, HoldingView, PlacementView, WhyView
 from muster.core.views.work import HistoryPage, HistoryView, JobView
 
 NEVER_FITS = because(ReasonCode.NEVER_FITS, agents=3, group="default", request="1 cpu, 9 gpu")
@@ -35,32 +35,35 @@ TOO_BIG = WhyView(
     status="PENDING",
     verdict=f"big waits: {NEVER_FITS.sentence}",
     reasons=(NEVER_FITS,),
-    placement={
-        "group": "default",
-        "position": 2,
-        "queue": 5,
-        "agents": 1003,
-        "kernels": 4,
-        "kernels_fit": 1,
-        "requests": [
-            {
-                "asks": "1 cpu, 9 gpu",
-                "kernels": 4,
-                "other_agents": 3,
-                "groups": [
-                    {
-                        "agents": 1000,
-                        "examples": ["agent-1", "agent-2"],
-                        "nearest": "agent-1",
-                        "lacks": [
-                            {"sentence": "gpu: 9 asked, the agent has 4"},
-                            {"sentence": "cpu: 1 asked, 0 of 8 free"},
-                        ],
-                    }
-                ],
-            }
-        ],
-    },
+    placement=msgspec.convert(
+        {
+            "group": "default",
+            "position": 2,
+            "queue": 5,
+            "agents": 1003,
+            "kernels": 4,
+            "kernels_fit": 1,
+            "requests": [
+                {
+                    "asks": "1 cpu, 9 gpu",
+                    "kernels": 4,
+                    "other_agents": 3,
+                    "groups": [
+                        {
+                            "agents": 1000,
+                            "examples": ["agent-1", "agent-2"],
+                            "nearest": "agent-1",
+                            "lacks": [
+                                lacks("gpu: 9 asked, the agent has 4"),
+                                lacks("cpu: 1 asked, 0 of 8 free"),
+                            ],
+                        }
+                    ],
+                }
+            ],
+        },
+        PlacementView,
+    ),
 )
 
 
@@ -214,8 +217,9 @@ def test_why_says_verdict_then_kind_then_remedy_then_what_agents_lack() -> None:
         "and 3 agents that lack otherwise",
     ]
     assert TOO_BIG.placement is not None
-    request = TOO_BIG.placement["requests"][0] | {"other_agents": 1}
-    one = msgspec.structs.replace(TOO_BIG, placement=TOO_BIG.placement | {"requests": [request]})
+    request = msgspec.structs.replace(TOO_BIG.placement.requests[0], other_agents=1)
+    alone = msgspec.structs.replace(TOO_BIG.placement, requests=(request,))
+    one = msgspec.structs.replace(TOO_BIG, placement=alone)
     assert shown(explanation(wide(), one))[-1] == "and 1 agent that lacks otherwise"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from rich.console import Console, RenderableType
-from tests.cli.fake_cluster import NOW, FakeCluster, because, job
+from tests.cli.fake_cluster import NOW, FakeCluster, because, job, lacks
 
 from muster.cli.commands import agents
 from muster.cli.commands.plan import SHOWN, plan_shown
@@ -20,7 +20,7 @@ from muster.core.specs import JobSpec, QuotaSpec, SessionSpec
 from muster.core.states import AgentBar, AgentStatus
 from muster.core.views.base import ResourcesView
 from muster.core.views.cluster import AgentView, GroupView, LimitView, QuotaView
-from muster.core.views.placement import PlannedKernelView, PlanOutcome, PlanView
+from muster.core.views.placement import PlacementView, PlannedKernelView, PlanOutcome, PlanView
 from muster.core.views.work import ShareView
 
 NO_ROOM = because(ReasonCode.NO_ROOM, agents=2, group="default", request="2 gpu")
@@ -30,11 +30,11 @@ ZONE = {
     "agents": 1,
     "examples": ["a3"],
     "nearest": "a3",
-    "lacks": [{"sentence": "zone=a asked, zone is b"}, {"sentence": "gpu: 2 asked, 1 of 4 free"}],
+    "lacks": [lacks("zone=a asked, zone is b"), lacks("gpu: 2 asked, 1 of 4 free")],
 }
 
 
-def placement(**parts: Any) -> dict[str, Any]:
+def placement(**parts: Any) -> PlacementView:
     request = {
         "asks": "2 gpu",
         "kernels": 2,
@@ -43,7 +43,7 @@ def placement(**parts: Any) -> dict[str, Any]:
         "other_agents": 0,
         "scores": [{"agent": "a1", "score": 0.75}, {"agent": "a2", "score": -0.0}],
     }
-    return {
+    fields = {
         "group": "default",
         "position": 3,
         "queue": 7,
@@ -55,6 +55,7 @@ def placement(**parts: Any) -> dict[str, Any]:
         "displaces": None,
         **parts,
     }
+    return msgspec.convert(fields, PlacementView)
 
 
 def plan(outcome: PlanOutcome = PlanOutcome.STARTS, **fields: Any) -> PlanView:

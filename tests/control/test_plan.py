@@ -142,10 +142,10 @@ def test_work_without_room_is_told_when_it_would_start_at_the_latest(world: Worl
     assert (found.outcome, found.kernels) == (PlanOutcome.WAITS, ())
     assert [reason.code for reason in found.reasons] == ["NO_ROOM"]
     assert found.expected_at == pytest.approx(world.clock.now() + 90, abs=1)
-    (request,) = found.placement["requests"]
-    (lacking,) = request["groups"]
-    assert lacking["agents"] == 2
-    assert lacking["lacks"][0]["sentence"] == "cpu: 2 asked, 0 of 4 free"
+    (request,) = found.placement.requests
+    (lacking,) = request.groups
+    assert lacking.agents == 2
+    assert lacking.lacks[0].sentence == "cpu: 2 asked, 0 of 4 free"
 
 
 def test_all_reasons_are_told_at_once(world: World) -> None:

@@ -105,7 +105,7 @@ def test_why_of_what_others_leave_for_says_so_and_proposes_nobody_else(
         "Nothing: it starts when those that make room for it have left.",
     )
     assert answer.placement is not None
-    assert answer.placement["displaces"] is None
+    assert answer.placement.displaces is None
 
 
 def test_group_without_preemption_displaces_nobody(group_world: GroupWorld) -> None:

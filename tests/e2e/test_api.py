@@ -73,13 +73,14 @@ def test_why_of_nine_gpus_where_agents_have_four_each_says_all_of_it(world: Worl
     assert told.remedy
     assert "9" in told.sentence
     assert why.placement is not None
-    assert why.placement["agents"] == 2, "agents that were looked at"
-    (request,) = why.placement["requests"]
-    assert request["request"]["gpu"] == 9000
-    (group,) = request["groups"]
-    assert group["agents"] == 2
-    assert sorted(group["examples"]) == ["one", "two"]
-    (lacking,) = group["lacks"]
-    assert lacking["numbers"] == {"resource": "gpu", "requested": "9", "capacity": "4"}
-    assert "4" in lacking["sentence"]
-    assert "9" in lacking["sentence"]
+    assert why.placement.agents == 2, "agents that were looked at"
+    (request,) = why.placement.requests
+    assert request.request["gpu"] == 9000
+    (group,) = request.groups
+    assert group.agents == 2
+    assert sorted(group.examples) == ["one", "two"]
+    (lacking,) = group.lacks
+    assert (lacking.code, lacking.sentence) == (
+        "LACKS_CAPACITY",
+        "gpu: 9 asked, the agent has 4",
+    )

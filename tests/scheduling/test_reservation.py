@@ -1,6 +1,5 @@
 """What is kept for the first session that lacks room, in small clusters."""
 
-import json
 from collections.abc import Iterable
 
 import numpy as np
@@ -331,21 +330,16 @@ def test_reserving_leaves_the_snapshot_as_it_was() -> None:
     assert contents(snapshot) == before
 
 
-def test_reservation_is_said_in_json() -> None:
+def test_reservation_keeps_what_is_free_of_its_places_and_names_whose_end_it_counts_on() -> None:
     ends = running("ends", "a:2", kernels=[ask(1, gpu=1)], since=0, runs_s=150)
     snapshot = occupied(cluster(a=box(cpu=8, gpus=3)), ends)
     found = kept_for(session("head", ask(1, gpu=3)), snapshot, ends)
     assert found is not None
-    assert json.loads(json.dumps(found.as_dict())) == {
-        "session": "ses-head",
-        "expected_at": 150,
-        "kernels": [{"agent": "agt-a", "devices": [0, 1, 2]}],
-        "holds": [
-            {"agent": "agt-a", "resources": {"gpu": 2000}, "devices": {"0": 1000, "1": 1000}}
-        ],
-        "waits_for": 1,
-        "waits_for_some": ["ses-ends"],
-    }
+    assert (found.session, found.expected_at, found.waits_for) == ("ses-head", 150, ("ses-ends",))
+    (place,), (hold,) = found.kernels, found.holds
+    assert (place.agent_id, [share.index for share in place.shares]) == ("agt-a", [0, 1, 2])
+    assert (hold.agent_id, hold.resources.as_dict()) == ("agt-a", {"gpu": 2000})
+    assert [(share.index, share.milli) for share in hold.shares] == [(0, 1000), (1, 1000)]
 
 
 # Who is bound by it

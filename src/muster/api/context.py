@@ -15,7 +15,6 @@ from muster.api.reader import Reader
 from muster.api.submissions import Submissions
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
-from muster.control.explain import Why
 from muster.control.identity.tokens import principal_now
 from muster.control.plane import ControlPlane
 from muster.control.session.board import Board
@@ -23,6 +22,7 @@ from muster.core.clock import Clock
 from muster.core.ids import AgentId, JobId, SessionId
 from muster.core.owner import Principal, Role
 from muster.core.views.base import View
+from muster.core.views.placement import WhyView
 from muster.store.live import Live
 from muster.wire.messages import LogChunk, LogRequest
 
@@ -30,8 +30,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 ReadLog = Callable[[AgentId, LogRequest], AsyncIterator[LogChunk]]
-ExplainJob = Callable[[Live, Board, JobId, float, Principal], Why]
-ExplainSession = Callable[[Live, Board, SessionId, float, Principal], Why]
+ExplainJob = Callable[[Live, Board, JobId, float, Principal], WhyView]
+ExplainSession = Callable[[Live, Board, SessionId, float, Principal], WhyView]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ import asyncio
 from functools import partial
 from typing import Annotated
 
-import msgspec
 from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response
 
@@ -264,7 +263,7 @@ async def why_job(call: Call, ref: str) -> Response:
     if JobId(job.id) in live.jobs:
         now = api.clock.now()
         why = api.explain_job(live, api.plane.parts[Board], JobId(job.id), now, call.principal)
-        return answer(msgspec.convert(why.as_dict(), WhyView))
+        return answer(why)
     counts = ", ".join(f"{count} {state}" for state, count in job.counts.items())
     reasons = (job.reason,) if job.reason else ()
     verdict = f"ended {job.state}; its tasks: {counts}"

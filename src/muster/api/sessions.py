@@ -3,7 +3,6 @@
 from functools import partial
 from typing import Annotated
 
-import msgspec
 from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response
 
@@ -121,7 +120,7 @@ async def why_session(call: Call, ref: str) -> Response:
     if SessionId(found.id) in live.sessions:
         id_, now = SessionId(found.id), api.clock.now()
         why = api.explain_session(live, api.plane.parts[Board], id_, now, call.principal)
-        return answer(msgspec.convert(why.as_dict(), WhyView))
+        return answer(why)
     reasons = (found.reason,) if found.reason else ()
     verdict = f"ended {found.status}"
     return answer(WhyView(subject=found.id, status=found.status, verdict=verdict, reasons=reasons))

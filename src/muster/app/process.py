@@ -11,9 +11,9 @@ from muster.app.own_log import log_to_stderr
 from muster.core.errors import MusterError
 
 GARBAGE_EVERY = (50_000, 2, 50)
-"""New objects after which garbage is looked for among them; how often that is done before those
-that were left are looked at again, and how often that before all are. What was left of 500,000
-objects, as a large gang has, took 55 ms to look at."""
+"""Thresholds of ``gc.set_threshold``: new objects before the youngest are searched for garbage,
+such searches before the middle generation is searched, and such before all objects are. To search
+the survivors of 500,000 objects, as a large gang has, took 55 ms."""
 
 OPEN_FILES = 65_536
 """Open files: connections of people and agents, and as many again for everything else."""

@@ -1,13 +1,12 @@
 """The explanation of placement for a session that waits, or would wait: its order, its room, and
 the shortfalls of agents.
 
-It is read from ``WhyView.placement`` and ``PlanView.placement``; keys that an older controller does
-not send are left out.
+It is read from ``WhyView.placement`` and ``PlanView.placement``.
 """
 
 import time
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Console, RenderableType
 from rich.text import Text
@@ -16,28 +15,38 @@ from muster.cli.screen import Column, plain, table
 from muster.cli.words import clock_time, count, duration
 
 if TYPE_CHECKING:
-    from muster.core.views.placement import HolderView, HoldingView, WhyView
+    from muster.core.views.placement import (
+        HolderView,
+        HoldingView,
+        PlacementView,
+        RequestView,
+        ReservationView,
+        ScoreView,
+        ShortfallView,
+        VictimView,
+        WhyView,
+    )
 
 NAMED = 5
 """Agents and sessions that are named."""
 
 
-def placement_shown(console: Console, placement: Mapping[str, Any]) -> list[RenderableType]:
+def placement_shown(console: Console, placement: "PlacementView") -> list[RenderableType]:
     """The session's place in the order, the room kept for it, the work that would make room, and
     the shortfalls agent by agent."""
-    place = f"Place {placement['position']:,} of {placement['queue']:,} in the queue"
-    said = f"{place} of group {placement['group']}"
-    if placement["kernels_fit"] < placement["kernels"] > 1:
-        fit = f"{placement['kernels_fit']:,} of {placement['kernels']:,} kernels"
+    place = f"Place {placement.position:,} of {placement.queue:,} in the queue"
+    said = f"{place} of group {placement.group}"
+    if placement.kernels_fit < placement.kernels > 1:
+        fit = f"{placement.kernels_fit:,} of {placement.kernels:,} kernels"
         said += f"; once those ahead have started, {fit} would find room"
     parts: list[RenderableType] = [Text(f"\n{said}.")]
-    if displaces := placement.get("displaces"):
-        parts += _displaced(console, displaces["victims"])
-    elif reservation := placement.get("reservation"):
+    if displaces := placement.displaces:
+        parts += _displaced(console, displaces.victims)
+    elif reservation := placement.reservation:
         parts.append(Text(_kept(reservation)))
-    for request in placement["requests"]:
-        parts += _request(console, request, placement["agents"])
-    if others := placement.get("other_requests"):
+    for request in placement.requests:
+        parts += _request(console, request, placement.agents)
+    if others := placement.other_requests:
         parts.append(Text(f"and {count(others, 'other request')} of its kernels"))
     return parts
 
@@ -78,11 +87,11 @@ def _holder(holder: "HolderView", counted: bool = False) -> str:
     return f"{plain(holder.name)} ({', '.join([whose, *facts])})"
 
 
-def _kept(reservation: Mapping[str, Any]) -> str:
+def _kept(reservation: "ReservationView") -> str:
     """A sentence on the room kept for the first session that lacks room."""
-    expected_at = reservation["expected_at"]
+    expected_at = reservation.expected_at
     if expected_at is None:
-        agents = _some([kernel["agent"] for kernel in reservation["kernels"]])
+        agents = _some([kernel.agent for kernel in reservation.kernels])
         return f"What becomes free on {agents} is kept for it."
     now = time.time()
     left = f"in {duration(expected_at - now)}" if expected_at > now else "any moment"
@@ -92,7 +101,7 @@ def _kept(reservation: Mapping[str, Any]) -> str:
     )
 
 
-def _displaced(console: Console, victims: Sequence[Mapping[str, Any]]) -> list[RenderableType]:
+def _displaced(console: Console, victims: Sequence["VictimView"]) -> list[RenderableType]:
     columns = [
         Column("MAKES ROOM FOR IT", flexible=True),
         Column("PRIORITY", right=True),
@@ -100,28 +109,28 @@ def _displaced(console: Console, victims: Sequence[Mapping[str, Any]]) -> list[R
     ]
     rows = [
         [
-            plain(victim["name"])
-            if victim["name"] is not None
-            else f"{count(victim['sessions'], 'session')} of others",
-            str(victim["priority"]),
-            f"{victim['kernels']:,}",
+            plain(victim.name)
+            if victim.name is not None
+            else f"{count(victim.sessions, 'session')} of others",
+            str(victim.priority),
+            f"{victim.kernels:,}",
         ]
         for victim in victims
     ]
     return [Text(), table(console, columns, rows)]
 
 
-def _request(console: Console, request: Mapping[str, Any], agents: int) -> list[RenderableType]:
-    kernels, fit = request["kernels"], request.get("fit")
+def _request(console: Console, request: "RequestView", agents: int) -> list[RenderableType]:
+    kernels, fit = request.kernels, request.fit
     each = "" if kernels == 1 else " each"
     said = f"{count(agents, 'agent')} looked at for {count(kernels, 'kernel')} asking for "
-    said += f"{request['asks']}{each}"
+    said += f"{request.asks}{each}"
     if fit is not None and kernels > 1:
         said += f": by themselves {fit:,} of {kernels:,} would find room"
     parts: list[RenderableType] = [Text(f"\n{said}")]
-    if scores := request.get("scores"):
+    if scores := request.scores:
         parts.append(Text(f"  best first: {_scored(scores)}"))
-    if not request["groups"]:
+    if not request.groups:
         return parts
     columns = [
         Column("AGENTS", right=True),
@@ -129,25 +138,25 @@ def _request(console: Console, request: Mapping[str, Any], agents: int) -> list[
         Column("NEAREST", drops=1),
         Column("SUCH AS", drops=2),
     ]
-    parts.append(table(console, columns, [_agents(group) for group in request["groups"]]))
-    if others := request["other_agents"]:
+    parts.append(table(console, columns, [_agents(group) for group in request.groups]))
+    if others := request.other_agents:
         lack = "lacks" if others == 1 else "lack"
         parts.append(Text(f"and {count(others, 'agent')} that {lack} otherwise"))
     return parts
 
 
-def _scored(scores: Sequence[Mapping[str, Any]]) -> str:
+def _scored(scores: Sequence["ScoreView"]) -> str:
     # Adding 0.0 makes 0 of -0.
-    return ", ".join(f"{plain(each['agent'])} (score {each['score'] + 0.0:g})" for each in scores)
+    return ", ".join(f"{plain(each.agent)} (score {each.score + 0.0:g})" for each in scores)
 
 
-def _agents(group: Mapping[str, Any]) -> Sequence[Text | str]:
-    lacks = "; ".join(plain(reason["sentence"]) for reason in group["lacks"])
+def _agents(group: "ShortfallView") -> Sequence[Text | str]:
+    lacks = "; ".join(plain(reason.sentence) for reason in group.lacks)
     return [
-        f"{group['agents']:,}",
+        f"{group.agents:,}",
         lacks or Text("nothing: there is room", style="green"),
-        group["nearest"] if group["lacks"] else "",
-        ", ".join(group["examples"]),
+        group.nearest if group.lacks else "",
+        ", ".join(group.examples),
     ]
 
 

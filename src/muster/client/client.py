@@ -131,7 +131,7 @@ class Client(Work, Cluster, Accounts, Notices):
         return None
 
     def _iterate(self, steps: Stream) -> Iterator[Any]:
-        """Carry out the steps; what they give."""
+        """Carry out the steps, and yield the values of ``Give``."""
         body: Body | None = None
         try:
             walk = Walk(steps)
@@ -223,7 +223,7 @@ class AsyncClient(Work, Cluster, Accounts, Notices):
         return None
 
     async def _iterate(self, steps: Stream) -> AsyncIterator[Any]:
-        """Carry out the steps; what they give."""
+        """Carry out the steps, and yield the values of ``Give``."""
         body: AsyncBody | None = None
         try:
             walk = Walk(steps)

@@ -109,8 +109,8 @@ Stream = Generator[Step | Read | Give, Any, None]
 class Walk(Generic[S, R]):
     """Goes through the steps of a method, for a client that carries them out.
 
-    While it ``goes_on``, a ``with`` block does what ``step`` wants and leaves in ``came`` what came
-    of that; what the block raises is raised in the method. At the end ``result`` is the method's.
+    While it ``goes_on``, a ``with`` block carries out ``step`` and leaves its result in ``came``;
+    an exception of the block is raised in the method. At the end ``result`` is the method's.
     """
 
     step: S

@@ -5,26 +5,25 @@ Asked of the live state, so it is never out of date; the deciding code itself an
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
-
-import msgspec
 
 from muster.control.agent.leases import LEASE_MARGIN_S
 from muster.control.holders import ahead_of, holdings
+from muster.control.placement_view import placement_view
 from muster.control.session.barrier import is_closed
 from muster.control.session.board import Board, GroupBoard
 from muster.control.session.schedule import cleaning_up
 from muster.core.errors import NotFound
 from muster.core.ids import AgentId, JobId, SessionId
-from muster.core.owner import Owner, Principal, Role
+from muster.core.owner import Principal, Role
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.states import PLACED_SESSION, KernelStatus, SessionStatus, TaskState
-from muster.core.views.placement import HolderView, HoldingView, VictimView
-from muster.scheduling.explain import Explanation, explain
+from muster.core.views.base import ReasonView
+from muster.core.views.placement import HolderView, HoldingView, PlacementView, WhyView
+from muster.scheduling.explain import explain
 from muster.scheduling.guard import PluginFault
 from muster.scheduling.policy import Policy
-from muster.scheduling.preemption import Preemption
 from muster.scheduling.workload import SessionWorkload
 from muster.store.live import Live
 from muster.store.records import Agent, Job, Kernel, Session
@@ -34,57 +33,19 @@ MOST_MACHINES = 5
 """Of which something is told that holds up the tasks of one job."""
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
-    """A reason as a person reads it."""
-
-    code: str
-    kind: str
-    sentence: str
-    remedy: str
-
-
-@dataclass(frozen=True, slots=True)
-class Why:
-    """One answer. ``subject`` is the id asked about, ``status`` its own, ``verdict`` a sentence.
-
-    ``reasons`` are all that hold; ``placement`` is what scheduling says of the session that waits
-    longest (``scheduling.explain.Explanation``), None where placement is not the question; ``held``
-    and ``behind`` are as in ``WhyView``.
-    """
-
-    subject: str
-    status: str
-    verdict: str
-    reasons: tuple[Told, ...]
-    placement: dict[str, Any] | None = None
-    held: tuple[HoldingView, ...] = ()
-    behind: HolderView | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        known = {field.name: getattr(self, field.name) for field in fields(self)}
-        known |= {"reasons": [asdict(each) for each in self.reasons]}
-        views: dict[str, Any] = msgspec.to_builtins({"held": self.held, "behind": self.behind})
-        return known | views
-
-
-def told(why: Reason) -> Told:
-    return Told(why.code.value, why.kind.value, why.sentence(), why.remedy())
-
-
 @dataclass(slots=True)
 class _Found:
     """What is to be told of one session."""
 
     reasons: list[Reason] = field(default_factory=list)
-    placement: dict[str, Any] | None = None
+    placement: PlacementView | None = None
     held: tuple[HoldingView, ...] = ()
     behind: HolderView | None = None
 
 
 def explain_job(
     live: Live, board: Board, id_: JobId, now: float, asker: Principal | None = None
-) -> Why:
+) -> WhyView:
     """Why a live job is not done: the reasons of its first waiting session, what its tasks do, and
     what is to be known of the machines on which they run.
 
@@ -115,7 +76,7 @@ def explain_job(
 
 def explain_session(
     live: Live, board: Board, id_: SessionId, now: float, asker: Principal | None = None
-) -> Why:
+) -> WhyView:
     """Why a live session is where it is.
 
     Args:
@@ -133,9 +94,16 @@ def explain_session(
     return _why(session.id, session.status, verdict, found)
 
 
-def _why(id_: str, status: str, verdict: str, found: _Found) -> Why:
-    reasons = tuple(map(told, found.reasons))
-    return Why(id_, status, verdict, reasons, found.placement, found.held, found.behind)
+def _why(id_: str, status: str, verdict: str, found: _Found) -> WhyView:
+    return WhyView(
+        subject=id_,
+        status=status,
+        verdict=verdict,
+        reasons=tuple(map(ReasonView.of, found.reasons)),
+        placement=found.placement,
+        held=found.held,
+        behind=found.behind,
+    )
 
 
 def _of_machines(live: Live, job: Job, now: float) -> list[Reason]:
@@ -194,7 +162,7 @@ def _pending(live: Live, board: Board, session: Session, now: float, asker: Prin
         reasons.append(session.reason)
     return _Found(
         [*found.reasons, *reasons],
-        told_to(found, live, asker.may_see),
+        placement_view(found, live, asker.may_see),
         holdings(found, session, live, board, asker),
         ahead_of(found, live, asker),
     )
@@ -211,68 +179,6 @@ def with_policy(live: Live, group: GroupBoard, look: Callable[[Policy], T]) -> T
             spec = live.groups[group.snapshot.group]
             refused = (*policy.refused, fault)
             policy = Policy.of(spec, refused, policy)  # each time with one plug-in less
-
-
-# What may be told, and to whom
-
-
-def told_to(found: Explanation, live: Live, may_see: Callable[[Owner], bool]) -> dict[str, Any]:
-    """An explanation as JSON can hold it: agents by name, and work of others as numbers only."""
-    told = found.as_dict()
-    told["placement"] = _places(told["placement"], live)
-    for reason_ in told["reasons"]:
-        reason_["numbers"].pop("session", None)  # the one ahead: its owner's business
-    if found.reservation is not None:
-        kept = told["reservation"]
-        kept["kernels"] = _places(kept["kernels"], live)
-        kept["holds"] = [
-            hold | {"agent": live.agents[hold["agent"]].name} for hold in kept["holds"]
-        ]
-        names = (name_of(live, id_, may_see) for id_ in found.reservation.waits_for)
-        kept["waits_for_some"] = [name for name in names if name is not None]
-    if found.displaces is not None:
-        told["displaces"] = {
-            "victims": [
-                msgspec.to_builtins(victim) for victim in victims_of(found.displaces, live, may_see)
-            ],
-            "kernels": _places(told["displaces"]["kernels"], live),
-        }
-    return told
-
-
-def victims_of(
-    found: Preemption, live: Live, may_see: Callable[[Owner], bool]
-) -> tuple[VictimView, ...]:
-    """Who is displaced: what the asker may see by name, of the rest how many by priority."""
-    named: list[VictimView] = []
-    others: dict[int, list[int]] = {}  # numbers of kernels, by priority
-    for victim in found.victims:
-        priority, kernels = victim.what.priority, len(victim.kernels)
-        name = name_of(live, victim.id, may_see)
-        if name is None:
-            others.setdefault(priority, []).append(kernels)
-        else:
-            named.append(VictimView(name=name, priority=priority, sessions=1, kernels=kernels))
-    return *named, *(
-        VictimView(priority=priority, sessions=len(counts), kernels=sum(counts))
-        for priority, counts in sorted(others.items())
-    )
-
-
-def name_of(live: Live, id_: SessionId, may_see: Callable[[Owner], bool]) -> str | None:
-    """What a person calls a live session: by its job, if it has one; None if it is not for them."""
-    session = live.sessions.get(id_)
-    if session is None or not may_see(session.owner):
-        return None
-    if session.job is None:
-        return session.name or session.id
-    task = session.kernels[0].task_index
-    gang = session.job.tasks_total == 1 or len(session.kernels) > 1
-    return session.job.name if gang else f"{session.job.name}/{task}"
-
-
-def _places(kernels: list[dict[str, Any]], live: Live) -> list[dict[str, Any]]:
-    return [kernel | {"agent": live.agents[kernel["agent"]].name} for kernel in kernels]
 
 
 def _at_barrier(live: Live, session: Session) -> Reason:

@@ -10,7 +10,8 @@ from itertools import chain, islice
 
 import msgspec
 
-from muster.control.explain import told_to, victims_of, with_policy
+from muster.control.explain import with_policy
+from muster.control.placement_view import placement_view, victims_of
 from muster.control.session.admission import (
     NONE_ENDED,
     Ended,
@@ -207,7 +208,7 @@ class _Planner:
             reasons=tuple(map(ReasonView.of, found.reasons or rest)),
             displaces=victims_of(displaces, live, may_see) if displaces is not None else (),
             expected_at=expected_at,
-            placement=told_to(found, live, may_see),
+            placement=placement_view(found, live, may_see),
         )
 
     def _kernel(self, index: int, place: KernelPlacement) -> PlannedKernelView:

@@ -2,11 +2,10 @@
 agent, and what would have to change."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from muster.core.ids import SessionId
 from muster.core.reasons import Reason, reason
-from muster.scheduling.lacks import RequestExplanation, explain_request, reason_dict
+from muster.scheduling.lacks import RequestExplanation, explain_request
 from muster.scheduling.outcome import LACKS_ROOM
 from muster.scheduling.placement import PlacementPass
 from muster.scheduling.plugins import PassContext
@@ -60,28 +59,6 @@ class Explanation:
     @property
     def starts(self) -> bool:
         return not self.reasons
-
-    def as_dict(self) -> dict[str, Any]:
-        """The explanation as JSON can hold it, with sentences."""
-        return {
-            "session": self.session,
-            "group": self.group,
-            "starts": self.starts,
-            "reasons": [reason_dict(each) for each in self.reasons],
-            "position": self.position,
-            "queue": self.queue,
-            "agents": self.agents,
-            "kernels": self.kernels,
-            "kernels_fit": self.kernels_fit,
-            "requests": [each.as_dict() for each in self.requests],
-            "other_requests": self.other_requests,
-            "placement": [
-                {"agent": kernel.agent_id, "devices": [share.index for share in kernel.shares]}
-                for kernel in self.placement
-            ],
-            "reservation": self.reservation.as_dict() if self.reservation else None,
-            "displaces": self.displaces.as_dict() if self.displaces else None,
-        }
 
 
 def explain(

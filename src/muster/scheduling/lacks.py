@@ -3,7 +3,6 @@ best for it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -41,14 +40,6 @@ class AgentGroup:
     nearest: str
     lacks: tuple[Reason, ...]
 
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "agents": self.agents,
-            "examples": list(self.examples),
-            "nearest": self.nearest,
-            "lacks": [reason_dict(each) for each in self.lacks],
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class RequestExplanation:
@@ -68,17 +59,6 @@ class RequestExplanation:
     groups: tuple[AgentGroup, ...]
     other_agents: int
     scores: tuple[tuple[str, float], ...]
-
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "request": self.request.as_dict(),
-            "asks": self.request.describe(),
-            "kernels": self.kernels,
-            "fit": self.fit,
-            "groups": [group.as_dict() for group in self.groups],
-            "other_agents": self.other_agents,
-            "scores": [{"agent": agent, "score": score} for agent, score in self.scores],
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,14 +300,3 @@ def _what_is_lacking(
         if kind.max(initial=0) > 2**50:  # there cannot be so many kinds: number them anew
             kind = np.unique(kind, return_inverse=True)[1]
     return kind, distance
-
-
-def reason_dict(each: Reason) -> dict[str, Any]:
-    """A reason as JSON can hold it."""
-    return {
-        "code": each.code,
-        "kind": each.kind,
-        "sentence": each.sentence(),
-        "remedy": each.remedy(),
-        "numbers": dict(each.numbers),
-    }

@@ -12,7 +12,6 @@ displaces nobody in turn. Scheduled again, it may only displace work of a still 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
 
 import numpy as np
 
@@ -61,14 +60,6 @@ class Gain:
     free: Resources
     freed: Resources
 
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "agent": self.agent_id,
-            "asked": self.asked.as_dict(),
-            "free": self.free.as_dict(),
-            "freed": self.freed.as_dict(),
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class Preemption:
@@ -78,7 +69,6 @@ class Preemption:
         victims: whole sessions, every one of them needed; the cheapest first.
         kernels: where the session would start once the victims have left, by index of the kernel.
         gains: the arithmetic, for each agent of ``kernels``.
-        decided_at: seconds since the epoch.
     """
 
     session: SessionId
@@ -86,30 +76,6 @@ class Preemption:
     victims: tuple[RunningSession, ...]
     kernels: tuple[KernelPlacement, ...]
     gains: tuple[Gain, ...]
-    decided_at: float
-
-    def as_dict(self) -> dict[str, Any]:
-        """All of it as JSON can hold it."""
-        return {
-            "session": self.session,
-            "priority": self.priority,
-            "victims": [
-                {
-                    "session": victim.id,
-                    "owner": str(victim.what.owner),
-                    "priority": victim.what.priority,
-                    "kernels": len(victim.kernels),
-                    "holds": dict(victim.what.total),
-                    "ran_s": self.decided_at - victim.started_at,
-                }
-                for victim in self.victims
-            ],
-            "kernels": [
-                {"agent": kernel.agent_id, "devices": [share.index for share in kernel.shares]}
-                for kernel in self.kernels
-            ],
-            "agents": [gain.as_dict() for gain in self.gains],
-        }
 
 
 def find_victims(
@@ -158,7 +124,6 @@ def find_victims(
         tuple(candidates[index] for index in victims),
         kernels,
         _gains(snapshot, after, what, kernels),
-        now,
     )
 
 

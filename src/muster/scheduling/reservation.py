@@ -13,7 +13,6 @@ becomes free. Nothing new enters kept room, and the kernels there end some day, 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -98,28 +97,6 @@ class Reservation:
             if what.placement.set is not None:
                 statement.join_set(slot, (what.owner, what.placement.set))
         return self.kernels
-
-    def as_dict(self) -> dict[str, Any]:
-        """The reservation as JSON can hold it; the sessions that it waits for are counted, and some
-        named."""
-        return {
-            "session": self.session,
-            "expected_at": self.expected_at,
-            "kernels": [
-                {"agent": kernel.agent_id, "devices": [share.index for share in kernel.shares]}
-                for kernel in self.kernels
-            ],
-            "holds": [
-                {
-                    "agent": hold.agent_id,
-                    "resources": hold.resources.as_dict(),
-                    "devices": {share.index: share.milli for share in hold.shares},
-                }
-                for hold in self.holds
-            ],
-            "waits_for": len(self.waits_for),
-            "waits_for_some": list(self.waits_for[:_SHOWN]),
-        }
 
 
 def reserve(

@@ -38,8 +38,8 @@ class AgentFacts:
     """The facts of an agent, apart from its amounts; ``status`` is for people only.
 
     Args:
-        accepting: whether it takes new work; a cordoned, draining or suspect agent does not.
-        attributes: what constraints look at.
+        accepting: whether the agent takes new work; cordoned, draining and suspect agents do not.
+        attributes: by which constraints choose agents.
         returning: whether it takes no new work only because it cannot be reached, which it could a
             moment ago: waiting sessions may count on it.
     """
@@ -222,11 +222,11 @@ class Snapshot:
         """Add or change an agent; room that is held on it stays held.
 
         Args:
-            capacity: its ``gpu_milli`` is ignored in favour of ``devices``.
+            capacity: ``gpu_milli`` in it is ignored in favour of ``devices``.
             accepting: whether it takes new work.
-            status: told to people where it does not.
-            attributes: what constraints look at.
-            returning: whether it did a moment ago (see ``AgentFacts``).
+            status: told to people if the agent takes no new work.
+            attributes: by which constraints choose agents.
+            returning: whether the agent took new work a moment ago (see ``AgentFacts``).
 
         Raises:
             MusterError: two devices share an index, or there are more devices or named resources

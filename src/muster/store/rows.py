@@ -74,13 +74,13 @@ REASON: Mapping[str, Source] = {
     "reason": ("reason", lambda reason: reason and reason.code),
     "reason_numbers": ("reason", lambda reason: reason and _numbers(reason)),
 }
-"""Where the columns of ``schema.reason_columns`` come from."""
+"""The fields behind the columns of ``schema.reason_columns``."""
 OWNER: Mapping[str, Source] = {
     "domain": "owner.domain",
     "project": "owner.project",
     "user": "owner.user",
 }
-"""Where the columns of ``schema.owner_columns`` come from."""
+"""The fields behind the columns of ``schema.owner_columns``."""
 
 
 def _id_of(job: Job | None) -> str | None:

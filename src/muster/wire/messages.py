@@ -269,7 +269,8 @@ class Occupied(Exception):
 
 
 class Leases(Protocol):
-    """Who may connect and whose lease is renewed: the gateway asks here, and waits for nobody."""
+    """The agents that may connect, and the leases to renew: the gateway asks here, without
+    waiting."""
 
     def admit(self, hello: Hello, *, beside: bool) -> Renew | None:
         """Make a stream the agent's current one. The answer renews the agent's lease, if that is
@@ -328,7 +329,7 @@ class Dismissed(Refused):
 
 
 class Gatekeeper(Protocol):
-    """Who may be an agent; filled by control."""
+    """The credentials of agents; filled by control."""
 
     async def join(self, request: JoinRequest) -> JoinReply:
         """Take in a new agent.

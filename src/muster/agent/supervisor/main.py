@@ -71,7 +71,7 @@ def main(arguments: list[str]) -> None:
             if os.fork():
                 os._exit(0)
             os.setsid()
-            os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # nor may it hold what others have open
+            os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # nor may it hold files of others open
         case ["--measure", *trees]:
             disk_usage.main(trees)
             return

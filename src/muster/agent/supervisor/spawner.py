@@ -78,7 +78,7 @@ class Spawner:
                 path = self._find_program(command[0], environment.get("PATH", os.defpath))
                 return self._spawn(path, command, environment, output_fd, entry_fds, home_fds)
             finally:
-                os.fchdir(self._home_fd)  # what was mounted there must not be kept busy
+                os.fchdir(self._home_fd)  # a mount there must not be kept busy
         except BadFilePath as error:
             failure: Exception = CreateFailed(
                 CreateFailure.BAD_FILE_PATH, f"{error} is not a path inside the scratch directory"

@@ -104,7 +104,7 @@ def logs(
                 code = _print(client, reading, indexes, screen, nothing)
             if not (several or screen.wrote or save):
                 only = next(chain(named, _all(found)))
-                with suppress(MusterError):  # what there is has been shown
+                with suppress(MusterError):  # the output has been shown
                     if silence := silence_of(client, found, only):
                         screen.line.say(Text(plain(silence)))
     except BrokenPipeError:  # as in `muster logs … | head`

@@ -202,7 +202,7 @@ class LeaseBook:
                 self._leases[agent.id] = lease
                 if agent.lease_s and not gone:
                     lease.grants.append(_Grant(-math.inf, now + agent.lease_s, 0.0))
-            if place != lease.place:  # what ran there is proven gone, and its leases with it
+            if place != lease.place:  # its kernels are proven gone, and its leases
                 lease.place = place
                 lease.grants.clear()
             lease.term_s = 0.0 if agent.status is AgentStatus.LOST else agent.term_s

@@ -33,8 +33,8 @@ class Work:
     ``effects`` are performed once the unit is committed, never before (design: Commit before
     effect), and ``must_be_whole`` says that handlers have to run before the commit, however much
     came in. ``sit_out`` are records that lost a race at a commit, by the names that history gives
-    them, and until when sessions among them are not to be placed; with ``new_sit_out`` neither are
-    those that this wake makes.
+    them, and until when sessions among them are not to be placed; with ``new_sit_out`` sessions
+    that this wake makes are not placed either.
     """
 
     def __init__(self, unit: Unit, ids: IdFactory) -> None:

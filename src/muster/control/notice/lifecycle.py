@@ -1,4 +1,4 @@
-"""How a notice gets to its channel: its turn, attempts, outcomes."""
+"""The way of a notice to its channel: its turn, attempts, outcomes."""
 
 from collections.abc import Iterable, Sequence
 
@@ -19,9 +19,9 @@ from muster.core.reasons import Reason, ReasonCode, reason
 
 RETRIES = RetryPolicy(max_tries=6, backoff_s=10.0, longest_backoff_s=600.0)
 ONCE = RetryPolicy(max_tries=1, backoff_s=0.0)
-"""Of a trial: whoever waits for its outcome tries again."""
+"""The tries of a trial: the person who waits for its outcome can try again."""
 MAX_WAIT_S = 86_400.0
-"""How old a notice may become before its turn: past it nobody needs it."""
+"""How old a notice may become before its turn; nobody needs an older one."""
 _FINAL = frozenset(
     {
         ReasonCode.NOTICE_FORBIDDEN,
@@ -83,7 +83,7 @@ class TakeTurns(LifecycleHandler[Notice]):
 
 
 class SendNotices(LifecycleHandler[Notice]):
-    """Has the performer try, again and again until an attempt went well or all tries are used.
+    """Has the performer try until an attempt went well or all tries are used.
 
     An attempt without an outcome in time counts as a failed one, and the notice is handed over
     again: so a channel may get it twice, and gets it once at least.

@@ -23,20 +23,20 @@ from muster.core.reasons import Reason, ReasonCode, reason
 log = logging.getLogger(__name__)
 
 PAUSE_S = 0.1
-"""Between two notices: ten a second, however many there are."""
+"""The time between two notices: ten a second, however many there are."""
 IDLE_S = 120.0
 """Without an errand for so long, the process ends; the next errand starts another."""
 _KEPT = ("PATH", "LANG", "LC_ALL", "PYTHONPATH", "SSL_CERT_FILE", "SSL_CERT_DIR")
-"""Variables that the process gets. No proxy, as only it would see the addresses; no home, as its
-.netrc has passwords for other purposes."""
+"""Variables that the process gets. No proxy is among them, because only the proxy would see the
+addresses; nor a home, whose .netrc has passwords for other purposes."""
 _NO_HOME = {"HOME": "/nonexistent"}
 
 
 class NoticeSender(Performer[SendNotice]):
     """Sends notices. Its thread and its process begin with the first one.
 
-    Errands wait in a queue as long as what control has sent at a time; what does not fit is dropped
-    and comes again.
+    Errands wait in a queue that holds as many as control has sent at a time; an errand that does
+    not fit is dropped and comes again.
     """
 
     kind = SendNotice
@@ -83,7 +83,7 @@ class NoticeSender(Performer[SendNotice]):
             try:
                 self._hand_over(effect)
             except Exception:
-                # Not said with the error's words, which could have the errand in them.
+                # The error's text is left out, because it could contain the errand.
                 log.error("notice %s was not handed over; it comes again", effect.name)
                 self._end_process()
             self._closed.wait(PAUSE_S)
@@ -94,7 +94,7 @@ class NoticeSender(Performer[SendNotice]):
         with engine.connect().execution_options(readonly=True) as connection:
             errand = read_errand(connection, effect.id)
         if errand is None:
-            return  # it has ended meanwhile
+            return  # the notice has ended meanwhile
         process = self._process
         if process is None or process.poll() is not None:
             self._end_process()
@@ -134,7 +134,7 @@ class NoticeSender(Performer[SendNotice]):
         return process
 
     def _end_process(self) -> None:
-        """Have the process end once what it has begun is done."""
+        """Have the process end once its attempts have ended."""
         process, self._process = self._process, None
         if process is not None and process.stdin is not None:
             try:
@@ -143,7 +143,7 @@ class NoticeSender(Performer[SendNotice]):
                 process.kill()
 
     def _listen(self, process: subprocess.Popen[bytes]) -> None:
-        """Tell what became of the errands of one process, to its end."""
+        """Report the outcomes of one process's errands, until the process ends."""
         assert process.stdout is not None
         with process.stdout as lines:
             for line in lines:

@@ -1,10 +1,10 @@
-"""The codes of reasons, and who can do something about each."""
+"""The codes of reasons, and what kind of remedy each has."""
 
 from enum import StrEnum
 
 
 class ReasonKind(StrEnum):
-    """Who can do something about it."""
+    """What kind of remedy a reason has, and thereby for whom it is."""
 
     WAITING = "waiting"  # nothing to do: time cures it
     LIMIT = "limit"  # your quota

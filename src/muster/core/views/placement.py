@@ -1,7 +1,8 @@
 """Answers about placement: why work is in its state, and the fate of work if it were handed in."""
 
 from enum import StrEnum
-from typing import Any
+
+from msgspec import field
 
 from muster.core.views.base import OwnerView, ReasonView, View
 from muster.core.views.work import ShareView
@@ -45,22 +46,155 @@ class HoldingView(View):
     holders: tuple[HolderView, ...] = ()
 
 
+class PlaceView(View):
+    """The place of one kernel: the agent's name, and indexes of its devices."""
+
+    agent: str
+    devices: tuple[int, ...] = ()
+
+
+class ShortfallView(View):
+    """Agents with the same kinds of shortfalls.
+
+    Args:
+        agents: how many.
+        examples: names of some.
+        nearest: the name of the agent with the smallest shortfall.
+        lacks: the shortfalls of that agent; empty where these agents have room.
+    """
+
+    agents: int
+    examples: tuple[str, ...]
+    nearest: str
+    lacks: tuple[ReasonView, ...] = ()
+
+
+class ScoreView(View):
+    """An agent with room, and its score; the highest wins."""
+
+    agent: str
+    score: float
+
+
+class RequestView(View):
+    """How the agents suit one of the distinct requests of a session's kernels.
+
+    Args:
+        request: the canonical amounts by resource; ``asks`` tells them to a person.
+        kernels: how many kernels make the request.
+        fit: how many of these find room by themselves; None from an older controller.
+        groups: the agents by their shortfalls, the largest group first.
+        other_agents: how many agents are in none of the groups.
+        scores: the best agents with room, in the order in which placement chooses.
+    """
+
+    request: dict[str, int] = field(default_factory=dict)
+    asks: str
+    kernels: int
+    fit: int | None = None
+    groups: tuple[ShortfallView, ...] = ()
+    other_agents: int = 0
+    scores: tuple[ScoreView, ...] = ()
+
+
+class KeptView(View):
+    """Amounts that are kept free on an agent: canonical ones by resource, and thousandths of
+    ``devices`` by their index."""
+
+    agent: str
+    resources: dict[str, int] = field(default_factory=dict)
+    devices: dict[int, int] = field(default_factory=dict)
+
+
+class ReservationView(View):
+    """Room that is kept for a session.
+
+    Args:
+        session: its id.
+        expected_at: when it starts at the latest if all ends are as known, in seconds since the
+            epoch; None where it waits for unknown ends.
+        kernels: the places that are kept, by index of the kernel.
+        holds: the amounts that must stay free for it from now on.
+        waits_for: how many sessions have to end before.
+        waits_for_some: names of some of them, those that the caller may see.
+    """
+
+    session: str = ""
+    expected_at: float | None = None
+    kernels: tuple[PlaceView, ...] = ()
+    holds: tuple[KeptView, ...] = ()
+    waits_for: int = 0
+    waits_for_some: tuple[str, ...] = ()
+
+
+class VictimView(View):
+    """Work that would make room: one session of the caller's with its ``name``, or all ``sessions``
+    of others that have the same priority."""
+
+    priority: int
+    sessions: int
+    kernels: int
+    name: str | None = None
+
+
+class DisplacementView(View):
+    """The sessions that would make room for another, and its places then, by index of the
+    kernel."""
+
+    victims: tuple[VictimView, ...]
+    kernels: tuple[PlaceView, ...] = ()
+
+
+class PlacementView(View):
+    """A placement pass's decision about a session at this moment: its place in the order, its room,
+    and the shortfalls of the agents. Of the work of others it tells counts and priorities only.
+
+    Args:
+        session: its id.
+        starts: whether it would start; ``placement`` says where.
+        reasons: all that keep it from starting.
+        position: its place in the order of the group's queue, from 1.
+        queue: how many sessions wait.
+        agents: how many agents the group has.
+        kernels: how many kernels it has.
+        kernels_fit: how many of them would find room together, once the sessions ahead have
+            started.
+        requests: its distinct requests, the most demanding first; ``other_requests`` counts those
+            that are left out.
+        reservation: the room kept for it, if any is.
+        displaces: the sessions that it would displace, if its group allows that.
+    """
+
+    session: str = ""
+    group: str
+    starts: bool = False
+    reasons: tuple[ReasonView, ...] = ()
+    position: int
+    queue: int
+    agents: int
+    kernels: int
+    kernels_fit: int
+    requests: tuple[RequestView, ...] = ()
+    other_requests: int = 0
+    placement: tuple[PlaceView, ...] = ()
+    reservation: ReservationView | None = None
+    displaces: DisplacementView | None = None
+
+
 class WhyView(View):
     """Why work is in its state. ``verdict`` is a sentence, ``reasons`` are all reasons that hold.
 
     ``held`` lists the resources that it waits for and their holders, ``behind`` is the session
     ahead of it in the queue for which room is kept, if the work waits for that reason.
 
-    ``placement`` is what ``scheduling.explain.Explanation`` says of the session that waits, with
-    agents by name, and of the work of others counts and priorities only; None where placement is
-    not the question.
+    ``placement`` is about the session that waits; None where placement is not the question.
     """
 
     subject: str
     status: str
     verdict: str
     reasons: tuple[ReasonView, ...] = ()
-    placement: dict[str, Any] | None = None
+    placement: PlacementView | None = None
     held: tuple[HoldingView, ...] = ()
     behind: HolderView | None = None
 
@@ -81,16 +215,6 @@ class PlannedKernelView(View):
     index: int
     agent: str
     devices: tuple[ShareView, ...] = ()
-
-
-class VictimView(View):
-    """Work that would make room: one session of the caller's with its ``name``, or all ``sessions``
-    of others that have the same priority."""
-
-    priority: int
-    sessions: int
-    kernels: int
-    name: str | None = None
 
 
 class PlanView(View):
@@ -116,4 +240,4 @@ class PlanView(View):
     reasons: tuple[ReasonView, ...] = ()
     displaces: tuple[VictimView, ...] = ()
     expected_at: float | None = None
-    placement: dict[str, Any]
+    placement: PlacementView
