@@ -4,6 +4,8 @@ Ended work leaves the mirror with that commit, so it need not be stored whether 
 made: either both are stored, or neither.
 """
 
+from collections.abc import Sequence
+
 from muster.control.engine.handler import FollowingHandler, Stage
 from muster.control.engine.work import Work
 from muster.control.notice.entity import PREFIX, Message, Notice, NoticeId
@@ -86,8 +88,13 @@ class TellEndsOfSessions(FollowingHandler[Session]):
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
 
+    def gather(self, candidates: Sequence[Session], work: Work) -> Sequence[Session]:
+        """The sessions to tell of. Most sessions belong to jobs, and cost no call each."""
+        asking = [each for each in candidates if each.spec is not None and each.spec.notify]
+        return super().gather(asking, work)
+
     def follow(self, record: Session, work: Work) -> None:
-        if record.spec is None or not record.spec.notify or not _is_new(record.id, work):
+        if record.spec is None or not _is_new(record.id, work):
             return
         success = record.reason is not None and record.reason.code is ReasonCode.COMPLETED
         for channel in record.spec.notify:
