@@ -224,7 +224,8 @@ async def _wait(call: Caller, ref: str, timeout_s: float, since: str | None) -> 
     api, principal = call.api, call.principal
     loop = asyncio.get_running_loop()
     began = loop.time()
-    live = api.plane.live.jobs.get(JobId(ref))
+    mirror = api.plane.live
+    live = mirror.jobs.get(JobId(ref))
     if live is not None and principal.may_see(live.owner):
         id_ = ref
     else:
@@ -236,7 +237,10 @@ async def _wait(call: Caller, ref: str, timeout_s: float, since: str | None) -> 
             bell.clear()
             job = api.plane.live.jobs.get(JobId(id_))
             if job is None:
+                if live is not None and api.plane.live is mirror:
+                    return job_view(live)  # as its end was committed
                 return await call.read(read_job, principal, id_)
+            live, mirror = job, api.plane.live
             changed = since is not None and _version(job) != since
             until = began + min(COALESCE_S if changed else timeout_s, timeout_s)
             if api.changes.closing.is_set() or loop.time() >= until:
