@@ -237,7 +237,7 @@ def test_token_for_so_many_uses_lets_no_more_join_however_many_ask_at_once(world
     refused: list[str] = []
 
     def join_as(request: JoinRequest, work: Work, _: Parts) -> Agent:
-        return join(work, world.board, request)
+        return join(work, world.cluster, request)
 
     def answered(agent: Agent | None, error: Exception | None) -> None:
         if agent is None:
@@ -259,7 +259,7 @@ def test_token_is_not_charged_for_a_join_that_could_not_be_stored(world: World) 
 
     def fails(work: Work, _: Parts) -> None:
         request = JoinRequest(token, "c", "default", "chosen by c".ljust(40, "-"))
-        join(work, world.board, request)
+        join(work, world.cluster, request)
         work.unit.also(insert(schema.groups), {"name": "default", "spec": "twice"})
 
     with pytest.raises(MusterError, match="cannot be carried out"):
@@ -288,7 +288,9 @@ def test_credential_that_could_be_guessed_is_refused(world: World, credential: s
     token = invite(world)
     with pytest.raises(MusterError, match="too short or too long"):
         world.ask(
-            lambda work, _: join(work, world.board, JoinRequest(token, "c", "default", credential))
+            lambda work, _: join(
+                work, world.cluster, JoinRequest(token, "c", "default", credential)
+            )
         )
 
 

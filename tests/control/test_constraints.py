@@ -120,7 +120,7 @@ def test_bar_that_is_lifted_lets_waiting_work_start_at_once(group_world: GroupWo
     world = group_world({"a": 2}, lambda start: Run(5))
     bar(world, "a", AgentBar.CORDONED)
     job = world.submit(JobSpec(command=["x"]))
-    (members,) = world.board.groups["default"].queue.classes
+    (members,) = world.cluster.groups["default"].queue.classes
     assert [why.code for why in members.reasons] == [ReasonCode.NO_ALIVE_AGENTS]
     bar(world, "a", None)
     assert job.status is JobState.RUNNING

@@ -150,9 +150,9 @@ def test_cordoned_agent_keeps_its_work(group_world: GroupWorld) -> None:
     world.run(500.0)
     assert len(world.agent("a").running) == 1
     assert waiting.status is JobState.PENDING
-    status = world.board.groups["default"].snapshot.facts(0).status
+    status = world.cluster.groups["default"].snapshot.facts(0).status
     assert status == "cordoned: looks odd"
-    why = explain_job(world.plane.live, world.board, waiting.id, world.clock.now())
+    why = explain_job(world.plane.live, world.cluster, waiting.id, world.clock.now())
     assert "1 cordoned: looks odd" in why.reasons[0].sentence
     assert "muster uncordon" in why.reasons[0].remedy
     assert "silent" not in why.reasons[0].remedy
@@ -166,7 +166,7 @@ def test_why_of_running_work_tells_that_its_machine_is_being_emptied(
     world.run(1.0)
     drain(world, "a", 60.0)
     world.run(10.0)
-    why = explain_job(world.plane.live, world.board, job.id, world.clock.now())
+    why = explain_job(world.plane.live, world.cluster, job.id, world.clock.now())
     (told,) = why.reasons
     assert told.sentence == (
         "agent a is being drained (new disk): what still runs there in 50 s is stopped"

@@ -21,7 +21,7 @@ def job(name: str, tasks: int = 1, **more: object) -> JobSpec:
 
 def had(world: World, who: Principal) -> dict[str, float]:
     """Amount-seconds that the user has had, as far as they count still."""
-    fairness = world.board.groups["default"].fairness
+    fairness = world.cluster.groups["default"].fairness
     assert fairness is not None, "it is kept for a sequencer that asks"
     scope = (Level.USER, Level.USER.of(who.owner))
     return dict(fairness.used(scope, world.clock.now()))
@@ -83,7 +83,7 @@ def test_group_that_begins_to_share_fairly_knows_the_past(group_world: GroupWorl
     assert had(world, ADA)["cpu"] > 300 * 2 * 1500
     world.run(100)
     assert not world.plane.live.sessions
-    assert not world.board.groups["default"].placed
+    assert not world.cluster.groups["default"].places
 
 
 def test_other_half_life_changes_what_counts_and_nothing_that_is_held(

@@ -66,7 +66,7 @@ def test_no_kernel_of_a_gang_runs_while_one_supervisor_stalls(make_world: MakeWo
         world.run(0.5)
         assert not running(world)
     assert world.agent("a").held, "it is ready, and waits"
-    why = explain_job(world.plane.live, world.board, job.id, world.clock.now())
+    why = explain_job(world.plane.live, world.cluster, job.id, world.clock.now())
     (told,) = (each.sentence for each in why.reasons if each.code == ReasonCode.AT_BARRIER)
     assert told.startswith("1 of 2 kernels of the gang are ready")
     assert told.endswith("agent b has not said so yet")

@@ -135,8 +135,8 @@ def life_of_a_session(world: World, kernels: int) -> None:
     """Each report comes in a wake of its own; in between the agent and the controller come anew."""
     session = world.submit_session(gang(kernels))
     assert session.status is SessionStatus.RUNNING
-    live, board = world.plane.live, world.board
-    assert explain_session(live, board, session.id, world.clock.now()).verdict
+    live, cluster = world.plane.live, world.cluster
+    assert explain_session(live, cluster, session.id, world.clock.now()).verdict
     world.connect(world.agent("a"))
     world.restart_controller()
     world.ask(lambda work, parts: parts[SessionRequests].cancel(work, ADA, session.id))

@@ -24,8 +24,8 @@ def job(name: str, cpu: int = 1, **more: object) -> JobSpec:
 
 
 def why(world: World, job: Job, asker: Principal) -> WhyView:
-    live, board, now = world.plane.live, world.board, world.clock.now()
-    return explain_job(live, board, job.id, now, asker)
+    live, cluster, now = world.plane.live, world.cluster, world.clock.now()
+    return explain_job(live, cluster, job.id, now, asker)
 
 
 def test_room_is_held_by_those_whom_the_asker_may_see_and_by_a_number_of_others(

@@ -150,7 +150,7 @@ def session(world: World, type_: str = "inference", **more: object) -> Session:
 
 def queued(world: World) -> dict[SessionId, int]:
     """The priority of each session that waits."""
-    return {each.id: each.what.priority for each in world.board.groups["default"].queue}
+    return {each.id: each.what.priority for each in world.cluster.groups["default"].queue}
 
 
 def test_hook_is_asked_once_of_each_session_and_its_answer_stays(group_world: GroupWorld) -> None:
@@ -159,18 +159,18 @@ def test_hook_is_asked_once_of_each_session_and_its_answer_stays(group_world: Gr
         {"a": 1}, lambda start: Run(5), hooks={"inference": "fickle_hook"}, options=options
     )
     first, second = session(world), session(world)
-    board, now = world.board, world.clock.now
+    cluster, now = world.cluster, world.clock.now
     assert queued(world) == {second.id: 2}
     for _ in range(3):
-        assert explain_session(world.plane.live, board, second.id, now()).reasons
+        assert explain_session(world.plane.live, cluster, second.id, now()).reasons
         world.run(1)
-    running = board.context(board.groups["default"], now()).running
+    running = cluster.groups["default"].context(now()).running
     assert running[first.id].what.priority == 1
     world.run(4)
-    running = board.context(board.groups["default"], now()).running
+    running = cluster.groups["default"].context(now()).running
     assert (list(running), running[second.id].what.priority) == ([second.id], 2)
     world.run(10)
-    assert not board.groups["default"].policy.refused, "it was asked no third time"
+    assert not cluster.groups["default"].policy.refused, "it was asked no third time"
 
 
 def test_hook_of_another_policy_is_asked_of_what_waits(group_world: GroupWorld) -> None:
@@ -203,7 +203,7 @@ def test_session_of_which_remains_are_cleaned_up_waits_as_the_hooks_of_then_want
     agent.online = False  # it does not hear what is sent to it
     job = world.submit(JobSpec(command=["x"], priority=10))
     session(world, priority=90)
-    ((cleaning, remains),) = world.board.groups["default"].cleaning.items()
+    ((cleaning, remains),) = world.cluster.groups["default"].aside.items()
     assert (world.plane.live.sessions[cleaning].job, remains.what.priority) == (job, 10)
     badges = {"name": "default", "hooks": {"batch": "badge_hook"}, **policy}
     spec = ScalingGroup.model_validate(badges)
@@ -215,7 +215,7 @@ def test_session_of_which_remains_are_cleaned_up_waits_as_the_hooks_of_then_want
 def test_hook_that_changes_what_kernels_ask_for_is_refused(group_world: GroupWorld) -> None:
     world = group_world({"a": 4}, lambda start: Run(1), hooks={"batch": "growing_hook"})
     world.submit(JobSpec(command=["x"]))
-    group = world.board.groups["default"]
+    group = world.cluster.groups["default"]
     assert [fault.name for fault in group.policy.refused] == ["growing_hook"]
     world.run(5)
     columns = group.snapshot.columns

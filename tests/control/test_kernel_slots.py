@@ -32,7 +32,7 @@ def states(jobs: list[Job]) -> list[JobState]:
 
 def why(world: World, session: Session) -> list[tuple[str, str]]:
     now = world.clock.now()
-    told = explain_session(world.plane.live, world.board, session.id, now)
+    told = explain_session(world.plane.live, world.cluster, session.id, now)
     return [(reason.code, reason.sentence) for reason in told.reasons]
 
 

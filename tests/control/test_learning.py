@@ -26,7 +26,7 @@ def job(tasks: int = 1, cpu: float = 1, **more: Any) -> JobSpec:
 
 
 def selector(world: World) -> Fragmentation:
-    found = world.board.groups["default"].policy.selector
+    found = world.cluster.groups["default"].policy.selector
     assert isinstance(found, Fragmentation)
     return found
 
@@ -96,7 +96,7 @@ def test_selector_goes_on_when_another_plug_in_fails(group_world: GroupWorld) ->
     world = group_world({"a": 7}, **FRAGMENTATION, validators=["raising_validator"])
     before = selector(world)
     world.submit(job(3))
-    assert world.board.groups["default"].policy.refused
+    assert world.cluster.groups["default"].policy.refused
     assert selector(world) is before
     assert before._demand.kernels == 3
 
@@ -124,10 +124,10 @@ def test_asking_why_and_planning_change_nothing_of_what_is_known(group_world: Gr
     waits = world.submit(job(60, gpu=3))
     learnt = selector(world)
     weights, prices = learnt._weights, learnt._prices
-    live, board, now = world.plane.live, world.board, world.clock.now()
+    live, cluster, now = world.plane.live, world.cluster, world.clock.now()
     assert learnt._board is not None
     assert learnt._is_refresh_due(learnt._board)
-    explain_job(live, board, waits.id, now)
-    plan_job(live, board, ADA, job(5, gpu=1), now)
+    explain_job(live, cluster, waits.id, now)
+    plan_job(live, cluster, ADA, job(5, gpu=1), now)
     assert learnt._weights is weights
     assert learnt._prices is prices

@@ -15,11 +15,11 @@ from muster.control.agent.requests import AgentRequests
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.job.requests import JobRequests
-from muster.control.session import schedule
 from muster.control.session.requests import SessionRequests
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec, SessionSpec
 from muster.core.states import AgentBar, JobState, SessionStatus
+from muster.scheduling import group_state
 from muster.scheduling.placement import place
 from muster.scheduling.plugins import PassContext
 from muster.scheduling.policy import Policy
@@ -206,7 +206,7 @@ def test_placement_that_gives_room_twice_never_passes_a_commit(
 ) -> None:
     world = group_world({"b": 1}, lambda start: Run(50), backlog_window=0)
     world.add_agent("a", world.agent("b").capacity, gpus=2)
-    monkeypatch.setattr(schedule, "place", place_as_if_nothing_ran)
+    monkeypatch.setattr(group_state, "place", place_as_if_nothing_ran)
     wanted = {"cpu": 0.5 if gpus else 1, "gpu": gpus}
     jobs = [
         world.submit(JobSpec.model_validate({"command": ["x"], "resources": wanted}))

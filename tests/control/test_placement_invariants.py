@@ -1,4 +1,4 @@
-"""Whatever happens to it, the board says what the ledger says."""
+"""Whatever happens, the state of the cluster says what the ledger says."""
 
 from collections import Counter
 from contextlib import suppress
@@ -108,27 +108,27 @@ class History:
 
 
 def check(world: World) -> None:
-    """The board against the ledger and the sessions."""
-    live, board = world.plane.live, world.board
-    group = board.groups["default"]
+    """The state of the cluster against the ledger and the sessions."""
+    live, cluster = world.plane.live, world.cluster
+    group = cluster.groups["default"]
     pending = {s.id for s in live.sessions.values() if s.status is SessionStatus.PENDING}
     unclean = {s for s in pending if any(k.id in live.rows_of for k in live.sessions[s].kernels)}
     assert {each.id for each in group.queue} == pending - unclean
-    assert set(group.cleaning) == unclean
+    assert set(group.aside) == unclean
 
     placed = {
         live.kernels[row.kernel_id].session.id
         for row in live.ledger.values()
         if row.charged and row.kernel_id in live.kernels
     }
-    assert placed <= set(group.placed)
-    ended = set(group.placed) - placed
+    assert placed <= set(group.places)
+    ended = set(group.places) - placed
     assert all(id_ not in live.sessions for id_ in ended), "no agent has confirmed their end yet"
-    held = world.board.context(group, world.clock.now()).running
+    held = group.context(world.clock.now()).running
     amounts: Counter[tuple[Scope, str]] = Counter()
     sessions: Counter[Scope] = Counter()
     waiting: Counter[Scope] = Counter()
-    for id_, session in group.placed.items():
+    for id_, session in cluster.placed.items():
         for scope in scopes(session.owner):
             sessions[scope] += 1
             for kernel in session.kernels:
@@ -141,7 +141,7 @@ def check(world: World) -> None:
     for job in live.jobs.values():
         to_come = min(job.tasks_total - job.next_task, 1 if job.spec.coscheduled else 10**9)
         waiting.update(dict.fromkeys(scopes(job.owner), to_come))
-    for scope, holding in board.usage._holdings.items():
+    for scope, holding in cluster.accounting.usage._holdings.items():
         assert holding.sessions == sessions[scope]
         assert holding.pending == waiting[scope]
         told = {(scope, name): amount for name, amount in holding.amounts.items()}
@@ -153,9 +153,9 @@ def check(world: World) -> None:
         slot = group.snapshot.slot(agent.id)
         cpu = group.snapshot.columns.dimensions.index("cpu")
         assert group.snapshot.columns.free[slot, cpu] == agent.capacity.cpu_milli - used
-    for preemptor, victims in board.displacing.items():
+    for preemptor, victims in group.displacing.items():
         assert preemptor in pending
-        assert victims <= set(group.placed)
+        assert victims <= set(group.places)
 
 
 def _kernels(session: Session) -> set[KernelId]:
@@ -169,7 +169,7 @@ def _kernels(session: Session) -> set[KernelId]:
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(policy=groups, history=st.lists(events, max_size=25))
-def test_board_agrees_with_the_ledger_whatever_happens(
+def test_cluster_agrees_with_the_ledger_whatever_happens(
     policy: dict[str, object], history: list[tuple[object, ...]]
 ) -> None:
     spec = ScalingGroup.model_validate({"name": "default", "kernel_lease": 20, **policy})

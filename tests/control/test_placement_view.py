@@ -25,7 +25,7 @@ def test_room_that_is_kept_is_told_by_agent_and_without_the_work_of_others(
     waiting = {"name": "waiting", "command": ["x"], "resources": {"cpu": 4}, "tasks": 2}
     job = world.submit(JobSpec.model_validate(waiting | {"coscheduled": True}), ADA)
     world.run(1)
-    found = explain_job(world.plane.live, world.board, job.id, world.clock.now(), ADA)
+    found = explain_job(world.plane.live, world.cluster, job.id, world.clock.now(), ADA)
 
     sent = msgspec.json.encode(found)
     assert msgspec.json.decode(sent, type=WhyView) == found

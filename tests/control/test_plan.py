@@ -64,10 +64,10 @@ def plan(
     principal: Principal = ADA,
     ended: Ended = NONE_ENDED,
 ) -> PlanView:
-    live, board, now = world.plane.live, world.board, world.clock.now()
+    live, cluster, now = world.plane.live, world.cluster, world.clock.now()
     if isinstance(spec, JobSpec):
-        return plan_job(live, board, principal, spec, now, ended)
-    return plan_session(live, board, principal, spec, now, ended)
+        return plan_job(live, cluster, principal, spec, now, ended)
+    return plan_session(live, cluster, principal, spec, now, ended)
 
 
 def places(found: PlanView) -> list[tuple[str, list[int]]]:
@@ -76,7 +76,7 @@ def places(found: PlanView) -> list[tuple[str, list[int]]]:
 
 def contents(world: World) -> object:
     """All that a plan could have touched."""
-    live, board = world.plane.live, world.board
+    live, cluster = world.plane.live, world.cluster
     groups = {
         name: (
             group.snapshot.version,
@@ -85,11 +85,13 @@ def contents(world: World) -> object:
             [each.id for each in group.queue],
             group.queue.kept,
             group.policy,
-            group.stirred,
+            group.due,
         )
-        for name, group in board.groups.items()
+        for name, group in cluster.groups.items()
     }
-    usage = [board.usage.of((Level.USER, Level.USER.of(each.owner))) for each in (ADA, BOB)]
+    usage = [
+        cluster.accounting.usage.of((Level.USER, Level.USER.of(each.owner))) for each in (ADA, BOB)
+    ]
     tables = (schema.jobs, schema.sessions, schema.history, schema.allocations)
     with world.store.engine.connect() as connection:
         rows = [connection.execute(select(func.count()).select_from(t)).scalar() for t in tables]
@@ -251,12 +253,12 @@ def test_plug_in_that_fails_under_a_plan_goes_on_serving_until_a_pass_finds_it_s
     make_world: MakeWorld,
 ) -> None:
     world = make_world(selector="moody")
-    policy = world.board.groups["default"].policy
+    policy = world.cluster.groups["default"].policy
     found = plan(world, job(resources={"gpu": 1}))
     assert found.outcome is PlanOutcome.STARTS
-    assert world.board.groups["default"].policy is policy
+    assert world.cluster.groups["default"].policy is policy
     world.submit(job(resources={"gpu": 1}))
-    (fault,) = world.board.groups["default"].policy.refused
+    (fault,) = world.cluster.groups["default"].policy.refused
     assert (fault.kind, fault.name) == ("selector", "moody")
 
 

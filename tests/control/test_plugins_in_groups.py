@@ -39,7 +39,7 @@ pytestmark = pytest.mark.usefixtures("strangers")
 
 def refused(world: World) -> list[tuple[str, str, str]]:
     """The plug-ins that the group says do not serve, and why."""
-    policy = world.board.groups["default"].policy
+    policy = world.cluster.groups["default"].policy
     return [(fault.kind, fault.name, fault.why) for fault in policy.refused]
 
 
@@ -62,7 +62,7 @@ def test_group_goes_on_without_a_plug_in_that_fails(
     ((told_kind, name, told),) = refused(world)
     assert (told_kind, name) == (kind, name_of(policy))
     assert re.search(why, told)
-    usage = world.board.usage
+    usage = world.cluster.accounting.usage
     assert not any(holding.amounts for holding in usage._holdings.values())
 
 

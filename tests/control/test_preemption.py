@@ -94,11 +94,11 @@ def test_why_of_what_others_leave_for_says_so_and_proposes_nobody_else(
     high = world.submit(job(80))
     world.run(1)
     assert running(world) == ["p10", "p10"]
-    live, board = world.plane.live, world.board
-    (leaving,) = board.displacing.values()
+    live, cluster = world.plane.live, world.cluster
+    (leaving,) = cluster.groups["default"].displacing.values()
     assert len(leaving) == 1
 
-    answer = explain_job(live, board, high.id, world.clock.now())
+    answer = explain_job(live, cluster, high.id, world.clock.now())
     (why,) = answer.reasons
     assert (why.code, why.remedy) == (
         "NO_ROOM",

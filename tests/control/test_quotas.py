@@ -43,7 +43,7 @@ def why(world: World, user: str) -> set[ReasonCode]:
     """Why sessions of the user wait."""
     return {
         each.code
-        for waiting in world.board.groups["default"].queue.classes
+        for waiting in world.cluster.groups["default"].queue.classes
         if waiting.what.owner.user == user
         for each in waiting.reasons
     }
@@ -90,7 +90,7 @@ def test_limits_hold_under_a_stream_of_work_and_restarts_of_the_controller(
             break
     assert not [id_ for id_ in jobs if id_ in world.plane.live.jobs], "all of it ran"
     assert most["ada"] == 2, "and no limit is tighter than it says"
-    usage = world.board.usage.of((Level.DOMAIN, "default"))
+    usage = world.cluster.accounting.usage.of((Level.DOMAIN, "default"))
     assert (usage.amounts, usage.sessions, usage.pending) == ({}, 0, 0)
 
 
@@ -153,7 +153,7 @@ def test_tasks_of_a_job_that_are_not_in_the_queue_yet_count_as_waiting(
     second = world.submit(job(3))
     world.run_until(lambda: first.id not in world.plane.live.jobs)
     world.run_until(lambda: second.id not in world.plane.live.jobs)
-    assert world.board.usage.of((Level.USER, "default/default/ada")).pending == 0
+    assert world.cluster.accounting.usage.of((Level.USER, "default/default/ada")).pending == 0
 
 
 def test_cancelled_job_waits_no_more(group_world: GroupWorld) -> None:
@@ -193,5 +193,5 @@ def test_session_given_up_after_too_many_placements_waits_no_more(group_world: G
     failing = world.submit(job())
     world.run_until(lambda: failing.status in JOB_TABLE.terminal)
     assert failing.status is JobState.FAILED
-    assert world.board.usage.of((Level.USER, "default/default/ada")).pending == 0
-    assert not world.board.candidates
+    assert world.cluster.accounting.usage.of((Level.USER, "default/default/ada")).pending == 0
+    assert not world.cluster.candidates

@@ -128,7 +128,7 @@ def test_devices_that_the_agent_does_not_have_are_not_believed(
         world.desk.agent_said(agent.id, Reports(agent.acknowledged, (started,)))
         world.settle()
         assert kernel.shares == (DeviceShare(0, 500),)
-        columns = world.board.groups["default"].snapshot.columns
+        columns = world.cluster.groups["default"].snapshot.columns
         assert columns.device_free.tolist() == [[500, 1000]]
         other = world.submit(JobSpec(command=["y"], resources=half))
         assert other.status is JobState.RUNNING
@@ -145,7 +145,7 @@ def test_devices_are_where_the_agent_says_if_it_has_them(tmp_path: Path) -> None
         world.desk.agent_said(agent.id, Reports(agent.acknowledged, (started,)))
         world.settle()
         assert kernel.shares == (share,)
-        columns = world.board.groups["default"].snapshot.columns
+        columns = world.cluster.groups["default"].snapshot.columns
         assert columns.device_free.tolist() == [[1000, 0]]
 
 

@@ -24,7 +24,7 @@ def test_work_with_a_start_time_starts_by_itself_at_that_moment(
     if restart:
         world.restart_controller()
     job = world.plane.live.jobs[id_]
-    (members,) = world.board.groups["default"].queue.classes
+    (members,) = world.cluster.groups["default"].queue.classes
     assert [why.code for why in members.reasons] == [ReasonCode.BEFORE_START_TIME]
 
     # The controller alone knows when to look again.

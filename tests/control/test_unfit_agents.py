@@ -57,7 +57,7 @@ def test_work_waits_for_the_agent_that_has_not_said_that_it_cannot(
     world.run(30)
     assert tried == {"a": 1, "b": 1}
     (waiting,) = (each for each in world.plane.live.sessions.values() if each.job is job)
-    found = explain_session(world.plane.live, world.board, waiting.id, world.clock.now())
+    found = explain_session(world.plane.live, world.cluster, waiting.id, world.clock.now())
     assert found.placement is not None
     groups = found.placement.requests[0].groups
     lacks = {group.nearest: [why.code for why in group.lacks] for group in groups}

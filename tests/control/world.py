@@ -27,7 +27,7 @@ from muster.control.modules import cluster_entities, cluster_modules
 from muster.control.notice.hollow import NO_FAULTS, Faults, HollowSender
 from muster.control.plane import ControlPlane
 from muster.control.session.admission import Ended
-from muster.control.session.board import Board
+from muster.control.session.cluster import ClusterState
 from muster.control.session.requests import SessionRequests
 from muster.core.clock import VirtualClock
 from muster.core.ids import AgentId, IdFactory
@@ -351,8 +351,8 @@ class World:
         self.desk.link = Link(self)
 
     @property
-    def board(self) -> Board:
-        return self.plane.parts[Board]
+    def cluster(self) -> ClusterState:
+        return self.plane.parts[ClusterState]
 
     def restart_controller(self, away_s: float = 0.01) -> None:
         """kill -9, and after a while a new one on the same database; what was on its way is lost.
@@ -405,7 +405,7 @@ class World:
             token = self.ask(lambda work, _: create_open_join_token(work, "root"))
         credential = credential or f"credential-{next(self._credentials)}".ljust(40, "-")
         request = JoinRequest(token, name, "default", credential)
-        record: Agent = self.ask(lambda work, _: join(work, self.board, request))
+        record: Agent = self.ask(lambda work, _: join(work, self.cluster, request))
         assert self.desk.authenticate(credential) == record.id
         return record
 

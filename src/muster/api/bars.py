@@ -12,7 +12,7 @@ from muster.api.bodies import read_spec
 from muster.api.context import Call
 from muster.api.live_views import agent_view
 from muster.control.agent.requests import AgentRequests
-from muster.control.session.board import Board
+from muster.control.session.cluster import ClusterState
 from muster.core.errors import NotFound, Problem
 from muster.core.ids import AgentId
 from muster.core.specs.amounts import Duration, Spec
@@ -72,4 +72,4 @@ async def bar_agent(request: Request, call: Call, ref: str) -> Response:
     agent = plane.live.agents.get(id_)
     if agent is None:
         raise NotFound(f"agent {ref!r} was removed meanwhile")
-    return answer(agent_view(agent, plane.live, plane.parts[Board]))
+    return answer(agent_view(agent, plane.live, plane.parts[ClusterState]))

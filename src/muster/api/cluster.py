@@ -16,7 +16,7 @@ from muster.api.live_views import agent_view, group_view
 from muster.api.openapi import spec_body
 from muster.control.agent.requests import AgentRequests
 from muster.control.group.requests import GroupRequests
-from muster.control.session.board import Board
+from muster.control.session.cluster import ClusterState
 from muster.core.errors import InvalidSpec, Problem
 from muster.core.ids import AgentId
 from muster.core.owner import Principal, Role
@@ -54,19 +54,19 @@ async def get_health(request: Request) -> Response:
 @router.get("/v1/cluster", response_model=ClusterView)
 async def get_cluster(call: Call) -> Response:
     """The cluster as a whole."""
-    live, board = call.api.plane.live, call.api.plane.parts[Board]
-    cluster = ClusterView(
+    live, cluster = call.api.plane.live, call.api.plane.parts[ClusterState]
+    view = ClusterView(
         id=await call.read(read_cluster_id),
         version=__version__,
         now=call.api.clock.now(),
         agents=dict(Counter(agent.status for agent in live.agents.values())),
         jobs=len(live.jobs),
         sessions=len(live.sessions),
-        waiting=sum(group.waiting for group in board.groups.values()),
+        waiting=sum(group.waiting for group in cluster.groups.values()),
         kernels=len(live.ledger),
         unauthenticated=call.api.access.refused,
     )
-    return answer(cluster)
+    return answer(view)
 
 
 @router.get("/v1/agents", response_model=AgentPage)
@@ -80,7 +80,7 @@ async def get_agents(call: Call, group: str | None = None) -> Response:
         for agent in wanted[start : start + AGENTS_AT_ONCE]:
             current = plane.live.agents.get(agent.id)
             if current is not None:
-                views.append(agent_view(current, plane.live, plane.parts[Board]))
+                views.append(agent_view(current, plane.live, plane.parts[ClusterState]))
         await asyncio.sleep(0)
     page = AgentPage(items=tuple(views))
     return json_answer(await to_thread.run_sync(msgspec.json.encode, page))
@@ -102,8 +102,8 @@ async def delete_agent(call: Call, ref: str, lost: bool = False) -> Response:
 @router.get("/v1/groups", response_model=GroupPage)
 async def get_groups(call: Call) -> Response:
     """Scaling groups by name, with their policies."""
-    live, board = call.api.plane.live, call.api.plane.parts[Board]
-    views = (group_view(name, live, board) for name in sorted(live.groups))
+    live, cluster = call.api.plane.live, call.api.plane.parts[ClusterState]
+    views = (group_view(name, live, cluster) for name in sorted(live.groups))
     return answer(GroupPage(items=tuple(_as_seen(view, call.principal) for view in views)))
 
 
@@ -125,4 +125,4 @@ async def put_group(request: Request, call: Call, name: str) -> Response:
         raise InvalidSpec([Problem("name", repr(spec.name), f"expected {name!r}, as in the path")])
     plane = call.api.plane
     await call.change(lambda work, parts: parts[GroupRequests].put_group(work, spec))
-    return answer(group_view(name, plane.live, plane.parts[Board]))
+    return answer(group_view(name, plane.live, plane.parts[ClusterState]))

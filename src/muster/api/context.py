@@ -17,7 +17,7 @@ from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.identity.tokens import principal_now
 from muster.control.plane import ControlPlane
-from muster.control.session.board import Board
+from muster.control.session.cluster import ClusterState
 from muster.core.clock import Clock
 from muster.core.ids import AgentId, JobId, SessionId
 from muster.core.owner import Principal, Role
@@ -30,8 +30,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 ReadLog = Callable[[AgentId, LogRequest], AsyncIterator[LogChunk]]
-ExplainJob = Callable[[Live, Board, JobId, float, Principal], WhyView]
-ExplainSession = Callable[[Live, Board, SessionId, float, Principal], WhyView]
+ExplainJob = Callable[[Live, ClusterState, JobId, float, Principal], WhyView]
+ExplainSession = Callable[[Live, ClusterState, SessionId, float, Principal], WhyView]
 
 
 @dataclass(frozen=True, slots=True)

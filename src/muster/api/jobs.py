@@ -18,7 +18,7 @@ from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.job.requests import JobRequests, Retried
 from muster.control.session.admission import Ended
-from muster.control.session.board import Board
+from muster.control.session.cluster import ClusterState
 from muster.core.errors import InvalidSpec, NotFound, Problem
 from muster.core.ids import JobId
 from muster.core.owner import Principal
@@ -266,7 +266,9 @@ async def why_job(call: Call, ref: str) -> Response:
     live = api.plane.live
     if JobId(job.id) in live.jobs:
         now = api.clock.now()
-        why = api.explain_job(live, api.plane.parts[Board], JobId(job.id), now, call.principal)
+        why = api.explain_job(
+            live, api.plane.parts[ClusterState], JobId(job.id), now, call.principal
+        )
         return answer(why)
     counts = ", ".join(f"{count} {state}" for state, count in job.counts.items())
     reasons = (job.reason,) if job.reason else ()

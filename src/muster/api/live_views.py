@@ -5,7 +5,7 @@ To be called on the event loop only, between two wakes, when the mirror holds th
 
 from collections.abc import Collection
 
-from muster.control.session.board import Board
+from muster.control.session.cluster import ClusterState
 from muster.core.reasons import ReasonCode, reason
 from muster.core.resources import GPU_WHOLE, Resources
 from muster.core.states import JOB_TABLE
@@ -58,10 +58,10 @@ def session_view(session: Session) -> SessionView:
     )
 
 
-def agent_view(agent: Agent, live: Live, board: Board) -> AgentView:
+def agent_view(agent: Agent, live: Live, cluster: ClusterState) -> AgentView:
     """An agent with its free resources; an amount is negative where the agent reported that its
     kernels hold more than there is."""
-    snapshot = board.groups[agent.group].snapshot
+    snapshot = cluster.groups[agent.group].snapshot
     slot, columns = snapshot.slot(agent.id), snapshot.columns
     free_of = dict(zip(columns.dimensions, columns.free[slot].tolist(), strict=True))
     device_free = columns.device_free[slot].tolist()
@@ -127,9 +127,9 @@ def grace_left(graces_s: Collection[float]) -> str:
     return f"; its processes have up to {longest_s:g} s to end" if longest_s else ""
 
 
-def group_view(name: str, live: Live, board: Board) -> GroupView:
+def group_view(name: str, live: Live, cluster: ClusterState) -> GroupView:
     """A group, with the numbers of its agents and of its waiting sessions."""
-    group = board.groups[name]
+    group = cluster.groups[name]
     return GroupView(
         name=name,
         spec=live.groups[name].model_dump(mode="json"),

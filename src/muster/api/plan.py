@@ -11,7 +11,7 @@ from muster.api.openapi import spec_body
 from muster.api.targets import knowing_ended
 from muster.control.plan import plan_job, plan_session
 from muster.control.session.admission import Ended
-from muster.control.session.board import Board
+from muster.control.session.cluster import ClusterState
 from muster.core.specs import JobSpec, SessionSpec
 from muster.core.views.placement import PlanView
 
@@ -27,10 +27,10 @@ async def plan_work(request: Request, call: Call) -> Response:
     api.plane.check(spec)
 
     async def look(ended: Ended) -> PlanView:
-        live, board, now = api.plane.live, api.plane.parts[Board], api.clock.now()
+        live, cluster, now = api.plane.live, api.plane.parts[ClusterState], api.clock.now()
         known_group(live, spec.group)
         if isinstance(spec, JobSpec):
-            return plan_job(live, board, principal, spec, now, ended)
-        return plan_session(live, board, principal, spec, now, ended)
+            return plan_job(live, cluster, principal, spec, now, ended)
+        return plan_session(live, cluster, principal, spec, now, ended)
 
     return answer(await knowing_ended(call, principal.owner, spec, look))

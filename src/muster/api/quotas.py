@@ -10,7 +10,7 @@ from muster.api.bodies import read_spec
 from muster.api.context import Call
 from muster.api.openapi import spec_body
 from muster.control.group.requests import GroupRequests
-from muster.control.session.board import Board
+from muster.control.session.cluster import ClusterState
 from muster.core.errors import InvalidSpec, Problem
 from muster.core.owner import Role
 from muster.core.specs import Level, QuotaSpec
@@ -23,13 +23,15 @@ router = APIRouter(prefix="/v1/quotas", tags=["cluster"])
 @router.get("", response_model=QuotaPage)
 async def get_quotas(call: Call) -> Response:
     """Quotas with their use: all for an admin, else the quotas that bind the caller."""
-    board = call.api.plane.parts[Board]
+    cluster = call.api.plane.parts[ClusterState]
     if call.principal.role is Role.ADMIN:
         specs = call.api.plane.live.quotas.values()
-        views = [_view(spec, board, _own_name(spec)) for spec in specs]
+        views = [_view(spec, cluster, _own_name(spec)) for spec in specs]
     else:
-        bound = ((scope, board.quotas.of(scope)) for scope in scopes(call.principal.owner))
-        views = [_view(spec, board, name) for (_, name), spec in bound if spec is not None]
+        bound = (
+            (scope, cluster.accounting.quotas.of(scope)) for scope in scopes(call.principal.owner)
+        )
+        views = [_view(spec, cluster, name) for (_, name), spec in bound if spec is not None]
     views.sort(key=lambda view: (list(Level).index(Level(view.level)), view.name))
     return answer(QuotaPage(items=tuple(views)))
 
@@ -51,7 +53,7 @@ async def put_quota(request: Request, call: Call, level: Level, name: str) -> Re
         raise InvalidSpec(problems)
     plane = call.api.plane
     await call.change(lambda work, parts: parts[GroupRequests].put_quota(work, spec))
-    return answer(_view(spec, plane.parts[Board], _own_name(spec)))
+    return answer(_view(spec, plane.parts[ClusterState], _own_name(spec)))
 
 
 @router.delete("/{level}/{name:path}", status_code=204)
@@ -67,9 +69,9 @@ def _own_name(spec: QuotaSpec) -> str | None:
     return None if "*" in spec.name.split("/") else spec.name
 
 
-def _view(spec: QuotaSpec, board: Board, of: str | None) -> QuotaView:
+def _view(spec: QuotaSpec, cluster: ClusterState, of: str | None) -> QuotaView:
     """A quota, with the use by ``of``."""
-    held = board.usage.of((spec.level, of)) if of is not None else None
+    held = cluster.accounting.usage.of((spec.level, of)) if of is not None else None
 
     return QuotaView(
         level=spec.level,

@@ -17,7 +17,7 @@ from muster.api.targets import knowing_ended
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.session.admission import Ended
-from muster.control.session.board import Board
+from muster.control.session.cluster import ClusterState
 from muster.control.session.requests import SessionRequests
 from muster.core.errors import NotFound
 from muster.core.ids import SessionId
@@ -119,7 +119,7 @@ async def why_session(call: Call, ref: str) -> Response:
     live = api.plane.live
     if SessionId(found.id) in live.sessions:
         id_, now = SessionId(found.id), api.clock.now()
-        why = api.explain_session(live, api.plane.parts[Board], id_, now, call.principal)
+        why = api.explain_session(live, api.plane.parts[ClusterState], id_, now, call.principal)
         return answer(why)
     reasons = (found.reason,) if found.reason else ()
     verdict = f"ended {found.status}"

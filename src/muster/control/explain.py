@@ -12,7 +12,7 @@ from muster.control.agent.leases import LEASE_MARGIN_S
 from muster.control.holders import ahead_of, holdings
 from muster.control.placement_view import placement_view
 from muster.control.session.barrier import is_closed
-from muster.control.session.board import Board, GroupBoard
+from muster.control.session.cluster import ClusterState
 from muster.control.session.schedule import cleaning_up
 from muster.core.errors import NotFound
 from muster.core.ids import AgentId, JobId, SessionId
@@ -22,6 +22,7 @@ from muster.core.states import PLACED_SESSION, KernelStatus, SessionStatus, Task
 from muster.core.views.base import ReasonView
 from muster.core.views.placement import HolderView, HoldingView, PlacementView, WhyView
 from muster.scheduling.explain import explain
+from muster.scheduling.group_state import GroupState
 from muster.scheduling.guard import PluginFault
 from muster.scheduling.policy import Policy
 from muster.scheduling.workload import SessionWorkload
@@ -44,7 +45,7 @@ class _Found:
 
 
 def explain_job(
-    live: Live, board: Board, id_: JobId, now: float, asker: Principal | None = None
+    live: Live, cluster: ClusterState, id_: JobId, now: float, asker: Principal | None = None
 ) -> WhyView:
     """Why a live job is not done: the reasons of its first waiting session, what its tasks do, and
     what is to be known of the machines on which they run.
@@ -59,15 +60,15 @@ def explain_job(
     if job is None:
         raise NotFound(f"there is no live job {id_}")
     asker = asker or Principal(job.owner, Role.USER)
-    waiting = _first_waiting(live, board, job)
-    found = _Found() if waiting is None else _of_session(live, board, waiting, now, asker)
+    waiting = _first_waiting(live, cluster, job)
+    found = _Found() if waiting is None else _of_session(live, cluster, waiting, now, asker)
     reasons = found.reasons
     reasons += [why for why in _of_machines(live, job, now) if why not in reasons]
     for task in job.waiting.values():
         if task.kernel_id is not None and task.kernel_id in live.rows_of:
             reasons.append(cleaning_up(task.kernel_id, live))
             break
-    queued = board.candidates.get(job.id, 0)
+    queued = cluster.candidates.get(job.id, 0)
     to_come = job.tasks_total - job.next_task
     if to_come:
         reasons.append(reason(ReasonCode.NOT_YET_CANDIDATE, waiting=to_come, candidates=queued))
@@ -75,7 +76,7 @@ def explain_job(
 
 
 def explain_session(
-    live: Live, board: Board, id_: SessionId, now: float, asker: Principal | None = None
+    live: Live, cluster: ClusterState, id_: SessionId, now: float, asker: Principal | None = None
 ) -> WhyView:
     """Why a live session is where it is.
 
@@ -89,7 +90,7 @@ def explain_session(
     if session is None:
         raise NotFound(f"there is no live session {id_}")
     asker = asker or Principal(session.owner, Role.USER)
-    found = _of_session(live, board, session, now, asker)
+    found = _of_session(live, cluster, session, now, asker)
     verdict = f"{session.status.lower()} for {now - session.status_changed_at:.0f} s"
     return _why(session.id, session.status, verdict, found)
 
@@ -121,10 +122,10 @@ def _of_machines(live: Live, job: Job, now: float) -> list[Reason]:
     return list(found.values())
 
 
-def _first_waiting(live: Live, board: Board, job: Job) -> Session | None:
+def _first_waiting(live: Live, cluster: ClusterState, job: Job) -> Session | None:
     """The job's first session that does not run yet."""
-    group = board.groups[job.group]
-    for waiting in group.queue if board.candidates.get(job.id) else ():
+    group = cluster.groups[job.group]
+    for waiting in group.queue if cluster.candidates.get(job.id) else ():
         session = live.sessions[waiting.id]
         if session.job is job:
             return session
@@ -135,9 +136,11 @@ def _first_waiting(live: Live, board: Board, job: Job) -> Session | None:
     return None
 
 
-def _of_session(live: Live, board: Board, session: Session, now: float, asker: Principal) -> _Found:
+def _of_session(
+    live: Live, cluster: ClusterState, session: Session, now: float, asker: Principal
+) -> _Found:
     if session.status is SessionStatus.PENDING:
-        return _pending(live, board, session, now, asker)
+        return _pending(live, cluster, session, now, asker)
     reasons = [why for kernel in session.kernels if (why := _of_kernel(live, kernel, now))]
     if session.status is SessionStatus.CREATING and is_closed(session):
         reasons.append(_at_barrier(live, session))
@@ -148,10 +151,12 @@ def _of_session(live: Live, board: Board, session: Session, now: float, asker: P
     return _Found(list(dict.fromkeys(reasons)))
 
 
-def _pending(live: Live, board: Board, session: Session, now: float, asker: Principal) -> _Found:
-    group = board.groups[session.group]
-    waiting = SessionWorkload(session.id, session.created_at, board.what(session))
-    context = board.context(group, now)
+def _pending(
+    live: Live, cluster: ClusterState, session: Session, now: float, asker: Principal
+) -> _Found:
+    group = cluster.groups[session.group]
+    waiting = SessionWorkload(session.id, session.created_at, cluster.workload(session))
+    context = group.context(now)
     found = with_policy(
         live,
         group,
@@ -163,12 +168,12 @@ def _pending(live: Live, board: Board, session: Session, now: float, asker: Prin
     return _Found(
         [*found.reasons, *reasons],
         placement_view(found, live, asker.may_see),
-        holdings(found, session, live, board, asker),
+        holdings(found, session, live, cluster, asker),
         ahead_of(found, live, asker),
     )
 
 
-def with_policy(live: Live, group: GroupBoard, look: Callable[[Policy], T]) -> T:
+def with_policy(live: Live, group: GroupState, look: Callable[[Policy], T]) -> T:
     """What ``look`` finds under the group's policy; without the plug-ins that fail it, as the next
     pass will go on without them."""
     policy = group.policy

@@ -9,8 +9,8 @@ from itertools import islice
 
 import numpy as np
 
-from muster.control.session.board import Board
-from muster.control.session.running import placed_since
+from muster.control.session.cluster import ClusterState
+from muster.control.session.workloads import placed_since
 from muster.core.owner import Principal
 from muster.core.reasons import Reason, ReasonCode
 from muster.core.resources import format_amount
@@ -46,18 +46,18 @@ class _Sum:
 
 
 def holdings(
-    found: Explanation, waiting: Session, live: Live, board: Board, asker: Principal
+    found: Explanation, waiting: Session, live: Live, cluster: ClusterState, asker: Principal
 ) -> tuple[HoldingView, ...]:
     """The holders of the room and the quotas for which the session waits."""
     told = []
     if any(why.code in LACKS_ROOM for why in found.reasons):
         for request in found.requests:
-            room = _room(request, waiting, live, board, asker)
+            room = _room(request, waiting, live, cluster, asker)
             if room is not None:
                 told.append(room)
                 break
     quotas = (why for why in found.reasons if why.code is ReasonCode.QUOTA_IN_USE)
-    told += [_quota(why, board, asker) for why in quotas]
+    told += [_quota(why, cluster, asker) for why in quotas]
     return tuple(told)
 
 
@@ -71,12 +71,16 @@ def ahead_of(found: Explanation, live: Live, asker: Principal) -> HolderView | N
 
 
 def _room(
-    request: RequestExplanation, waiting: Session, live: Live, board: Board, asker: Principal
+    request: RequestExplanation,
+    waiting: Session,
+    live: Live,
+    cluster: ClusterState,
+    asker: Principal,
 ) -> HoldingView | None:
     """The holders of the resource that most agents are short of, on the agents that are least short
     of it."""
     resource = _lacking(request)
-    snapshot, what = board.groups[waiting.group].snapshot, board.what(waiting)
+    snapshot, what = cluster.groups[waiting.group].snapshot, cluster.workload(waiting)
     slots = snapshot.emptied(all_accept=True).columns.fitting(request.request)
     mask = eligible(snapshot, what)
     slots = slots if mask is None else slots[mask[slots]]
@@ -121,11 +125,11 @@ def _amounts(columns: Columns, resource: str, slots: Ints) -> tuple[Ints, Ints]:
     return columns.free[slots, dimension], columns.capacity[slots, dimension]
 
 
-def _quota(why: Reason, board: Board, asker: Principal) -> HoldingView:
+def _quota(why: Reason, cluster: ClusterState, asker: Principal) -> HoldingView:
     numbers = dict(why.numbers)
     level, name, resource = Level(numbers["level"]), numbers["owner"], numbers["resource"]
     counts = resource == "sessions"
-    placed = islice(board.placed_of(level, name), _MOST_SESSIONS)
+    placed = islice(cluster.placed_of(level, name), _MOST_SESSIONS)
     holds = ((each, 1 if counts else what.total.get(resource, 0)) for each, what in placed)
     return HoldingView(
         resource=resource,

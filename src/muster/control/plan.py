@@ -21,7 +21,7 @@ from muster.control.session.admission import (
     check_workdirs,
     find_targets,
 )
-from muster.control.session.board import Board, GroupBoard
+from muster.control.session.cluster import ClusterState
 from muster.control.session.workloads import job_class
 from muster.core.ids import SessionId
 from muster.core.owner import Owner, Principal
@@ -32,6 +32,7 @@ from muster.core.views.base import ReasonView
 from muster.core.views.placement import PlannedKernelView, PlanOutcome, PlanView
 from muster.core.views.work import ShareView
 from muster.scheduling.explain import Explanation, explain
+from muster.scheduling.group_state import GroupState
 from muster.scheduling.outcome import PassResult
 from muster.scheduling.placement import PlacementPass
 from muster.scheduling.plugins import PassContext
@@ -55,7 +56,7 @@ MAX_SHOWN = 1_000
 
 def plan_job(
     live: Live,
-    board: Board,
+    cluster: ClusterState,
     principal: Principal,
     spec: JobSpec,
     now: float,
@@ -69,11 +70,11 @@ def plan_job(
     check_workdirs(live.group(spec.group), [spec])
     if spec.name is not None:
         check_name(live, principal.owner, spec.name)
-    targets = find_targets(board, principal.owner, spec.after, ended)
+    targets = find_targets(cluster, principal.owner, spec.after, ended)
     spec = spec.model_copy(update={"after": by_id(spec.after, targets)})
     sessions = 1 if spec.coscheduled else spec.tasks_to_run
     what = job_class(principal.owner, spec)
-    plan = _Planner(live, board, principal, targets, now).plan(what, sessions)
+    plan = _Planner(live, cluster, principal, targets, now).plan(what, sessions)
     if spec.only is None:
         return plan
     kernels = (msgspec.structs.replace(k, index=spec.only[k.index]) for k in plan.kernels)
@@ -82,7 +83,7 @@ def plan_job(
 
 def plan_session(
     live: Live,
-    board: Board,
+    cluster: ClusterState,
     principal: Principal,
     spec: SessionSpec,
     now: float,
@@ -94,9 +95,9 @@ def plan_session(
         NotFound, InvalidSpec, Conflict: as at submission.
     """
     check_workdirs(live.group(spec.group), spec.kernels)
-    targets = find_targets(board, principal.owner, spec.after, ended)
+    targets = find_targets(cluster, principal.owner, spec.after, ended)
     what = session_class(principal.owner, spec, by_id(spec.after, targets))
-    return _Planner(live, board, principal, targets, now).plan(what, 1)
+    return _Planner(live, cluster, principal, targets, now).plan(what, 1)
 
 
 def session_class(
@@ -121,10 +122,10 @@ class _Planner:
     """One plan."""
 
     def __init__(
-        self, live: Live, board: Board, principal: Principal, targets: Ended, now: float
+        self, live: Live, cluster: ClusterState, principal: Principal, targets: Ended, now: float
     ) -> None:
         self._live = live
-        self._board = board
+        self._cluster = cluster
         self._principal = principal
         self._targets = dict(targets.values())
         self._now = now
@@ -134,8 +135,8 @@ class _Planner:
         Args:
             sessions: how many sessions of the class are handed in.
         """
-        admit(self._live, self._board, what, sessions)
-        group = self._board.groups[what.group]
+        admit(self._live, self._cluster, what, sessions)
+        group = self._cluster.groups[what.group]
         tried = min(sessions, MAX_TRIED)
 
         def look(policy: Policy) -> PlanView:
@@ -150,7 +151,7 @@ class _Planner:
         return with_policy(self._live, group, look)
 
     def _under(
-        self, policy: Policy, group: GroupBoard, planned: Sequence[SessionWorkload]
+        self, policy: Policy, group: GroupState, planned: Sequence[SessionWorkload]
     ) -> PlanView:
         queue, snapshot, context = group.queue, group.snapshot, self._context(group)
         first = planned[0]
@@ -168,9 +169,9 @@ class _Planner:
             found = replace(found, displaces=next(displaced, None))
         return self._view(found, len(planned), _started(result, planned), rest)
 
-    def _context(self, group: GroupBoard) -> PassContext:
+    def _context(self, group: GroupState) -> PassContext:
         """The context of a pass, in which the plan's dependencies are known too."""
-        context = self._board.context(group, self._now)
+        context = group.context(self._now)
 
         def target(owner: Owner, dependency: Dependency) -> TargetState:
             if owner == self._principal.owner and dependency.on in self._targets:

@@ -15,7 +15,7 @@ from muster.scheduling.places import Place, Running, StartTimes
 from muster.scheduling.plugins import LearningSelector, PassContext, nothing_is_known
 from muster.scheduling.policy import Policy
 from muster.scheduling.preemption import Preemption
-from muster.scheduling.queue import AGE, Queue
+from muster.scheduling.queue import AGE, Queue, QueueClass
 from muster.scheduling.sequencers import FairShare
 from muster.scheduling.snapshot import AgentFacts, Snapshot
 from muster.scheduling.usage import Accounting
@@ -39,14 +39,17 @@ class GroupState:
     that placed it, which the caller confirms with ``start``, until ``leave`` was called for its
     last kernel, or ``end`` for all of them. Nothing here is stored, and no clock is read.
 
-    Attributes: snapshot: the group's agents and their free amounts. policy: the parts by which a
-        pass decides; changed by ``use`` alone. accounting: the holdings of owners in all groups,
-        and their limits. queue: the waiting sessions about which a pass decides. aside: waiting
-        sessions that passes do not see. places: the sessions that hold room. displacing: for a
-        waiting session, the sessions that are leaving for it. fairness: the usage of owners of
-        late; None where the sequencer does not need it. start_times: how long sessions take from
-        their placement until they run. due: whether a pass could decide otherwise than the last one
-        did.
+    Attributes:
+        snapshot: the group's agents and their free amounts.
+        policy: the parts by which a pass decides; changed by ``use`` alone.
+        accounting: the holdings of owners in all groups, and their limits.
+        queue: the waiting sessions about which a pass decides.
+        aside: waiting sessions that passes do not see.
+        places: the sessions that hold room.
+        displacing: for a waiting session, the sessions that are leaving for it.
+        fairness: the usage of owners of late; None where the sequencer does not need it.
+        start_times: how long sessions take from their placement until they run.
+        due: whether a pass could decide otherwise than the last one did.
     """
 
     def __init__(
@@ -152,8 +155,9 @@ class GroupState:
 
     def waits_as(self, id_: SessionId) -> WorkloadClass | None:
         """The class of a waiting session; None for any other."""
-        if id_ in self.queue:
-            return self.queue.class_of(id_).what
+        members = self.queue.find(id_)
+        if members is not None:
+            return members.what
         aside = self.aside.get(id_)
         return None if aside is None else aside.what
 
@@ -184,13 +188,13 @@ class GroupState:
 
     def withdraw(self, id_: SessionId) -> bool:
         """End the wait of a session; the answer says whether it waited."""
-        workload = self.waits_as(id_)
-        if workload is None:
-            return False
-        self.queue.remove(id_)
-        self.aside.pop(id_, None)
+        left: QueueClass | SessionWorkload | None = self.queue.remove(id_)
+        if left is None:
+            left = self.aside.pop(id_, None)
+            if left is None:
+                return False
         self.displacing.pop(id_, None)
-        self.accounting.usage.waits(workload.owner, -1)
+        self.accounting.usage.waits(left.what.owner, -1)
         return True
 
     def requeue(self, class_of: Callable[[SessionWorkload], WorkloadClass]) -> None:
@@ -240,6 +244,9 @@ class GroupState:
             MusterError: a plug-in answers nonsense; nothing was changed.
         """
         self.due = False
+        if not len(self.queue):  # as after each end of a lone task
+            self.queue.rooms = {}
+            return PassResult()
         return place(self.queue, self.snapshot, self.policy, self.context(now))
 
     def displace(self, preemption: Preemption) -> None:
@@ -299,10 +306,10 @@ class GroupState:
         held = self.places.get(id_)
         if held is None:
             return
-        held.entered_at, held.leaves_by, held.seen = entered_at, leaves_by, None
-        if running_since is not None and leaves_by is None:
+        if running_since is not None and held.running_since is None and leaves_by is None:
             self.start_times.saw(running_since - held.since, running_since)
-        held.running_since = running_since
+        held.entered_at, held.leaves_by = entered_at, leaves_by
+        held.running_since, held.seen = running_since, None
 
     def move(self, id_: SessionId, index: int, shares: tuple[DeviceShare, ...]) -> None:
         """Note that a kernel runs on other devices of its agent, as the agent reports."""
@@ -365,7 +372,7 @@ class GroupState:
         self.accounting.usage.placed(workload.owner, workload.total, -1)
         if self.fairness is not None:
             self.fairness.released(workload.owner, workload.total, now)
-        for preemptor, victims in list(self.displacing.items()):
+        for preemptor, victims in list(self.displacing.items()) if self.displacing else ():
             victims.discard(id_)
             if not victims:
                 del self.displacing[preemptor]

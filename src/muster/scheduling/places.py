@@ -19,12 +19,15 @@ class Place:
 
     Times are in seconds since the epoch.
 
-    Attributes: workload: with which its owner is charged for all of that time. kernels: the places
-        of kernels that have not left, by index. since: when the session got its place. begun_anew:
-        whether somebody begins the session anew after it was displaced. entered_at: when it began
-        to run or, until it runs, entered the phase that it is in. running_since: when it began to
-        run; None until then. leaves_by: the latest end of a session that is being stopped; None for
-        others. seen: the running session that passes see, as long as it stays the same.
+    Attributes:
+        workload: what its owner is charged with for all of that time.
+        kernels: the places of the kernels that have not left, by index.
+        since: when the session got its place.
+        begun_anew: whether somebody begins the session anew after it was displaced.
+        entered_at: when it began to run or, until it runs, entered the phase that it is in.
+        running_since: when it began to run; None until then.
+        leaves_by: the latest end of a session that is being stopped; None for others.
+        seen: the running session that passes see, as long as it stays the same.
     """
 
     workload: WorkloadClass
@@ -63,9 +66,9 @@ class StartTimes:
 class Running(Mapping[SessionId, RunningSession]):
     """A group's places as running sessions, each made when a pass looks: most passes do not.
 
-    Sessions that are being stopped leave soon, and nobody need displace them. A time limit counts
-    from when a session runs; one that does not yet run is assumed to do so ``start_s`` after its
-    placement.
+    Sessions that are being stopped leave soon, at their time limit or within their grace, whichever
+    comes first, and nobody need displace them. A time limit counts from when a session runs; one
+    that does not yet run is assumed to do so ``start_s`` after its placement.
     """
 
     def __init__(
@@ -85,16 +88,14 @@ class Running(Mapping[SessionId, RunningSession]):
         return place.seen or self._see(id_, place)
 
     def _see(self, id_: SessionId, place: Place) -> RunningSession:
-        workload, spared = place.held(), False
-        runs_from, ends_at = place.running_since, place.leaves_by
+        workload, runs_from, leaves_by = place.held(), place.running_since, place.leaves_by
         if runs_from is None:
             runs_from = max(place.entered_at, place.since + self._start_s)
-        if ends_at is not None:
-            spared = True
-        else:
-            spared = self._again and not place.begun_anew
-            duration_s = workload.duration_s
-            ends_at = None if duration_s is None else runs_from + duration_s
+        ends_at = None if workload.duration_s is None else runs_from + workload.duration_s
+        if leaves_by is not None:
+            # What is stopped for its limit may have ended long ago, on an agent that is away.
+            ends_at = leaves_by if ends_at is None else min(ends_at, leaves_by)
+        spared = leaves_by is not None or (self._again and not place.begun_anew)
         seen = RunningSession(
             id_,
             self._spare(workload) if spared else workload,

@@ -175,6 +175,10 @@ class Queue:
         members = self._classes.get(what)
         return what if members is None else members.what
 
+    def find(self, id_: SessionId) -> QueueClass | None:
+        """The class of a session; None if it does not wait here."""
+        return self._class_of.get(id_)
+
     def class_of(self, id_: SessionId) -> QueueClass:
         """
         Raises:
@@ -201,11 +205,11 @@ class Queue:
         self._class_of[session.id] = members
         return members
 
-    def remove(self, id_: SessionId) -> None:
-        """Remove a session; nothing happens if it does not wait."""
+    def remove(self, id_: SessionId) -> QueueClass | None:
+        """Remove a session: the class that it was of, or None if it did not wait."""
         members = self._class_of.pop(id_, None)
-        if members is None:
-            return
-        members.remove(id_)
-        if not members:
-            del self._classes[members.what]
+        if members is not None:
+            members.remove(id_)
+            if not members:
+                del self._classes[members.what]
+        return members

@@ -18,7 +18,7 @@ from muster.control.engine.effects import Performer
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.inbox import Inbox, Input
-from muster.control.session.board import Board
+from muster.control.session.cluster import ClusterState
 from muster.control.session.facts import Facts
 from muster.core.clock import Clock
 from muster.core.errors import Busy, MusterError
@@ -103,7 +103,9 @@ class AgentDesk:
     async def join(self, request: JoinRequest) -> JoinReply:
         try:
             check(self._store.live, request, self._clock.now())  # a wrong request costs no wake
-            agent = await self._inbox.request(lambda work, parts: join(work, parts[Board], request))
+            agent = await self._inbox.request(
+                lambda work, parts: join(work, parts[ClusterState], request)
+            )
         except MusterError as error:
             raise Refused(str(error)) from error
         return JoinReply(agent.id)
@@ -126,10 +128,10 @@ class AgentDesk:
                 work.emit(TellAgent(agent.id, None))
                 agent.connected = False
                 agent.left_at = work.now
-                parts[Board].agent_changed(agent)
+                parts[ClusterState].agent_changed(agent)
             case Disk(full=full):
                 agent.disk_full = full
-                parts[Board].agent_changed(agent)
+                parts[ClusterState].agent_changed(agent)
             case Hello() as hello:
                 work.emit(TellAgent(agent.id, hello))
                 parts[Greeter].greet(work, agent, hello)

@@ -12,7 +12,7 @@ from muster.control.agent.leases import LeaseBook
 from muster.control.agent.lifecycle import lose_kernels
 from muster.control.engine.work import Work
 from muster.control.session.barrier import is_held
-from muster.control.session.board import Board
+from muster.control.session.cluster import ClusterState
 from muster.control.session.environment import ports_needed
 from muster.control.session.facts import Facts
 from muster.control.session.start import send_starts
@@ -28,9 +28,9 @@ _ON_AGENT = frozenset({KernelStatus.RUNNING, KernelStatus.TERMINATING})
 
 
 class Greeter:
-    def __init__(self, facts: Facts, board: Board, leases: LeaseBook) -> None:
+    def __init__(self, facts: Facts, cluster: ClusterState, leases: LeaseBook) -> None:
         self._facts = facts
-        self._board = board
+        self._cluster = cluster
         self._leases = leases
 
     def greet(self, work: Work, agent: Agent, hello: Hello) -> None:
@@ -57,7 +57,7 @@ class Greeter:
             work.transition([agent], {agent.status}, AgentStatus.ALIVE, phase=PHASE, reason=why)
             agent.reason = None
         work.mark(agent)
-        self._board.agent_changed(agent)
+        self._cluster.agent_changed(agent)
         if rebooted:
             why = reason(ReasonCode.AGENT_REBOOTED, agent=agent.name)
             gone = [
@@ -113,7 +113,7 @@ class Greeter:
             if held is HeldStatus.CREATED:
                 is_held(kernel, work)
             elif held in _NOT_STARTED:
-                send_starts(kernel.session, [kernel], work, self._board)
+                send_starts(kernel.session, [kernel], work, self._cluster)
         elif kernel.status in _ON_AGENT and held is None:
             why = reason(ReasonCode.KERNEL_VANISHED, agent=agent.name)
             self._lose(work, agent, [(kernel.id, kernel.generation)], why)

@@ -10,7 +10,7 @@ no more, so that it ends what it holds.
 
 from muster.control.engine.work import Work
 from muster.control.identity.tokens import charge
-from muster.control.session.board import Board
+from muster.control.session.cluster import ClusterState
 from muster.core.errors import MusterError
 from muster.core.ids import AgentId
 from muster.core.reasons import ReasonCode, reason
@@ -42,7 +42,7 @@ def check(live: Live, request: JoinRequest, now: float) -> None:
         _token(live, request, now)
 
 
-def join(work: Work, board: Board, request: JoinRequest) -> Agent:
+def join(work: Work, cluster: ClusterState, request: JoinRequest) -> Agent:
     """Make an agent of whoever asks, and charge the token for it.
 
     Raises:
@@ -59,7 +59,7 @@ def join(work: Work, board: Board, request: JoinRequest) -> Agent:
         raise JoinRefused("the agent's credential is too short or too long to be one")
     if hashed in work.live.credentials:
         raise JoinRefused("the agent's credential is that of another: remove its directory")
-    _free_name(work, board, token, request.name)
+    _free_name(work, cluster, token, request.name)
     charge(work, token)
     agent = Agent(
         id=work.ids.agent(),
@@ -79,7 +79,7 @@ def join(work: Work, board: Board, request: JoinRequest) -> Agent:
     )
     work.unit.add(agent)
     work.live.credentials[hashed] = agent.id
-    board.agent_changed(agent)
+    cluster.agent_changed(agent)
     why = reason(ReasonCode.AGENT_JOINED, group=request.group)
     work.unit.note(agent, PHASE, SchedulingResult.SUCCESS, why)
     work.mark(agent)
@@ -137,7 +137,7 @@ def agent_named(live: Live, name: str) -> Agent | None:
     return next((each for each in there if each.name == name), None)
 
 
-def _free_name(work: Work, board: Board, token: JoinToken, name: str) -> None:
+def _free_name(work: Work, cluster: ClusterState, token: JoinToken, name: str) -> None:
     """Have the name be nobody's.
 
     Raises:
@@ -161,4 +161,4 @@ def _free_name(work: Work, board: Board, token: JoinToken, name: str) -> None:
         )
     why = reason(ReasonCode.AGENT_REPLACED, by=token.made_by)
     work.transition([named], {named.status}, AgentStatus.REMOVED, phase=PHASE, reason=why)
-    board.agent_changed(named)
+    cluster.agent_changed(named)

@@ -13,7 +13,7 @@ from muster.control.agent.leases import (
 from muster.control.engine.handler import DerivationHandler, FollowingHandler, Stage
 from muster.control.engine.lifecycle import Lifecycle
 from muster.control.engine.work import Move, Work
-from muster.control.session.board import Board
+from muster.control.session.cluster import ClusterState
 from muster.control.session.facts import Facts
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.states import AgentStatus
@@ -23,13 +23,13 @@ from muster.store.records import Agent, LedgerKey
 class AgentLifecycle(Lifecycle[Agent]):
     entity = Agent
 
-    def __init__(self, board: Board, leases: LeaseBook) -> None:
-        self._board = board
+    def __init__(self, cluster: ClusterState, leases: LeaseBook) -> None:
+        self._cluster = cluster
         self._leases = leases
 
     def moved(self, work: Work, record: Agent, move: Move) -> None:
         record.reason = move.reason
-        self._board.agent_changed(record)
+        self._cluster.agent_changed(record)
 
     def deadlines(self, record: Agent, work: Work) -> Iterable[float]:
         if record.leave_by is not None:

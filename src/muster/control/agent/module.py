@@ -13,7 +13,7 @@ from muster.control.agent.lifecycle import (
 from muster.control.agent.requests import AgentRequests
 from muster.control.engine.module import Context, Declared, Module
 from muster.control.engine.work import Work
-from muster.control.session.board import Board
+from muster.control.session.cluster import ClusterState
 from muster.control.session.facts import Facts
 from muster.control.session.lifecycle import SessionLifecycle
 from muster.store.live import Live
@@ -35,16 +35,16 @@ class AgentModule(Module):
 
     def declare(self, context: Context) -> Declared:
         parts, leases = context.parts, self._leases
-        board, facts = parts[Board], parts[Facts]
+        cluster, facts = parts[ClusterState], parts[Facts]
         return Declared(
-            lifecycles=[AgentLifecycle(board, leases)],
+            lifecycles=[AgentLifecycle(cluster, leases)],
             handlers=[
                 GrantLeases(leases),
                 DetectSilence(leases),
                 DetectLoss(facts, leases),
                 DrainAgents(parts[SessionLifecycle]),
             ],
-            offers=[Greeter(facts, board, leases), AgentRequests(board, facts)],
+            offers=[Greeter(facts, cluster, leases), AgentRequests(cluster, facts)],
         )
 
     def committed(self, work: Work) -> None:

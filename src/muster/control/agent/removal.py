@@ -2,7 +2,7 @@
 
 from muster.control.agent.lifecycle import lose_kernels
 from muster.control.engine.work import Work
-from muster.control.session.board import Board
+from muster.control.session.cluster import ClusterState
 from muster.control.session.facts import Facts
 from muster.core.errors import Conflict
 from muster.core.reasons import ReasonCode, reason
@@ -12,7 +12,9 @@ from muster.store.records import Agent
 PHASE = "Remove"
 
 
-def remove(work: Work, board: Board, facts: Facts, agent: Agent, by: str, *, lost: bool) -> None:
+def remove(
+    work: Work, cluster: ClusterState, facts: Facts, agent: Agent, by: str, *, lost: bool
+) -> None:
     """Forget an agent.
 
     Args:
@@ -41,4 +43,4 @@ def remove(work: Work, board: Board, facts: Facts, agent: Agent, by: str, *, los
     code = ReasonCode.AGENT_REMOVED_AS_LOST if lost else ReasonCode.AGENT_REMOVED
     why = reason(code, by=by)
     work.transition([agent], {agent.status}, AgentStatus.REMOVED, phase=PHASE, reason=why)
-    board.agent_changed(agent)
+    cluster.agent_changed(agent)

@@ -3,7 +3,7 @@ anything."""
 
 from muster.control.agent.removal import remove
 from muster.control.engine.work import Work
-from muster.control.session.board import Board
+from muster.control.session.cluster import ClusterState
 from muster.control.session.facts import Facts
 from muster.control.session.start import recall_held_ahead
 from muster.core.errors import NotFound
@@ -20,8 +20,8 @@ PHASE = "Request"
 class AgentRequests:
     """Requests about agents."""
 
-    def __init__(self, board: Board, facts: Facts) -> None:
-        self._board = board
+    def __init__(self, cluster: ClusterState, facts: Facts) -> None:
+        self._cluster = cluster
         self._facts = facts
 
     def bar(
@@ -54,7 +54,7 @@ class AgentRequests:
             code = ReasonCode.AGENT_BARRED if bar else ReasonCode.AGENT_UNBARRED
             why = reason(code, bar=bar or "", note=note, by=principal.owner.user)
             work.unit.note(agent, PHASE, SchedulingResult.SUCCESS, why)
-            self._board.agent_changed(agent)
+            self._cluster.agent_changed(agent)
             if bar is not None:
                 recall_held_ahead(work, agent.id)
         return agent
@@ -71,5 +71,5 @@ class AgentRequests:
         agent = work.live.agents.get(id_)
         if agent is None:
             raise NotFound(f"there is no agent {id_} any more")
-        remove(work, self._board, self._facts, agent, principal.owner.user, lost=lost)
+        remove(work, self._cluster, self._facts, agent, principal.owner.user, lost=lost)
         return agent

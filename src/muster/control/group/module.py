@@ -2,9 +2,9 @@
 
 from muster.control.engine.module import Context, Declared, Module
 from muster.control.group.requests import GroupRequests
-from muster.control.session.board import Board
+from muster.control.session.cluster import ClusterState
 
 
 class GroupModule(Module):
     def declare(self, context: Context) -> Declared:
-        return Declared(offers=[GroupRequests(context.parts[Board])])
+        return Declared(offers=[GroupRequests(context.parts[ClusterState])])

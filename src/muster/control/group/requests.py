@@ -4,7 +4,7 @@ change anything."""
 from sqlalchemy import delete, insert
 
 from muster.control.engine.work import Work
-from muster.control.session.board import Board
+from muster.control.session.cluster import ClusterState
 from muster.control.session.start import recall_held_ahead
 from muster.core.errors import NotFound
 from muster.core.specs import Level, QuotaSpec, ScalingGroup
@@ -15,8 +15,8 @@ from muster.store import schema
 class GroupRequests:
     """Requests about scaling groups, quotas and the cluster itself."""
 
-    def __init__(self, board: Board) -> None:
-        self._board = board
+    def __init__(self, cluster: ClusterState) -> None:
+        self._cluster = cluster
 
     def name_cluster(self, work: Work, id_: str) -> None:
         """Give a new cluster the id that it keeps."""
@@ -35,7 +35,7 @@ class GroupRequests:
         work.unit.also(delete(groups).where(groups.c.name == spec.name))
         work.unit.also(insert(groups), {"name": spec.name, "spec": spec.model_dump_json()})
         work.live.groups[spec.name] = spec
-        self._board.group_changed(spec.name)
+        self._cluster.group_changed(spec.name)
         for agent in work.live.agents.values():
             if agent.group == spec.name:
                 work.mark(agent)  # the agent may be granted another lease
@@ -69,6 +69,6 @@ class GroupRequests:
             row = {"level": level, "name": name, "spec": spec.model_dump_json()}
             work.unit.also(insert(quotas), row)
             work.live.quotas[key] = spec
-        self._board.quotas_changed()
+        self._cluster.quotas_changed()
         for agent_id in work.live.held_by:
-            recall_held_ahead(work, agent_id, unless=self._board.may_wait_ahead)
+            recall_held_ahead(work, agent_id, unless=self._cluster.may_wait_ahead)

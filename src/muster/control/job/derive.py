@@ -8,7 +8,7 @@ from muster.control.engine.handler import DerivationHandler, Stage
 from muster.control.engine.lifecycle import Lifecycle
 from muster.control.engine.work import Move, Work
 from muster.control.job.judge import derive_job
-from muster.control.session.board import Board
+from muster.control.session.cluster import ClusterState
 from muster.control.session.lifecycle import SessionLifecycle
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.states import JOB_TABLE, TASK_TABLE, JobState, TaskState
@@ -22,11 +22,11 @@ LOOK_AGAIN_S = 1.0
 class JobLifecycle(Lifecycle[Job]):
     entity = Job
 
-    def __init__(self, board: Board) -> None:
-        self._board = board
+    def __init__(self, cluster: ClusterState) -> None:
+        self._cluster = cluster
 
     def moved(self, work: Work, record: Job, move: Move) -> None:
-        self._board.job_changed(record)
+        self._cluster.job_changed(record)
         if record.status in JOB_TABLE.terminal:
             record.finished_at = work.now
             record.reason = move.reason
@@ -42,9 +42,9 @@ class DeriveJobs(DerivationHandler[Job]):
     entity = Job
     targets = frozenset(JOB_TABLE.live)
 
-    def __init__(self, sessions: SessionLifecycle, board: Board) -> None:
+    def __init__(self, sessions: SessionLifecycle, cluster: ClusterState) -> None:
         self._sessions = sessions
-        self._board = board
+        self._cluster = cluster
 
     def derive(self, record: Job, work: Work) -> tuple[StrEnum, Reason | None] | None:
         state = derive_job(
@@ -61,7 +61,7 @@ class DeriveJobs(DerivationHandler[Job]):
     def derived(self, record: Job, work: Work) -> None:
         if record.status not in JOB_TABLE.terminal:
             return
-        self._board.job_ended(record)
+        self._cluster.job_ended(record)
         code = ReasonCode.JOB_FAILED if record.status is JobState.FAILED else ReasonCode.JOB_ENDED
         why = reason(code, state=record.status)
         if record.reason is not None and record.reason.code is ReasonCode.CANCELLED:

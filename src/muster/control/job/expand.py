@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from muster.control.engine.handler import FollowingHandler, Stage
 from muster.control.engine.work import Work
-from muster.control.session.board import Board
+from muster.control.session.cluster import ClusterState
 from muster.core.reasons import DISPLACED, Reason, ReasonCode
 from muster.core.specs import SessionType
 from muster.core.states import JOB_TABLE, KernelStatus, SessionStatus, TaskState
@@ -33,8 +33,8 @@ class ExpandJobs(FollowingHandler[Job]):
     entity = Job
     targets = frozenset(JOB_TABLE.live)
 
-    def __init__(self, board: Board) -> None:
-        self._board = board
+    def __init__(self, cluster: ClusterState) -> None:
+        self._cluster = cluster
 
     def follow(self, record: Job, work: Work) -> None:
         if record.reason is not None and record.reason.code is ReasonCode.CANCELLED:
@@ -43,14 +43,14 @@ class ExpandJobs(FollowingHandler[Job]):
             self._bring_up_gang(record, work)
         else:
             self._bring_up_tasks(record, work)
-        self._board.expanded(record)
+        self._cluster.expanded(record)
 
     def _bring_up_tasks(self, job: Job, work: Work) -> None:
         if not job.waiting and job.next_task >= job.tasks_total:
             return
-        queued = self._board.candidates.get(job.id, 0)
+        queued = self._cluster.candidates.get(job.id, 0)
         ahead = sum(
-            room for _, room in self._board.backlogs.room_ahead(job, job.resources, work.now)
+            room for _, room in self._cluster.backlogs.room_ahead(job, job.resources, work.now)
         )
         room = LEAST_CANDIDATES + ahead - queued
         if not queued:
@@ -131,7 +131,7 @@ class ExpandJobs(FollowingHandler[Job]):
         work.unit.add(session)
         work.unit.add(*kernels)
         work.mark(session)
-        self._board.session_changed(session)
+        self._cluster.session_changed(session)
 
 
 def _displaced(why: Reason | None) -> Reason | None:

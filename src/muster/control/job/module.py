@@ -5,15 +5,15 @@ from muster.control.job.derive import DeriveJobs, JobLifecycle
 from muster.control.job.expand import ExpandJobs
 from muster.control.job.requests import JobRequests
 from muster.control.job.settle import SettleTasks
-from muster.control.session.board import Board
+from muster.control.session.cluster import ClusterState
 from muster.control.session.lifecycle import SessionLifecycle
 
 
 class JobModule(Module):
     def declare(self, context: Context) -> Declared:
-        board, sessions = context.parts[Board], context.parts[SessionLifecycle]
+        cluster, sessions = context.parts[ClusterState], context.parts[SessionLifecycle]
         return Declared(
-            lifecycles=[JobLifecycle(board)],
-            handlers=[ExpandJobs(board), SettleTasks(board), DeriveJobs(sessions, board)],
-            offers=[JobRequests(board, sessions)],
+            lifecycles=[JobLifecycle(cluster)],
+            handlers=[ExpandJobs(cluster), SettleTasks(cluster), DeriveJobs(sessions, cluster)],
+            offers=[JobRequests(cluster, sessions)],
         )

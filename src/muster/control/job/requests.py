@@ -16,7 +16,7 @@ from muster.control.session.admission import (
     find_targets,
     follow,
 )
-from muster.control.session.board import Board
+from muster.control.session.cluster import ClusterState
 from muster.control.session.lifecycle import SessionLifecycle
 from muster.control.session.workloads import job_class
 from muster.core.errors import Conflict, NotFound
@@ -45,8 +45,8 @@ class Retried:
 class JobRequests:
     """Requests about live jobs; ended jobs are read from SQL."""
 
-    def __init__(self, board: Board, sessions: SessionLifecycle) -> None:
-        self._board = board
+    def __init__(self, cluster: ClusterState, sessions: SessionLifecycle) -> None:
+        self._cluster = cluster
         self._sessions = sessions
         self._last_number: dict[tuple[Owner, str], int] = {}  # the last number given, by stem
 
@@ -76,11 +76,11 @@ class JobRequests:
         id_ = work.ids.job()
         name = spec.name or self._new_name(work, principal.owner, program_name(spec.command))
         check_name(work.live, principal.owner, name)
-        targets = find_targets(self._board, principal.owner, spec.after, ended)
+        targets = find_targets(self._cluster, principal.owner, spec.after, ended)
         if targets:
             spec = spec.model_copy(update={"after": by_id(spec.after, targets)})
         sessions = 1 if spec.coscheduled else spec.tasks_to_run
-        admit(work.live, self._board, job_class(principal.owner, spec), sessions)
+        admit(work.live, self._cluster, job_class(principal.owner, spec), sessions)
         job = Job(
             id=id_,
             name=name,
@@ -96,9 +96,9 @@ class JobRequests:
             submitted_at=work.now,
             retry_of=retry_of,
         )
-        follow(self._board, targets)
+        follow(self._cluster, targets)
         work.unit.add(job)
-        self._board.expanded(job)
+        self._cluster.expanded(job)
         work.mark(job)
         return job
 

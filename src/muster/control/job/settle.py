@@ -3,7 +3,7 @@
 from muster.control.engine.handler import FollowingHandler, Stage
 from muster.control.engine.work import Work
 from muster.control.job.judge import Attempt, Budget, Verdict, judge, judge_gang
-from muster.control.session.board import Board
+from muster.control.session.cluster import ClusterState
 from muster.core.reasons import ReasonCode, reason
 from muster.core.results import SchedulingResult
 from muster.core.states import (
@@ -36,8 +36,8 @@ class SettleTasks(FollowingHandler[Session]):
     entity = Session
     targets = frozenset(SessionStatus)
 
-    def __init__(self, board: Board) -> None:
-        self._board = board
+    def __init__(self, cluster: ClusterState) -> None:
+        self._cluster = cluster
 
     def follow(self, record: Session, work: Work) -> None:
         if record.job is None:
@@ -69,7 +69,7 @@ class SettleTasks(FollowingHandler[Session]):
         if job.started_at is None:
             job.started_at = session.started_at or work.now
             work.unit.touch(job)
-            self._board.job_changed(job)
+            self._cluster.job_changed(job)
 
     def _settle(self, session: Session, job: Job, work: Work) -> None:
         pairs = [

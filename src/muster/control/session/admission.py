@@ -4,7 +4,7 @@ that is wrong is told at once, and nothing is written."""
 import difflib
 from collections.abc import Mapping, Sequence
 
-from muster.control.session.board import Board
+from muster.control.session.cluster import ClusterState
 from muster.core.errors import Conflict, InvalidSpec, Problem
 from muster.core.owner import Owner
 from muster.core.reasons import Reason, ReasonCode
@@ -26,7 +26,7 @@ _RULED_OUT = frozenset({ReasonCode.NO_AGENT_MEETS, ReasonCode.NO_SUCH_AGENTS})
 _TOO_LARGE = frozenset({ReasonCode.NO_AGENTS, ReasonCode.NEVER_FITS, ReasonCode.GANG_NEVER_FITS})
 
 
-def admit(live: Live, board: Board, what: WorkloadClass, sessions: int) -> None:
+def admit(live: Live, cluster: ClusterState, what: WorkloadClass, sessions: int) -> None:
     """
     Args:
         sessions: how many of the class are handed in.
@@ -39,15 +39,17 @@ def admit(live: Live, board: Board, what: WorkloadClass, sessions: int) -> None:
     refusal = group_access(what.owner, spec)
     if refusal is not None:
         raise Conflict(_told(refusal))
-    problems = _unknown_attributes(board, what)
+    problems = _unknown_attributes(cluster, what)
     unheard = (not each.boot_id for each in live.agents.values() if each.group == what.group)
     if problems and not any(unheard):  # what has joined and not said hello yet may have them
         raise InvalidSpec(problems)
-    refusals = refusals_at_submission(what, board.quotas, board.usage, sessions)
+    refusals = refusals_at_submission(
+        what, cluster.accounting.quotas, cluster.accounting.usage, sessions
+    )
     if refusals:
         raise Conflict(_told(*refusals))
     if spec.fixed:
-        never = _never(board, what)
+        never = _never(cluster, what)
         if never is not None and never.code in _RULED_OUT | _TOO_LARGE:
             ruled_out = never.code in _RULED_OUT and what.placement != ANYWHERE
             field = "placement" if ruled_out else "resources"
@@ -79,7 +81,9 @@ def check_name(live: Live, owner: Owner, name: str) -> None:
         )
 
 
-def find_targets(board: Board, owner: Owner, after: tuple[Dependency, ...], ended: Ended) -> Ended:
+def find_targets(
+    cluster: ClusterState, owner: Owner, after: tuple[Dependency, ...], ended: Ended
+) -> Ended:
     """What the dependencies name, by how they name it.
 
     Raises:
@@ -88,7 +92,7 @@ def find_targets(board: Board, owner: Owner, after: tuple[Dependency, ...], ende
     problems = []
     targets: dict[str, tuple[str, Progress]] = {}
     for index, dependency in enumerate(after):
-        found = board.targets.find(owner, dependency.on) or ended.get(dependency.on)
+        found = cluster.targets.find(owner, dependency.on) or ended.get(dependency.on)
         if found is None:
             expected = "expected the name or id of a job or session of yours"
             problems.append(Problem(f"after.{index}.on", repr(dependency.on), expected))
@@ -108,15 +112,15 @@ def by_id(after: tuple[Dependency, ...], targets: Ended) -> tuple[Dependency, ..
     )
 
 
-def follow(board: Board, targets: Ended) -> None:
-    """New work waits for these; the board follows them from now on."""
+def follow(cluster: ClusterState, targets: Ended) -> None:
+    """New work waits for these; the cluster follows them from now on."""
     for id_, progress in dict(targets.values()).items():
-        board.targets.follow(id_, progress)
+        cluster.targets.follow(id_, progress)
 
 
-def _unknown_attributes(board: Board, what: WorkloadClass) -> list[Problem]:
+def _unknown_attributes(cluster: ClusterState, what: WorkloadClass) -> list[Problem]:
     """Attributes that a hard rule needs and no agent of the group has, if it has agents at all."""
-    snapshot, placement = board.groups[what.group].snapshot, what.placement
+    snapshot, placement = cluster.groups[what.group].snapshot, what.placement
     if not len(snapshot):
         return []
     needed = {
@@ -136,13 +140,13 @@ def _unknown_attributes(board: Board, what: WorkloadClass) -> list[Problem]:
     ]
 
 
-def _never(board: Board, what: WorkloadClass) -> Reason | None:
-    group = board.groups[what.group]
+def _never(cluster: ClusterState, what: WorkloadClass) -> Reason | None:
+    group = cluster.groups[what.group]
     try:
         return never_fits(what, group.snapshot, group.policy)
     except PluginFault as fault:
-        board.plugin_failed(what.group, fault)
-        return _never(board, what)
+        cluster.plugin_failed(what.group, fault)
+        return _never(cluster, what)
 
 
 def _expected(name: str, known: list[str], group: str) -> str:

@@ -11,12 +11,13 @@ most.
 from collections.abc import Sequence
 
 from muster.control.engine.work import Work
-from muster.control.session.board import Board, GroupBoard
+from muster.control.session.cluster import ClusterState
 from muster.control.session.start import send_starts
 from muster.core.ids import AgentId, JobId
 from muster.core.reasons import Reason
 from muster.scheduling.backlog import highest_in_need
 from muster.scheduling.fit import devices_at
+from muster.scheduling.group_state import GroupState
 from muster.scheduling.outcome import WAITS_FOR_ROOM
 from muster.scheduling.workload import WorkloadClass
 from muster.store.records import Allocation, Job, Kernel, Session
@@ -25,8 +26,8 @@ from muster.store.records import Allocation, Job, Kernel, Session
 class Ahead:
     """Where a group's agents may hold more kernels ahead, in one pass: it only gets less."""
 
-    def __init__(self, board: Board) -> None:
-        self._board = board
+    def __init__(self, cluster: ClusterState) -> None:
+        self._cluster = cluster
         self._ended = False
         self._room: dict[JobId, list[AgentId]] = {}
 
@@ -38,7 +39,7 @@ class Ahead:
         if self._ended or not lacks_room(reasons):
             return False
         kernel, job = session.kernels[0], session.job
-        may = len(reasons) == 1 and self._board.may_wait_ahead(session)
+        may = len(reasons) == 1 and self._cluster.may_wait_ahead(session)
         room = self._room_of(job, kernel, work.now) if may and job is not None else None
         if not room:
             self._ended = True
@@ -57,20 +58,20 @@ class Ahead:
         if room is None:
             room = [
                 agent
-                for agent, count in self._board.backlogs.room_ahead(job, kernel.resources, now)
+                for agent, count in self._cluster.backlogs.room_ahead(job, kernel.resources, now)
                 for _ in range(count)
             ]
             room = self._room[job.id] = room[::-1]
         return room
 
 
-def grant_held_ahead(group: GroupBoard, work: Work, board: Board) -> None:
+def grant_held_ahead(group: GroupState, work: Work, cluster: ClusterState) -> None:
     """Charge what an agent holds ahead and now has room for, unless one of higher priority waits.
 
     A kernel may end before those meant to follow it have reached its agent; then nobody but the
     controller can give them its room.
     """
-    backlogs, snapshot = board.backlogs, group.snapshot
+    backlogs, snapshot = cluster.backlogs, group.snapshot
     if backlogs.lowest_ahead(snapshot.group) is None:
         return
     waiting = [
@@ -94,15 +95,15 @@ def grant_held_ahead(group: GroupBoard, work: Work, board: Board) -> None:
                 kernel.shares = shares
                 work.unit.touch(kernel)
                 work.mark(kernel.session)
-                send_starts(kernel.session, [kernel], work, board)
+                send_starts(kernel.session, [kernel], work, cluster)
 
 
 def overtaken(
-    group: GroupBoard, lacking: Sequence[WorkloadClass], work: Work, board: Board
+    group: GroupState, lacking: Sequence[WorkloadClass], work: Work, cluster: ClusterState
 ) -> list[Kernel]:
     """What is held ahead where one of ``lacking``, the classes that lack room, has a higher
     priority and could use that agent's room."""
-    snapshot, backlogs = group.snapshot, board.backlogs
+    snapshot, backlogs = group.snapshot, cluster.backlogs
     lowest = backlogs.lowest_ahead(snapshot.group)
     above = [what for what in lacking if lowest is not None and what.priority > lowest]
     if not above:

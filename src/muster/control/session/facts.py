@@ -9,7 +9,7 @@ import logging
 from muster.control.agent.effects import TellAgent
 from muster.control.engine.work import Work
 from muster.control.session.barrier import is_closed, is_held, may_have_run
-from muster.control.session.board import Board
+from muster.control.session.cluster import ClusterState
 from muster.control.session.lifecycle import LOST_CODES, SessionLifecycle
 from muster.core.ids import AgentId
 from muster.core.reasons import DISPLACED, Reason, ReasonCode, reason
@@ -27,9 +27,9 @@ PHASE = "AgentReport"
 class Facts:
     """Applies reports to kernels and the ledger."""
 
-    def __init__(self, lifecycle: SessionLifecycle, board: Board) -> None:
+    def __init__(self, lifecycle: SessionLifecycle, cluster: ClusterState) -> None:
         self._lifecycle = lifecycle
-        self._board = board
+        self._cluster = cluster
 
     def apply(self, work: Work, agent_id: AgentId, report: KernelReport) -> None:
         key = (report.kernel, report.generation)
@@ -184,7 +184,7 @@ class Facts:
         kernel.reason = why
         work.unit.transition([kernel], KERNEL_TABLE.live, to, phase=PHASE)
         work.mark(kernel.session)
-        self._board.backlogs.kernel_ended(kernel)
+        self._cluster.backlogs.kernel_ended(kernel)
         if kernel.session.status in PLACED_SESSION and is_closed(kernel.session):
             # The others wait for it at the barrier, and it will not come.
             self._lifecycle.terminate(work, [kernel.session], PHASE, why)

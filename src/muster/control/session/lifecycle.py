@@ -12,8 +12,8 @@ from muster.control.agent.effects import TellAgent
 from muster.control.engine.handler import LifecycleHandler, TransitionStatus
 from muster.control.engine.lifecycle import Lifecycle, RetryPolicy
 from muster.control.engine.work import Move, Work
-from muster.control.session.board import Board
-from muster.control.session.running import STAYING, placed_since
+from muster.control.session.cluster import ClusterState
+from muster.control.session.workloads import STAYING, placed_since
 from muster.core.ids import AgentId
 from muster.core.reasons import DISPLACED, Reason, ReasonCode, reason
 from muster.core.results import SchedulingResult
@@ -68,8 +68,8 @@ STOP_AGAIN_AFTER_S = 5.0
 class SessionLifecycle(Lifecycle[Session]):
     entity = Session
 
-    def __init__(self, board: Board) -> None:
-        self._board = board
+    def __init__(self, cluster: ClusterState) -> None:
+        self._cluster = cluster
 
     # -- what happens when a session moves -----------------------------------------------------
 
@@ -136,7 +136,7 @@ class SessionLifecycle(Lifecycle[Session]):
         super().lead(work, record, status, move)
 
     def settled(self, work: Work, record: Session) -> None:
-        self._board.session_changed(record)
+        self._cluster.session_changed(record)
 
     def _take_back(self, work: Work, kernel: Kernel, phase: str) -> None:
         never_sent = kernel.status is KernelStatus.SCHEDULED
@@ -190,7 +190,7 @@ class SessionLifecycle(Lifecycle[Session]):
         match record.status:
             case SessionStatus.PENDING:
                 yield record.created_at + work.live.groups[record.group].starvation_after
-                not_before = self._board.what(record).not_before
+                not_before = self._cluster.workload(record).not_before
                 if not_before is not None:
                     yield not_before
             case SessionStatus.CREATING if held_ahead(record, work):

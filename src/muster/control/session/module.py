@@ -2,7 +2,7 @@
 
 from muster.control.engine.module import Context, Declared, Module
 from muster.control.session.barrier import OpenBarriers
-from muster.control.session.board import Board
+from muster.control.session.cluster import ClusterState
 from muster.control.session.facts import Facts
 from muster.control.session.lifecycle import SessionLifecycle
 from muster.control.session.prepare import PrepareSessions
@@ -22,15 +22,15 @@ from muster.control.session.terminate import TerminateSessions
 class SessionModule(Module):
     def declare(self, context: Context) -> Declared:
         store = context.store
-        board = Board(store.live, context.past, store.asked)
-        sessions = SessionLifecycle(board)
+        cluster = ClusterState(store.live, context.past, store.asked)
+        sessions = SessionLifecycle(cluster)
         return Declared(
             lifecycles=[sessions],
             handlers=[
-                ScheduleNewSessions(board, sessions),
+                ScheduleNewSessions(cluster, sessions),
                 PrepareSessions(),
                 PromoteToPrepared(),
-                StartSessions(board),
+                StartSessions(cluster),
                 OpenBarriers(),
                 PromoteToRunning(),
                 DetectTermination(),
@@ -38,6 +38,11 @@ class SessionModule(Module):
                 TerminateSessions(),
                 PromoteToTerminated(),
             ],
-            offers=[board, sessions, Facts(sessions, board), SessionRequests(board, sessions)],
-            watch=board,
+            offers=[
+                cluster,
+                sessions,
+                Facts(sessions, cluster),
+                SessionRequests(cluster, sessions),
+            ],
+            watch=cluster,
         )

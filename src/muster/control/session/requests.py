@@ -11,7 +11,7 @@ from muster.control.session.admission import (
     find_targets,
     follow,
 )
-from muster.control.session.board import Board
+from muster.control.session.cluster import ClusterState
 from muster.control.session.lifecycle import SessionLifecycle
 from muster.control.session.workloads import workload_class
 from muster.core.errors import Conflict, NotFound
@@ -29,8 +29,8 @@ PHASE = "Request"
 class SessionRequests:
     """Requests about live sessions; reads of what has ended are SQL's business."""
 
-    def __init__(self, board: Board, sessions: SessionLifecycle) -> None:
-        self._board = board
+    def __init__(self, cluster: ClusterState, sessions: SessionLifecycle) -> None:
+        self._cluster = cluster
         self._sessions = sessions
 
     def submit(
@@ -48,7 +48,7 @@ class SessionRequests:
             Conflict: a quota forbids it.
         """
         check_workdirs(work.live.group(spec.group), spec.kernels)
-        targets = find_targets(self._board, principal.owner, spec.after, ended)
+        targets = find_targets(self._cluster, principal.owner, spec.after, ended)
         if targets:
             spec = spec.model_copy(update={"after": by_id(spec.after, targets)})
         session = Session(
@@ -77,12 +77,12 @@ class SessionRequests:
             )
             for index, (process, resources) in enumerate(session_processes(session))
         ]
-        admit(work.live, self._board, workload_class(session), 1)
-        follow(self._board, targets)
+        admit(work.live, self._cluster, workload_class(session), 1)
+        follow(self._cluster, targets)
         work.unit.add(session)
         work.unit.add(*session.kernels)
         work.mark(session)
-        self._board.session_changed(session)
+        self._cluster.session_changed(session)
         return session
 
     def cancel(self, work: Work, principal: Principal, id_: SessionId) -> Session:

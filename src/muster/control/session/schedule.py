@@ -11,16 +11,17 @@ from muster.control.engine.handler import (
 )
 from muster.control.engine.work import Work
 from muster.control.session.ahead import Ahead, grant_held_ahead, lacks_room, overtaken
-from muster.control.session.board import Board, GroupBoard
+from muster.control.session.cluster import ClusterState
 from muster.control.session.lifecycle import CANCEL, SessionLifecycle, reschedule_limit
-from muster.control.session.running import placed_since
 from muster.control.session.start import recall
+from muster.control.session.workloads import placed_since
 from muster.core.ids import KernelId
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.specs.group import PreemptionMode
 from muster.core.states import KernelStatus, SessionStatus
+from muster.scheduling.group_state import GroupState
 from muster.scheduling.guard import PluginFault
-from muster.scheduling.placement import never_fits, place
+from muster.scheduling.placement import never_fits
 from muster.scheduling.preemption import Preemption
 from muster.scheduling.validators import NEVER
 from muster.store.live import Live
@@ -53,29 +54,29 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
         give_up=CANCEL,
     )
 
-    def __init__(self, board: Board, sessions: SessionLifecycle) -> None:
-        self._board = board
+    def __init__(self, cluster: ClusterState, sessions: SessionLifecycle) -> None:
+        self._cluster = cluster
         self._sessions = sessions
 
     def gather(self, candidates: Sequence[Session], work: Work) -> Sequence[Session]:
         """Those that are new, and those whose time may be over; others wait in their classes."""
         targets = super().gather(candidates, work)
-        for session in self._board.take_stirred():
+        for session in self._cluster.take_unblocked():
             work.mark(session)
         for session in targets:
             if session.created_at < work.now:
-                self._board.groups[session.group].stirred = True
-        for group in self._board.groups.values():
-            if group.policy.preemption is not None and not group.stirred:
+                self._cluster.groups[session.group].due = True
+        for group in self._cluster.groups.values():
+            if group.policy.preemption is not None and not group.due:
                 lease_s = group.policy.preemption.minimum_lease
-                group.stirred = any(
-                    session.id in group.placed and placed_since(session) + lease_s <= work.now
+                group.due = any(
+                    session.id in group.places and placed_since(session) + lease_s <= work.now
                     for session in candidates
                 )
         return targets
 
     def is_due(self, targets: Sequence[Session]) -> bool:
-        return bool(targets) or any(group.stirred for group in self._board.groups.values())
+        return bool(targets) or any(group.due for group in self._cluster.groups.values())
 
     def execute(self, targets: Sequence[Session], work: Work) -> HandlerResult[Session]:
         result: HandlerResult[Session] = HandlerResult()
@@ -85,10 +86,9 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
             )
             if given_up is not None:
                 result.failures[session] = given_up
-                self._board.withdraw(session)
-        for group in self._board.groups.values():
-            if group.stirred:
-                group.stirred = False
+                self._cluster.withdraw(session)
+        for group in self._cluster.groups.values():
+            if group.due:
                 aside = self._set_aside(group, work)
                 self._serve(group, result, work)
                 self._take_back(aside, group, work)
@@ -101,14 +101,14 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
         it cannot run it."""
         if not session.unfit:
             return None
-        group, what = self._board.groups[session.group], self._board.what(session)
+        group, what = self._cluster.groups[session.group], self._cluster.workload(session)
         never = never_fits(what, group.snapshot, group.policy)
         if never is None or never.code in _MAY_RETURN:
             return None
         _, said = session.unfit[-1]
         return reason(ReasonCode.NO_AGENT_ABLE, how=said.sentence())
 
-    def _set_aside(self, group: GroupBoard, work: Work) -> list[Session]:
+    def _set_aside(self, group: GroupState, work: Work) -> list[Session]:
         """Those whose room somebody else took at a commit sit out for a while: whatever is wrong
         with their place, it must hold up nobody else."""
         if not work.sit_out:
@@ -120,39 +120,37 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
             if session.id in work.sit_out or (work.new_sit_out and session.created_at == work.now)
         ]
         for session in aside:
-            self._board.withdraw(session)
+            group.set_aside(session.id)
         return aside
 
-    def _take_back(self, aside: Sequence[Session], group: GroupBoard, work: Work) -> None:
-        stirred = group.stirred
+    def _take_back(self, aside: Sequence[Session], group: GroupState, work: Work) -> None:
+        due = group.due
         for session in aside:
-            self._board.session_changed(session)
+            group.readmit(session.id)
             session.retry_at = max(work.sit_out.values())
-        group.stirred = stirred  # or they would be placed in this wake all the same
+        group.due = due  # or they would be placed in this wake all the same
 
     def _say_why(self, session: Session, result: HandlerResult[Session], work: Work) -> None:
-        group = self._board.groups[session.group]
-        if session.id in group.cleaning:
-            held = next(iter(group.cleaning[session.id].rows))
-            result.skipped[session] = (cleaning_up(held, work.live),)
+        group, remains = self._cluster.groups[session.group], self._cluster.remains_of(session)
+        if remains is not None:
+            result.skipped[session] = (cleaning_up(remains, work.live),)
         elif session.id in group.queue:
             reasons = group.queue.class_of(session.id).reasons
             if reasons:
                 result.skipped[session] = reasons
 
-    def _serve(self, group: GroupBoard, result: HandlerResult[Session], work: Work) -> None:
+    def _serve(self, group: GroupState, result: HandlerResult[Session], work: Work) -> None:
         try:
-            grant_held_ahead(group, work, self._board)
+            grant_held_ahead(group, work, self._cluster)
             self._place(group, result, work)
         except PluginFault as fault:
-            self._board.plugin_failed(group.snapshot.group, fault)
+            self._cluster.plugin_failed(group.snapshot.group, fault)
             self._serve(group, result, work)  # each time with one plug-in less
 
-    def _place(self, group: GroupBoard, result: HandlerResult[Session], work: Work) -> None:
+    def _place(self, group: GroupState, result: HandlerResult[Session], work: Work) -> None:
         before = {members: members.reasons for members in group.queue.classes}
-        context = self._board.context(group, work.now)
         try:
-            outcome = place(group.queue, group.snapshot, group.policy, context)
+            outcome = group.run_pass(work.now)
         except PluginFault:
             raise
         except Exception as error:
@@ -162,11 +160,9 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
             for members in group.queue.classes:
                 members.reasons = (why,)
             return
-        started = set()
-        for waiting, places in outcome.placed:
-            session = work.live.sessions[waiting.id]
-            started.add(waiting.id)
-            for kernel, placement in zip(session.kernels, places, strict=True):
+        for placed in outcome.placed:
+            session = self._cluster.start(placed, work.now)
+            for kernel, placement in zip(session.kernels, placed.kernels, strict=True):
                 agent = work.live.agents[placement.agent_id]
                 kernel.agent_id = agent.id
                 kernel.shares = placement.shares
@@ -175,20 +171,17 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
         for preemption in outcome.displaced:
             self._displace(preemption, group, work)
         lacking = [each.what for each, why in outcome.refused.items() if lacks_room(why)]
-        self._give_way(overtaken(group, lacking, work, self._board), work)
-        ahead = Ahead(self._board)
+        self._give_way(overtaken(group, lacking, work, self._cluster), work)
+        ahead = Ahead(self._cluster)
         for members, reasons in outcome.refused.items():
             if any(each.code in NEVER for each in reasons):
                 why = next(each for each in reasons if each.code in NEVER)
                 for waiting in members:
-                    if waiting.id not in started:
-                        result.failures[work.live.sessions[waiting.id]] = why
+                    result.failures[work.live.sessions[waiting.id]] = why
                 continue
             changed = _codes(before.get(members, ())) != _codes(reasons)
             told = 0
             for waiting in members:
-                if waiting.id in started:
-                    continue
                 session = work.live.sessions[waiting.id]
                 if ahead.take(session, reasons, work):
                     result.successes.append(session)
@@ -198,17 +191,15 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
                 else:
                     break
 
-    def _displace(self, preemption: Preemption, group: GroupBoard, work: Work) -> None:
+    def _displace(self, preemption: Preemption, group: GroupState, work: Work) -> None:
         """Have the victims leave; the one that displaces them is placed once they are gone."""
         policy = group.policy.preemption
         assert policy is not None, "a group without preemption displaces nobody"
         again = policy.mode is PreemptionMode.RESCHEDULE
         code = ReasonCode.PREEMPTED if again else ReasonCode.PREEMPTED_FOR_GOOD
         why = reason(code, priority=preemption.priority)
-        victims = [work.live.sessions[victim.id] for victim in preemption.victims]
-        self._board.displacing[preemption.session] = {victim.id for victim in victims}
-        group.queue.rooms.clear()  # their ends are known now
-        for victim in victims:
+        group.displace(preemption)
+        for victim in [work.live.sessions[victim.id] for victim in preemption.victims]:
             if again:
                 self._sessions.displace(work, victim, self.name, why)
             else:
@@ -226,7 +217,7 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
         return record.scheduling_timeout_s or work.live.groups[record.group].pending_timeout
 
     def since(self, record: Session, work: Work) -> float:
-        return self._board.eligible_at(record)
+        return self._cluster.eligible_at(record)
 
     def expiry_reason(self, record: Session, work: Work, timeout_s: float) -> Reason:
         return reason(ReasonCode.SCHEDULING_TIMEOUT, timeout_s=timeout_s)

@@ -12,7 +12,7 @@ from muster.control.engine.handler import (
 )
 from muster.control.engine.work import Work
 from muster.control.session.barrier import is_closed
-from muster.control.session.board import Board
+from muster.control.session.cluster import ClusterState
 from muster.control.session.environment import Gang, gang_of, own_variables, template
 from muster.control.session.lifecycle import (
     AGAIN,
@@ -46,8 +46,8 @@ class StartSessions(HeardPhase):
         give_up=AGAIN,
     )
 
-    def __init__(self, board: Board) -> None:
-        self._board = board
+    def __init__(self, cluster: ClusterState) -> None:
+        self._cluster = cluster
 
     def execute(self, targets: Sequence[Session], work: Work) -> HandlerResult[Session]:
         result: HandlerResult[Session] = HandlerResult()
@@ -63,9 +63,9 @@ class StartSessions(HeardPhase):
                     again = list(failed)
                     for kernel in again:
                         work.unit.fail(kernel, None)
-                    send_starts(session, again, work, self._board)
+                    send_starts(session, again, work, self._cluster)
             elif session.status is SessionStatus.PREPARED:
-                send_starts(session, session.kernels, work, self._board)
+                send_starts(session, session.kernels, work, self._cluster)
                 result.successes.append(session)
             elif held_ahead(session, work):
                 self._recall_late(session, work)
@@ -146,11 +146,13 @@ class Templates:
         return bare, wanted
 
 
-def send_starts(session: Session, kernels: Iterable[Kernel], work: Work, board: Board) -> None:
+def send_starts(
+    session: Session, kernels: Iterable[Kernel], work: Work, cluster: ClusterState
+) -> None:
     """Start commands for those kernels that are to start."""
     templates = work.once(Templates)
     gang = templates.gang(session, work)
-    hold, asks_hook = is_closed(session), board.changes_environments(session)
+    hold, asks_hook = is_closed(session), cluster.hooks.changes_environments(session)
     for kernel in kernels:
         row = work.live.ledger.get((kernel.id, kernel.generation))
         if kernel.status not in _TO_START or row is None:
@@ -159,7 +161,7 @@ def send_starts(session: Session, kernels: Iterable[Kernel], work: Work, board: 
         own: Mapping[str, str] = own_variables(kernel, gang)
         if asks_hook:
             whole = {**shared.env, **own}
-            wanted = board.before_start(session, whole)
+            wanted = cluster.hooks.before_start(session, whole)
             if wanted is not whole:
                 shared, own = templates.changed(shared, wanted)
         command = Start(

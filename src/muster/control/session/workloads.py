@@ -1,11 +1,18 @@
-"""Jobs and sessions as placement sees them."""
+"""Jobs, sessions and agents as placement sees them."""
+
+from dataclasses import replace
 
 from muster.core.ids import AgentId
 from muster.core.owner import Owner
-from muster.core.specs import JobSpec
+from muster.core.specs import JobSpec, ScalingGroup
+from muster.core.states import PLACED_SESSION, AgentStatus, SessionStatus
+from muster.scheduling.snapshot import AgentFacts
 from muster.scheduling.workload import WorkloadClass
-from muster.store.records import Session
+from muster.store.records import Agent, Session
 
+STAYING = frozenset({*PLACED_SESSION, SessionStatus.RUNNING})
+"""Other sessions that hold room are leaving: they are being stopped, or their room is what remains
+of a try."""
 _NONE: frozenset[AgentId] = frozenset()  # an empty set takes 216 bytes, and most are
 
 
@@ -41,3 +48,32 @@ def workload_class(session: Session) -> WorkloadClass:
         not_before=spec.not_before,
         after=spec.after,
     )
+
+
+def placed_since(session: Session) -> float:
+    """Since when it runs; until it does, since when it has its status."""
+    return session.started_at or session.status_changed_at
+
+
+def agent_facts(agent: Agent, group: ScalingGroup) -> AgentFacts:
+    """An agent as placement sees it."""
+    alive = agent.status is AgentStatus.ALIVE
+    able = alive and agent.connected
+    status = agent.status if agent.connected else "not connected"
+    return AgentFacts(
+        agent.id,
+        agent.name,
+        replace(agent.capacity, kernels=group.kernels_per_agent),
+        agent.devices,
+        accepting=able and agent.barred is None and not agent.disk_full,
+        status=_bar_of(agent) or status if able else status,
+        attributes=agent.attributes,
+        returning=alive and not agent.connected and agent.barred is None,
+    )
+
+
+def _bar_of(agent: Agent) -> str:
+    """Why an agent that can be reached takes nothing new, as people are told; empty if it does."""
+    if agent.disk_full:
+        return "out of disk (DISK_FULL)"
+    return ": ".join(filter(None, (agent.barred or "", agent.bar_note)))

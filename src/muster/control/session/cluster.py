@@ -1,0 +1,396 @@
+"""The scaling groups of the cluster as placement sees them, kept in step with the mirror.
+
+Records become workloads here, and changes of records become the verbs of each ``GroupState``.
+Nothing is stored: all of it is derived when the mirror is read, and follows by deltas.
+"""
+
+import logging
+from collections.abc import Iterator
+
+from muster.control.session.backlogs import Backlogs
+from muster.control.session.history import GroupHistory, RequestHistory, UsageHistory
+from muster.control.session.hooks import Hooks
+from muster.control.session.targets import Targets
+from muster.control.session.workloads import STAYING, agent_facts, placed_since, workload_class
+from muster.core.ids import JobId, KernelId, SessionId
+from muster.core.reasons import DISPLACED, ReasonCode
+from muster.core.resources import DeviceShare
+from muster.core.specs import Level, SessionType
+from muster.core.specs.placement import ANYWHERE
+from muster.core.states import (
+    JOB_TABLE,
+    SESSION_TABLE,
+    AgentStatus,
+    SessionStatus,
+)
+from muster.scheduling.group_state import GroupState
+from muster.scheduling.guard import PluginFault
+from muster.scheduling.outcome import Placed
+from muster.scheduling.policy import Policy, missing_parts
+from muster.scheduling.snapshot import Snapshot
+from muster.scheduling.usage import Accounting, Quotas, scopes
+from muster.scheduling.workload import KernelPlacement, SessionWorkload, WorkloadClass
+from muster.store.live import Live
+from muster.store.records import Agent, Allocation, Job, Kernel, LedgerKey, Session
+
+log = logging.getLogger(__name__)
+
+_DISPLACED = frozenset({ReasonCode.PREEMPTED, ReasonCode.PREEMPTED_FOR_GOOD})
+
+
+class ClusterState:
+    """Follows the mirror; the unit of work tells it of the ledger, the engine of sessions.
+
+    Attributes:
+        groups: by name.
+        accounting: what owners hold, and their quotas.
+        placed: the sessions that hold room, those included that have ended and left some in use.
+        candidates: how many sessions of a job wait for a place.
+        hooks: what is special about a type of session in its group.
+        backlogs: what agents run and hold ahead.
+        targets: how far work has come that other work waits for.
+    """
+
+    def __init__(self, live: Live, usage: UsageHistory, requests: RequestHistory) -> None:
+        self._live = live
+        self._usage_history = usage
+        self._request_history = requests
+        self.groups: dict[str, GroupState] = {}
+        self.accounting = Accounting(quotas=Quotas(live.quotas.values()))
+        self.placed: dict[SessionId, Session] = {}
+        self.candidates: dict[JobId, int] = {}
+        self.backlogs = Backlogs(live)
+        self.targets = Targets(live)
+        self.hooks = Hooks(self.groups, self.plugin_failed)
+        self._prefilled_as: dict[LedgerKey, WorkloadClass] = {}  # of rows not charged yet
+        self._kernel_of: dict[LedgerKey, Kernel] = {}  # of charged rows
+        self._remains: dict[SessionId, dict[KernelId, int]] = {}
+        self._to_come: dict[JobId, int] = {}  # sessions of a job that are not in the queue yet
+        for name, spec in live.groups.items():
+            self._use(name, Policy.of(spec, missing_parts(spec)))
+        for agent in live.agents.values():
+            self.agent_changed(agent)
+        for row in live.ledger.values():
+            if row.charged:
+                self.backlogs.held(row, 0)
+                self._adopt(row, row.since)
+            else:
+                self.held(row)
+        for session in live.sessions.values():
+            self.session_changed(session)
+        for job in live.jobs.values():
+            self.expanded(job)
+        self._follow_displaced()
+
+    # -- groups, policies, agents --------------------------------------------------------------
+
+    def group_changed(self, name: str) -> None:
+        """A group is new, or has another policy."""
+        state = self.groups.get(name)
+        before = None if state is None else state.policy
+        self._use(name, Policy.of(self._live.groups[name], before=before))
+        for agent in self._live.agents.values():
+            if agent.group == name:
+                self.agent_changed(agent)  # it may hold more kernels now, or fewer
+
+    def plugin_failed(self, name: str, fault: PluginFault) -> None:
+        """Go on without a plug-in of the group; a built-in part serves in its place."""
+        self._use(name, self._without(fault, name, self.groups[name].policy))
+
+    def _without(self, fault: PluginFault, name: str, policy: Policy) -> Policy:
+        log.error("group %s goes on without a plug-in: %s", name, fault)
+        return Policy.of(self._live.groups[name], (*policy.refused, fault), policy)
+
+    def _use(self, name: str, policy: Policy) -> None:
+        """Place by the policy from now on, without those of its plug-ins that fail at once."""
+        state = self.groups.get(name)
+        anew = state is not None and state.policy.hooks != policy.hooks
+        while True:
+            try:
+                if state is None:
+                    self.groups[name] = self._new_group(name, policy)
+                else:
+                    state.use(policy)
+                if state is not None and anew:
+                    self.hooks.requeue(state, self._live.sessions)
+                return
+            except PluginFault as fault:
+                policy = self._without(fault, name, policy)
+
+    def _new_group(self, name: str, policy: Policy) -> GroupState:
+        history = GroupHistory(name, self._live, self._usage_history, self._request_history)
+        target = self.targets.state
+        return GroupState(Snapshot(name), policy, self.accounting, history=history, target=target)
+
+    def quotas_changed(self) -> None:
+        """Somebody's limits are other ones."""
+        self.accounting.quotas = Quotas(self._live.quotas.values())
+        self._all_due()
+
+    def _all_due(self) -> None:
+        for state in self.groups.values():
+            state.due = True
+
+    def agent_changed(self, agent: Agent) -> None:
+        state = self.groups[agent.group]
+        if agent.status is AgentStatus.REMOVED:
+            state.remove_agent(agent.id)
+        else:
+            state.set_agent(agent_facts(agent, self._live.groups[agent.group]))
+
+    # -- sessions ------------------------------------------------------------------------------
+
+    def session_changed(self, session: Session) -> None:
+        """Keep the queue: a PENDING session is in it, any other is not."""
+        state = self.groups[session.group]
+        if self.targets.changed(session):
+            self._all_due()
+        if session.status in SESSION_TABLE.terminal:
+            self.targets.ended(session)
+            self.hooks.after_end(session)
+            state.forget(session.id)
+        if session.id in self.placed:
+            self._progressed(session, state)
+        if session.status is not SessionStatus.PENDING:
+            if state.withdraw(session.id):
+                self._withdrawn(session)
+        elif not state.waits(session.id):
+            self._submit(session, state)
+
+    def _progressed(self, session: Session, state: GroupState) -> None:
+        leaves_by = None
+        if session.status not in STAYING:
+            leaves_by = session.status_changed_at + session.tally.grace_s
+        state.progressed(session.id, placed_since(session), session.started_at, leaves_by)
+
+    def _submit(self, session: Session, state: GroupState) -> None:
+        """A session waits from now on; aside, while earlier generations of its kernels have rows of
+        the ledger: never two live attempts."""
+        waiting = SessionWorkload(session.id, session.created_at, self.hooks.arriving(session))
+        rows_of = self._live.rows_of
+        remains = {k.id: len(rows_of[k.id]) for k in session.kernels if k.id in rows_of}
+        if remains:
+            self._remains[session.id] = remains
+        try:
+            state.submit(waiting, aside=bool(remains))
+        except PluginFault as fault:
+            self.plugin_failed(session.group, fault)
+        self._count_candidate(session, +1)
+
+    def withdraw(self, session: Session) -> None:
+        """The session is to be placed no more; nothing happens if it does not wait."""
+        if self.groups[session.group].withdraw(session.id):
+            self._withdrawn(session)
+
+    def _withdrawn(self, session: Session) -> None:
+        self._remains.pop(session.id, None)
+        self._count_candidate(session, -1)
+
+    def start(self, placed: Placed, now: float) -> Session:
+        """A session takes the room that a pass has found for it; its rows of the ledger follow."""
+        session = self._live.sessions[placed.session.id]
+        begun_anew = session.job is not None
+        self.groups[session.group].start(placed, now, begun_anew=begun_anew)
+        self.placed[session.id] = session
+        self._count_candidate(session, -1)
+        return session
+
+    def _count_candidate(self, session: Session, sign: int) -> None:
+        job = session.job
+        if job is not None:
+            count = self.candidates.pop(job.id, 0) + sign
+            if count:
+                self.candidates[job.id] = count
+
+    def remains_of(self, session: Session) -> KernelId | None:
+        """A kernel of which an earlier generation keeps the session from being placed, if any."""
+        return next(iter(self._remains.get(session.id, ())), None)
+
+    def workload(self, session: Session) -> WorkloadClass:
+        """A session's class as placement sees it: as it waits, or as it was placed. No hook is
+        asked."""
+        return self._known(session) or workload_class(session)
+
+    def _known(self, session: Session) -> WorkloadClass | None:
+        state = self.groups[session.group]
+        waits_as = state.waits_as(session.id)
+        if waits_as is not None:
+            return waits_as
+        place = state.places.get(session.id)
+        return None if place is None else place.workload
+
+    def eligible_at(self, session: Session) -> float:
+        """From when on the session could have started, had there been room: it was handed in, its
+        start time had come and what it waits for had come so far; never, while one is missing.
+
+        A job's later attempts count from there too, and so do its later tasks. Only what others
+        displaced begins to wait anew: it lost its place by no fault of its own.
+        """
+        if session.reason is not None and session.reason.code in DISPLACED:
+            return session.queued_at
+        workload = self.workload(session)
+        handed_in = session.created_at if session.job is None else session.job.submitted_at
+        met_at = self.targets.met_at(session.owner, workload.after) if workload.after else 0.0
+        return max(handed_in, workload.not_before or 0.0, met_at)
+
+    def take_unblocked(self) -> list[Session]:
+        """The waiting sessions whose dependencies have come further since the last call: their time
+        is to be looked at anew."""
+        news = self.targets.take_news()
+        return [
+            self._live.sessions[waiting.id]
+            for state in (self.groups.values() if news else ())
+            for members in state.queue.classes
+            if any(each.on in news for each in members.what.after)
+            for waiting in members
+        ]
+
+    def placed_of(self, level: Level, name: str) -> Iterator[tuple[Session, WorkloadClass]]:
+        """The sessions that hold a place of somebody at a level, with what they count as."""
+        for id_, session in self.placed.items():
+            if level.of(session.owner) == name:
+                yield session, self.groups[session.group].places[id_].workload
+
+    def may_wait_ahead(self, session: Session) -> bool:
+        """Whether an agent may hold the session in its backlog: short batch work of one kernel that
+        needs nothing but its allocation, may go anywhere, and has no quota to exceed."""
+        if (
+            session.job is None
+            or len(session.kernels) != 1
+            or session.type is not SessionType.BATCH
+            or session.kernels[0].process.ports
+            or not self._may_go_anywhere(session)
+        ):
+            return False
+        return not any(map(self.accounting.quotas.of, scopes(session.owner)))
+
+    def _may_go_anywhere(self, session: Session) -> bool:
+        placement = self.workload(session).placement
+        return placement is ANYWHERE or placement == ANYWHERE
+
+    def _follow_displaced(self) -> None:
+        """Who leaves for others does so still, after the mirror was read. For whom is not known but
+        by priority: nobody of that one displaces more until they are gone."""
+        for state in self.groups.values():
+            leaving: dict[int, set[SessionId]] = {}
+            for id_ in state.places:
+                session = self.placed[id_]
+                why = session.reason
+                if why is not None and why.code in _DISPLACED and session.status not in STAYING:
+                    leaving.setdefault(dict(why.numbers)["priority"], set()).add(id_)
+            for waiting in state.queue if leaving else ():
+                if waiting.what.priority in leaving:
+                    state.displacing[waiting.id] = set(leaving[waiting.what.priority])
+
+    # -- jobs ----------------------------------------------------------------------------------
+
+    def expanded(self, job: Job) -> None:
+        """It is new, or other tasks of it have become candidates: those to come wait as well."""
+        to_come = 0 if job.status in JOB_TABLE.terminal else job.tasks_total - job.next_task
+        if job.spec.coscheduled:
+            to_come = min(to_come, 1)
+        before = self._to_come.pop(job.id, 0)
+        if to_come:
+            self._to_come[job.id] = to_come
+        if to_come != before:
+            self.accounting.usage.waits(job.owner, to_come - before)
+
+    def job_changed(self, job: Job) -> None:
+        if self.targets.changed(job):
+            self._all_due()
+
+    def job_ended(self, job: Job) -> None:
+        self.expanded(job)
+        self.targets.ended(job)
+        self.backlogs.job_ended(job)
+        self.hooks.job_ended(job.id)
+
+    # -- the ledger (store.unit.LedgerWatch) ---------------------------------------------------
+
+    def held(self, row: Allocation) -> None:
+        kernel = self._live.kernels.get(row.kernel_id)
+        priority = 0
+        if kernel is not None and row.charged:
+            self._kernel_of[row.key] = kernel  # its session has been started
+        elif kernel is not None:
+            session = kernel.session
+            workload = self._prefilled_as[row.key] = self._known(session) or self.hooks.arriving(
+                session
+            )
+            priority = workload.priority
+        self.backlogs.held(row, priority)
+
+    def charged(self, row: Allocation, before: tuple[DeviceShare, ...] | None, now: float) -> None:
+        if before is None:
+            self.backlogs.charged(row, now)
+            self._adopt(row, now)
+            return
+        kernel = self._kernel_of.get(row.key)
+        if kernel is not None:
+            session = kernel.session
+            self.groups[session.group].move(session.id, kernel.index, row.shares)
+        else:
+            state = self._group_of(row)
+            state.vacate(row.agent_id, row.resources, before)
+            state.occupy(row.agent_id, row.resources, row.shares)
+
+    def released(self, row: Allocation, now: float) -> None:
+        self.backlogs.released(row)
+        kernel = self._kernel_of.pop(row.key, None)
+        if kernel is not None:
+            self._leave(kernel, now)
+        elif row.charged:
+            self._group_of(row).vacate(row.agent_id, row.resources, row.shares)
+        else:
+            self._prefilled_as.pop(row.key, None)
+            self._group_of(row).due = True
+        if row.kernel_id not in self._live.rows_of and self.targets.released(row.kernel_id):
+            self._all_due()
+        if self._remains:
+            self._clean(row)
+
+    def _group_of(self, row: Allocation) -> GroupState:
+        return self.groups[self._live.agents[row.agent_id].group]
+
+    def _adopt(self, row: Allocation, now: float) -> None:
+        """A row is charged that no pass has made: its room is in use, and its session placed. A
+        session that has ended is not; its agent has not confirmed that yet."""
+        prefilled_as = self._prefilled_as.pop(row.key, None)
+        kernel = self._live.kernels.get(row.kernel_id)
+        if kernel is None:
+            self._group_of(row).occupy(row.agent_id, row.resources, row.shares)
+            return
+        session = kernel.session
+        workload = prefilled_as or self._known(session) or self.hooks.arriving(session)
+        state = self.groups[session.group]
+        kernels = {kernel.index: KernelPlacement(row.agent_id, row.shares)}
+        begun_anew = session.job is not None
+        state.adopt(session.id, workload, kernels, now, since=row.since, begun_anew=begun_anew)
+        self._kernel_of[row.key] = kernel
+        self.placed[session.id] = session
+        self._progressed(session, state)
+
+    def _leave(self, kernel: Kernel, now: float) -> None:
+        session = kernel.session
+        state = self.groups[session.group]
+        state.leave(session.id, kernel.index, now)
+        if session.id not in state.places:
+            del self.placed[session.id]
+
+    def _clean(self, row: Allocation) -> None:
+        """A session may be placed once its kernels have no row of earlier generations left."""
+        kernel = self._live.kernels.get(row.kernel_id)
+        remains = self._remains.get(kernel.session.id) if kernel is not None else None
+        if kernel is None or remains is None:
+            return
+        remains[kernel.id] -= 1
+        if not remains[kernel.id]:
+            del remains[kernel.id]
+        if remains:
+            return
+        session = kernel.session
+        del self._remains[session.id]
+        try:
+            self.groups[session.group].readmit(session.id)
+        except PluginFault as fault:
+            self.plugin_failed(session.group, fault)

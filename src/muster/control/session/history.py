@@ -1,0 +1,38 @@
+"""What scaling groups have seen, for the policies that ask for it."""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from muster.control.session.workloads import workload_class
+from muster.core.ids import SessionId
+from muster.core.resources import Resources
+from muster.scheduling.fairness import Stay
+from muster.scheduling.workload import WorkloadClass
+from muster.store.live import Live
+
+UsageHistory = Callable[[str, float], Iterable[Stay]]
+"""What sessions held that have ended in a group, by its name, in the last so many seconds."""
+RequestHistory = Callable[[str], Iterable[tuple[Resources, int]]]
+"""What sessions asked for that have ended in a group, by its name, and for how many kernels."""
+
+
+class GroupHistory:
+    """The history of one group, from the store and the mirror. Fills History."""
+
+    def __init__(
+        self, name: str, live: Live, usage: UsageHistory, requests: RequestHistory
+    ) -> None:
+        self._name = name
+        self._live = live
+        self._usage = usage
+        self._requests = requests
+
+    def usage(self, seconds: float) -> Iterable[Stay]:
+        return self._usage(self._name, seconds)
+
+    def requests(self) -> Iterable[tuple[Resources, int]]:
+        return self._requests(self._name)
+
+    def live(self) -> Iterator[tuple[SessionId, WorkloadClass]]:
+        for session in self._live.sessions.values():
+            if session.group == self._name:
+                yield session.id, workload_class(session)

@@ -1,0 +1,90 @@
+"""What groups' hooks are asked, and how a group goes on without one that fails."""
+
+from collections.abc import Callable, Mapping
+
+from muster.control.session.workloads import workload_class
+from muster.core.ids import JobId, SessionId
+from muster.scheduling.group_state import GroupState
+from muster.scheduling.guard import PluginFault
+from muster.scheduling.hooks import BatchHook
+from muster.scheduling.plugins import SessionHook
+from muster.scheduling.workload import SessionWorkload, WorkloadClass
+from muster.store.records import Session
+
+
+class Hooks:
+    """Asks the hook of a session's type in its group.
+
+    ``failed`` is told of a hook that fails; afterwards its group has a policy without that hook.
+    """
+
+    def __init__(
+        self, groups: Mapping[str, GroupState], failed: Callable[[str, PluginFault], None]
+    ) -> None:
+        self._groups = groups
+        self._failed = failed
+        self._class_of_job: dict[JobId, WorkloadClass] = {}
+
+    def _hook(self, session: Session) -> SessionHook:
+        return self._groups[session.group].policy.hooks[session.type]
+
+    def arriving(self, session: Session) -> WorkloadClass:
+        """The class of a session that enters the queue, as its hook wants it."""
+        while True:
+            try:
+                return self._on_schedule(session)
+            except PluginFault as fault:
+                self._failed(session.group, fault)
+
+    def requeue(self, group: GroupState, sessions: Mapping[SessionId, Session]) -> None:
+        """Have all that waits in a group enter its queue once more, as its new hooks want it.
+
+        Raises:
+            PluginFault: one of them fails; what waits is as it was.
+        """
+
+        def class_of(waiting: SessionWorkload) -> WorkloadClass:
+            return self._on_schedule(sessions[waiting.id])
+
+        name, of_job = group.snapshot.group, self._class_of_job.items()
+        self._class_of_job = {id_: workload for id_, workload in of_job if workload.group != name}
+        group.requeue(class_of)
+
+    def _on_schedule(self, session: Session) -> WorkloadClass:
+        """``arriving``; the plain sessions of a job share one answer.
+
+        Raises:
+            PluginFault: the hook fails.
+        """
+        job = session.job
+        if job is None or session.failed_agents or len(session.kernels) != 1:
+            return self._hook(session).on_schedule(workload_class(session))
+        known = self._class_of_job.get(job.id)
+        if known is None:
+            known = self._hook(session).on_schedule(workload_class(session))
+            self._class_of_job[job.id] = known
+        return known
+
+    def changes_environments(self, session: Session) -> bool:
+        """Whether its hook may change what its kernels are started with; built-in ones do not."""
+        return type(self._hook(session)).before_start is not BatchHook.before_start
+
+    def before_start(self, session: Session, environment: Mapping[str, str]) -> Mapping[str, str]:
+        """The environment of one of its kernels that is about to start, as its hook wants it."""
+        try:
+            return self._hook(session).before_start(environment)
+        except PluginFault as fault:
+            self._failed(session.group, fault)
+            return self.before_start(session, environment)
+
+    def after_end(self, session: Session) -> None:
+        """The session has ended."""
+        succeeded = all(kernel.exit_code == 0 for kernel in session.kernels)
+        try:
+            self._hook(session).after_end(session.id, succeeded)
+        except PluginFault as fault:
+            self._failed(session.group, fault)
+
+    def job_ended(self, id_: JobId) -> None:
+        """No session of the job comes any more."""
+        self._class_of_job.pop(id_, None)
