@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import math
 from collections.abc import Callable
 
 from muster.control.plane import ControlPlane
@@ -14,9 +13,9 @@ PAUSE_AFTER_ERROR_S = 1.0
 LONGEST_PAUSE_S = 0.01
 """Under load a wake is followed by a pause as long as itself, up to this: the longer wakes take,
 the more inputs share the next one and its commit."""
-LOAD_S = 0.1
-"""How long wakes are remembered: load is when they took more than half of that time. So what comes
-of a lone request waits for nothing."""
+FEW_CHANGES = 12
+"""A wake that changes no more rows is about one or two tasks: no pause follows, so that whatever
+comes of a lone request waits for nothing."""
 
 
 class Driver:
@@ -26,8 +25,6 @@ class Driver:
         self._clock = clock
         self._hinted = asyncio.Event()
         self._stopping = False
-        self._busy_s = 0.0  # of the time of late, which counts less the longer ago it was
-        self._ended_s = 0.0
 
     def hint(self) -> None:
         """Say that there is something to do."""
@@ -47,17 +44,9 @@ class Driver:
             took_s = self._clock.now() - began_s
             if stopping:
                 return
-            await asyncio.sleep(min(took_s, LONGEST_PAUSE_S) if self._is_loaded(took_s) else 0)
+            await asyncio.sleep(min(took_s, LONGEST_PAUSE_S) if plane.changes > FEW_CHANGES else 0)
             if pause_s is None or pause_s > 0:
                 await self._wait(pause_s)
-
-    def _is_loaded(self, took_s: float) -> bool:
-        """Whether wakes, with the last one that took so long, leave little time between them."""
-        now = self._clock.now()
-        forgotten = math.exp(-(now - self._ended_s) / LOAD_S)
-        self._busy_s = self._busy_s * forgotten + took_s
-        self._ended_s = now
-        return self._busy_s > LOAD_S / 2
 
     def _wake(self, step: Callable[[], float | None]) -> float | None:
         """Run a wake; the answer is the time in seconds until the next one is due, None if only a

@@ -93,6 +93,8 @@ class ControlPlane:
         self._broken = False  # mirror and SQL differ: it is read again before anything else
         self._races = 0  # lost since the last commit
         self._losers: dict[str, float] = {}  # of those and earlier ones, until when they sit out
+        self.changes = 0
+        """How many rows the last wake changed, but for history."""
         self._build()
 
     def _build(self, before: Live | None = None) -> None:
@@ -213,6 +215,7 @@ class ControlPlane:
             suspect, why = self._suspect
             self._suspect = None
             suspect.refuse(why)
+        self.changes = work.unit.size
         self._perform(work)
         if self._inbox or not calm:
             for kind in work.dirty.values():
