@@ -1,6 +1,6 @@
-"""Why something does not start, or what it is doing: the answer of `muster why`.
+"""The answer of `muster why`: why work does not start, or what it is doing.
 
-Asked of the live state, so it is never out of date; the deciding code itself answers.
+It is found in the live state, so it is never out of date, by the code that decides.
 """
 
 import math
@@ -31,12 +31,12 @@ from muster.store.records import Agent, Job, Kernel, Session
 
 T = TypeVar("T")
 MOST_MACHINES = 5
-"""Of which something is told that holds up the tasks of one job."""
+"""Machines about which is told something that holds up the tasks of one job."""
 
 
 @dataclass(slots=True)
 class _Found:
-    """What is to be told of one session."""
+    """The findings about one session."""
 
     reasons: list[Reason] = field(default_factory=list)
     placement: PlacementView | None = None
@@ -47,11 +47,12 @@ class _Found:
 def explain_job(
     live: Live, cluster: ClusterState, id_: JobId, now: float, asker: Principal | None = None
 ) -> WhyView:
-    """Why a live job is not done: the reasons of its first waiting session, what its tasks do, and
-    what is to be known of the machines on which they run.
+    """Why a live job has not ended: the reasons of its first waiting session, the states of its
+    tasks, and facts about the machines on which they run.
 
     Args:
-        asker: decides what may be told of the work of others; the job's owner if left out.
+        asker: for whom the answer is, which bounds what is told of the work of others; the job's
+            owner if left out.
 
     Raises:
         NotFound: the job is not live.
@@ -78,10 +79,11 @@ def explain_job(
 def explain_session(
     live: Live, cluster: ClusterState, id_: SessionId, now: float, asker: Principal | None = None
 ) -> WhyView:
-    """Why a live session is where it is.
+    """Why a live session is in its state.
 
     Args:
-        asker: decides what may be told of the work of others; the session's owner if left out.
+        asker: for whom the answer is, which bounds what is told of the work of others; the
+            session's owner if left out.
 
     Raises:
         NotFound: the session is not live.
@@ -108,7 +110,7 @@ def _why(id_: str, status: str, verdict: str, found: _Found) -> WhyView:
 
 
 def _of_machines(live: Live, job: Job, now: float) -> list[Reason]:
-    """What is to be known of the machines on which the job's tasks run: of a few of them."""
+    """Reasons about a few of the machines on which the job's tasks run."""
     found: dict[AgentId, Reason] = {}
     for task in job.tasks.values():
         kernel = live.kernels.get(task.kernel_id) if task.kernel_id else None
@@ -174,8 +176,8 @@ def _pending(
 
 
 def with_policy(live: Live, group: GroupState, look: Callable[[Policy], T]) -> T:
-    """What ``look`` finds under the group's policy; without the plug-ins that fail it, as the next
-    pass will go on without them."""
+    """The result of ``look`` under the group's policy, without plug-ins that fail: the next pass
+    will go on without them too."""
     policy = group.policy
     while True:
         try:
@@ -187,7 +189,7 @@ def with_policy(live: Live, group: GroupState, look: Callable[[Policy], T]) -> T
 
 
 def _at_barrier(live: Live, session: Session) -> Reason:
-    """How many of a gang's kernels are ready to run, and whom the others wait for."""
+    """How many of a gang's kernels are ready to run, and which agents the others wait for."""
     held = session.tally.held
     missing = next((kernel for kernel in session.kernels if kernel not in held), None)
     agent = live.agents.get(missing.agent_id) if missing and missing.agent_id else None
@@ -210,7 +212,7 @@ def _of_silent(agent: Agent, now: float) -> Reason:
 
 
 def _of_kernel(live: Live, kernel: Kernel, now: float) -> Reason | None:
-    """What holds a placed kernel up, if anything does."""
+    """The reason that holds a placed kernel up, if any."""
     agent = live.agents.get(kernel.agent_id) if kernel.agent_id else None
     if agent is None:
         return kernel.failure
