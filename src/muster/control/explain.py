@@ -19,8 +19,9 @@ from muster.core.ids import AgentId, JobId, SessionId
 from muster.core.owner import Principal, Role
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.states import PLACED_SESSION, KernelStatus, SessionStatus, TaskState
-from muster.core.views.base import ReasonView
+from muster.core.views.base import ReasonView, RecordView
 from muster.core.views.placement import HolderView, HoldingView, PlacementView, WhyView
+from muster.core.views.work import JobView, SessionView
 from muster.scheduling.explain import explain
 from muster.scheduling.group_state import GroupState
 from muster.scheduling.guard import PluginFault
@@ -95,6 +96,22 @@ def explain_session(
     found = _of_session(live, cluster, session, now, asker)
     verdict = f"{session.status.lower()} for {now - session.status_changed_at:.0f} s"
     return _why(session.id, session.status, verdict, found)
+
+
+def explain_ended_job(job: JobView) -> WhyView:
+    """Why a job that has ended did."""
+    counts = ", ".join(f"{count} {state}" for state, count in job.counts.items())
+    return _ended(job, f"ended {job.state}; its tasks: {counts}", job.reason)
+
+
+def explain_ended_session(session: SessionView) -> WhyView:
+    """Why a session that has ended did."""
+    return _ended(session, f"ended {session.status}", session.reason)
+
+
+def _ended(found: RecordView, verdict: str, why: ReasonView | None) -> WhyView:
+    reasons = () if why is None else (why,)
+    return WhyView(subject=found.id, status=found.status, verdict=verdict, reasons=reasons)
 
 
 def _why(id_: str, status: str, verdict: str, found: _Found) -> WhyView:
