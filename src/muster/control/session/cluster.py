@@ -314,9 +314,8 @@ class ClusterState:
             self._kernel_of[row.key] = kernel  # its session has been started
         elif kernel is not None:
             session = kernel.session
-            workload = self._prefilled_as[row.key] = self._known(session) or self.hooks.arriving(
-                session
-            )
+            workload = self._known(session) or self.hooks.arriving(session)
+            self._prefilled_as[row.key] = workload
             priority = workload.priority
         self.backlogs.held(row, priority)
 

@@ -152,7 +152,7 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
     def _place(self, group: GroupState, result: HandlerResult[Session], work: Work) -> None:
         before = {members: members.reasons for members in group.queue.classes}
         try:
-            outcome = group.run_pass(work.now)
+            decided = group.run_pass(work.now)
         except PluginFault:
             raise
         except Exception as error:
@@ -162,7 +162,7 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
             for members in group.queue.classes:
                 members.reasons = (why,)
             return
-        for placed in outcome.placed:
+        for placed in decided.placed:
             session = self._cluster.start(placed, work.now)
             for kernel, placement in zip(session.kernels, placed.kernels, strict=True):
                 agent = work.live.agents[placement.agent_id]
@@ -170,12 +170,12 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
                 kernel.shares = placement.shares
                 work.unit.hold(kernel, agent, placement.shares, charged=True)
             result.successes.append(session)
-        for preemption in outcome.displaced:
+        for preemption in decided.displaced:
             self._displace(preemption, group, work)
-        lacking = [each.what for each, why in outcome.refused.items() if lacks_room(why)]
+        lacking = [each.what for each, why in decided.refused.items() if lacks_room(why)]
         self._give_way(overtaken(group, lacking, work, self._cluster), work)
         ahead = Ahead(self._cluster)
-        for members, reasons in outcome.refused.items():
+        for members, reasons in decided.refused.items():
             if any(each.code in NEVER for each in reasons):
                 why = next(each for each in reasons if each.code in NEVER)
                 for waiting in members:
