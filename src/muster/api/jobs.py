@@ -15,7 +15,7 @@ from muster.api.live_views import job_view
 from muster.api.resource import Resource
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
-from muster.control.explain import explain_ended_job, explain_job
+from muster.control.job.explanation import explain_ended_job, explain_job
 from muster.control.job.requests import JobRequests, Retried
 from muster.control.session.admission import Ended
 from muster.control.session.cluster import ClusterState
