@@ -184,8 +184,8 @@ async def _introduce(
 
 
 def _reporting(inbox: Inbox) -> Callable[[Input], None]:
-    """Takes outcomes of effects from any thread. One that finds no room, or nobody any more, is
-    lost: what it is about is tried again."""
+    """Takes outcomes of effects from any thread. An outcome that finds the inbox full or the loop
+    closed is lost: its effect is tried again."""
     loop = asyncio.get_running_loop()
 
     def put(outcome: Input) -> None:

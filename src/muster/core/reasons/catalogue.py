@@ -1,4 +1,4 @@
-"""What a person reads of each reason: the sentence, and what can be done."""
+"""The texts of each reason for people: its sentence, and its remedy."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
