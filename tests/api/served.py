@@ -36,7 +36,6 @@ from muster.control.agent.leases import LeaseBook
 from muster.control.engine.effects import Surroundings
 from muster.control.engine.module import EntityModule, Parts
 from muster.control.engine.work import Work
-from muster.control.explain import explain_job, explain_session
 from muster.control.group.requests import GroupRequests
 from muster.control.identity.accounts import ensure_user
 from muster.control.identity.tokens import create_open_join_token, create_token
@@ -198,8 +197,6 @@ class ServedCluster:
             engine=self.engine,
             clock=self.clock,
             read_log=self.read_log,
-            explain_job=explain_job,
-            explain_session=explain_session,
             routers=self._routers,
         )
         await self._serve(self.app)

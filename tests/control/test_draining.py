@@ -5,7 +5,7 @@ from tests.control.conftest import GroupWorld
 from tests.control.world import ADA, Run, World
 
 from muster.control.agent.requests import AgentRequests
-from muster.control.explain import explain_job
+from muster.control.job.explanation import explain_job
 from muster.control.job.requests import JobRequests
 from muster.core.errors import Conflict
 from muster.core.ids import AgentId

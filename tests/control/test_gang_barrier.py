@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.control.world import ADA, Behaviour, HollowAgent, Run, World, attempt, kernel_index
 
-from muster.control.explain import explain_job
+from muster.control.job.explanation import explain_job
 from muster.control.job.requests import JobRequests
 from muster.core.reasons import ReasonCode
 from muster.core.resources import Resources

@@ -5,8 +5,8 @@ import re
 from tests.control.conftest import GroupWorld
 from tests.control.world import ADA, Run, World
 
-from muster.control.explain import explain_job
 from muster.control.group.requests import GroupRequests
+from muster.control.job.explanation import explain_job
 from muster.core.owner import Owner, Principal, Role
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec, QuotaSpec

@@ -5,8 +5,8 @@ from tests.control.conftest import GroupWorld
 from tests.control.strangers import BadgeHook, Hook
 from tests.control.world import Run, World, task_index
 
-from muster.control.explain import explain_session
 from muster.control.group.requests import GroupRequests
+from muster.control.session.explanation import explain_session
 from muster.core.ids import SessionId
 from muster.core.specs import JobSpec, ScalingGroup, SessionSpec
 from muster.core.states import JOB_TABLE, JobState, SessionStatus

@@ -7,8 +7,8 @@ from tests.control.conftest import GroupWorld, cpus
 from tests.control.strangers import CuriousSelector
 from tests.control.world import ADA, Run, World
 
-from muster.control.explain import explain_job
 from muster.control.group.requests import GroupRequests
+from muster.control.job.explanation import explain_job
 from muster.control.plan import plan_job
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec, SessionSpec

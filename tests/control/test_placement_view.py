@@ -6,7 +6,7 @@ import msgspec
 from tests.control.conftest import GroupWorld
 from tests.control.world import ADA, Run
 
-from muster.control.explain import explain_job
+from muster.control.job.explanation import explain_job
 from muster.core.owner import Owner, Principal, Role
 from muster.core.specs import JobSpec
 from muster.core.views.placement import WhyView

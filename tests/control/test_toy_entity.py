@@ -74,7 +74,12 @@ def test_lamp_is_lit_and_put_out_and_has_a_history_and_events(
         told = next(event for event in feed if event.kind == "lamp" and event.status == "LIT")
         assert told.id == lamp["id"]
     assert ada.get("lamps/porch")["status"] == "LIT"
-    assert ada.post("lamps/porch/cancel")["status"] == "OUT"
+    assert ada.get("lamps/porch/why")["verdict"] == "tried 0 times"
+    out = ada.post("lamps/porch/cancel")
+    assert (out["status"], out["message"]) == ("OUT", "lamp porch is cancelled")
+    assert ada.post(f"lamps/{lamp['id']}/cancel")["changed"] is False
+    assert ada.get(f"lamps/{lamp['id']}/why")["reasons"][0]["code"] == "CANCELLED"
+    assert ada.get("lamps")["items"] == [], "a listing is of those that have not ended"
     gone = ada.get(f"lamps/{lamp['id'][:-3]}")
     assert (gone["status"], gone["reason"]["sentence"]) == ("OUT", "cancelled by ada")
     moves = [(each["phase"], each["to_status"]) for each in ada.get("history/porch")["items"]]

@@ -183,11 +183,11 @@ class Accounts:
         )
 
     def _place(self, users: int, uid: int, gid: int, *homes: str) -> Path:
-        """The directory of a uid, with what is to be in it: homes, which are the user's alone, and
-        the place of its scratch directories, where it can neither put anything nor take it away.
+        """The directory of a uid, with its content: homes, which are the user's alone, and the
+        place of its scratch directories, in which the user can neither make nor remove entries.
 
         Raises:
-            NoAccount: a directory is somebody else's.
+            NoAccount: a directory belongs to another uid.
         """
         place = os.open(str(uid), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=users)
         try:

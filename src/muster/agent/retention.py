@@ -40,7 +40,7 @@ def expired(
     max_bytes: int,
     is_live: Callable[[KernelKey], bool],
 ) -> list[tuple[KernelKey, tuple[Path, ...]]]:
-    """Kernels whose files are to be removed, the oldest first: those that were written more than
+    """Kernels whose files are to be removed, the oldest first: kernels last written more than
     ``max_age_s`` ago, and the oldest others while all logs take more than ``max_bytes``. Live
     kernels keep their files, whatever the limits. Beside each kernel stand the ``places`` where
     some of its files lie.

@@ -24,7 +24,7 @@ from muster.api.answers import add_error_handlers
 from muster.api.auth import Access, BearerAuth
 from muster.api.bodies import LargeBodies
 from muster.api.changes import Changes
-from muster.api.context import Api, ExplainJob, ExplainSession, ReadLog
+from muster.api.context import Api, ReadLog
 from muster.api.openapi import describe
 from muster.api.reader import Reader
 from muster.api.stopping import OpenRequests, Stopping
@@ -56,8 +56,6 @@ def create_app(
     engine: Engine,
     clock: Clock,
     read_log: ReadLog,
-    explain_job: ExplainJob,
-    explain_session: ExplainSession,
     agent_address: str = "",
     routers: Sequence[APIRouter] = ROUTERS,
 ) -> FastAPI:
@@ -66,7 +64,6 @@ def create_app(
     Args:
         engine: the store's; only read.
         read_log: reads the output of a kernel from its agent.
-        explain_job, explain_session: answer ``why`` for live work.
         agent_address: where agents on other machines find the controller, as host:port.
 
     ``stop`` is called before the server is stopped.
@@ -92,8 +89,6 @@ def create_app(
         submissions=Submissions(engine, plane, clock),
         clock=clock,
         read_log=read_log,
-        explain_job=explain_job,
-        explain_session=explain_session,
         access=access,
         output_readers=Allowance(
             "readers of output", MAX_OUTPUT_READERS_OF_ONE, MAX_OUTPUT_READERS

@@ -17,21 +17,16 @@ from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.identity.tokens import principal_now
 from muster.control.plane import ControlPlane
-from muster.control.session.cluster import ClusterState
 from muster.core.clock import Clock
-from muster.core.ids import AgentId, JobId, SessionId
+from muster.core.ids import AgentId
 from muster.core.owner import Principal, Role
 from muster.core.views.base import View
-from muster.core.views.placement import WhyView
-from muster.store.live import Live
 from muster.wire.messages import LogChunk, LogRequest
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 ReadLog = Callable[[AgentId, LogRequest], AsyncIterator[LogChunk]]
-ExplainJob = Callable[[Live, ClusterState, JobId, float, Principal], WhyView]
-ExplainSession = Callable[[Live, ClusterState, SessionId, float, Principal], WhyView]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +40,6 @@ class Api:
     submissions: Submissions
     clock: Clock
     read_log: ReadLog
-    explain_job: ExplainJob
-    explain_session: ExplainSession
     access: Access
     output_readers: Allowance
     agent_address: str

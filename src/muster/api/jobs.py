@@ -1,33 +1,31 @@
 """Jobs and their tasks over HTTP."""
 
 import asyncio
-from functools import partial
+from collections.abc import Collection
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query, Request
+from fastapi import Header, Query, Request
 from starlette.responses import Response
 
 from muster.api.answers import answer, json_answer
 from muster.api.bodies import read_spec
 from muster.api.context import Call, Caller
-from muster.api.listing import Cursor, Group, Limit, Name, OwnerOf, State, states_of
-from muster.api.live_views import grace_left, job_view
-from muster.api.openapi import spec_body
-from muster.api.targets import knowing_ended
+from muster.api.listing import Limit
+from muster.api.live_views import job_view
+from muster.api.resource import Resource
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
+from muster.control.job.explanation import explain_ended_job, explain_job
 from muster.control.job.requests import JobRequests, Retried
 from muster.control.session.admission import Ended
 from muster.control.session.cluster import ClusterState
-from muster.core.errors import InvalidSpec, NotFound, Problem
 from muster.core.ids import JobId
 from muster.core.owner import Principal
 from muster.core.specs import MAX_TASKS, JobSpec
 from muster.core.specs.amounts import Spec
-from muster.core.states import JOB_TABLE, TaskState
+from muster.core.states import TaskState
 from muster.core.views.placement import WhyView
 from muster.core.views.work import (
-    CancelView,
     FailurePage,
     JobDetail,
     JobPage,
@@ -40,106 +38,52 @@ from muster.store.entities import JOB
 from muster.store.live import Live
 from muster.store.queries.failures import list_failures, read_to_retry
 from muster.store.queries.jobs import all_counts, list_jobs, read_job, read_job_detail
-from muster.store.queries.listing import Listing
 from muster.store.queries.refs import resolve
 from muster.store.queries.tasks import list_tasks, read_task
 from muster.store.records import Job
 
-router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+_HAS_PROCESSES = (TaskState.BUILDING, TaskState.RUNNING)
+
+
+def _submit(work: Work, parts: Parts, principal: Principal, spec: JobSpec, ended: Ended) -> Job:
+    return parts[JobRequests].submit(work, principal, spec, ended)
+
+
+def _cancel(work: Work, parts: Parts, principal: Principal, id_: str) -> Job:
+    return parts[JobRequests].cancel(work, principal, JobId(id_))
+
+
+def _graces_s(job: Job) -> Collection[float]:
+    return [job.spec.grace] if any(job.counts.get(state) for state in _HAS_PROCESSES) else ()
+
+
+def _explain(live: Live, parts: Parts, id_: str, now: float, asker: Principal) -> WhyView:
+    return explain_job(live, parts[ClusterState], JobId(id_), now, asker)
+
+
+JOBS: Resource[Job, JobView] = Resource(
+    entity=JOB,
+    path="/v1/jobs",
+    view=JobView,
+    detail=JobDetail,
+    page=JobPage,
+    view_of=job_view,
+    read=read_job,
+    show=read_job_detail,
+    list_of=list_jobs,
+    named=lambda job: f"job {job.name} ({job.id})",
+    spec=JobSpec,
+    submit=_submit,
+    cancel=_cancel,
+    graces_s=_graces_s,
+    explain=_explain,
+    explain_ended=explain_ended_job,
+)
+router = JOBS.router()
 
 COALESCE_S = 0.1
 """A wait tells of changes no faster than this, but of an end at once."""
 MAX_WAIT_S = 60.0
-_HAS_PROCESSES = (TaskState.BUILDING, TaskState.RUNNING)
-
-
-@router.post("", status_code=201, response_model=JobView, openapi_extra=spec_body(JobSpec))
-async def submit_job(
-    request: Request,
-    call: Call,
-    idempotency_key: Annotated[str | None, Header()] = None,
-) -> Response:
-    """Hand in a job. With the key of an earlier submission the answer is that job, with status
-    200."""
-    call.must_change()
-    spec = await read_spec(request, JobSpec)
-    call.api.plane.check(spec)
-    principal = call.principal.within(spec.project)
-
-    async def hand_in(ended: Ended) -> Job | str:
-        submit = partial(_submit, principal=principal, spec=spec, ended=ended)
-        return await call.api.submissions.once(
-            principal.owner, idempotency_key, call.still_allowed(submit)
-        )
-
-    return await _accepted(call, await knowing_ended(call, principal.owner, spec, hand_in))
-
-
-async def _accepted(call: Caller, job: Job | str) -> Response:
-    """The answer to a submission: a new job, or the id of one that was handed in before."""
-    if isinstance(job, Job):
-        return answer(job_view(job), 201)
-    return json_answer(await call.json(read_job, call.principal, job))
-
-
-def _submit(work: Work, parts: Parts, *, principal: Principal, spec: JobSpec, ended: Ended) -> Job:
-    known_group(work.live, spec.group)
-    return parts[JobRequests].submit(work, principal, spec, ended)
-
-
-def known_group(live: Live, group: str) -> None:
-    """
-    Raises:
-        InvalidSpec: there is no such group, which is a problem of the spec and so not NotFound.
-    """
-    try:
-        live.group(group)
-    except NotFound as error:
-        raise InvalidSpec([Problem("group", repr(group), str(error))]) from None
-
-
-@router.get("", response_model=JobPage)
-async def get_jobs(
-    call: Call,
-    state: State = "live",
-    name: Name = None,
-    owner: OwnerOf = None,
-    group: Group = None,
-    limit: Limit = 100,
-    cursor: Cursor = None,
-) -> Response:
-    """Jobs that the caller may see, newest first."""
-    listing = Listing(states_of(JOB_TABLE, state), name, owner, group, limit, cursor)
-    return json_answer(await call.json(list_jobs, call.principal, listing))
-
-
-@router.get("/{ref}", response_model=JobDetail)
-async def get_job(call: Call, ref: str) -> Response:
-    """One job: by id, by a unique prefix of it, or by name (a live one first)."""
-    return json_answer(await call.json(read_job_detail, call.principal, ref))
-
-
-@router.post("/{ref}/cancel", response_model=CancelView)
-async def cancel_job(call: Call, ref: str) -> Response:
-    """Cancel a job; one that has ended already stays as it is."""
-    call.must_change()
-    principal = call.principal
-    job = await call.read(read_job, principal, ref)
-
-    def cancel(work: Work, parts: Parts) -> tuple[Job, bool]:
-        live = work.live.jobs.get(JobId(job.id))
-        runs = live is not None and any(live.counts.get(state) for state in _HAS_PROCESSES)
-        return parts[JobRequests].cancel(work, principal, JobId(job.id)), runs
-
-    try:
-        cancelled, runs = await call.change(cancel)
-    except NotFound:
-        job = await call.read(read_job, principal, job.id)
-        message = f"job {job.name} ({job.id}) had ended already: it is {job.state.lower()}"
-        return answer(CancelView(id=job.id, status=job.state, changed=False, message=message))
-    left = grace_left([cancelled.spec.grace] if runs else [])
-    message = f"job {job.name} ({job.id}) is cancelled{left}"
-    return answer(CancelView(id=job.id, status=cancelled.status, changed=True, message=message))
 
 
 class RetrySpec(Spec):
@@ -166,21 +110,15 @@ async def retry_job(
 ) -> Response:
     """Hand in a job that runs tasks of an ended job again, each under its index."""
     call.must_change()
-    api, principal = call.api, call.principal
     asked = await read_spec(request, RetrySpec)
-    found, only = await call.read(read_to_retry, principal, ref, failed=asked.failed)
-    principal = principal.within(found.owner.project)
+    found, only = await call.read(read_to_retry, call.principal, ref, failed=asked.failed)
+    principal = call.principal.within(found.owner.project)
     retried = Retried(found.id, found.name, found.spec, only)
 
-    async def hand_in(ended: Ended) -> Job | str:
-        def retry(work: Work, parts: Parts) -> Job:
-            return parts[JobRequests].retry(work, principal, retried, ended)
+    def retry(work: Work, parts: Parts, ended: Ended) -> Job:
+        return parts[JobRequests].retry(work, principal, retried, ended)
 
-        return await api.submissions.once(
-            principal.owner, idempotency_key, call.still_allowed(retry)
-        )
-
-    return await _accepted(call, await knowing_ended(call, found.owner, found.spec, hand_in))
+    return await JOBS.hand_in(call, principal, found.owner, found.spec, idempotency_key, retry)
 
 
 @router.get("/{ref}/tasks", response_model=TaskPage)
@@ -256,21 +194,3 @@ def _version(job: Job) -> str:
     return job_version(
         job.status, all_counts(job.counts, job.tasks_total, job.next_task, ended=False)
     )
-
-
-@router.get("/{ref}/why", response_model=WhyView)
-async def why_job(call: Call, ref: str) -> Response:
-    """Why a job is in its state: every reason that holds now."""
-    api = call.api
-    job = await call.read(read_job, call.principal, ref)
-    live = api.plane.live
-    if JobId(job.id) in live.jobs:
-        now = api.clock.now()
-        why = api.explain_job(
-            live, api.plane.parts[ClusterState], JobId(job.id), now, call.principal
-        )
-        return answer(why)
-    counts = ", ".join(f"{count} {state}" for state, count in job.counts.items())
-    reasons = (job.reason,) if job.reason else ()
-    verdict = f"ended {job.state}; its tasks: {counts}"
-    return answer(WhyView(subject=job.id, status=job.state, verdict=verdict, reasons=reasons))

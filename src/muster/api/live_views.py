@@ -3,8 +3,6 @@
 To be called on the event loop only, between two wakes, when the mirror holds the last commit.
 """
 
-from collections.abc import Collection
-
 from muster.control.session.cluster import ClusterState
 from muster.core.reasons import ReasonCode, reason
 from muster.core.resources import GPU_WHOLE, Resources
@@ -118,13 +116,6 @@ def agent_view(agent: Agent, live: Live, cluster: ClusterState) -> AgentView:
         connected=agent.connected,
         reason=ReasonView.of(why) if why else None,
     )
-
-
-def grace_left(graces_s: Collection[float]) -> str:
-    """The end of the sentence that tells of a cancellation: how long the running processes, which
-    have these graces, may take."""
-    longest_s = max(graces_s, default=0.0)
-    return f"; its processes have up to {longest_s:g} s to end" if longest_s else ""
 
 
 def group_view(name: str, live: Live, cluster: ClusterState) -> GroupView:

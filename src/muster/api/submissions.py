@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import Engine
 
@@ -13,7 +13,6 @@ from muster.control.plane import ControlPlane
 from muster.core.clock import Clock
 from muster.core.errors import InvalidSpec, MusterError, Problem
 from muster.core.owner import Owner
-from muster.store.records import Job, Session
 from muster.store.submissions import (
     forget_before,
     read_submissions,
@@ -29,7 +28,15 @@ FORGET_EVERY_S = 60.0
 TIMEOUT_S = 30.0
 MAX_KEY_LENGTH = 255
 
-R = TypeVar("R", Job, Session)
+
+class Accepted(Protocol):
+    """A record of work that was accepted."""
+
+    @property
+    def id(self) -> str: ...
+
+
+R = TypeVar("R", bound=Accepted)
 
 
 class Submissions:

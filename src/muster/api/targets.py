@@ -1,14 +1,15 @@
-"""The dependencies of new work: ended work is not in the mirror, and is read from SQL
-beforehand."""
+"""The group and the work to which new work refers: ended work is not in the mirror, and is read
+from SQL beforehand."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from muster.api.context import Caller
 from muster.control.session.admission import NONE_ENDED, Ended
-from muster.core.errors import InvalidSpec
+from muster.core.errors import InvalidSpec, NotFound, Problem
 from muster.core.owner import Owner
 from muster.core.specs import JobSpec, SessionSpec
+from muster.store.live import Live
 from muster.store.queries.targets import read_ended
 
 R = TypeVar("R")
@@ -37,3 +38,14 @@ async def knowing_ended(
         if now_ended == ended:
             raise
         return await act(now_ended)
+
+
+def known_group(live: Live, group: str) -> None:
+    """
+    Raises:
+        InvalidSpec: there is no such group, which is a problem of the spec and so not NotFound.
+    """
+    try:
+        live.group(group)
+    except NotFound as error:
+        raise InvalidSpec([Problem("group", repr(group), str(error))]) from None

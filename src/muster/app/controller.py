@@ -34,7 +34,6 @@ from muster.app.process import allow_files, settle_memory
 from muster.control.agent.desk import AgentDesk
 from muster.control.agent.leases import LeaseBook
 from muster.control.engine.effects import Surroundings
-from muster.control.explain import explain_job, explain_session
 from muster.control.group.requests import GroupRequests
 from muster.control.identity.accounts import first_admin
 from muster.control.identity.tokens import create_open_join_token, verify
@@ -123,8 +122,6 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack) -> None:
         engine=engine,
         clock=clock,
         read_log=gateway.read_log,
-        explain_job=explain_job,
-        explain_session=explain_session,
         agent_address=address(host_for_others(config.host, config.tls), agent_port),
     )
     scheme = "https" if config.tls else "http"
@@ -187,8 +184,8 @@ async def _introduce(
 
 
 def _reporting(inbox: Inbox) -> Callable[[Input], None]:
-    """Takes outcomes of effects from any thread. One that finds no room, or nobody any more, is
-    lost: what it is about is tried again."""
+    """Takes outcomes of effects from any thread. An outcome that finds the inbox full or the loop
+    closed is lost: its effect is tried again."""
     loop = asyncio.get_running_loop()
 
     def put(outcome: Input) -> None:

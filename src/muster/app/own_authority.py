@@ -174,7 +174,7 @@ def _host() -> str:
 
 
 def _of_this_machine() -> set[Name]:
-    """Names and addresses of this machine, its own and those that others may use."""
+    """Names and addresses of this machine, as it and other machines may use them."""
     names = {"localhost", "127.0.0.1", "::1", _host()}
     full = socket.getfqdn()
     return names | ({full} if full.isascii() else set())

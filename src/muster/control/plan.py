@@ -10,8 +10,6 @@ from itertools import chain, islice
 
 import msgspec
 
-from muster.control.explain import with_policy
-from muster.control.placement_view import placement_view, victims_of
 from muster.control.session.admission import (
     NONE_ENDED,
     Ended,
@@ -22,6 +20,8 @@ from muster.control.session.admission import (
     find_targets,
 )
 from muster.control.session.cluster import ClusterState
+from muster.control.session.explanation import with_policy
+from muster.control.session.placement_view import placement_view, victims_of
 from muster.control.session.workloads import job_class
 from muster.core.ids import SessionId
 from muster.core.owner import Owner, Principal

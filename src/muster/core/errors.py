@@ -1,4 +1,4 @@
-"""Errors that a person meets. Each says what was wrong, where, and what to do."""
+"""Errors that a person meets. Each tells the mistake, its place, and a remedy."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class Ambiguous(MusterError):
 
 
 class Conflict(MusterError):
-    """The request contradicts what is: a name that is taken, a job that has ended."""
+    """The request contradicts the present state: a name is taken, a job has ended."""
 
 
 class Busy(MusterError):

@@ -27,7 +27,7 @@ from muster.scheduling.workload import (
 )
 
 HALF_LIVES = 5
-"""How far back usage is read for a new policy: what is older weighs a thirtieth at most."""
+"""How far back usage is read for a new policy: older usage weighs a thirtieth at most."""
 _NO_USAGE = DecayedUsage()
 
 

@@ -155,7 +155,7 @@ class _Scan:
         scratch = self._scratch[start:stop]
         np.subtract(self._words[start:stop], self._request, scratch)
         np.bitwise_and(scratch, self._wanted, scratch)
-        at = int(scratch.argmax())  # nothing is greater than what is wanted
+        at = int(scratch.argmax())  # nothing is greater than the wanted word
         while scratch.item(at) == wanted:
             slot = self._slot_at(start + at)
             if (allowed is None or allowed[slot]) and slot not in full and has_room(slot, need):

@@ -239,7 +239,7 @@ class PlacementPass:
         )
         self._lacking[members] = state
         if never is not None:
-            return  # it holds nobody up
+            return  # it holds up no other session
         is_head, policy = not self._blocked, self._policy.queue
         others_leave = session.id in self._context.displacing
         self._blocked.append(session)
@@ -249,7 +249,7 @@ class PlacementPass:
             )
         elif (is_head and policy is QueuePolicy.BACKFILL) or others_leave:
             self._reserve_for(session)  # room of leaving sessions is for it alone
-        if others_leave:  # nor does its owner's other work take what it may have of a quota
+        if others_leave:  # its part of a quota, too, is not its owner's other work's
             self._context.usage.note_placed(members.what, 1)
 
     # Kept rooms
@@ -285,8 +285,8 @@ class PlacementPass:
             self._bindings.append((kept.reservation, Binding(kept.reservation, self._snapshot)))
 
     def _stands(self, kept: Kept, session: SessionWorkload, firm: bool) -> bool:
-        """Whether the room that the last pass kept is kept on: not once the session would start if
-        the agents that are returning were back, for nobody else may then have that other room."""
+        """Whether the room that the last pass kept is still kept: not once the session would start
+        if the returning agents were back, because the room there is then kept for it instead."""
         snapshot, context = self._snapshot, self._context
         if not kept.holds_for(session, snapshot, firm, context.now, context.running):
             return False

@@ -67,8 +67,8 @@ class Running(Mapping[SessionId, RunningSession]):
     """A group's places as running sessions, each made when a pass looks: most passes do not.
 
     Sessions that are being stopped leave soon, at their time limit or within their grace, whichever
-    comes first, and nobody need displace them. A time limit counts from when a session runs; one
-    that does not yet run is assumed to do so ``start_s`` after its placement.
+    comes first, and need not be displaced. A time limit counts from when a session runs; one that
+    does not yet run is assumed to do so ``start_s`` after its placement.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Running(Mapping[SessionId, RunningSession]):
             runs_from = max(place.entered_at, place.since + self._start_s)
         ends_at = None if workload.duration_s is None else runs_from + workload.duration_s
         if leaves_by is not None:
-            # What is stopped for its limit may have ended long ago, on an agent that is away.
+            # A session stopped for its limit may have ended long ago, on an agent that is away.
             ends_at = leaves_by if ends_at is None else min(ends_at, leaves_by)
         spared = leaves_by is not None or (self._again and not place.begun_anew)
         seen = RunningSession(

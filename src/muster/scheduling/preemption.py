@@ -240,7 +240,7 @@ class _OnAgents:
         state = snapshot.copy()
         room = _room(state, what, index)
         bands, lost, price = (np.zeros(self._count) for _ in range(3))
-        made: list[tuple[Ints, Ints, Floats]] = []  # by level: its entries, and what they completed
+        made: list[tuple[Ints, Ints, Floats]] = []  # by level: entries, completed rooms, prices
         for level in range(int(self.levels.max(initial=-1)) + 1):
             state.columns.move_all(self._entries.between(level - 1, level))
             entries = np.flatnonzero(self.levels == level)

@@ -85,7 +85,8 @@ class Agent(Record):
     reported_foreign: bool = False
 
     def remember(self, before: "Agent") -> None:
-        """Know what is not stored as it was known ``before`` the state was read again."""
+        """Keep the facts that are not stored, from the record ``before`` the state was read
+        again."""
         self.seen_at = max(self.seen_at, before.seen_at)
         self.connected_at, self.absences = before.connected_at, before.absences
         self.disk_full = before.disk_full

@@ -97,7 +97,7 @@ class Store:
         Raises:
             CommitFailed: the disk is full or the database gone; LostRace if somebody else wrote,
                 Unstorable if the same unit would fail again. Call ``reload`` before anything else,
-                and derive anew whatever was derived from the mirror.
+                and derive anew all state that was derived from the mirror.
         """
         if unit.empty:
             return

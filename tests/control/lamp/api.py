@@ -1,23 +1,24 @@
 """Lamps over HTTP."""
 
-from fastapi import APIRouter
 from sqlalchemy import Connection, select
 from starlette.responses import Response
 from tests.control.lamp.entity import LAMP, Lamp, lamps
 from tests.control.lamp.module import LampRequests
 
-from muster.api.answers import answer, json_answer
+from muster.api.answers import answer
 from muster.api.context import Call
+from muster.api.resource import Resource
+from muster.control.engine.module import Parts
+from muster.control.engine.work import Work
 from muster.core.owner import Principal
-from muster.core.views.base import ReasonView, View
-from muster.store.queries.listing import reason_view
+from muster.core.views.base import ReasonView, RecordView, View
+from muster.core.views.placement import WhyView
+from muster.store.live import Live
+from muster.store.queries.listing import Listing, reason_view
 from muster.store.queries.refs import resolve, visible
 
-router = APIRouter(prefix="/v1/lamps")
 
-
-class LampView(View):
-    id: str
+class LampView(RecordView):
     name: str
     status: str
     reason: ReasonView | None = None
@@ -27,37 +28,15 @@ class LampPage(View):
     items: tuple[LampView, ...]
 
 
-@router.post("/{name}", status_code=201)
-async def hang_up(call: Call, name: str) -> Response:
-    call.must_change()
-    lamp: Lamp = await call.change(
-        lambda work, parts: parts[LampRequests].hang_up(work, call.principal, name)
-    )
-    return answer(LampView(id=lamp.id, name=lamp.name, status=lamp.status), 201)
+def _view(lamp: Lamp) -> LampView:
+    return LampView(id=lamp.id, name=lamp.name, status=lamp.status)
 
 
-@router.get("")
-async def list_lamps(call: Call) -> Response:
-    return json_answer(await call.json(_list, call.principal))
-
-
-@router.get("/{ref}")
-async def show_lamp(call: Call, ref: str) -> Response:
-    return json_answer(await call.json(_read, call.principal, ref))
-
-
-@router.post("/{ref}/cancel")
-async def put_out(call: Call, ref: str) -> Response:
-    call.must_change()
-    found = await call.read(_read, call.principal, ref)
-    lamp: Lamp = await call.change(
-        lambda work, parts: parts[LampRequests].put_out(work, call.principal, found.id)
-    )
-    return answer(LampView(id=lamp.id, name=lamp.name, status=lamp.status))
-
-
-def _list(connection: Connection, principal: Principal) -> LampPage:
-    rows = connection.execute(select(lamps).where(*visible(lamps, principal)))
+def _list(connection: Connection, principal: Principal, listing: Listing) -> LampPage:
+    query = select(lamps).where(*visible(lamps, principal)).limit(listing.limit)
+    if listing.states is not None:
+        query = query.where(lamps.c.status.in_(listing.states))
+    rows = connection.execute(query)
     return LampPage(items=tuple(LampView(id=r.id, name=r.name, status=r.status) for r in rows))
 
 
@@ -65,3 +44,44 @@ def _read(connection: Connection, principal: Principal, ref: str) -> LampView:
     id_ = resolve(connection, LAMP, principal, ref)
     row = connection.execute(select(lamps).where(lamps.c.id == id_)).one()
     return LampView(id=row.id, name=row.name, status=row.status, reason=reason_view(row))
+
+
+def _put_out(work: Work, parts: Parts, principal: Principal, id_: str) -> Lamp:
+    return parts[LampRequests].put_out(work, principal, id_)
+
+
+def _explain(live: Live, parts: Parts, id_: str, now: float, asker: Principal) -> WhyView:
+    lamp = live.of(Lamp)[id_]
+    return WhyView(subject=lamp.id, status=lamp.status, verdict=f"tried {lamp.tries} times")
+
+
+def _explain_ended(lamp: LampView) -> WhyView:
+    reasons = () if lamp.reason is None else (lamp.reason,)
+    return WhyView(subject=lamp.id, status=lamp.status, verdict="ended", reasons=reasons)
+
+
+LAMPS: Resource[Lamp, LampView] = Resource(
+    entity=LAMP,
+    path="/v1/lamps",
+    view=LampView,
+    detail=LampView,
+    page=LampPage,
+    view_of=_view,
+    read=_read,
+    show=_read,
+    list_of=_list,
+    named=lambda lamp: f"lamp {lamp.name}",
+    cancel=_put_out,
+    explain=_explain,
+    explain_ended=_explain_ended,
+)
+router = LAMPS.router()
+
+
+@router.post("/{name}", status_code=201, response_model=LampView)
+async def hang_up(call: Call, name: str) -> Response:
+    call.must_change()
+    lamp: Lamp = await call.change(
+        lambda work, parts: parts[LampRequests].hang_up(work, call.principal, name)
+    )
+    return answer(_view(lamp), 201)

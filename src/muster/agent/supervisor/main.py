@@ -105,7 +105,7 @@ class Process:
     """The parts of one supervisor, and the loop that turns them."""
 
     def __init__(self, directory: str, cgroups: Cgroups | None) -> None:
-        """Take over from a dead supervisor, of which nobody is left in `cgroups`, and listen.
+        """Take over from a dead supervisor, whose processes have left `cgroups`, and listen.
 
         Raises:
             OSError: the folder cannot be used, or the machine lacks what is needed.

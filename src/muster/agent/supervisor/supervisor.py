@@ -377,7 +377,7 @@ class Supervisor:
             self._unlimited.append((clock.now_s() + _UNLIMITED_S, kernel))
 
     def _enforce(self, kernel: Kernel) -> None:
-        """Set the limits of a kernel unless it has ended: what was promised limits runs with
+        """Set the limits of a kernel unless it has ended: a kernel that was promised limits has
         them."""
         if kernel.order is None or kernel.wait_status is not None:
             return

@@ -282,7 +282,7 @@ class UserSpawner:
     def _hear(self, answer: memoryview) -> None:
         """
         Raises:
-            Garbled, KeyError: it is no answer to what was asked.
+            Garbled, KeyError: it answers none of the orders.
         """
         self.used_s = clock.now_s()
         if is_failure(answer):

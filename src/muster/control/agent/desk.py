@@ -247,7 +247,7 @@ class Said(Input):
 
 @dataclass(slots=True)
 class _Letters:
-    """What one agent is told after a commit."""
+    """The messages for one agent after a commit."""
 
     hello: Hello | None = None
     commands: list[Command] = field(default_factory=list)
@@ -255,7 +255,7 @@ class _Letters:
 
     @classmethod
     def of(cls, effects: Iterable[TellAgent]) -> dict[AgentId, Self]:
-        """What each agent is told."""
+        """The messages for each agent."""
         found: dict[AgentId, Self] = {}
         for effect in effects:
             letters = found.get(effect.agent)

@@ -1,4 +1,5 @@
-"""Hello: an agent says who it is and all that it holds; the answer is what should exist.
+"""Hello: an agent tells its identity and all its kernels; the answer brings them to what should
+exist.
 
 This is where the two sides agree again after anything was lost between them (design: Agents):
 commands that did not arrive are sent again, kernels that nobody wants are stopped, kernels of
@@ -34,7 +35,7 @@ class Greeter:
         self._leases = leases
 
     def greet(self, work: Work, agent: Agent, hello: Hello) -> None:
-        """Take note of the machine as it is now, and settle what it holds."""
+        """Take note of the machine as it is now, and settle its kernels."""
         rebooted = bool(agent.boot_id) and agent.boot_id != hello.boot_id
         if agent.left_at is not None:
             agent.absences.append((agent.left_at, work.now))
@@ -69,7 +70,8 @@ class Greeter:
         self._settle(work, agent, hello)
 
     def _lose(self, work: Work, agent: Agent, keys: Sequence[LedgerKey], why: Reason) -> None:
-        """They were lost before the agent said Hello: when it was last heard, for all one knows."""
+        """Lose these kernels, as of when the agent was last heard before its Hello: nothing later
+        is known."""
         lost_at = self._leases.silent_since(agent.id)
         lose_kernels(work, agent, keys, why, self._facts, lost_at)
 
@@ -108,7 +110,7 @@ class Greeter:
                     TellAgent(agent.id, Prepare(kernel.id, kernel.generation, ports_needed(kernel)))
                 )
         elif kernel.status is KernelStatus.CREATING:
-            # A Recall, or the Start of what is only queued there, may have been lost.
+            # A Recall, or the Start of a kernel that is only queued there, may have been lost.
             kernel.stop_sent_at = None
             if held is HeldStatus.CREATED:
                 is_held(kernel, work)

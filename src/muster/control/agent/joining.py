@@ -1,11 +1,11 @@
-"""Joining: who becomes an agent, and whose a name is.
+"""Joining: how a machine becomes an agent, and the ownership of names.
 
 An agent chooses its credential itself and keeps it before it asks, so that a request whose answer
-was lost can be made again: it finds the agent made, and costs the token no second use. A name
-belongs to the agent that has it. Another gets it only by an administrator's word, which is a token
-for just this name that was made after that agent went away, and only once nothing that it held can
-still run. The former agent is removed then: its credential is refused as that of an agent that is
-no more, so that it ends what it holds.
+was lost can be repeated: it finds the agent made, and costs the token no second use. A name belongs
+to the agent that has it. Another machine gets it only by an administrator's word, which is a token
+for just this name that was made after that agent went away, and only once none of that agent's
+kernels can still run. The former agent is removed then: its credential is refused as a former
+agent's, so that it ends its kernels.
 """
 
 from muster.control.engine.work import Work
@@ -36,14 +36,14 @@ def check(live: Live, request: JoinRequest, now: float) -> None:
     """Look at a request before it costs a wake.
 
     Raises:
-        JoinRefused: its token is not good for it.
+        JoinRefused: the request's token is not good for it.
     """
     if _joined_before(live, request) is None:
         _token(live, request, now)
 
 
 def join(work: Work, cluster: ClusterState, request: JoinRequest) -> Agent:
-    """Make an agent of whoever asks, and charge the token for it.
+    """Make an agent for the request, and charge the token.
 
     Raises:
         NotFound: there is no such group.
@@ -87,14 +87,14 @@ def join(work: Work, cluster: ClusterState, request: JoinRequest) -> Agent:
 
 
 def reissue(work: Work, name: str, credential: str) -> AgentId | None:
-    """Have the agent of this name have another credential, and be the same agent; None if there is
-    no such agent.
+    """Give the agent of this name another credential; it stays the same agent. None if there is
+    none.
 
-    For the controller's own agents only: that it can write their directories is the
+    Only for the controller's own agents: that the controller can write their directories is the
     administrator's word.
 
     Raises:
-        JoinRefused: the agent is connected, so that it has a good one.
+        JoinRefused: the agent is connected, so it has a good credential.
     """
     agent = agent_named(work.live, name)
     if agent is None:
@@ -111,7 +111,8 @@ def reissue(work: Work, name: str, credential: str) -> AgentId | None:
 def _token(live: Live, request: JoinRequest, now: float) -> JoinToken:
     """
     Raises:
-        JoinRefused: there is none that is good for this agent; only who has a good one learns more.
+        JoinRefused: the token is not good for this agent; only the holder of a good token learns
+            more.
     """
     token = live.accounts.join_tokens.of_secret(request.token)
     if token is None or not token.is_good(now):
@@ -124,7 +125,7 @@ def _token(live: Live, request: JoinRequest, now: float) -> JoinToken:
 
 
 def _joined_before(live: Live, request: JoinRequest) -> Agent | None:
-    """The agent that an earlier request of this kind made, whose answer was lost."""
+    """The agent that an earlier, equal request made, whose answer was lost."""
     agent = agent_named(live, request.name)
     if agent is None or agent.credential_hash != token_hash(request.credential):
         return None
@@ -138,10 +139,10 @@ def agent_named(live: Live, name: str) -> Agent | None:
 
 
 def _free_name(work: Work, cluster: ClusterState, token: JoinToken, name: str) -> None:
-    """Have the name be nobody's.
+    """Free the name, if it may be freed.
 
     Raises:
-        JoinRefused: it is an agent's, and stays so.
+        JoinRefused: the name stays an agent's.
     """
     named = agent_named(work.live, name)
     if named is None:

@@ -42,10 +42,11 @@ class AgentLifecycle(Lifecycle[Agent]):
 
 
 class GrantLeases(FollowingHandler[Agent]):
-    """Keeps the term of an agent's renewals, and how often it asks for them, as its group says.
+    """Keeps the term of an agent's renewals, and how often it asks for one, as its group says.
 
-    What is longer is stored before it is granted, so that after a restart the controller counts
-    with the longest that the agent may know; what is shorter once the longer is over.
+    A longer term is stored before it is granted, so that after a restart the controller counts with
+    the longest lease that the agent may know. A shorter term is stored once the longer lease is
+    over.
     """
 
     name = "GrantLeases"
@@ -74,7 +75,8 @@ class GrantLeases(FollowingHandler[Agent]):
 
 
 class DetectSilence(DerivationHandler[Agent]):
-    """ALIVE → UNREACHABLE: its kernels are unknown and stay charged; it gets nothing new."""
+    """ALIVE → UNREACHABLE: the agent's kernels are unknown and stay charged; it gets no new
+    work."""
 
     name = "DetectSilence"
     stage = Stage.OBSERVE
@@ -85,14 +87,15 @@ class DetectSilence(DerivationHandler[Agent]):
         self._leases = leases
 
     def derive(self, record: Agent, work: Work) -> tuple[StrEnum, Reason | None] | None:
-        # What was heard while the controller was busy counts.
+        # Heartbeats that came while the controller was busy count.
         if work.now < _silent_at(record, work, self._leases):
             return None
         return AgentStatus.UNREACHABLE, _silence(record, work)
 
 
 class DetectLoss(DerivationHandler[Agent]):
-    """UNREACHABLE → LOST: it has stopped its kernels itself by now, so they are gone."""
+    """UNREACHABLE → LOST: the agent's supervisor has stopped its kernels by now, so they are
+    gone."""
 
     name = "DetectLoss"
     stage = Stage.OBSERVE
@@ -121,8 +124,7 @@ def _silent_at(agent: Agent, work: Work, leases: LeaseBook) -> float:
 
 
 def _silence_s(agent: Agent, work: Work, leases: LeaseBook) -> float:
-    """How long the agent may be silent. It may not have learned yet that it is to speak more
-    often."""
+    """How long the agent may be silent. It may not know yet that it is to speak more often."""
     silence_s = work.live.groups[agent.group].agent_silence
     return max(silence_s, HEARTBEATS_A_TERM * leases.pace_s(agent.id))
 
@@ -139,8 +141,8 @@ def lose_kernels(
     facts: Facts,
     lost_at: float,
 ) -> None:
-    """These kernels of the agent are proven gone, since ``lost_at`` for all one knows: their rows
-    are free, their sessions learn it."""
+    """Free the rows of these kernels of the agent, which are proven gone as of ``lost_at``, and
+    have their sessions follow."""
     for kernel_id, generation in keys:
         kernel = work.live.kernels.get(kernel_id)
         if kernel is not None and kernel.generation == generation and kernel.agent_id == agent.id:

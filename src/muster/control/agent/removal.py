@@ -1,4 +1,4 @@
-"""Removal: an agent that is gone for good, or that was drained, is forgotten with its name."""
+"""Removal of agents that are gone for good, or were drained; the name becomes free."""
 
 from muster.control.agent.lifecycle import lose_kernels
 from muster.control.engine.work import Work
@@ -18,12 +18,13 @@ def remove(
     """Forget an agent.
 
     Args:
-        by: the administrator who asks for it.
-        lost: they vouch that its machine is gone or was rebooted, and with it all that it ran.
+        by: the administrator who asks for the removal.
+        lost: whether the administrator vouches that the machine, and with it all of its kernels, is
+            gone or was rebooted.
 
     Raises:
-        Conflict: it is alive and takes work; or it holds work that is not proven gone, and nobody
-            vouches for that.
+        Conflict: the agent is alive and takes work; or it holds kernels that are not proven gone,
+            and nobody vouches for their end.
     """
     held = list(work.live.held_by.get(agent.id, ()))
     if agent.status is AgentStatus.ALIVE and (lost or agent.barred is not AgentBar.DRAINING):

@@ -1,5 +1,5 @@
-"""Admission: what can never start is refused when it is handed in (design: Skipped or failed). All
-that is wrong is told at once, and nothing is written."""
+"""Admission: work that can never start is refused when it is handed in (design: Skipped or failed).
+All problems are told at once, and nothing is written."""
 
 import difflib
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from muster.scheduling.workload import Progress, WorkloadClass
 from muster.store.live import Live
 
 Ended = Mapping[str, tuple[str, Progress]]
-"""Work that has ended, by what a person called it: its id and how it ended."""
+"""Work that has ended, by the name or id that a person gave for it: its id and how it ended."""
 
 NONE_ENDED: Ended = {}
 
@@ -41,7 +41,7 @@ def admit(live: Live, cluster: ClusterState, what: WorkloadClass, sessions: int)
         raise Conflict(_told(refusal))
     problems = _unknown_attributes(cluster, what)
     unheard = (not each.boot_id for each in live.agents.values() if each.group == what.group)
-    if problems and not any(unheard):  # what has joined and not said hello yet may have them
+    if problems and not any(unheard):  # new agents may have them
         raise InvalidSpec(problems)
     refusals = refusals_at_submission(
         what, cluster.accounting.quotas, cluster.accounting.usage, sessions
@@ -84,7 +84,7 @@ def check_name(live: Live, owner: Owner, name: str) -> None:
 def find_targets(
     cluster: ClusterState, owner: Owner, after: tuple[Dependency, ...], ended: Ended
 ) -> Ended:
-    """What the dependencies name, by how they name it.
+    """The work for which dependencies wait, by the name or id in each.
 
     Raises:
         InvalidSpec: there is no such work of the owner's, or it ended otherwise than it should.
@@ -106,14 +106,14 @@ def find_targets(
 
 
 def by_id(after: tuple[Dependency, ...], targets: Ended) -> tuple[Dependency, ...]:
-    """The dependencies by the ids of what they name."""
+    """The dependencies, with ids in place of names."""
     return tuple(
         each.model_copy(update={"on": targets[each.on][0], "name": each.on}) for each in after
     )
 
 
 def follow(cluster: ClusterState, targets: Ended) -> None:
-    """New work waits for these; the cluster follows them from now on."""
+    """Have the cluster follow these targets from now on, because new work waits for them."""
     for id_, progress in dict(targets.values()).items():
         cluster.targets.follow(id_, progress)
 
@@ -157,7 +157,8 @@ def _expected(name: str, known: list[str], group: str) -> str:
 
 
 def _told(*reasons: Reason) -> str:
-    """All of them, with what to do: once, where that is the same."""
+    """The sentences of all reasons with their remedies; a remedy that several share is told
+    once."""
     by_remedy: dict[str, list[str]] = {}
     for why in reasons:
         by_remedy.setdefault(why.remedy(), []).append(why.sentence())

@@ -1,11 +1,11 @@
-"""Work that agents hold ahead (design: Prefill): who may be held, who gets room that nobody has
-handed on, and who gives way.
+"""Sessions that agents hold ahead (design: Prefill): which may be held, which get room that no
+ended kernel handed on, and which give way.
 
-An ended kernel hands its room to what is held behind it, and no pass sees that room. So nothing is
-held ahead behind a session that lacks room and cannot be held itself, and what is held gives way to
-whoever comes later with a higher priority and could use the room: it is recalled in the wake that
-finds the other without room. What has begun before the agent hears of that is a window's work at
-most.
+An ended kernel hands its room to a kernel held behind it, and no pass sees that room. So no session
+is held ahead once one before it in the queue lacks room and cannot be held itself; and a held
+kernel gives way to a later session of higher priority that could use the room: it is recalled in
+the wake that finds that session without room. Kernels that begin before their agent hears of the
+recall are a window's work at most.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,8 @@ from muster.store.records import Allocation, Job, Kernel, Session
 
 
 class Ahead:
-    """Where a group's agents may hold more kernels ahead, in one pass: it only gets less."""
+    """The places of a group's agents for more kernels held ahead, in one pass, which only get
+    fewer."""
 
     def __init__(self, cluster: ClusterState) -> None:
         self._cluster = cluster
@@ -34,7 +35,7 @@ class Ahead:
     def take(self, session: Session, reasons: Sequence[Reason], work: Work) -> bool:
         """Hold the session ahead on some agent, if it is short work and one has a place.
 
-        To be asked of all that were refused, in the order of the queue.
+        To be called for every refused session, in the order of the queue.
         """
         if self._ended or not lacks_room(reasons):
             return False
@@ -49,10 +50,10 @@ class Ahead:
         return True
 
     def _room_of(self, job: Job, kernel: Kernel, now: float) -> list[AgentId]:
-        """An agent's id for each kernel that it may yet hold, the agents in turn.
+        """The agents' ids, in turn, each once for every kernel that the agent may yet hold.
 
-        Jobs of one shape share that room; whoever comes later may find it too large by what the
-        earlier took, never by more than a window's work.
+        Jobs of one shape share that room, and a later job does not see what an earlier one took in
+        the same pass: too many kernels are held then, by a window's work at most.
         """
         room = self._room.get(job.id)
         if room is None:
@@ -66,9 +67,10 @@ class Ahead:
 
 
 def grant_held_ahead(group: GroupState, work: Work, cluster: ClusterState) -> None:
-    """Charge what an agent holds ahead and now has room for, unless one of higher priority waits.
+    """Charge kernels that an agent holds ahead and now has room for, unless a session of higher
+    priority waits.
 
-    A kernel may end before those meant to follow it have reached its agent; then nobody but the
+    A kernel may end before the kernels meant to follow it have reached its agent; then only the
     controller can give them its room.
     """
     backlogs, snapshot = cluster.backlogs, group.snapshot
@@ -77,13 +79,13 @@ def grant_held_ahead(group: GroupState, work: Work, cluster: ClusterState) -> No
     waiting = [
         members.what.priority
         for members in group.queue.classes
-        if not members.reasons or lacks_room(members.reasons)  # new, or nothing else forbids it
+        if not members.reasons or lacks_room(members.reasons)  # new, or held up by room alone
     ]
     highest = max(waiting, default=0)
     for agents in list(backlogs.of_group(snapshot.group).values()):
         for agent_id, shape in list(agents.items()):
             if work.live.agents[agent_id].barred is not None:
-                continue  # it takes nothing new
+                continue  # it takes no new work
             for row in list(shape.ahead.values()):
                 shares = devices_at(snapshot, group.policy.selector, row.resources, agent_id)
                 kernel = _of(row, work)
@@ -101,8 +103,8 @@ def grant_held_ahead(group: GroupState, work: Work, cluster: ClusterState) -> No
 def overtaken(
     group: GroupState, lacking: Sequence[WorkloadClass], work: Work, cluster: ClusterState
 ) -> list[Kernel]:
-    """What is held ahead where one of ``lacking``, the classes that lack room, has a higher
-    priority and could use that agent's room."""
+    """The kernels held ahead on agents whose room one of ``lacking``, the classes that lack room,
+    could use at a higher priority."""
     snapshot, backlogs = group.snapshot, cluster.backlogs
     lowest = backlogs.lowest_ahead(snapshot.group)
     above = [what for what in lacking if lowest is not None and what.priority > lowest]

@@ -41,14 +41,11 @@ _DISPLACED = frozenset({ReasonCode.PREEMPTED, ReasonCode.PREEMPTED_FOR_GOOD})
 class ClusterState:
     """Follows the mirror; the unit of work tells it of the ledger, the engine of sessions.
 
-    Attributes:
-        groups: by name.
-        accounting: what owners hold, and their quotas.
-        placed: the sessions that hold room, those included that have ended and left some in use.
-        candidates: how many sessions of a job wait for a place.
-        hooks: what is special about a type of session in its group.
-        backlogs: what agents run and hold ahead.
-        targets: how far work has come that other work waits for.
+    Attributes: groups: by name. accounting: what owners hold, and their quotas. placed: the
+        sessions that hold room, among them ended ones with room still in use. candidates: how many
+        sessions of a job wait for a place. hooks: the hooks of the groups' session types. backlogs:
+        the kernels that agents run and hold ahead. targets: the progress of work for which other
+        work waits.
     """
 
     def __init__(self, live: Live, usage: UsageHistory, requests: RequestHistory) -> None:
@@ -65,7 +62,7 @@ class ClusterState:
         self._prefilled_as: dict[LedgerKey, WorkloadClass] = {}  # of rows not charged yet
         self._kernel_of: dict[LedgerKey, Kernel] = {}  # of charged rows
         self._remains: dict[SessionId, dict[KernelId, int]] = {}
-        self._to_come: dict[JobId, int] = {}  # sessions of a job that are not in the queue yet
+        self._to_come: dict[JobId, int] = {}  # sessions of a job not in the queue yet
         for name, spec in live.groups.items():
             self._use(name, Policy.of(spec, missing_parts(spec)))
         for agent in live.agents.values():
@@ -91,7 +88,7 @@ class ClusterState:
         self._use(name, Policy.of(self._live.groups[name], before=before))
         for agent in self._live.agents.values():
             if agent.group == name:
-                self.agent_changed(agent)  # it may hold more kernels now, or fewer
+                self.agent_changed(agent)  # it may now hold more kernels, or fewer
 
     def plugin_failed(self, name: str, fault: PluginFault) -> None:
         """Go on without a plug-in of the group; a built-in part serves in its place."""
@@ -123,7 +120,7 @@ class ClusterState:
         return GroupState(Snapshot(name), policy, self.accounting, history=history, target=target)
 
     def quotas_changed(self) -> None:
-        """Somebody's limits are other ones."""
+        """The limits of an owner have changed."""
         self.accounting.quotas = Quotas(self._live.quotas.values())
         self._all_due()
 
@@ -178,7 +175,7 @@ class ClusterState:
         self._count_candidate(session, +1)
 
     def withdraw(self, session: Session) -> None:
-        """The session is to be placed no more; nothing happens if it does not wait."""
+        """The session is not to be placed; nothing happens if it does not wait."""
         if self.groups[session.group].withdraw(session.id):
             self._withdrawn(session)
 
@@ -220,11 +217,11 @@ class ClusterState:
         return None if place is None else place.workload
 
     def eligible_at(self, session: Session) -> float:
-        """From when on the session could have started, had there been room: it was handed in, its
-        start time had come and what it waits for had come so far; never, while one is missing.
+        """The time from which the session could have started, had there been room: it was handed
+        in, its start time had come, and its dependencies were met; infinite while one is not.
 
-        A job's later attempts count from there too, and so do its later tasks. Only what others
-        displaced begins to wait anew: it lost its place by no fault of its own.
+        A job's later attempts and later tasks count from the same time. Only a displaced session
+        begins to wait anew, because it lost its place by no fault of its own.
         """
         if session.reason is not None and session.reason.code in DISPLACED:
             return session.queued_at
@@ -234,8 +231,8 @@ class ClusterState:
         return max(handed_in, workload.not_before or 0.0, met_at)
 
     def take_unblocked(self) -> list[Session]:
-        """The waiting sessions whose dependencies have come further since the last call: their time
-        is to be looked at anew."""
+        """The waiting sessions whose dependencies have progressed since the last call, so that
+        their waiting times have to be judged anew."""
         news = self.targets.take_news()
         return [
             self._live.sessions[waiting.id]
@@ -246,7 +243,8 @@ class ClusterState:
         ]
 
     def placed_of(self, level: Level, name: str) -> Iterator[tuple[Session, WorkloadClass]]:
-        """The sessions that hold a place of somebody at a level, with what they count as."""
+        """The sessions with a place of the owner ``name`` at a level, with the classes as which
+        they count."""
         for id_, session in self.placed.items():
             if level.of(session.owner) == name:
                 yield session, self.groups[session.group].places[id_].workload
@@ -269,8 +267,9 @@ class ClusterState:
         return placement is ANYWHERE or placement == ANYWHERE
 
     def _follow_displaced(self) -> None:
-        """Who leaves for others does so still, after the mirror was read. For whom is not known but
-        by priority: nobody of that one displaces more until they are gone."""
+        """After the mirror was read, mark the sessions that are leaving for others. Their reasons
+        hold only the priority of the displacing session, so no session of that priority displaces
+        more until they are gone."""
         for state in self.groups.values():
             leaving: dict[int, set[SessionId]] = {}
             for id_ in state.places:
@@ -285,7 +284,8 @@ class ClusterState:
     # -- jobs ----------------------------------------------------------------------------------
 
     def expanded(self, job: Job) -> None:
-        """It is new, or other tasks of it have become candidates: those to come wait as well."""
+        """The job is new, or more of its tasks are candidates: its tasks to come count as waiting
+        too."""
         to_come = 0 if job.status in JOB_TABLE.terminal else job.tasks_total - job.next_task
         if job.spec.coscheduled:
             to_come = min(to_come, 1)
@@ -314,9 +314,8 @@ class ClusterState:
             self._kernel_of[row.key] = kernel  # its session has been started
         elif kernel is not None:
             session = kernel.session
-            workload = self._prefilled_as[row.key] = self._known(session) or self.hooks.arriving(
-                session
-            )
+            workload = self._known(session) or self.hooks.arriving(session)
+            self._prefilled_as[row.key] = workload
             priority = workload.priority
         self.backlogs.held(row, priority)
 

@@ -1,7 +1,7 @@
-"""What agents report of kernels: facts, applied once, whatever order or number they come in.
+"""Agents' reports of kernels: facts, applied once, in whatever order and however often they come.
 
-A report of an old generation changes nothing but that generation's row of the ledger (design:
-Generation); one about a kernel that is not the agent's own is refused (design: Access).
+A report of an old generation changes only that generation's row of the ledger (design: Generation);
+a report about a kernel of another agent is refused (design: Access).
 """
 
 import logging
@@ -59,7 +59,7 @@ class Facts:
                 self._started(work, work.live.agents[agent_id], kernel, report)
             case ReportKind.PREPARE_FAILED | ReportKind.CREATE_FAILED:
                 if kernel.started_at is not None or _told_before(kernel, report):
-                    pass  # it was tried once more since, and may run
+                    pass  # the kernel was tried once more since, and may run
                 elif kernel.status in KERNEL_TABLE.live and kernel.session.status in PLACED_SESSION:
                     work.unit.fail(kernel, self._why(work, agent_id, report))
                     kernel.failed_at = report.at
@@ -112,8 +112,8 @@ class Facts:
     def _devices_of(
         self, agent: Agent, report: KernelReport, chosen: tuple[DeviceShare, ...]
     ) -> tuple[DeviceShare, ...]:
-        """Where a kernel runs: what its agent says is a fact, unless the agent has no such device;
-        then it counts as where it was ``chosen`` to run."""
+        """The devices on which a kernel runs: the agent's report is a fact, unless the agent has no
+        such device; then the devices ``chosen`` for the kernel count."""
         has = {device.index for device in agent.devices}
         if all(each.index in has and 0 < each.milli <= GPU_WHOLE for each in report.shares):
             return report.shares
@@ -145,8 +145,8 @@ class Facts:
         self._hand_over(work, key, report.heir)
         work.unit.release(key)
         if session.status in PLACED_SESSION and why.code is ReasonCode.NEVER_STARTED:
-            # Nothing of it ran: it goes back to the queue, and nobody is to blame. What was lost is
-            # another matter: it may have run without a word, so its attempt must not run again.
+            # The kernel never ran: its session goes back to the queue, and nobody is to blame. A
+            # lost kernel may have run unreported, so its attempt must not run again.
             work.unit.fail(kernel, why)
             self._lifecycle.reschedule(work, session, PHASE, why)
             return
@@ -162,8 +162,8 @@ class Facts:
         exit_code: int | None = None,
         signal: int | None = None,
     ) -> None:
-        """The kernel has ended, ``at`` by the controller's clock; its row of the ledger is the
-        caller's business."""
+        """End the kernel, as of ``at`` by the controller's clock; the caller releases its row of
+        the ledger."""
         if kernel.status not in KERNEL_TABLE.live:
             return
         if kernel.session.status in PLACED_SESSION and kernel.status in _NOT_ON_AGENT:
@@ -186,7 +186,7 @@ class Facts:
         work.mark(kernel.session)
         self._cluster.backlogs.kernel_ended(kernel)
         if kernel.session.status in PLACED_SESSION and is_closed(kernel.session):
-            # The others wait for it at the barrier, and it will not come.
+            # The gang's other kernels wait for this one at the barrier, in vain.
             self._lifecycle.terminate(work, [kernel.session], PHASE, why)
 
     def lose(self, work: Work, kernel: Kernel, why: Reason, lost_at: float) -> None:
@@ -202,7 +202,8 @@ class Facts:
                 self._lifecycle.terminate(work, [session], PHASE, why)
 
     def lose_old(self, work: Work, key: KernelKey, why: Reason) -> None:
-        """An earlier generation of a kernel is proven gone with its agent, or all of the kernel."""
+        """A generation of a kernel, earlier than its current one or of a forgotten kernel, is
+        proven gone with its agent."""
         kernel = work.live.kernels.get(key[0])
         work.unit.release(key)
         if kernel is not None:
@@ -210,9 +211,9 @@ class Facts:
             self._end_attempt(work, kernel, why)
 
     def _end_attempt(self, work: Work, kernel: Kernel, why: Reason) -> None:
-        """The kernel waits to be placed anew, but an earlier generation of it has run, or nobody
-        can tell: its attempt is over, and the next one has another number. A gang that waits has
-        not run: its barrier was closed."""
+        """An earlier generation of the kernel has run, or may have: if the kernel waits to be
+        placed anew, its attempt is over, and the next one has another number. A gang that waits has
+        not run, because its barrier was closed."""
         session = kernel.session
         waits = session.status is SessionStatus.PENDING and session.job is not None
         if waits and len(session.kernels) == 1:
@@ -237,8 +238,8 @@ class Facts:
 
 
 def _told_before(kernel: Kernel, report: KernelReport) -> bool:
-    """Whether the failed try that the report tells of has been charged: an agent says it again
-    until it knows that it was heard."""
+    """Whether the reported failure of a try was charged before: an agent repeats a report until it
+    is acknowledged."""
     return kernel.failed_at is not None and report.at <= kernel.failed_at
 
 

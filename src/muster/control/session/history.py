@@ -1,4 +1,4 @@
-"""What scaling groups have seen, for the policies that ask for it."""
+"""The past sessions of scaling groups, for policies that ask for them."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -10,9 +10,9 @@ from muster.scheduling.workload import WorkloadClass
 from muster.store.live import Live
 
 UsageHistory = Callable[[str, float], Iterable[Stay]]
-"""What sessions held that have ended in a group, by its name, in the last so many seconds."""
+"""The holdings of ended sessions of the named group within the last so many seconds."""
 RequestHistory = Callable[[str], Iterable[tuple[Resources, int]]]
-"""What sessions asked for that have ended in a group, by its name, and for how many kernels."""
+"""The requests of ended sessions of the named group, each with its number of kernels."""
 
 
 class GroupHistory:

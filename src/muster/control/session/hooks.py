@@ -1,4 +1,4 @@
-"""What groups' hooks are asked, and how a group goes on without one that fails."""
+"""The calls to groups' hooks; a group goes on without a hook that fails."""
 
 from collections.abc import Callable, Mapping
 
@@ -15,7 +15,7 @@ from muster.store.records import Session
 class Hooks:
     """Asks the hook of a session's type in its group.
 
-    ``failed`` is told of a hook that fails; afterwards its group has a policy without that hook.
+    ``failed`` is called for a hook that fails; afterwards its group has a policy without that hook.
     """
 
     def __init__(
@@ -37,10 +37,10 @@ class Hooks:
                 self._failed(session.group, fault)
 
     def requeue(self, group: GroupState, sessions: Mapping[SessionId, Session]) -> None:
-        """Have all that waits in a group enter its queue once more, as its new hooks want it.
+        """Have all waiting sessions of a group enter its queue anew, as its new hooks want them.
 
         Raises:
-            PluginFault: one of them fails; what waits is as it was.
+            PluginFault: a hook fails; the waiting sessions are unchanged.
         """
 
         def class_of(waiting: SessionWorkload) -> WorkloadClass:
@@ -66,11 +66,13 @@ class Hooks:
         return known
 
     def changes_environments(self, session: Session) -> bool:
-        """Whether its hook may change what its kernels are started with; built-in ones do not."""
+        """Whether the session's hook may change the environments of its kernels; built-in hooks do
+        not."""
         return type(self._hook(session)).before_start is not BatchHook.before_start
 
     def before_start(self, session: Session, environment: Mapping[str, str]) -> Mapping[str, str]:
-        """The environment of one of its kernels that is about to start, as its hook wants it."""
+        """The environment of a kernel of the session that is about to start, as the hook wants
+        it."""
         try:
             return self._hook(session).before_start(environment)
         except PluginFault as fault:

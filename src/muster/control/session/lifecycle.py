@@ -1,7 +1,7 @@
-"""How a session moves: what its kernels, the ledger and its agents get to know of it.
+"""How a session moves, and what follows for its kernels, the ledger and its agents.
 
-Going back to PENDING bumps the kernels' generation; the old generation is told to stop and stays
-charged until its agent confirms (design: Generation).
+A return to PENDING raises the kernels' generation; the old generation is told to stop, and stays
+charged until its agent confirms the stop (design: Generation).
 """
 
 import math
@@ -60,9 +60,10 @@ CANCEL = TransitionStatus(SessionStatus.CANCELLED, KernelStatus.CANCELLED)
 RECALL_AFTER_S = 1.0
 """How long a kernel may be held ahead on an agent before it is taken back to be placed anew."""
 TELLING_S = 5.0
-"""What an agent that connects is given to tell what happened meanwhile."""
+"""The time that an agent has after it connects to report what happened meanwhile."""
 STOP_AGAIN_AFTER_S = 5.0
-"""Past its grace, how long a kernel may take to be reported gone before it is told again."""
+"""The time past a kernel's grace after which, if it is not reported gone, it is told again to
+stop."""
 
 
 class SessionLifecycle(Lifecycle[Session]):
@@ -74,9 +75,10 @@ class SessionLifecycle(Lifecycle[Session]):
     # -- what happens when a session moves -----------------------------------------------------
 
     def instead(self, record: Session, to: TransitionStatus) -> TransitionStatus:
-        """A session of which a kernel runs or has ended, or whose barrier was opened, cannot begin
-        anew: what is terminal stays so, and an attempt that may have run is not run again. It ends,
-        and its job begins another attempt. One that waits need not be stopped first."""
+        """A session of which a kernel runs or has ended, or whose barrier was opened, ends in place
+        of beginning anew, and its job begins another attempt: a terminal state is final, and an
+        attempt that may have run is not run again. A waiting session need not be stopped before it
+        ends."""
         if to.status is SessionStatus.PENDING:
             begun = record.barrier_opened_at is not None or record.tally.among(_BEGUN)
             return STOP if begun else to
@@ -103,8 +105,8 @@ class SessionLifecycle(Lifecycle[Session]):
                 record.reason = why
 
     def _back_in_queue(self, session: Session, now: float, move: Move) -> None:
-        """Who fails to start is remembered with its agents, and waits anew; who was not tried
-        (SKIPPED) goes where it was, unless it was displaced."""
+        """A session that failed to start remembers its agents, and waits anew; one that was not
+        tried (SKIPPED) keeps its place in the queue, unless it was displaced."""
         why, blame = move.reason, move.result is not SchedulingResult.SKIPPED
         displaced = why is not None and why.code in DISPLACED
         session.reason = why if blame or displaced else None
@@ -216,7 +218,7 @@ def _skipped(phase: str, why: Reason | None) -> Move:
 
 
 def _unfit(session: Session) -> Iterator[tuple[AgentId, Reason]]:
-    """The agents that said that they cannot run it, and why."""
+    """The agents that reported that they cannot run the session, and the reasons."""
     for kernel in session.kernels:
         if kernel.agent_id and kernel.failure is not None and kernel.failure.code in UNFIT:
             yield kernel.agent_id, kernel.failure
@@ -227,8 +229,8 @@ def _ids(agents: Iterable[AgentId | None]) -> list[AgentId]:
 
 
 def failure_to_judge(session: Session) -> Reason | None:
-    """The failure that a phase is to be judged by now, if any: one that no other try can cure at
-    once, others unless the next try is set already."""
+    """The failure by which a phase is to be judged now, if any: a failure that no other try can
+    cure at once, any other only if no next try is set."""
     for kernel in session.tally.take_unjudged():
         if kernel.failure is not None and kernel.failure.code in _FINAL:
             return kernel.failure
@@ -237,15 +239,15 @@ def failure_to_judge(session: Session) -> Reason | None:
 
 
 def stop_again_at(kernel: Kernel, sent_at: float) -> float:
-    """When a kernel that was told to stop and has not said that it did is told again."""
+    """The time at which a kernel that was told to stop, and is not reported gone, is told again."""
     return sent_at + kernel.process.grace + STOP_AGAIN_AFTER_S
 
 
 def heard_since(session: Session, began: float, work: Work) -> float | None:
-    """From when the time of a phase that ``began`` then counts: later by all the time in which one
-    of the session's live kernels' agents could not be heard; None while one cannot. No phase
-    expires on what an agent could not tell (design: Silence is not failure), and none begins anew
-    when one comes back.
+    """The time from which a phase that ``began`` then counts: later by all the time in which an
+    agent of the session's live kernels could not be heard; None while one cannot. So no phase
+    expires because an agent could not report (design: Silence is not failure), and none begins anew
+    when an agent comes back.
     """
     absences: set[tuple[float, float]] = set()
     for agent_id in {k.agent_id for k in session.kernels if k.status in KERNEL_TABLE.live}:
@@ -268,7 +270,7 @@ class HeardPhase(LifecycleHandler[Session]):
     def since(self, record: Session, work: Work) -> float:
         timeout_s, began = self.timeout_s(record, work), self.began(record)
         if timeout_s is None or work.now < began + timeout_s:
-            return began  # at the earliest; nobody need ask all agents yet
+            return began  # at the earliest; agents need not be looked at yet
         heard = heard_since(record, began, work)
         if heard is None:
             return math.inf
@@ -280,7 +282,7 @@ class HeardPhase(LifecycleHandler[Session]):
 
 
 def _told_by(session: Session, work: Work) -> float:
-    """When agents that have just come back have told what they have to tell."""
+    """The time by which agents that have just come back have reported what happened meanwhile."""
     agents = (work.live.agents.get(k.agent_id) for k in session.kernels if k.agent_id)
     return max((each.connected_at for each in agents if each), default=0.0) + TELLING_S
 

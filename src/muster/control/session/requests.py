@@ -1,5 +1,4 @@
-"""What people ask of sessions: functions of one wake's work that refuse before they change
-anything."""
+"""Requests about sessions: functions of one wake's work that refuse before they change anything."""
 
 from muster.control.engine.work import Work
 from muster.control.session.admission import (
@@ -27,7 +26,7 @@ PHASE = "Request"
 
 
 class SessionRequests:
-    """Requests about live sessions; reads of what has ended are SQL's business."""
+    """Requests about live sessions; ended sessions are read from SQL."""
 
     def __init__(self, cluster: ClusterState, sessions: SessionLifecycle) -> None:
         self._cluster = cluster
@@ -39,12 +38,12 @@ class SessionRequests:
         """A new session without a job, PENDING.
 
         Args:
-            ended: of what it is to start after, that which has ended.
+            ended: the ended work among its dependencies.
 
         Raises:
             NotFound: no such group.
-            InvalidSpec: a working directory outside the group's workspaces; what ``admit`` and
-                ``find_targets`` refuse.
+            InvalidSpec: a working directory lies outside the group's workspaces; or ``admit`` or
+                ``find_targets`` refuses the spec.
             Conflict: a quota forbids it.
         """
         check_workdirs(work.live.group(spec.group), spec.kernels)
@@ -86,7 +85,7 @@ class SessionRequests:
         return session
 
     def cancel(self, work: Work, principal: Principal, id_: SessionId) -> Session:
-        """Cancel a session of its own; a job's sessions end with the job.
+        """Cancel a session without a job; a job's sessions end with the job.
 
         Raises:
             NotFound: no such live session of the principal's.

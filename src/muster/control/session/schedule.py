@@ -31,16 +31,17 @@ log = logging.getLogger(__name__)
 
 
 TOLD_AT_ONCE = 100
-"""Sessions of a class whose history tells at once of new reasons; the others' do at the next sweep,
-if those still hold. A change to what a hundred thousand wait for must not write so many rows."""
+"""Sessions of a class whose history tells of new reasons at once; the histories of the others do at
+the next sweep, if the reasons still hold. A change of the reason for which a hundred thousand
+sessions wait must not write as many rows."""
 
 _MAY_RETURN = frozenset({ReasonCode.NO_ALIVE_AGENTS, ReasonCode.NEEDS_ABSENT_AGENTS})
-"""Why no agent can hold a session now, where one that is away or cordoned could."""
+"""Reasons that no agent can hold a session now, although an absent or cordoned agent could."""
 
 
 class ScheduleNewSessions(LifecycleHandler[Session]):
-    """Places what fits, holds short work ahead where a kernel of its shape will soon end, and says
-    of the rest why it waits.
+    """Places sessions that fit, holds short work ahead where a kernel of its shape will soon end,
+    and gives the reasons for which the others wait.
 
     Waiting is *skipped*, not failed: time can cure it (design: Skipped or failed).
     """
@@ -59,7 +60,8 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
         self._sessions = sessions
 
     def gather(self, candidates: Sequence[Session], work: Work) -> Sequence[Session]:
-        """Those that are new, and those whose time may be over; others wait in their classes."""
+        """The sessions that are new, and those whose time may be over; others wait in their
+        classes."""
         targets = super().gather(candidates, work)
         for session in self._cluster.take_unblocked():
             work.mark(session)
@@ -97,8 +99,8 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
         return result
 
     def _unfit_everywhere(self, session: Session) -> Reason | None:
-        """The reason to give a session up, once every agent that could ever hold it has said that
-        it cannot run it."""
+        """The reason to give a session up, once every agent that could ever hold it has reported
+        that it cannot run it."""
         if not session.unfit:
             return None
         group, what = self._cluster.groups[session.group], self._cluster.workload(session)
@@ -109,8 +111,8 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
         return reason(ReasonCode.NO_AGENT_ABLE, how=said.sentence())
 
     def _set_aside(self, group: GroupState, work: Work) -> list[Session]:
-        """Those whose room somebody else took at a commit sit out for a while: whatever is wrong
-        with their place, it must hold up nobody else."""
+        """Put sessions aside for a while whose room was found taken at a commit: whatever is wrong
+        with their place must not hold up other sessions."""
         if not work.sit_out:
             return []
         waiting = [work.live.sessions[each.id] for each in group.queue]
@@ -150,7 +152,7 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
     def _place(self, group: GroupState, result: HandlerResult[Session], work: Work) -> None:
         before = {members: members.reasons for members in group.queue.classes}
         try:
-            outcome = group.run_pass(work.now)
+            decided = group.run_pass(work.now)
         except PluginFault:
             raise
         except Exception as error:
@@ -160,7 +162,7 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
             for members in group.queue.classes:
                 members.reasons = (why,)
             return
-        for placed in outcome.placed:
+        for placed in decided.placed:
             session = self._cluster.start(placed, work.now)
             for kernel, placement in zip(session.kernels, placed.kernels, strict=True):
                 agent = work.live.agents[placement.agent_id]
@@ -168,12 +170,12 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
                 kernel.shares = placement.shares
                 work.unit.hold(kernel, agent, placement.shares, charged=True)
             result.successes.append(session)
-        for preemption in outcome.displaced:
+        for preemption in decided.displaced:
             self._displace(preemption, group, work)
-        lacking = [each.what for each, why in outcome.refused.items() if lacks_room(why)]
+        lacking = [each.what for each, why in decided.refused.items() if lacks_room(why)]
         self._give_way(overtaken(group, lacking, work, self._cluster), work)
         ahead = Ahead(self._cluster)
-        for members, reasons in outcome.refused.items():
+        for members, reasons in decided.refused.items():
             if any(each.code in NEVER for each in reasons):
                 why = next(each for each in reasons if each.code in NEVER)
                 for waiting in members:
@@ -192,7 +194,7 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
                     break
 
     def _displace(self, preemption: Preemption, group: GroupState, work: Work) -> None:
-        """Have the victims leave; the one that displaces them is placed once they are gone."""
+        """Have the victims leave; the displacing session is placed once they are gone."""
         policy = group.policy.preemption
         assert policy is not None, "a group without preemption displaces nobody"
         again = policy.mode is PreemptionMode.RESCHEDULE
@@ -206,7 +208,8 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
                 self._sessions.terminate(work, [victim], self.name, why)
 
     def _give_way(self, kernels: Sequence[Kernel], work: Work) -> None:
-        """Take back what is held ahead of others: agents are asked for what they were sent."""
+        """Take back kernels that are held ahead; agents that were sent one are asked to give it
+        back."""
         for kernel in kernels:
             if kernel.status is KernelStatus.CREATING:
                 recall(kernel, work)
@@ -228,6 +231,6 @@ def _codes(reasons: Sequence[Reason]) -> list[ReasonCode]:
 
 
 def cleaning_up(kernel_id: KernelId, live: Live) -> Reason:
-    """Why a kernel of which processes are not proven gone has to wait."""
+    """The reason for which a kernel waits whose former processes are not proven gone."""
     agent = live.agents[live.rows_of[kernel_id][0].agent_id]
     return reason(ReasonCode.CLEANING_UP, agent=agent.name)

@@ -31,7 +31,8 @@ _TO_START = frozenset({KernelStatus.PREPARED, KernelStatus.CREATING})
 
 
 class StartSessions(HeardPhase):
-    """Starts the kernels of PREPARED sessions, and tries again those that an agent could not.
+    """Starts the kernels of PREPARED sessions, and tries kernels again that an agent failed to
+    start.
 
     A kernel that waits too long in an agent's backlog is recalled: it may fit elsewhere.
     """
@@ -77,19 +78,20 @@ class StartSessions(HeardPhase):
             recall(kernel, work)
 
     def began(self, record: Session) -> float:
-        """Once a gang's barrier is open, its kernels have the same time again."""
+        """When the phase began: a gang's kernels have the whole time anew once its barrier is
+        open."""
         return max(record.status_changed_at, record.barrier_opened_at or 0.0)
 
     def timeout_s(self, record: Session, work: Work) -> float | None:
         if record.status is SessionStatus.CREATING and held_ahead(record, work):
-            return None  # it has nothing to start with yet
+            return None  # it has no room to start in yet
         return work.live.groups[record.group].create_timeout
 
 
 def recall_held_ahead(
     work: Work, agent_id: AgentId, unless: Callable[[Session], bool] = lambda session: False
 ) -> None:
-    """Have the agent give back what it holds ahead and has not started."""
+    """Have the agent give back the kernels that it holds ahead and has not started."""
     for row in work.live.held_by.get(agent_id, {}).values():
         kernel = work.live.kernels.get(row.kernel_id)
         if row.charged or kernel is None or kernel.generation != row.generation:
@@ -99,23 +101,23 @@ def recall_held_ahead(
 
 
 def recall(kernel: Kernel, work: Work) -> None:
-    """Have its agent give the kernel back if it has not begun; once is enough."""
+    """Have the kernel's agent give it back if it has not begun; the agent is told once."""
     if kernel.stop_sent_at is None and kernel.agent_id is not None:
         kernel.stop_sent_at = work.now
         work.emit(TellAgent(kernel.agent_id, Recall(kernel.id, kernel.generation)))
 
 
 class Templates:
-    """What kernels share that start in one wake, made once for all of them."""
+    """The templates and gangs that kernels which start in one wake share."""
 
     def __init__(self) -> None:
         self._gangs: dict[tuple[SessionId, int], Gang] = {}  # by session and generation
-        # By identities, and the owner: sessions with equal specs share one object.
+        # The keys have identities, because sessions with equal specs share one object.
         self._made: dict[tuple[int, int, bool, Owner], KernelTemplate] = {}
         self._bare: dict[int, KernelTemplate] = {}
 
     def gang(self, session: Session, work: Work) -> Gang | None:
-        """What the session's kernels know of each other; None for one by itself."""
+        """What the session's kernels know of each other; None for a lone kernel."""
         if len(session.kernels) == 1:
             return None
         key = session.id, session.kernels[0].generation
@@ -135,8 +137,8 @@ class Templates:
     def changed(
         self, shared: KernelTemplate, wanted: Mapping[str, str]
     ) -> tuple[KernelTemplate, Mapping[str, str]]:
-        """A template and the variables beside it for a kernel whose environment is to be
-        ``wanted``, which a hook has made of that of ``shared``."""
+        """A template, and variables beside it, which together give a kernel the environment
+        ``wanted``; a hook has made it from the environment of ``shared``."""
         if wanted.keys() >= shared.env.keys():
             has = shared.env
             return shared, {name: text for name, text in wanted.items() if has.get(name) != text}
@@ -149,7 +151,7 @@ class Templates:
 def send_starts(
     session: Session, kernels: Iterable[Kernel], work: Work, cluster: ClusterState
 ) -> None:
-    """Start commands for those kernels that are to start."""
+    """Send start commands for the kernels among these that are to start."""
     templates = work.once(Templates)
     gang = templates.gang(session, work)
     hold, asks_hook = is_closed(session), cluster.hooks.changes_environments(session)

@@ -11,13 +11,13 @@ from muster.scheduling.workload import WorkloadClass
 from muster.store.records import Agent, Session
 
 STAYING = frozenset({*PLACED_SESSION, SessionStatus.RUNNING})
-"""Other sessions that hold room are leaving: they are being stopped, or their room is what remains
-of a try."""
-_NONE: frozenset[AgentId] = frozenset()  # an empty set takes 216 bytes, and most are
+"""Other sessions that hold room are leaving: they are being stopped, or processes of an earlier try
+are."""
+_NONE: frozenset[AgentId] = frozenset()  # an empty set takes 216 bytes, and most are empty
 
 
 def job_class(owner: Owner, spec: JobSpec) -> WorkloadClass:
-    """What placement will decide by about the sessions of a job that is handed in."""
+    """The class of the sessions of a job that is handed in."""
     kernels = spec.tasks if spec.coscheduled else 1
     return WorkloadClass(
         owner=owner,
@@ -32,7 +32,7 @@ def job_class(owner: Owner, spec: JobSpec) -> WorkloadClass:
 
 
 def workload_class(session: Session) -> WorkloadClass:
-    """What placement decides by."""
+    """The class of a session."""
     spec = session.spec or (session.job.spec if session.job is not None else None)
     assert spec is not None, "a session has a job or a spec of its own"
     return WorkloadClass(
@@ -51,7 +51,7 @@ def workload_class(session: Session) -> WorkloadClass:
 
 
 def placed_since(session: Session) -> float:
-    """Since when it runs; until it does, since when it has its status."""
+    """The time since which the session runs; before that, since which it has its status."""
     return session.started_at or session.status_changed_at
 
 
@@ -73,7 +73,8 @@ def agent_facts(agent: Agent, group: ScalingGroup) -> AgentFacts:
 
 
 def _bar_of(agent: Agent) -> str:
-    """Why an agent that can be reached takes nothing new, as people are told; empty if it does."""
+    """The reason, as people are told, for which a connected agent takes no new work; empty if it
+    takes some."""
     if agent.disk_full:
         return "out of disk (DISK_FULL)"
     return ": ".join(filter(None, (agent.barred or "", agent.bar_note)))

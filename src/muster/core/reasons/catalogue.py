@@ -1,4 +1,4 @@
-"""What a person reads of each reason: the sentence, and what can be done."""
+"""The texts of each reason for people: its sentence, and its remedy."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -258,9 +258,6 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     ReasonCode.CANCELLED: Definition(_W, "cancelled by {by}"),
     ReasonCode.COMPLETED: Definition(_W, "all kernels ended well"),
     ReasonCode.KERNEL_ENDED: Definition(_R, "kernel {index} ended: {how}"),
-    ReasonCode.GANG_SIBLING_FAILED: Definition(
-        _R, "stopped because task {index} of its gang failed"
-    ),
     ReasonCode.PREEMPTED: Definition(
         _W, "displaced by work of priority {priority}; it goes back to the queue"
     ),

@@ -75,11 +75,10 @@ class ReasonCode(StrEnum):
     NO_PROCESSES = "NO_PROCESSES"
     NO_PORTS = "NO_PORTS"
     CREATE_FAILED = "CREATE_FAILED"
-    # Why somebody stopped it
+    # Why work was stopped
     CANCELLED = "CANCELLED"
     COMPLETED = "COMPLETED"
     KERNEL_ENDED = "KERNEL_ENDED"
-    GANG_SIBLING_FAILED = "GANG_SIBLING_FAILED"
     PREEMPTED = "PREEMPTED"
     PREEMPTED_FOR_GOOD = "PREEMPTED_FOR_GOOD"
     DRAINED = "DRAINED"
@@ -95,7 +94,7 @@ class ReasonCode(StrEnum):
     PHASE_EXPIRED = "PHASE_EXPIRED"
     PHASE_GAVE_UP = "PHASE_GAVE_UP"
     HANDLER_ERROR = "HANDLER_ERROR"
-    # What became of an agent
+    # Changes of an agent
     AGENT_JOINED = "AGENT_JOINED"
     AGENT_SILENT = "AGENT_SILENT"
     AGENT_RETURNED = "AGENT_RETURNED"

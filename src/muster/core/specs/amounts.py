@@ -237,16 +237,16 @@ GpuModels = Annotated[
 
 
 class ResourcesSpec(Spec):
-    """What each kernel asks for; also its limits, where the agent can set limits.
+    """The request of each kernel; also its limits, where the agent can set limits.
 
     Args:
         cpu: processors. Without it a kernel counts as one and is not limited to it: a limit that
             nobody asked for would surprise, and its cgroup costs a short task a quarter of its
             time.
-        memory: at most so much; a kernel that uses more is killed.
-        disk: of the scratch directory.
+        memory: bytes; a kernel that uses more is killed.
+        disk: bytes of the scratch directory.
         gpu: whole devices, or one fraction of one device.
-        gpu_model: what the devices may be; any when empty.
+        gpu_model: models of which the devices may be; any when empty.
         extra: any resources that agents declare, by name.
     """
 

@@ -34,9 +34,9 @@ MAX_KERNELS_PER_AGENT = 10_000
 
 
 class QueuePolicy(StrEnum):
-    """Which sessions may overtake one that finds no room.
+    """The sessions that may overtake a session which finds no room.
 
-    STRICT: none. BEST_EFFORT: any that fits. BACKFILL: any that fits and does not delay it.
+    STRICT: none. BEST_EFFORT: any that fits. BACKFILL: any that fits and does not delay that one.
     """
 
     STRICT = "strict"
@@ -45,7 +45,7 @@ class QueuePolicy(StrEnum):
 
 
 class VictimScope(StrEnum):
-    """Whose work may be displaced, in relation to the owner of the displacing session."""
+    """The owners whose work may be displaced, in relation to the displacing session's owner."""
 
     USER = "user"
     PROJECT = "project"
@@ -61,13 +61,13 @@ class PreemptionMode(StrEnum):
 
 
 class PreemptionSpec(Spec):
-    """Whom sessions of strictly higher priority may displace.
+    """The work that sessions of strictly higher priority may displace.
 
     Args:
-        scope: whose work.
-        mode: what becomes of it.
-        minimum_lease: nobody is displaced who has not run so long.
-        least_difference: by how much the priority must be higher.
+        scope: the owners whose work may be displaced.
+        mode: whether displaced work ends or goes back to the queue.
+        minimum_lease: time that a session runs before it may be displaced.
+        least_difference: by how much the priority must be higher at least.
     """
 
     scope: VictimScope = VictimScope.GROUP
@@ -80,20 +80,21 @@ class ScalingGroup(Spec):
     """Policy of a pool of agents; every duration is in seconds.
 
     Args:
-        name: what people call it.
-        validators: what forbids a session to start, wherever there is room; names of
+        name: the group's name.
+        validators: checks that may forbid a session to start, wherever there is room; names of
             ``muster.validators`` plug-ins.
         sequencer: orders the queue; the name of a ``muster.sequencers`` plug-in.
         selector: chooses agents; the name of a ``muster.selectors`` plug-in.
-        hooks: what is done about sessions of a type; names of ``muster.hooks`` plug-ins.
-        options: what plug-ins take as settings, by their name.
-        queue: what may overtake a session that finds no room.
-        preemption: whether and whom work of higher priority may displace; None is nobody.
-        projects: whose work the group takes, as domain/project; empty takes everybody's.
-        fixed: no further agents will join: what its present agents could never hold is refused.
+        hooks: treatment of sessions by their type; names of ``muster.hooks`` plug-ins.
+        options: settings of plug-ins, by the plug-in's name.
+        queue: which sessions may overtake one that finds no room.
+        preemption: the work that work of higher priority may displace; None is no work.
+        projects: projects whose work the group takes, as domain/project; empty takes everybody's.
+        fixed: no further agents will join: work that its present agents could never hold is
+            refused.
         workspaces: directories inside which a spec's ``workdir`` may lie.
         pending_timeout: longest wait of a session for a place; None is for ever.
-        starvation_after: past this wait nothing younger overtakes.
+        starvation_after: past this wait no younger session overtakes.
         prepare_timeout, create_timeout, terminate_timeout: longest stay in that phase.
         max_tries: tries in one phase before the session is re-scheduled.
         max_reschedules: placements that may fail before the session is given up.

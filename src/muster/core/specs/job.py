@@ -45,12 +45,12 @@ class JobSpec(Process):
     """Batch work: ``tasks`` replicas of one process, each with two retry budgets.
 
     Args:
-        name: what people call it; after its program when left out.
+        name: the job's name; made from its program's when left out.
         group: the scaling group whose agents it may use.
-        project: the project of its owner's that it counts for; the owner's first when left out.
-        tasks: how many; each knows its index by MUSTER_TASK_INDEX.
-        only: which of the tasks are run, as "3,17,40-45"; all of them when left out. Their indexes
-            and MUSTER_TASK_COUNT stay what they are.
+        project: the owner's project for which it counts; the owner's first when left out.
+        tasks: number of tasks; each knows its index by MUSTER_TASK_INDEX.
+        only: the tasks that are run, as "3,17,40-45"; all of them when left out. Their indexes and
+            MUSTER_TASK_COUNT do not change.
         coscheduled: one gang: the tasks start together, with ranks and an address to meet at.
         max_retries_failure: retries of a task that exited with an error.
         max_retries_preemption: retries of a task that lost its machine.
@@ -60,12 +60,12 @@ class JobSpec(Process):
             once all of its tasks have ended.
         timeout: longest run of one attempt; past it the task is KILLED.
         scheduling_timeout: longest wait for a place, from when the job could first start; past it
-            what waits is UNSCHEDULABLE, and the job with it.
-        placement: where its tasks go.
-        after: what must have come so far before any of it starts.
+            waiting tasks are UNSCHEDULABLE, and the job with them.
+        placement: the agents for its tasks.
+        after: other work, and the states that it must reach before a task starts.
         not_before: the earliest start.
         priority: higher goes first.
-        notify: whom its end is told, as a list of URLs, or of {url: URL, on: failure}.
+        notify: channels that are told of its end, as a list of URLs, or of {url: URL, on: failure}.
     """
 
     kind: Literal["job"] = "job"

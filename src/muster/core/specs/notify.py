@@ -22,7 +22,7 @@ a token there."""
 
 
 class NotifyOn(StrEnum):
-    """Which ends are told."""
+    """The ends of work of which a channel is told."""
 
     END = "end"
     FAILURE = "failure"  # every end but success
@@ -70,9 +70,9 @@ class Channel(Spec):
     """Somewhere to send a notice: written as its URL, or as fields.
 
     Args:
-        url: where: a webhook (`https://HOST/PATH`, which gets JSON), or any URL of Apprise whose
-            service the operator allows. It is a secret: shown shortened, by nobody read back.
-        on: of which ends: all (`end`), all but success (`failure`), or `success`.
+        url: a webhook (`https://HOST/PATH`, which gets JSON), or any URL of Apprise whose service
+            the operator allows. It is a secret: shown shortened, and never read back.
+        on: the ends that are told: all (`end`), all but success (`failure`), or `success`.
     """
 
     url: ChannelUrl

@@ -1,4 +1,4 @@
-"""Where a session may go and where it would rather go, as people write it."""
+"""The agents that a session may use, and those that it prefers, as people write them."""
 
 import re
 from collections.abc import Iterator
@@ -79,7 +79,7 @@ def _listed(value: Any) -> Any:
 
 
 class Constraint(Spec):
-    """What an attribute of an agent must be (or, ``soft``, should be).
+    """A condition on an attribute of an agent, which must hold (or, ``soft``, should).
 
     Written as text ("zone=a", "disk>=100", "zone in a,b", "nvlink", "!spot") or as fields. An agent
     without the attribute meets NE and NOT_EXISTS only.
@@ -87,8 +87,8 @@ class Constraint(Spec):
     Args:
         attribute: its name.
         op: how it is compared; GT, GE, LT and LE compare numbers.
-        values: with what; several with IN.
-        soft: it should be so, and need not.
+        values: the values to compare with; several with IN.
+        soft: the condition should hold, and need not.
     """
 
     attribute: AttributeName
@@ -150,19 +150,20 @@ class Grouping(StrEnum):
 
 
 class PlacementSpec(Spec):
-    """Where the kernels of a session go.
+    """The choice of agents for the kernels of a session.
 
     Args:
         constraints: on attributes of agents; all hard ones must hold, soft ones rank.
         agents: designated agents, by name; empty for any.
-        agents_only: whether the session waits for those (strict), or takes others too (preferred).
+        agents_only: whether the session waits for ``agents`` (strict), or takes others too
+            (preferred).
         mode: ``single-node``: all kernels on one agent.
         together: an attribute that must have one value on all agents of the session (a rack, an
             NVLink domain); the best-fitting value is taken.
         rank_by: an attribute by which the kernels' indexes follow the agents.
-        max_kernels_per_agent: of this session.
+        max_kernels_per_agent: kernels of this session on one agent, at most.
         set: sessions of one owner that name the same set go by ``set_grouping``.
-        set_grouping: whether those are spread over agents, or packed onto few.
+        set_grouping: whether the set's sessions are spread over agents, or packed onto few.
     """
 
     constraints: Annotated[
@@ -200,7 +201,7 @@ ANYWHERE = PlacementSpec()  # one for all: a default is copied deeply for each s
 
 
 class DependencyCondition(StrEnum):
-    """How far the other work must have come."""
+    """The state that the other work must have reached."""
 
     RUNNING = "running"
     SUCCEEDED = "succeeded"
@@ -208,14 +209,15 @@ class DependencyCondition(StrEnum):
 
 
 class Dependency(Spec):
-    """Another job or session of the same owner that must have come so far before this one starts.
+    """Another job or session of the same owner, and the state that it must reach before this one
+    starts.
 
     Written as text ("train", "train:ended") or as fields.
 
     Args:
-        on: its name or id; the id once it is accepted.
-        condition: what it must have come to.
-        name: what was written as ``on``, once it is accepted.
+        on: name or id of the other work; the id once this spec is accepted.
+        condition: the state that the other work must have reached.
+        name: the text that was written as ``on``, once this spec is accepted.
     """
 
     on: Annotated[
@@ -226,7 +228,7 @@ class Dependency(Spec):
 
     @property
     def called(self) -> str:
-        """The name or id that people know the other work by."""
+        """The name or id by which people know the other work."""
         return self.name or self.on
 
 

@@ -37,7 +37,7 @@ class Limits(Spec):
 
     Args:
         cpu, memory, disk, gpu: at most so much.
-        extra: of resources that agents declare, by name.
+        extra: limits of resources that agents declare, by name.
     """
 
     cpu: MaybeMilli = None
@@ -48,7 +48,7 @@ class Limits(Spec):
 
     @cached_property
     def amounts(self) -> Mapping[str, int]:
-        """Canonical amounts by name of the resource, of those that are limited."""
+        """Canonical amounts of the limited resources, by name."""
         named = {"cpu": self.cpu, "memory": self.memory, "disk": self.disk, "gpu": self.gpu}
         return {name: amount for name, amount in named.items() if amount is not None} | self.extra
 
@@ -60,14 +60,15 @@ class QuotaSpec(Spec):
     """Limits of one owner at one level.
 
     Args:
-        level: of what its owner is.
-        name: whose it is: ``domain``, ``domain/project`` or ``domain/project/user``. With ``*``
-            for the last parts, the limits of each of those that has none of its own.
-        limits: what its placed sessions may hold together.
-        largest: what one session may ask for in all; more is refused at submission.
-        sessions: how many of its sessions may be placed at a time; 0 makes all of them wait.
+        level: whether the owner is a domain, a project or a user.
+        name: the owner: ``domain``, ``domain/project`` or ``domain/project/user``. With ``*`` for
+            the last parts, every owner of that form without limits of its own.
+        limits: amounts that the owner's placed sessions may hold together.
+        largest: amounts that one session may ask for in all; more is refused at submission.
+        sessions: how many of the owner's sessions may be placed at a time; 0 makes all of them
+            wait.
         pending_sessions: how many may wait; more are refused at submission.
-        weight: its part of the whole under the ``fair_share`` sequencer.
+        weight: the owner's part of the whole under the ``fair_share`` sequencer.
     """
 
     kind: Literal["quota"] = "quota"

@@ -76,7 +76,7 @@ class Process(Spec):
             group's workspaces; without it each kernel gets a scratch directory of its own.
         files: text by relative path, written to the scratch directory first.
         resources: what each kernel asks for; also its limits.
-        ports: so many are reserved on the agent and told in MUSTER_PORTS.
+        ports: number of ports that are reserved on the agent and told in MUSTER_PORTS.
         grace: time between SIGTERM and SIGKILL.
     """
 
@@ -140,7 +140,7 @@ class KernelSpec(Process):
     """One kernel of a session, or several alike.
 
     Args:
-        replicas: how many.
+        replicas: number of equal kernels.
     """
 
     replicas: Annotated[Whole, Field(ge=1, le=MAX_GANG)] = 1
@@ -156,18 +156,18 @@ class SessionSpec(Spec):
     """A session handed in by itself, without a job over it: it is not retried when it ends.
 
     Args:
-        name: what people call it.
-        project: the project of its owner's that it counts for; the owner's first when left out.
-        type: what it is for; policies may tell them apart.
+        name: the session's name.
+        project: the owner's project for which it counts; the owner's first when left out.
+        type: the session's purpose, by which policies may treat it.
         group: the scaling group whose agents it may use.
-        kernels: what it runs; they start together or not at all.
+        kernels: its kernels, which start together or not at all.
         priority: higher goes first.
         timeout: longest run; past it the session is ended.
         scheduling_timeout: longest wait for a place; past it the session is cancelled.
-        placement: where its kernels go.
-        after: what must have come so far before it starts.
+        placement: the agents for its kernels.
+        after: other work, and the states that it must reach before the session starts.
         not_before: the earliest start.
-        notify: whom its end is told, as a list of URLs, or of {url: URL, on: failure}.
+        notify: channels that are told of its end, as a list of URLs, or of {url: URL, on: failure}.
     """
 
     kind: Literal["session"] = "session"

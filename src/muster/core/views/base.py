@@ -48,6 +48,16 @@ class View(msgspec.Struct, metaclass=_Named, frozen=True):
         return {VIEW_KEY: cls.__name__}
 
 
+class RecordView(View):
+    """Base of the views of one record; the API tells ``status`` of jobs and tasks as ``state``."""
+
+    id: str
+
+    @property
+    def status(self) -> str:
+        raise NotImplementedError
+
+
 class ErrorCode(StrEnum):
     """The kind of an error, for programs; the sentence beside it is for people."""
 

@@ -15,10 +15,10 @@ from muster.core.states import (
     SessionStatus,
     TaskState,
 )
-from muster.core.views.base import OwnerView, ReasonView, View
+from muster.core.views.base import OwnerView, ReasonView, RecordView, View
 
 
-class JobView(View):
+class JobView(RecordView):
     """A job. ``counts`` holds all of its tasks by state, without zeros.
 
     ``tasks_total`` is how many tasks it runs, ``task_count`` the number below which their indexes
@@ -27,7 +27,6 @@ class JobView(View):
     with which ``muster run`` would end; the client sets it for a job that has ended and was asked
     for alone."""
 
-    id: str
     name: str
     owner: OwnerView
     group: str
@@ -48,6 +47,10 @@ class JobView(View):
         if not self.version:
             version = job_version(self.state, self.counts)
             msgspec.structs.force_setattr(self, "version", version)
+
+    @property
+    def status(self) -> JobState:
+        return self.state
 
     @property
     def ended(self) -> bool:
@@ -164,10 +167,9 @@ class FailurePage(View):
     others: int = 0
 
 
-class SessionView(View):
+class SessionView(RecordView):
     """A session; ``job_id`` is None when it was handed in by itself."""
 
-    id: str
     job_id: str | None = None
     name: str | None = None
     type: str

@@ -24,8 +24,8 @@ def read_history(
     connection: Connection, entities: Entities, principal: Principal, ref: str, limit: int
 ) -> HistoryPage:
     """The history of a job with its tasks and sessions, of one task (``job/index``) with the
-    sessions of its attempts, or of a record of another kind; each with what is named below it, as
-    notices of its end are.
+    sessions of its attempts, or of a record of another kind; each with the records named below it,
+    such as notices of its end.
 
     Raises:
         NotFound, Ambiguous: see ``refs.resolve``.

@@ -1,0 +1,263 @@
+"""Resources: an entity as people deal with it over HTTP. One declaration makes the endpoints that
+all of them have: submit, list, show, cancel and why."""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Generic, Protocol, TypeVar
+
+from fastapi import APIRouter, Depends, Header, Request
+from sqlalchemy import Connection
+from starlette.responses import Response
+
+from muster.api.answers import answer, json_answer
+from muster.api.bodies import read_spec
+from muster.api.context import Call, Caller
+from muster.api.listing import Cursor, Group, Limit, Name, OwnerOf, State, states_of
+from muster.api.openapi import spec_body
+from muster.api.targets import knowing_ended, known_group
+from muster.control.engine.module import Parts
+from muster.control.engine.work import Work
+from muster.control.session.admission import Ended
+from muster.core.errors import NotFound
+from muster.core.owner import Owner, Principal
+from muster.core.specs import JobSpec, SessionSpec
+from muster.core.views.base import RecordView, View
+from muster.core.views.placement import WhyView
+from muster.core.views.work import CancelView
+from muster.store.entity import Entity
+from muster.store.live import Live
+from muster.store.queries.listing import Listing
+
+
+class Handed(Protocol):
+    """A record that people hand in, cancel and ask about."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def status(self) -> str: ...
+
+
+R = TypeVar("R", bound=Handed)
+V = TypeVar("V", bound=RecordView)
+
+Submit = Callable[[Work, Parts, Principal, Any, Ended], R]
+Cancel = Callable[[Work, Parts, Principal, str], R]
+Explain = Callable[[Live, Parts, str, float, Principal], WhyView]
+
+
+def no_filters() -> Mapping[str, Any]:
+    """The filters of a listing that has none of its own."""
+    return {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resource(Generic[R, V]):
+    """The declaration of a resource. An endpoint is made for each part that is not None.
+
+    Args:
+        entity: its kind; the records that have not ended are in the mirror.
+        path: of its collection: ``/v1/jobs``.
+        view, detail, page: of one record, of one with its parts, and of a listing.
+        view_of: the view of a record of the mirror.
+        read, show: queries of a view and of a detail by a reference.
+        list_of: the query of a page; ``filters`` are its keyword arguments, a dependency of FastAPI
+            that reads them from the query of the URL.
+        named: the words for a record in a sentence: ``job train (job-01…)``.
+        spec, submit: the spec that is handed in, and its request.
+        cancel: its request; ``graces_s`` are the seconds that running processes of a record have to
+            end.
+        explain, explain_ended: the answers of ``why`` about a record of the mirror, and about one
+            that has ended.
+    """
+
+    entity: Entity[Any]
+    path: str
+    view: type[V]
+    detail: type[View]
+    page: type[View]
+    view_of: Callable[[R], V]
+    read: Callable[[Connection, Principal, str], V]
+    show: Callable[[Connection, Principal, str], View]
+    list_of: Callable[..., View]
+    filters: Callable[..., Mapping[str, Any]] = no_filters
+    named: Callable[[V], str]
+    spec: type[JobSpec] | type[SessionSpec] | None = None
+    submit: Submit[R] | None = None
+    cancel: Cancel[R] | None = None
+    graces_s: Callable[[R], Collection[float]] = lambda record: ()
+    explain: Explain | None = None
+    explain_ended: Callable[[V], WhyView] | None = None
+
+    def router(self) -> APIRouter:
+        """Its endpoints; those that only this resource has are added to them."""
+        name, collection = self.entity.name, self.path.rpartition("/")[2]
+        router = APIRouter(prefix=self.path, tags=[collection])
+        if self.spec is not None and self.submit is not None:
+            router.add_api_route(
+                "",
+                self._submitting(self.spec, self.submit),
+                methods=["POST"],
+                status_code=201,
+                name=f"submit_{name}",
+                description=f"Hand in a {name}. With the key of an earlier submission the answer "
+                f"is that {name}, with status 200.",
+                response_model=self.view,
+                openapi_extra=spec_body(self.spec),
+            )
+        router.add_api_route(
+            "",
+            self._listing(),
+            name=f"get_{collection}",
+            description=f"The {collection} that the caller may see, newest first.",
+            response_model=self.page,
+        )
+        router.add_api_route(
+            "/{ref}",
+            self._showing(),
+            name=f"get_{name}",
+            description=f"One {name}: by id, by a unique prefix of it, or by name (a live one "
+            "first).",
+            response_model=self.detail,
+        )
+        if self.cancel is not None:
+            router.add_api_route(
+                "/{ref}/cancel",
+                self._cancelling(self.cancel),
+                methods=["POST"],
+                name=f"cancel_{name}",
+                description=f"Cancel a {name}; one that has ended already stays as it is.",
+                response_model=CancelView,
+            )
+        if self.explain is not None and self.explain_ended is not None:
+            router.add_api_route(
+                "/{ref}/why",
+                self._explaining(self.explain, self.explain_ended),
+                name=f"why_{name}",
+                description=f"Why a {name} is in its state: every reason that holds now.",
+                response_model=WhyView,
+            )
+        return router
+
+    async def hand_in(
+        self,
+        call: Caller,
+        principal: Principal,
+        owner: Owner,
+        spec: JobSpec | SessionSpec,
+        key: str | None,
+        submit: Callable[[Work, Parts, Ended], R],
+    ) -> Response:
+        """The answer to a submission: a new record, or one that was handed in with this key.
+
+        Args:
+            principal: who hands it in.
+            owner: of the work that the spec depends on.
+            key: the caller's, so that a repetition hands in nothing; None where nothing is
+                repeated.
+
+        Raises:
+            MusterError: the submission is refused.
+        """
+
+        async def once(ended: Ended) -> R | str:
+            def action(work: Work, parts: Parts) -> R:
+                return submit(work, parts, ended)
+
+            return await call.api.submissions.once(principal.owner, key, call.still_allowed(action))
+
+        record = await knowing_ended(call, owner, spec, once)
+        if isinstance(record, str):
+            return json_answer(await call.json(self.read, call.principal, record))
+        return answer(self.view_of(record), 201)
+
+    def _submitting(
+        self, kind: type[JobSpec] | type[SessionSpec], submit: Submit[R]
+    ) -> Callable[..., Any]:
+        async def endpoint(
+            request: Request,
+            call: Call,
+            idempotency_key: Annotated[str | None, Header()] = None,
+        ) -> Response:
+            call.must_change()
+            spec: JobSpec | SessionSpec = await read_spec(request, kind)
+            call.api.plane.check(spec)
+            principal = call.principal.within(spec.project)
+
+            def action(work: Work, parts: Parts, ended: Ended) -> R:
+                known_group(work.live, spec.group)
+                return submit(work, parts, principal, spec, ended)
+
+            return await self.hand_in(
+                call, principal, principal.owner, spec, idempotency_key, action
+            )
+
+        return endpoint
+
+    def _listing(self) -> Callable[..., Any]:
+        async def endpoint(
+            call: Call,
+            filters: Annotated[Mapping[str, Any], Depends(self.filters)],
+            state: State = "live",
+            name: Name = None,
+            owner: OwnerOf = None,
+            group: Group = None,
+            limit: Limit = 100,
+            cursor: Cursor = None,
+        ) -> Response:
+            states = states_of(self.entity.states, state)
+            listing = Listing(states, name, owner, group, limit, cursor)
+            return json_answer(await call.json(self.list_of, call.principal, listing, **filters))
+
+        return endpoint
+
+    def _showing(self) -> Callable[..., Any]:
+        async def endpoint(call: Call, ref: str) -> Response:
+            return json_answer(await call.json(self.show, call.principal, ref))
+
+        return endpoint
+
+    def _cancelling(self, cancel: Cancel[R]) -> Callable[..., Any]:
+        async def endpoint(call: Call, ref: str) -> Response:
+            call.must_change()
+            principal = call.principal
+            found = await call.read(self.read, principal, ref)
+
+            def action(work: Work, parts: Parts) -> tuple[R, Collection[float]]:
+                live = work.live.of(self.entity.record).get(found.id)
+                graces_s = () if live is None else self.graces_s(live)
+                return cancel(work, parts, principal, found.id), graces_s
+
+            try:
+                cancelled, graces_s = await call.change(action)
+            except NotFound:
+                found = await call.read(self.read, principal, found.id)
+                said = f"{self.named(found)} had ended already: it is {found.status.lower()}"
+                return answer(_cancel_view(found, False, said))
+            said = f"{self.named(found)} is cancelled{_grace_left(graces_s)}"
+            return answer(_cancel_view(cancelled, True, said))
+
+        return endpoint
+
+    def _explaining(
+        self, explain: Explain, explain_ended: Callable[[V], WhyView]
+    ) -> Callable[..., Any]:
+        async def endpoint(call: Call, ref: str) -> Response:
+            found = await call.read(self.read, call.principal, ref)
+            plane, now = call.api.plane, call.api.clock.now()
+            if found.id not in plane.live.of(self.entity.record):
+                return answer(explain_ended(found))
+            return answer(explain(plane.live, plane.parts, found.id, now, call.principal))
+
+        return endpoint
+
+
+def _cancel_view(of: Handed | RecordView, changed: bool, message: str) -> CancelView:
+    return CancelView(id=of.id, status=of.status, changed=changed, message=message)
+
+
+def _grace_left(graces_s: Collection[float]) -> str:
+    """The end of the sentence that tells of a cancellation: the time for which running processes,
+    which have these graces, may go on."""
+    longest_s = max(graces_s, default=0.0)
+    return f"; its processes have up to {longest_s:g} s to end" if longest_s else ""

@@ -1,0 +1,177 @@
+"""The answer of `muster why` about a session: why it does not start, or what it is doing.
+
+It is found in the live state, so it is never out of date, by the code that decides.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from muster.control.agent.leases import LEASE_MARGIN_S
+from muster.control.session.barrier import is_closed
+from muster.control.session.cluster import ClusterState
+from muster.control.session.holders import ahead_of, holdings
+from muster.control.session.placement_view import placement_view
+from muster.control.session.schedule import cleaning_up
+from muster.core.errors import NotFound
+from muster.core.ids import SessionId
+from muster.core.owner import Principal, Role
+from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.states import PLACED_SESSION, SessionStatus
+from muster.core.views.base import ReasonView, RecordView
+from muster.core.views.placement import HolderView, HoldingView, PlacementView, WhyView
+from muster.core.views.work import SessionView
+from muster.scheduling.explain import explain
+from muster.scheduling.group_state import GroupState
+from muster.scheduling.guard import PluginFault
+from muster.scheduling.policy import Policy
+from muster.scheduling.workload import SessionWorkload
+from muster.store.live import Live
+from muster.store.records import Agent, Kernel, Session
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Found:
+    """The findings about one session."""
+
+    reasons: list[Reason] = field(default_factory=list)
+    placement: PlacementView | None = None
+    held: tuple[HoldingView, ...] = ()
+    behind: HolderView | None = None
+
+    def answer(self, subject: str, status: str, verdict: str) -> WhyView:
+        """The answer about live work of this id."""
+        return WhyView(
+            subject=subject,
+            status=status,
+            verdict=verdict,
+            reasons=tuple(map(ReasonView.of, self.reasons)),
+            placement=self.placement,
+            held=self.held,
+            behind=self.behind,
+        )
+
+
+def explain_session(
+    live: Live, cluster: ClusterState, id_: SessionId, now: float, asker: Principal | None = None
+) -> WhyView:
+    """Why a live session is in its state.
+
+    Args:
+        asker: for whom the answer is, which bounds what is told of the work of others; the
+            session's owner if left out.
+
+    Raises:
+        NotFound: the session is not live.
+    """
+    session = live.sessions.get(id_)
+    if session is None:
+        raise NotFound(f"there is no live session {id_}")
+    asker = asker or Principal(session.owner, Role.USER)
+    found = findings(live, cluster, session, now, asker)
+    verdict = f"{session.status.lower()} for {now - session.status_changed_at:.0f} s"
+    return found.answer(session.id, session.status, verdict)
+
+
+def explain_ended_session(session: SessionView) -> WhyView:
+    """Why a session that has ended did."""
+    return ended_answer(session, f"ended {session.status}", session.reason)
+
+
+def ended_answer(found: RecordView, verdict: str, why: ReasonView | None) -> WhyView:
+    """The answer about work that has ended for this reason."""
+    reasons = () if why is None else (why,)
+    return WhyView(subject=found.id, status=found.status, verdict=verdict, reasons=reasons)
+
+
+def findings(
+    live: Live, cluster: ClusterState, session: Session, now: float, asker: Principal
+) -> Found:
+    """The reasons why a live session is in its state, and its placement if it waits."""
+    if session.status is SessionStatus.PENDING:
+        return _pending(live, cluster, session, now, asker)
+    reasons = [why for kernel in session.kernels if (why := holding_up(live, kernel, now))]
+    if session.status is SessionStatus.CREATING and is_closed(session):
+        reasons.append(_at_barrier(live, session))
+    if session.retry_at > now:
+        reasons.append(reason(ReasonCode.RETRY_BACKOFF, seconds=round(session.retry_at - now, 1)))
+    if session.reason is not None:
+        reasons.append(session.reason)
+    return Found(list(dict.fromkeys(reasons)))
+
+
+def _pending(
+    live: Live, cluster: ClusterState, session: Session, now: float, asker: Principal
+) -> Found:
+    group = cluster.groups[session.group]
+    waiting = SessionWorkload(session.id, session.created_at, cluster.workload(session))
+    context = group.context(now)
+    found = with_policy(
+        live,
+        group,
+        lambda policy: explain(waiting, group.queue, group.snapshot, policy, context),
+    )
+    reasons = [cleaning_up(k.id, live) for k in session.kernels if k.id in live.rows_of][:1]
+    if session.reason is not None:
+        reasons.append(session.reason)
+    return Found(
+        [*found.reasons, *reasons],
+        placement_view(found, live, asker.may_see),
+        holdings(found, session, live, cluster, asker),
+        ahead_of(found, live, asker),
+    )
+
+
+def with_policy(live: Live, group: GroupState, look: Callable[[Policy], T]) -> T:
+    """The result of ``look`` under the group's policy, without plug-ins that fail: the next pass
+    will go on without them too."""
+    policy = group.policy
+    while True:
+        try:
+            return look(policy)
+        except PluginFault as fault:
+            spec = live.groups[group.snapshot.group]
+            refused = (*policy.refused, fault)
+            policy = Policy.of(spec, refused, policy)  # each time with one plug-in less
+
+
+def _at_barrier(live: Live, session: Session) -> Reason:
+    """How many of a gang's kernels are ready to run, and which agents the others wait for."""
+    held = session.tally.held
+    missing = next((kernel for kernel in session.kernels if kernel not in held), None)
+    agent = live.agents.get(missing.agent_id) if missing and missing.agent_id else None
+    return reason(
+        ReasonCode.AT_BARRIER,
+        ready=len(held),
+        kernels=len(session.kernels),
+        agent=agent.name if agent else None,
+    )
+
+
+def _of_silent(agent: Agent, now: float) -> Reason:
+    numbers: dict[str, Any] = {"agent": agent.name, "silent_s": round(now - agent.seen_at)}
+    lost_at = agent.leased_until + LEASE_MARGIN_S
+    if math.isfinite(lost_at):
+        numbers["ends_in_s"] = max(round(lost_at - now), 1)
+    elif lost_at > now:
+        numbers["endless"] = 1
+    return reason(ReasonCode.AGENT_UNREACHABLE, **numbers)
+
+
+def holding_up(live: Live, kernel: Kernel, now: float) -> Reason | None:
+    """The reason that holds a placed kernel up, if any."""
+    agent = live.agents.get(kernel.agent_id) if kernel.agent_id else None
+    if agent is None:
+        return kernel.failure
+    if not agent.connected:
+        return _of_silent(agent, now)
+    if agent.leave_by is not None and kernel.session.status is SessionStatus.RUNNING:
+        in_s = max(round(agent.leave_by - now), 0)
+        return reason(ReasonCode.TO_LEAVE, agent=agent.name, note=agent.bar_note, in_s=in_s)
+    row = live.ledger.get((kernel.id, kernel.generation))
+    if row is not None and not row.charged and kernel.session.status in PLACED_SESSION:
+        return reason(ReasonCode.BEHIND_SHAPE, agent=agent.name)
+    return kernel.failure
