@@ -249,7 +249,7 @@ class PlacementPass:
             )
         elif (is_head and policy is QueuePolicy.BACKFILL) or others_leave:
             self._reserve_for(session)  # room of leaving sessions is for it alone
-        if others_leave:  # its part of a quota, too, is not its owner's other work's
+        if others_leave:  # nor may its owner's other work use its quota
             self._context.usage.note_placed(members.what, 1)
 
     # Kept rooms
@@ -339,7 +339,7 @@ class PlacementPass:
                     _let_displace(its, each, snapshot, running)
             back = snapshot.with_returning()
             if back is not snapshot and fits(back, self._policy.selector, session.what):
-                return None  # it only has to wait for them
+                return None  # the session only has to wait for them
             found = find_victims(
                 session, snapshot, running, self._policy.selector, policy, self._context.now
             )

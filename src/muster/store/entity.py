@@ -78,7 +78,7 @@ class Told(Enum):
 class Visible(Enum):
     """Who may see the records of an entity."""
 
-    TO_OWNER = "owner"  # and admins; its table has columns domain, project and user
+    TO_OWNER = "owner"  # and to admins; the table has columns domain, project and user
     TO_ALL = "all"
     TO_ADMINS = "admins"
 

@@ -22,7 +22,7 @@ class Reaper:
         """`orphans` is None where each kernel has a cgroup."""
         self._orphans = orphans
         self._mains: dict[int, Kernel] = {}  # main processes
-        self._children: set[int] = set()  # those of this process that are known: mains and helpers
+        self._children: set[int] = set()  # known children: mains and helpers
         self._kernels: dict[Key, Kernel] = {}  # kernels that are not gone yet
         self._leaving: list[Kernel] = []  # main process reaped, others perhaps not
         self.due = False  # the last round stopped at its bound

@@ -34,12 +34,12 @@ _NAMED_DIRECTORIES = 2
 _SIGNALS_TO_DEFAULT = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
-@dataclass(slots=True)  # not frozen: made for each kernel, which that would cost 2 us
+@dataclass(slots=True)  # not frozen, which would cost each kernel 2 us
 class Launch:
     """The order for the main process of a kernel."""
 
     program: Program
-    env: dict[str, str]  # its own, which goes before the program's
+    env: dict[str, str]  # the kernel's own; it goes before the program's
     scratch: str  # its directory; "": none
 
 

@@ -52,7 +52,7 @@ class Supervisor:
         self._known = known
         self.live = known.live
         self._to_start: deque[Kernel] = deque()  # may hold kernels that are no longer queued
-        self._unlimited: deque[tuple[float, Kernel]] = deque()  # and when they are to be limited
+        self._unlimited: deque[tuple[float, Kernel]] = deque()  # with the times of their limits
         self._backlog = Backlog()
         self._deadlines = Deadlines()
         self._leftovers_due_s = math.inf
@@ -457,7 +457,7 @@ class Supervisor:
             self._kill(kernel)
             return
         self._deadlines.add(kernel)
-        if first and not starting:  # it is told once it is there, and not twice
+        if first and not starting:  # a kernel is told when it is there, once
             self._reaper.signal(kernel, signal.SIGTERM)
             self._reaper.signal(kernel, signal.SIGCONT)  # a stopped process hears it only then
 

@@ -163,8 +163,8 @@ class UserSpawner:
         self._buffer = memoryview(bytearray(MAX_ANSWER_BYTES))
         self._unsent: deque[tuple[bytes, tuple[int, ...]]] = deque()
         self._last_number = 0
-        self._programs: list[Program] = []  # that the process keeps, by place
-        self._last_place = -1  # that was given to one
+        self._programs: list[Program] = []  # those that the process keeps, by place
+        self._last_place = -1  # the place given last
         self._asked: dict[int, Kernel] = {}  # by the number of the request
         self._running: dict[int, Kernel] = {}  # by pid
         self._retiring = False
@@ -274,7 +274,7 @@ class UserSpawner:
             return
         try:
             self._hear(self._buffer[:size])
-        except (Garbled, KeyError):  # that process is not to be trusted any more
+        except (Garbled, KeyError):  # the process cannot be trusted any more
             self._end()
             return
         self._end_if_retired()

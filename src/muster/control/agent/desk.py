@@ -144,7 +144,7 @@ class AgentDesk:
             try:
                 facts.apply(work, agent.id, report)
             except Exception:
-                # It would fail again, and hold up all later reports of its agent.
+                # The message would fail again, and hold up all later reports of its agent.
                 log.exception("a report of agent %s is dropped: %s", agent.id, report)
         work.emit(TellAgent(agent.id, Acknowledge(batch.last_seq)))
 

@@ -63,8 +63,8 @@ class Stage(IntEnum):
     EXPAND = 2  # work becomes records
     ADVANCE = 3  # the life of those records
     SETTLE = 4  # their ends count for the records that asked for them
-    DERIVE = 5  # and for whole jobs
-    TELL = 6  # those who asked hear of it
+    DERIVE = 5  # and for the whole jobs
+    TELL = 6  # channels are told of ends
 
 
 class Handler(ABC, Generic[R]):

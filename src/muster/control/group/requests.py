@@ -39,7 +39,7 @@ class GroupRequests:
         for agent in work.live.agents.values():
             if agent.group == spec.name:
                 work.mark(agent)  # the agent may be granted another lease
-                work.unit.touch(agent)  # and may have to speak more or less often
+                work.unit.touch(agent)  # and its heartbeat may change
         return spec
 
     def put_quota(self, work: Work, spec: QuotaSpec) -> QuotaSpec:

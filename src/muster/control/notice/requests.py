@@ -35,7 +35,7 @@ class ChannelPolicy:
         """
         if not channels:
             return
-        if find_spec("apprise") is None:  # this does not import it
+        if find_spec("apprise") is None:  # found without an import
             missing = f"this controller cannot send notices; its operator can run: {INSTALL}"
             raise InvalidSpec([Problem(field, "", missing) for field in channels])
         problems = [

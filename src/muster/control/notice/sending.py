@@ -252,7 +252,7 @@ class Sender:
 
 def main() -> None:
     os.nice(10)
-    with open(0, "rb", buffering=0, closefd=False) as errands:  # what comes next stays in the pipe
+    with open(0, "rb", buffering=0, closefd=False) as errands:  # later lines stay in the pipe
         given = json.loads(errands.readline(MAX_LINE))
     reach = Reach(given["loopback"], given["private"])
     settings = Settings(given["attempt_s"], frozenset(given["schemes"]), reach)

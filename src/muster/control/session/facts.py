@@ -178,7 +178,7 @@ class Facts:
         to = KernelStatus.ERROR if lost else KernelStatus.TERMINATED
         kernel.ended_at = max(
             at, kernel.started_at or at
-        )  # what clocks differ by may be taken anew
+        )  # the clocks' difference may be measured anew
         kernel.exit_code = exit_code
         kernel.signal = signal
         kernel.reason = why

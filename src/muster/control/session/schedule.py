@@ -130,7 +130,7 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
         for session in aside:
             group.readmit(session.id)
             session.retry_at = max(work.sit_out.values())
-        group.due = due  # or they would be placed in this wake all the same
+        group.due = due  # readmission makes a pass due, in this very wake
 
     def _say_why(self, session: Session, result: HandlerResult[Session], work: Work) -> None:
         group, remains = self._cluster.groups[session.group], self._cluster.remains_of(session)

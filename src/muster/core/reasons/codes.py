@@ -35,7 +35,7 @@ class ReasonCode(StrEnum):
     NEVER_FITS = "NEVER_FITS"
     GANG_NEVER_FITS = "GANG_NEVER_FITS"
     NEEDS_ABSENT_AGENTS = "NEEDS_ABSENT_AGENTS"
-    # What forbids it, wherever there is room
+    # Why work may not start, wherever there is room
     QUOTA_IN_USE = "QUOTA_IN_USE"
     ABOVE_QUOTA = "ABOVE_QUOTA"
     ABOVE_LARGEST = "ABOVE_LARGEST"
@@ -45,7 +45,7 @@ class ReasonCode(StrEnum):
     DEPENDENCY_MISSING = "DEPENDENCY_MISSING"
     BEFORE_START_TIME = "BEFORE_START_TIME"
     NO_GROUP_ACCESS = "NO_GROUP_ACCESS"
-    # What a single agent lacks
+    # Why a single agent cannot take it
     LACKS_FREE = "LACKS_FREE"
     LACKS_CAPACITY = "LACKS_CAPACITY"
     NO_SINGLE_DEVICE = "NO_SINGLE_DEVICE"
@@ -104,7 +104,7 @@ class ReasonCode(StrEnum):
     FOREIGN_REPORT = "FOREIGN_REPORT"
     AGENT_BARRED = "AGENT_BARRED"
     AGENT_UNBARRED = "AGENT_UNBARRED"
-    # What an agent adds to why an attempt ended, or a try of it failed
+    # An agent's additions to why an attempt ended, or a try of it failed
     DISK_LIMIT = "DISK_LIMIT"
     NO_ACCOUNT = "NO_ACCOUNT"
     # Why a notice did not get to its channel
