@@ -246,6 +246,17 @@ class FakeCluster(FakeAccounts):
                 return each
         raise NotFound(f"there is no session {ref!r}")
 
+    def show(self, ref: str) -> JobDetail | SessionDetail:
+        if ref.lower().startswith("ses-"):
+            return self.session(ref)
+        try:
+            return self.job(ref)
+        except NotFound as no_job:
+            try:
+                return self.session(ref)
+            except NotFound:
+                raise no_job from None
+
     def session_logs(self, ref: str, *, kernel: int = 0, **_: Any) -> Iterator[bytes]:
         yield from self.output.get(kernel, [])
 

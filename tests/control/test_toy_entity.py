@@ -13,12 +13,13 @@ import httpx
 import pytest
 from tests.api.served import BOB, LARGE, ServedCluster, open_database
 from tests.control.lamp.api import router
+from tests.control.lamp.client import LampClient
 from tests.control.lamp.entity import LAMP, Lamp, lamps
 from tests.control.lamp.module import LampLighter, LampModule
 from tests.control.world import Run
 
 import muster
-from muster.client import Client
+from muster.client import Client, NotFound
 
 
 @pytest.fixture
@@ -85,6 +86,22 @@ def test_lamp_is_lit_and_put_out_and_has_a_history_and_events(
     moves = [(each["phase"], each["to_status"]) for each in ada.get("history/porch")["items"]]
     assert moves == [("LightLamps", "LIT"), ("Request", "OUT")]
     assert lamp_of(cluster, lamp["id"]) is None, "what has ended leaves the mirror"
+
+
+def test_client_that_knows_lamps_finds_them_wherever_a_ref_is_asked_about(
+    cluster: ServedCluster, ada: Http
+) -> None:
+    lamp = ada.post("lamps/porch")
+    cluster.until(lambda: lamp_of(cluster, lamp["id"]) == "LIT")
+    with LampClient(cluster.url, cluster.token()) as client:
+        job = client.submit(command=["x"], name="hall")
+        assert client.why("porch").subject == lamp["id"]
+        assert client.history("porch").items
+        assert client.cancel("porch").message == "lamp porch is cancelled"
+        assert client.cancel("hall").id == job.id
+        assert client.why(lamp["id"]).status == "OUT"
+        with pytest.raises(NotFound, match="no job 'shed'"):
+            client.why("shed")
 
 
 def lamp_of(cluster: ServedCluster, id_: str) -> str | None:

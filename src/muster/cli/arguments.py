@@ -1,23 +1,18 @@
 """Arguments and options that several commands share, and the meaning of a REF."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import click
 
 from muster.cli.completion import complete_ref
 from muster.cli.parameters import Argument, Option
-from muster.core.errors import NotFound
-
-if TYPE_CHECKING:
-    from muster.client import Client
-    from muster.core.views.work import JobDetail, SessionDetail
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
     """The work that a REF names: a session by its id, or a job by its name, its id or the beginning
-    of its id. A name that no job has may be a session's (``job_or_session``).
+    of its id. A name that no job has may be a session's (``Client.show``).
 
     ``index`` is the task of a job, or the kernel of a session, when the REF has one.
     """
@@ -39,23 +34,6 @@ def parse_ref(text: str) -> Subject:
             f"{text!r} is not a REF: expected a name or an id, and after a slash a task's number"
         )
     return Subject(ref, int(index) if slash else None, ref.lower().startswith("ses-"))
-
-
-def job_or_session(client: "Client", subject: Subject) -> "JobDetail | SessionDetail":
-    """The job of this name, else the session of this name.
-
-    Raises:
-        NotFound: there is neither.
-    """
-    if subject.is_session:
-        return client.session(subject.ref)
-    try:
-        return client.job(subject.ref)
-    except NotFound as no_job:
-        try:
-            return client.session(subject.ref)
-        except NotFound:
-            raise no_job from None
 
 
 Ref = Annotated[

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from muster.client.connection import find_connection
-from muster.client.encoding import Value, json_of, query_of, quoted
+from muster.client.encoding import Value, json_of, query_of
 from muster.client.errors import Unreachable
 from muster.client.exchange import Answer, Exchange, Request
 from muster.client.moments import with_absolute_moments
 from muster.client.patience import PATIENCE_S, Patience
 from muster.client.workdir import with_absolute_workdirs
-from muster.core.errors import NotFound
-from muster.core.views.base import View
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-V = TypeVar("V", bound=View)
-T = TypeVar("T")
+V = TypeVar("V")
 
 PAGE = 1000
 
@@ -100,21 +97,6 @@ class Calls:
                 f"what answers at {self.url} is not a Muster controller, or of another version "
                 f"than this client: its {view.__name__} cannot be read"
             ) from None
-
-    def _job_or_session(
-        self, ref: str, what: str, ask: Callable[[str], Generator[Any, Any, T]]
-    ) -> Generator[Any, Any, T]:
-        """Ask about a job of this name, else about a session."""
-        session_path = f"/v1/sessions/{quoted(ref)}/{what}"
-        if ref.lower().startswith("ses-"):
-            return (yield from ask(session_path))
-        try:
-            return (yield from ask(f"/v1/jobs/{quoted(ref)}/{what}"))
-        except NotFound as no_job:
-            try:
-                return (yield from ask(session_path))
-            except NotFound:
-                raise no_job from None
 
 
 def body_of(spec: Any) -> tuple[str, bytes]:

@@ -5,19 +5,18 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from muster.client.calls import PAGE, Calls, body_of
-from muster.client.encoding import Value, json_of, quoted, quoted_path
+from muster.client.calls import PAGE, body_of
+from muster.client.encoding import Value, json_of
 from muster.client.exchange import Exchange, Stream, exchange, streaming
 from muster.client.outcome import with_exit_code
 from muster.client.output import read_output
 from muster.client.patience import PATIENCE_S, WAITING_S
+from muster.client.resource import Resource, Resources
 from muster.core.views.work import (
-    CancelView,
     FailurePage,
-    HistoryPage,
     JobDetail,
     JobPage,
     JobView,
@@ -30,31 +29,20 @@ from muster.core.views.work import (
 
 if TYPE_CHECKING:
     from muster.core.specs import JobSpec, SessionSpec
-    from muster.core.views.placement import PlanView, WhyView
+    from muster.core.views.placement import PlanView
 
-Page = TypeVar("Page", JobPage, SessionPage)
+JOBS = Resource("job-", "/v1/jobs", JobDetail, JobPage)
+SESSIONS = Resource("ses-", "/v1/sessions", SessionDetail, SessionPage)
 
 LONG_POLL_S = 25.0
 """How long one request waits for a change; proxies tend to cut connections that are silent for 30
 s."""
 
 
-class Work(Calls):
+class Work(Resources):
     """Submissions, listings and the course of work."""
 
-    def _pages(
-        self, page: type[Page], path: str, limit: int, filters: Mapping[str, Value]
-    ) -> Exchange[list[Page]]:
-        """The pages of a listing, from the first on, with at most ``limit`` items in all."""
-        pages: list[Page] = []
-        left, cursor = limit, None
-        while left > 0:
-            size = min(left, PAGE)
-            pages.append((yield from self._get(page, path, **filters, limit=size, cursor=cursor)))
-            left, cursor = left - len(pages[-1].items), pages[-1].next
-            if cursor is None:
-                break
-        return pages
+    resources: ClassVar[Sequence[Resource[Any, Any]]] = (JOBS, SESSIONS)
 
     def _submitted(
         self, spec: JobSpec | SessionSpec | Mapping[str, Any] | None, fields: Mapping[str, Any]
@@ -65,9 +53,9 @@ class Work(Calls):
         kind, body = body_of(fields if spec is None else spec)
         key = {"Idempotency-Key": uuid.uuid4().hex}
         if kind == "session":
-            answer = yield from self._send("POST", "/v1/sessions", body=body, headers=key)
+            answer = yield from self._send("POST", SESSIONS.path, body=body, headers=key)
             return self._read(SessionView, answer)
-        answer = yield from self._send("POST", "/v1/jobs", body=body, headers=key)
+        answer = yield from self._send("POST", JOBS.path, body=body, headers=key)
         return self._read(JobView, answer)
 
     @exchange
@@ -110,7 +98,7 @@ class Work(Calls):
             limit: how many at most.
         """
         filters = {"state": state, "name": name, "owner": owner, "group": group}
-        pages = yield from self._pages(JobPage, "/v1/jobs", limit, filters)
+        pages = yield from self._list(JOBS, limit, filters)
         return [job for page in pages for job in page.items]
 
     @exchange
@@ -121,8 +109,18 @@ class Work(Calls):
             NotFound: there is no such job of yours.
             Ambiguous: ``ref`` means several; the message names them.
         """
-        job = yield from self._get(JobDetail, f"/v1/jobs/{quoted(ref)}")
+        job = yield from self._show(JOBS, ref)
         return (yield from with_exit_code(self, job))
+
+    @exchange
+    def show(self, ref: str) -> Exchange[JobDetail | SessionDetail]:
+        """The job that ``ref`` names, as ``job`` tells it, else the session.
+
+        Raises:
+            NotFound, Ambiguous: as ``job``.
+        """
+        found = yield from self._of_any(ref, lambda resource: self._show(resource, ref))
+        return (yield from with_exit_code(self, found)) if isinstance(found, JobDetail) else found
 
     @exchange
     def wait(
@@ -162,7 +160,7 @@ class Work(Calls):
     ) -> Exchange[JobView]:
         answer = yield from self._send(
             "GET",
-            f"/v1/jobs/{quoted(ref)}/wait",
+            JOBS.of(ref, "wait"),
             params={"timeout_s": timeout_s, "since": since},
             patience_s=patience_s,
             extra_s=timeout_s,
@@ -179,7 +177,7 @@ class Work(Calls):
             NotFound, Ambiguous: as ``job``.
             Conflict: the job has not ended, has no such tasks, or is being retried already.
         """
-        path, key = f"/v1/jobs/{quoted(ref)}/retry", {"Idempotency-Key": uuid.uuid4().hex}
+        path, key = JOBS.of(ref, "retry"), {"Idempotency-Key": uuid.uuid4().hex}
         body = json_of({"failed": failed})
         answer = yield from self._send("POST", path, body=body, headers=key)
         return self._read(JobView, answer)
@@ -199,7 +197,7 @@ class Work(Calls):
 
         At most ``PAGE`` (1,000) at a time; ``total`` counts all of them.
         """
-        path = f"/v1/jobs/{quoted(ref)}/tasks"
+        path = JOBS.of(ref, "tasks")
         return self._get(
             TaskPage, path, state=state, failed=failed, offset=offset, limit=min(limit, PAGE)
         )
@@ -207,12 +205,12 @@ class Work(Calls):
     @exchange
     def failures(self, ref: str) -> Exchange[FailurePage]:
         """A job's failed tasks, grouped by how they failed."""
-        return self._get(FailurePage, f"/v1/jobs/{quoted(ref)}/failures")
+        return self._get(FailurePage, JOBS.of(ref, "failures"))
 
     @exchange
     def task(self, ref: str, index: int) -> Exchange[TaskDetail]:
         """One task, with its attempts."""
-        return self._get(TaskDetail, f"/v1/jobs/{quoted(ref)}/tasks/{index}")
+        return self._get(TaskDetail, JOBS.of(ref, f"tasks/{index}"))
 
     @exchange
     def sessions(
@@ -229,31 +227,13 @@ class Work(Calls):
         as for ``jobs``."""
         filters: dict[str, Value] = {"state": state, "name": name, "owner": owner, "group": group}
         filters["of_jobs"] = of_jobs
-        pages = yield from self._pages(SessionPage, "/v1/sessions", limit, filters)
+        pages = yield from self._list(SESSIONS, limit, filters)
         return [session for page in pages for session in page.items]
 
     @exchange
     def session(self, ref: str) -> Exchange[SessionDetail]:
         """One session, with its kernels."""
-        return self._get(SessionDetail, f"/v1/sessions/{quoted(ref)}")
-
-    @exchange
-    def cancel(self, ref: str) -> Exchange[CancelView]:
-        """Cancel a job or a session; one that has ended already is left as it is."""
-        return self._job_or_session(ref, "cancel", lambda path: self._put(CancelView, "POST", path))
-
-    @exchange
-    def why(self, ref: str) -> Exchange[WhyView]:
-        """Why a job or a session is in its state."""
-        from muster.core.views.placement import WhyView
-
-        return self._job_or_session(ref, "why", lambda path: self._get(WhyView, path))
-
-    @exchange
-    def history(self, ref: str, *, limit: int = 200) -> Exchange[HistoryPage]:
-        """The history of a job with its tasks and sessions, of one task (``job/index``), of a
-        session or of an agent: the newest ``limit`` entries, at most 1,000."""
-        return self._get(HistoryPage, f"/v1/history/{quoted_path(ref)}", limit=min(limit, PAGE))
+        return self._show(SESSIONS, ref)
 
     @streaming(bytes)
     def logs(
@@ -286,7 +266,7 @@ class Work(Calls):
         """
         return read_output(
             self._open,
-            f"/v1/jobs/{quoted(ref)}/logs",
+            JOBS.of(ref, "logs"),
             {"task": task},
             attempt=attempt,
             tail_bytes=tail_bytes,
@@ -308,7 +288,7 @@ class Work(Calls):
         """The output of a session's kernel; arguments and errors are as for ``logs``."""
         return read_output(
             self._open,
-            f"/v1/sessions/{quoted(ref)}/logs",
+            SESSIONS.of(ref, "logs"),
             {"kernel": kernel},
             attempt=None,
             tail_bytes=tail_bytes,

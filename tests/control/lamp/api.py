@@ -26,6 +26,7 @@ class LampView(RecordView):
 
 class LampPage(View):
     items: tuple[LampView, ...]
+    next: str | None = None
 
 
 def _view(lamp: Lamp) -> LampView:

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Annotated, TypeVar
 import click
 from rich.text import Text
 
-from muster.cli.arguments import Ref, job_or_session, parse_ref
+from muster.cli.arguments import Ref, parse_ref
 from muster.cli.commands.silence import silence_of, silence_of_all
 from muster.cli.exits import ExitCode
 from muster.cli.follow.feed import (
@@ -87,7 +87,7 @@ def logs(
     try:
         with target.client() as client:
             with suggesting(client, ref):
-                found = job_or_session(client, subject)
+                found = client.show(subject.ref)
             reading = Reading(found.id, found.id.startswith("job-"), attempt, tail)
             if not reading.is_job:
                 _refuse_for_sessions(attempt, failed)

@@ -8,7 +8,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from muster.cli.arguments import AsJson, Ref, job_or_session, parse_ref
+from muster.cli.arguments import AsJson, Ref, parse_ref
 from muster.cli.ends import attempt_state, exit_text, failures_of, ran
 from muster.cli.follow.progress import counted
 from muster.cli.nearest import suggesting
@@ -74,7 +74,7 @@ def show(
         if subject.index is not None and not subject.is_session:
             task = client.task(subject.ref, subject.index)
             parts: Any = task if as_json else [attempts_table(console, [task], time.time())]
-        elif isinstance(found := job_or_session(client, subject), SessionDetail):
+        elif isinstance(found := client.show(subject.ref), SessionDetail):
             parts = found if as_json else session_parts(console, found, time.time())
         elif as_json:
             if not tasks:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from muster.cli.arguments import AsJson, Ref, job_or_session, parse_ref
+from muster.cli.arguments import AsJson, Ref, parse_ref
 from muster.cli.commands.fate import NO_FATE, Fate, fate_of
 from muster.cli.explained import holders_shown, placement_shown
 from muster.cli.nearest import suggesting
@@ -38,7 +38,7 @@ def why(target: Target, ref: Ref, as_json: AsJson = False) -> None:
         with suggesting(client, ref):
             subject = parse_ref(ref)
             if subject.index is not None:
-                found = job_or_session(client, subject)
+                found = client.show(subject.ref)
                 if isinstance(found, JobView):
                     client.task(found.id, subject.index)  # raises if there is no such task
             answer = client.why(subject.ref)  # a task waits for what its job waits for

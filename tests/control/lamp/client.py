@@ -1,0 +1,19 @@
+"""Lamps in the client."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from tests.control.lamp.api import LampPage, LampView
+
+from muster.client import Client
+from muster.client.resource import Resource, Resources
+
+LAMPS = Resource("lmp-", "/v1/lamps", LampView, LampPage)
+
+
+class Lamps(Resources):
+    resources: ClassVar[Sequence[Resource[Any, Any]]] = (LAMPS,)
+
+
+class LampClient(Client, Lamps):
+    """A client that knows lamps too."""
