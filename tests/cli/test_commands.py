@@ -464,7 +464,7 @@ def test_address_of_a_controller_is_passed_on(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: dict[str, Any] = {}
-    monkeypatch.setattr("muster.app.local.run_agent", lambda **options: asked.update(options))
+    monkeypatch.setattr("muster.app.foreground.run_agent", lambda **options: asked.update(options))
     assert FakeCluster().run("agent", "--controller", address).exit_code == 0
     assert asked["controller"] == address
 

@@ -12,7 +12,7 @@ from muster.core.ids import AgentId, KernelId
 from muster.core.reasons import ReasonCode
 from muster.core.resources import Device, DeviceShare, Resources
 from muster.wire import agent_pb2 as pb
-from muster.wire import codec
+from muster.wire import call_codec, codec
 from muster.wire.messages import (
     Acknowledge,
     AgentMessage,
@@ -192,17 +192,17 @@ def test_large_batch_in_pieces_keeps_every_command_in_order(
 
 @given(st.builds(JoinRequest, TEXT, TEXT, TEXT, TEXT))
 def test_join_request_through_the_wire_is_the_same(request: JoinRequest) -> None:
-    assert codec.decode_join_request(codec.encode_join_request(request)) == request
+    assert call_codec.decode_join_request(call_codec.encode_join_request(request)) == request
 
 
 @given(st.builds(JoinReply, TEXT.map(AgentId)))
 def test_join_reply_through_the_wire_is_the_same(reply: JoinReply) -> None:
-    assert codec.decode_join_reply(codec.encode_join_reply(reply)) == reply
+    assert call_codec.decode_join_reply(call_codec.encode_join_reply(reply)) == reply
 
 
 @given(st.builds(LogRequest, KERNELS, GENERATIONS, INT64, INT64, st.booleans()))
 def test_log_request_through_the_wire_is_the_same(request: LogRequest) -> None:
-    assert codec.decode_log_request(codec.encode_log_request(7, request)) == request
+    assert call_codec.decode_log_request(call_codec.encode_log_request(7, request)) == request
 
 
 def test_message_of_an_unknown_kind_is_refused() -> None:

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from muster.core.resources import GPU_WHOLE, Resources, is_model
+from muster.scheduling.bulk import Array, Bulk, Flags, Floats, Ints, Shares
 from muster.scheduling.packing import MAX_DIMENSIONS, NOWHERE, Words
 from muster.scheduling.rows import STEPS, Row
-from muster.scheduling.stock import MAX_DEVICES, Array, Bulk, Flags, Floats, Ints, Shares, Stock
+from muster.scheduling.stock import MAX_DEVICES, Stock
 
 __all__ = [
     "MAX_DEVICES",

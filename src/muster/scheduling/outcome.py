@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from muster.core.ids import SessionId
-from muster.core.reasons import Reason, ReasonCode
+from muster.core.reasons import Reason, ReasonCode, reason
 from muster.scheduling.preemption import Preemption
 from muster.scheduling.queue import Kept, QueueClass
 from muster.scheduling.reservation import Reservation
@@ -58,3 +58,13 @@ class PassResult:
     @property
     def reservation(self) -> Reservation | None:
         return self.kept.reservation if self.kept is not None else None
+
+
+def behind(reservation: Reservation, group: str, starvation_after_s: float, now: float) -> Reason:
+    """The reason of a session whose room is kept for the reservation's."""
+    first = reservation.session
+    if reservation.expected_at is None:
+        after_s = round(starvation_after_s)
+        return reason(ReasonCode.BEHIND_STARVING, group=group, session=first, after_s=after_s)
+    in_s = max(0, round(reservation.expected_at - now))
+    return reason(ReasonCode.BEHIND_RESERVATION, group=group, session=first, in_s=in_s)

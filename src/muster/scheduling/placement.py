@@ -1,6 +1,6 @@
 """The placement pass: validators → sequencer → selector over the queue of one scaling group."""
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container
 from dataclasses import replace
 
 from muster.core.ids import SessionId
@@ -9,13 +9,13 @@ from muster.core.specs.group import QueuePolicy
 from muster.scheduling.departures import fits
 from muster.scheduling.feasibility import Feasibility, together
 from muster.scheduling.fit import Fit, fill, fit_session, most_placed
-from muster.scheduling.outcome import PassResult, Placed
+from muster.scheduling.outcome import PassResult, Placed, behind
 from muster.scheduling.plugins import (
     CountingValidator,
     PassContext,
 )
 from muster.scheduling.policy import Policy
-from muster.scheduling.preemption import Preemption, find_victims
+from muster.scheduling.preemption import Preemption, find_victims, let_displace, let_start
 from muster.scheduling.queue import Kept, Queue, QueueClass
 from muster.scheduling.reservation import Binding, Reservation, reserve
 from muster.scheduling.snapshot import Snapshot
@@ -266,7 +266,7 @@ class PlacementPass:
                 snapshot = snapshot.copy()
                 for earlier, _ in self._bindings:
                     waits_for, its = earlier.waits_for, earlier.what
-                    _let_start(its, earlier.kernels, waits_for, snapshot, running)
+                    let_start(its, earlier.kernels, waits_for, snapshot, running)
             reservation = reserve(
                 session, snapshot, running, self._policy.selector, now, firm, previous=previous
             )
@@ -336,7 +336,7 @@ class PlacementPass:
                 snapshot = snapshot.copy()
                 for each in displaced:
                     its = self._queue.class_of(each.session).what
-                    _let_displace(its, each, snapshot, running)
+                    let_displace(its, each, snapshot, running)
             back = snapshot.with_returning()
             if back is not snapshot and fits(back, self._policy.selector, session.what):
                 return None  # the session only has to wait for them
@@ -365,8 +365,8 @@ class PlacementPass:
             return True
         after, running = self._snapshot.copy(), dict(self._context.running)
         for each in self.result.displaced:
-            _let_displace(self._queue.class_of(each.session).what, each, after, running)
-        _let_displace(what, found, after, running)
+            let_displace(self._queue.class_of(each.session).what, each, after, running)
+        let_displace(what, found, after, running)
         taken = {kernel.agent_id for kernel in found.kernels}
         return all(hold.is_free(after) for hold in holds if hold.agent_id in taken)
 
@@ -390,7 +390,8 @@ class PlacementPass:
             binding.lift()
             if self.would_fit(session).kernels is not None:
                 self._bind_for(what)
-                return self._behind(reservation)
+                group, after_s = self._snapshot.group, self._policy.starvation_after_s
+                return behind(reservation, group, after_s, self._context.now)
         self._bind_for(what)
         most = self._feasibility.most_kernels(what, self._statement)
         if most:
@@ -402,14 +403,6 @@ class PlacementPass:
                 ReasonCode.GANG_NO_ROOM, placed=placed, kernels=kernels, **reach, **together(what)
             )
         return reason(ReasonCode.NO_ROOM, **reach, request=what.kernels[0].describe())
-
-    def _behind(self, reservation: Reservation) -> Reason:
-        group, first = self._snapshot.group, reservation.session
-        if reservation.expected_at is None:
-            after_s = round(self._policy.starvation_after_s)
-            return reason(ReasonCode.BEHIND_STARVING, group=group, session=first, after_s=after_s)
-        in_s = max(0, round(reservation.expected_at - self._context.now))
-        return reason(ReasonCode.BEHIND_RESERVATION, group=group, session=first, in_s=in_s)
 
     def would_fit(self, session: SessionWorkload) -> Fit:
         """How many kernels would find room, whatever else forbids the session to start."""
@@ -443,34 +436,3 @@ class PlacementPass:
             known = self._snapshot.capacity_version, self._feasibility.never(members.what)
             members.never = known
         return known[1]
-
-
-def _let_displace(
-    what: WorkloadClass,
-    found: Preemption,
-    snapshot: Snapshot,
-    running: dict[SessionId, RunningSession],
-) -> None:
-    victims = [victim.id for victim in found.victims]
-    _let_start(what, found.kernels, victims, snapshot, running)
-
-
-def _let_start(
-    what: WorkloadClass,
-    kernels: Sequence[KernelPlacement],
-    leaving: Iterable[SessionId],
-    snapshot: Snapshot,
-    running: dict[SessionId, RunningSession],
-) -> None:
-    """Change a copy to the state after the victims have left and the session has started in
-    ``kernels``.
-
-    A victim that leaves for several sessions leaves once.
-    """
-    columns = snapshot.columns
-    for victim in filter(None, [running.pop(id_, None) for id_ in leaving]):
-        for request, kernel in zip(victim.what.kernels, victim.kernels, strict=True):
-            for slot in snapshot.slots_among((kernel.agent_id,)):
-                columns.move(slot, request, kernel.shares, +1)
-    for request, kernel in zip(what.kernels, kernels, strict=True):
-        columns.move(snapshot.slot(kernel.agent_id), request, kernel.shares, -1)

@@ -347,3 +347,35 @@ def _gains(
             )
         )
     return tuple(gains)
+
+
+def let_displace(
+    what: WorkloadClass,
+    found: Preemption,
+    snapshot: Snapshot,
+    running: dict[SessionId, RunningSession],
+) -> None:
+    """``let_start`` for a session that displaces others."""
+    victims = [victim.id for victim in found.victims]
+    let_start(what, found.kernels, victims, snapshot, running)
+
+
+def let_start(
+    what: WorkloadClass,
+    kernels: Sequence[KernelPlacement],
+    leaving: Iterable[SessionId],
+    snapshot: Snapshot,
+    running: dict[SessionId, RunningSession],
+) -> None:
+    """Change a copy to the state after the victims have left and the session has started in
+    ``kernels``.
+
+    A victim that leaves for several sessions leaves once.
+    """
+    columns = snapshot.columns
+    for victim in filter(None, [running.pop(id_, None) for id_ in leaving]):
+        for request, kernel in zip(victim.what.kernels, victim.kernels, strict=True):
+            for slot in snapshot.slots_among((kernel.agent_id,)):
+                columns.move(slot, request, kernel.shares, +1)
+    for request, kernel in zip(what.kernels, kernels, strict=True):
+        columns.move(snapshot.slot(kernel.agent_id), request, kernel.shares, -1)

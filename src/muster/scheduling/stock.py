@@ -7,46 +7,22 @@ they are looked at next.
 
 import copy
 from array import array
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Self, TypeAlias, TypeVar
+from collections.abc import Sequence
+from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from muster.core.errors import MusterError
-from muster.core.resources import GPU_WHOLE, KERNELS, Device, DeviceShare, Resources
+from muster.core.resources import GPU_WHOLE, KERNELS, Device, Resources
+from muster.scheduling.bulk import Bulk, Flags, Ints, Shares, by_device, doubled, with_rows
 from muster.scheduling.packing import MAX_DIMENSIONS, Packing
 from muster.scheduling.rows import STEPS, Machine, Row
-
-Ints: TypeAlias = NDArray[np.int64]
-Floats: TypeAlias = NDArray[np.float64]
-Flags: TypeAlias = NDArray[np.bool_]
-Array = TypeVar("Array", Ints, Floats, Flags)
-Shares: TypeAlias = tuple[DeviceShare, ...]
 
 MAX_DEVICES = 128  # device indexes of one agent
 _DIMENSIONS = ("cpu", "memory", "disk")
 _FIRST_SLOTS = 16
 _MOST_CHANGES = 4096  # remembered changes, and four for each agent
 _FEW = 8  # slots up to which writing one by one is faster than together
-
-
-@dataclass(frozen=True, slots=True)
-class Bulk:
-    """Amounts in many slots, to be moved together; a slot may be named more than once.
-
-    Args:
-        slots: to which the columns of ``amounts`` belong.
-        amounts: dimensions × entries.
-        device_slots, devices, device_milli: shares of devices, one entry each.
-    """
-
-    slots: Ints
-    amounts: Ints
-    device_slots: Ints
-    devices: Ints
-    device_milli: Ints
 
 
 class Stock:
@@ -143,7 +119,7 @@ class Stock:
         first = len(self._free)
         return all(free[dimension] >= amount * copies for dimension, amount in asked) and all(
             0 <= index < devices and free[first + index] >= milli
-            for index, milli in _by_device(shares)
+            for index, milli in by_device(shares)
         )
 
     def holds_at(self, slot: int, request: Resources, shares: Shares) -> bool:
@@ -156,7 +132,7 @@ class Stock:
         has, device_has = self._capacity, self._device_capacity
         return all(has[index, slot] - free[index] >= amount for index, amount in asked) and all(
             0 <= index < devices and device_has[index, slot] - free[first + index] >= milli
-            for index, milli in _by_device(shares)
+            for index, milli in by_device(shares)
         )
 
     # Changes
@@ -198,12 +174,12 @@ class Stock:
             for name in missing:
                 self._rows[name] = len(self._rows)
             self._last_asked = Resources(), []
-            self._capacity = _with_rows(self._capacity, len(missing), 0)
-            self._free = _with_rows(self._free, len(missing), 0)
+            self._capacity = with_rows(self._capacity, len(missing), 0)
+            self._free = with_rows(self._free, len(missing), 0)
         if devices > 0:
-            self._device_capacity = _with_rows(self._device_capacity, devices, 0)
-            self._device_free = _with_rows(self._device_free, devices, 0)
-            self._device_model = _with_rows(self._device_model, devices, -1)
+            self._device_capacity = with_rows(self._device_capacity, devices, 0)
+            self._device_free = with_rows(self._device_free, devices, 0)
+            self._device_model = with_rows(self._device_model, devices, -1)
 
     def set_agent(
         self,
@@ -455,35 +431,19 @@ class Stock:
         return twin
 
     def _double(self) -> None:
-        self._capacity = _doubled(self._capacity)
-        self._free = _doubled(self._free)
-        self._device_capacity = _doubled(self._device_capacity)
-        self._device_free = _doubled(self._device_free)
-        self._device_model = _doubled(self._device_model, -1)
-        self._device_count = _doubled(self._device_count)
-        self._present = _doubled(self._present)
-        self._accepting = _doubled(self._accepting)
-        self._returning = _doubled(self._returning)
-        self._open = _doubled(self._open)
-        self._whole_free = _doubled(self._whole_free)
-        self._largest_free = _doubled(self._largest_free)
-        self._steps = _doubled(self._steps)
+        self._capacity = doubled(self._capacity)
+        self._free = doubled(self._free)
+        self._device_capacity = doubled(self._device_capacity)
+        self._device_free = doubled(self._device_free)
+        self._device_model = doubled(self._device_model, -1)
+        self._device_count = doubled(self._device_count)
+        self._present = doubled(self._present)
+        self._accepting = doubled(self._accepting)
+        self._returning = doubled(self._returning)
+        self._open = doubled(self._open)
+        self._whole_free = doubled(self._whole_free)
+        self._largest_free = doubled(self._largest_free)
+        self._steps = doubled(self._steps)
 
 
 _NOTHING = Machine.of([], [], 0)
-
-
-def _doubled(rows: Array, fill: int = 0) -> Array:
-    return np.concatenate((rows, np.full_like(rows, fill)), axis=-1)
-
-
-def _with_rows(rows: Ints, count: int, fill: int) -> Ints:
-    return np.vstack((rows, np.full((count, rows.shape[1]), fill, np.int64)))
-
-
-def _by_device(shares: Shares) -> Iterable[tuple[int, int]]:
-    """Milli by device index; a device may be named twice."""
-    milli: dict[int, int] = {}
-    for share in shares:
-        milli[share.index] = milli.get(share.index, 0) + share.milli
-    return milli.items()

@@ -13,13 +13,8 @@ from grpc import aio
 from muster.core.text import made_text
 from muster.wire import agent_pb2 as pb
 from muster.wire import agent_pb2_grpc
-from muster.wire.codec import (
-    decode_controller_message,
-    decode_join_reply,
-    decode_log_request,
-    encode_agent_message,
-    encode_join_request,
-)
+from muster.wire.call_codec import decode_join_reply, decode_log_request, encode_join_request
+from muster.wire.codec import decode_controller_message, encode_agent_message
 from muster.wire.messages import (
     MAX_DETAIL,
     AgentMessage,

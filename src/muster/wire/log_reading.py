@@ -15,8 +15,8 @@ from grpc import aio
 from muster.core.errors import Busy, MusterError
 from muster.core.ids import AgentId
 from muster.wire import agent_pb2 as pb
+from muster.wire.call_codec import encode_log_request
 from muster.wire.checks import check_log_reply
-from muster.wire.codec import encode_log_request
 from muster.wire.duplex import run_until_one_ends
 from muster.wire.messages import LogChunk, LogRequest
 from muster.wire.transport import LOG_WAIT_S, LOG_WINDOW_BYTES, MAX_LOG_READS

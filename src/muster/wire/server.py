@@ -17,11 +17,8 @@ from muster.core.ids import AgentId
 from muster.wire import agent_pb2 as pb
 from muster.wire import agent_pb2_grpc
 from muster.wire.agent_stream import AgentStream
+from muster.wire.call_codec import decode_join_request, encode_join_reply
 from muster.wire.checks import check_join, heard
-from muster.wire.codec import (
-    decode_join_request,
-    encode_join_reply,
-)
 from muster.wire.duplex import run_until_one_ends
 from muster.wire.join_gate import JoinGate
 from muster.wire.log_reading import LogReader

@@ -12,12 +12,12 @@ from collections.abc import Iterable
 
 from muster.agent.supervisor import clock, reports
 from muster.agent.supervisor.backlog import Backlog
-from muster.agent.supervisor.cgroups import LimitTooLow
 from muster.agent.supervisor.deadlines import Deadlines
 from muster.agent.supervisor.failures import CannotExecute, CreateFailed
 from muster.agent.supervisor.journal import Journal
 from muster.agent.supervisor.kernel import CreateFailure, EndReason, Event, Kernel, Status
 from muster.agent.supervisor.known_kernels import KnownKernels
+from muster.agent.supervisor.limits import Limits
 from muster.agent.supervisor.protocol import (
     VERSION,
     KernelOrder,
@@ -34,7 +34,6 @@ MAX_UNACKNOWLEDGED = 131_072
 LEASE_GRACE_MAX_S = 10.0  # a controller must wait for so long beyond the lease
 
 _STARTS_A_TURN = 8
-_UNLIMITED_S = 0.005  # to limit the cpu of what ends sooner costs a tenth of its start
 _LEFTOVER_PERIOD_S = 0.05
 _REPORT_TIMEOUT_S = 5.0
 _DEATH_TIMEOUT_S = 2.0  # from SIGKILL until the spawning process has told of the death
@@ -52,7 +51,7 @@ class Supervisor:
         self._known = known
         self.live = known.live
         self._to_start: deque[Kernel] = deque()  # may hold kernels that are no longer queued
-        self._unlimited: deque[tuple[float, Kernel]] = deque()  # with the times of their limits
+        self._limits = Limits(starter, self._stop)
         self._backlog = Backlog()
         self._deadlines = Deadlines()
         self._leftovers_due_s = math.inf
@@ -174,8 +173,7 @@ class Supervisor:
         """Enforce deadlines and start due kernels, a bounded number."""
         if self._reaper.due or now_s >= self._leftovers_due_s:
             self.reap()
-        while self._unlimited and self._unlimited[0][0] <= now_s:
-            self._enforce(self._unlimited.popleft()[1])
+        self._limits.enforce_due(now_s)
         if now_s >= self.lease_end_s and not self._lease_expired:
             self._lease_expired = True
             for kernel in list(self.live.values()):
@@ -193,9 +191,7 @@ class Supervisor:
         """For how long `turn` has nothing to do unless something happens."""
         if self._to_start or self._reaper.due:
             return 0.0
-        due_s = min(self._leftovers_due_s, self._deadlines.next_s())
-        if self._unlimited:
-            due_s = min(due_s, self._unlimited[0][0])
+        due_s = min(self._leftovers_due_s, self._deadlines.next_s(), self._limits.next_s())
         if not self._lease_expired:
             due_s = min(due_s, self.lease_end_s)
         return max(0.0, due_s - now_s)
@@ -216,7 +212,7 @@ class Supervisor:
         note_spawned(kernel, spawned)
         self._reaper.add_of_another(kernel)
         self._record([reports.started(kernel)], kernel)
-        self._limit(kernel)
+        self._limits.spawned(kernel)
         if kernel.status is Status.STARTING:
             kernel.status = Status.RUNNING
         elif kernel.killed:
@@ -360,35 +356,12 @@ class Supervisor:
                 events.append(reports.started(kernel))
                 kernel.status = Status.RUNNING
                 self._reaper.add(kernel)
-                self._limit(kernel)
+                self._limits.spawned(kernel)
                 return kernel
             heir = self._appoint_heir(kernel, events[-1])
             if heir is None:
                 return None
             kernel = heir
-
-    def _limit(self, kernel: Kernel) -> None:
-        """See to it that a kernel that was spawned gets its limits."""
-        assert kernel.order is not None
-        limits = kernel.order.template.limits
-        if limits.memory_bytes:
-            self._enforce(kernel)
-        elif limits.controllers:
-            self._unlimited.append((clock.now_s() + _UNLIMITED_S, kernel))
-
-    def _enforce(self, kernel: Kernel) -> None:
-        """Set the limits of a kernel unless it has ended: a kernel that was promised limits has
-        them."""
-        if kernel.order is None or kernel.wait_status is not None:
-            return
-        try:
-            self._starter.enforce(kernel, kernel.order.template)
-        except LimitTooLow:
-            detail = "its first process takes more memory than it asked for"
-            self._stop(kernel, 0.0, EndReason.OUT_OF_MEMORY, detail)
-        except OSError as error:
-            detail = f"its limits cannot be set: {error}"
-            self._stop(kernel, 0.0, EndReason.SUPERVISOR_LOST, detail)
 
     # Ends.
 

@@ -57,11 +57,11 @@ def agent(
     ] = None,
 ) -> None:
     """Lend this machine to a controller elsewhere."""
-    from muster.app import local
+    from muster.app.foreground import run_agent
 
     if token is not None and token_file is not None:
         raise click.BadParameter("give one of --token and --token-file")
-    local.run_agent(
+    run_agent(
         controller=address,
         token=token,
         token_file=token_file,

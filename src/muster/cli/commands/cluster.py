@@ -139,9 +139,9 @@ def controller(
     ] = None,
 ) -> None:
     """Be the controller of agents elsewhere."""
-    from muster.app import local
+    from muster.app.foreground import run_controller
 
-    local.run_controller(
+    run_controller(
         home=home or ctx.obj.home,
         host=host,
         port=port,

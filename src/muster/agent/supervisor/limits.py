@@ -1,0 +1,58 @@
+"""When kernels get their limits: of memory as soon as they run, of cpu alone a moment later.
+
+Many kernels end within milliseconds, and to limit the cpu of those would cost a tenth of a start.
+"""
+
+import math
+from collections import deque
+from collections.abc import Callable
+
+from muster.agent.supervisor import clock
+from muster.agent.supervisor.cgroups import LimitTooLow
+from muster.agent.supervisor.kernel import EndReason, Kernel
+from muster.agent.supervisor.starter import Starter
+
+_UNLIMITED_S = 0.005
+
+Stop = Callable[[Kernel, float, EndReason, str], None]
+"""Stops a kernel with so many seconds of grace, for a reason with a detail."""
+
+
+class Limits:
+    """A kernel that was promised limits has them, or is stopped."""
+
+    def __init__(self, starter: Starter, stop: Stop) -> None:
+        self._starter = starter
+        self._stop = stop
+        self._waiting: deque[tuple[float, Kernel]] = deque()  # with the times of their limits
+
+    def spawned(self, kernel: Kernel) -> None:
+        """See to it that a kernel that was spawned gets its limits."""
+        assert kernel.order is not None
+        limits = kernel.order.template.limits
+        if limits.memory_bytes:
+            self._enforce(kernel)
+        elif limits.controllers:
+            self._waiting.append((clock.now_s() + _UNLIMITED_S, kernel))
+
+    def enforce_due(self, now_s: float) -> None:
+        """Set the limits of the kernels whose time has come."""
+        while self._waiting and self._waiting[0][0] <= now_s:
+            self._enforce(self._waiting.popleft()[1])
+
+    def next_s(self) -> float:
+        """When ``enforce_due`` has something to do."""
+        return self._waiting[0][0] if self._waiting else math.inf
+
+    def _enforce(self, kernel: Kernel) -> None:
+        """Set the limits of a kernel unless it has ended."""
+        if kernel.order is None or kernel.wait_status is not None:
+            return
+        try:
+            self._starter.enforce(kernel, kernel.order.template)
+        except LimitTooLow:
+            detail = "its first process takes more memory than it asked for"
+            self._stop(kernel, 0.0, EndReason.OUT_OF_MEMORY, detail)
+        except OSError as error:
+            detail = f"its limits cannot be set: {error}"
+            self._stop(kernel, 0.0, EndReason.SUPERVISOR_LOST, detail)

@@ -1,0 +1,150 @@
+"""A controller or an agent as this very process: what service units and containers start."""
+
+import os
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NoReturn
+
+from muster.agent.accounts import require_users_directory
+from muster.agent.config import AgentConfig
+from muster.agent.discovery import parse_gpus
+from muster.app.account_options import AS_BEFORE, AccountOptions, with_accounts
+from muster.app.addresses import is_everywhere
+from muster.app.agent_process import dump_config
+from muster.app.controller_config import ControllerConfig, dump_controller
+from muster.app.detached import (
+    ENVIRONMENT,
+)
+from muster.app.home import Home, default_home
+from muster.app.local import agent_port_after
+from muster.app.local_agent_settings import (
+    amount,
+    check_attributes,
+    some_amount,
+)
+from muster.core.errors import MusterError
+from muster.core.resources import parse_bytes, parse_milli
+from muster.wire.transport import ServerTls
+
+DEFAULT_PORT = 7600
+PORTS_TRIED = 50
+STOP_GRACE_S = 10.0
+FOREGROUND_LOOK_S = 0.1
+
+_ACCOUNT_OPTIONS = {
+    "mapped": "--map-user",
+    "source": "--accounts",
+    "uid_range": "--uid-range",
+    "users_directory": "--users-dir",
+    "pids_max": "--pids-max",
+    "scratch_max": "--scratch-max",
+}
+
+
+def run_controller(
+    home: Path | None = None,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    agent_port: int = 0,
+    tls_cert: Path | None = None,
+    tls_key: Path | None = None,
+    tls_ca: Path | None = None,
+    own_authority_for: Sequence[str] | None = None,
+) -> None:
+    """Be the controller of a cluster whose agents are elsewhere; does not return.
+
+    Args:
+        tls_ca: the authority that vouches for ``tls_cert``, for clients of this machine.
+        own_authority_for: names besides this machine's for which the home's own authority makes a
+            certificate; None makes no certificate.
+
+    Raises:
+        MusterError: only one of certificate and key was given, or both together with an own
+            authority.
+    """
+    if (tls_cert is None) != (tls_key is None):
+        raise MusterError("--tls-cert and --tls-key go together: give both, or neither")
+    if tls_cert is not None and own_authority_for is not None:
+        raise MusterError(
+            "--tls-self-signed makes a certificate: leave --tls-cert and --tls-key out"
+        )
+    tls = ServerTls(tls_cert, tls_key) if tls_cert and tls_key else None
+    place = Home(home or default_home())
+    if own_authority_for is not None:
+        from muster.app.own_authority import own_certificate
+
+        place.create()
+        named = own_authority_for if is_everywhere(host) else [*own_authority_for, host]
+        tls, tls_ca = own_certificate(place, named), place.authority
+    last = place.settings()
+    port = port or last.port or DEFAULT_PORT
+    agent_port = agent_port or last.agent_port or agent_port_after(port)
+    config = ControllerConfig(
+        place, host=host, port=port, agent_port=agent_port, tls=tls, authority=tls_ca
+    )
+    _become("muster.app.controller_process", dump_controller(config))
+
+
+def run_agent(
+    controller: str,
+    token: str | None = None,
+    token_file: Path | None = None,
+    name: str | None = None,
+    group: str = "default",
+    directory: Path | None = None,
+    cpus: str | None = None,
+    memory: str | None = None,
+    gpus: str | None = None,
+    resources: Mapping[str, str] | None = None,
+    attributes: Mapping[str, str] | None = None,
+    ca: Path | None = None,
+    accounts: AccountOptions | None = None,
+) -> None:
+    """Be an agent of the controller at "host:port"; does not return.
+
+    Raises:
+        MusterError: an amount, attribute or account is wrong, the token file cannot be read, or
+            users can have no place in the directory.
+    """
+    if token is None and token_file is not None:
+        try:
+            token = token_file.read_text().strip()
+        except OSError as error:
+            raise MusterError(f"cannot read {token_file}: {error.strerror}") from None
+    if gpus is not None:
+        parse_gpus(gpus)
+    check_attributes(attributes or {})
+    name = name or socket.gethostname().partition(".")[0]
+    extra = {
+        key: amount(f"--resource {key}", text, parse_milli) or 0
+        for key, text in (resources or {}).items()
+    }
+    directory = (directory or default_home() / "agents" / name).expanduser().absolute()
+    config = AgentConfig(
+        directory=directory,
+        controller=controller,
+        name=name,
+        group=group,
+        token=token,
+        certificate_authority=ca,
+        gpus=gpus,
+        cpu_milli=some_amount("--cpus", cpus, parse_milli),
+        memory_bytes=some_amount("--memory", memory, parse_bytes),
+        extra=extra,
+        attributes=attributes or {},
+    )
+    config = with_accounts(replace(config, cluster=str(directory)), accounts or AS_BEFORE)
+    require_users_directory(config.users_directory)
+    _become("muster.app.agent_process", dump_config(config))
+
+
+def _become(module: str, settings: str) -> NoReturn:
+    """Replace this process by the module's, which reads its settings from standard input."""
+    descriptor = os.memfd_create("settings")
+    os.write(descriptor, settings.encode())
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    os.dup2(descriptor, 0)
+    os.execve(sys.executable, [sys.executable, "-m", module], os.environ | ENVIRONMENT)

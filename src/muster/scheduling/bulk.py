@@ -1,0 +1,49 @@
+"""Amounts of many agents at once, as arrays."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from muster.core.resources import DeviceShare
+
+Ints: TypeAlias = NDArray[np.int64]
+Floats: TypeAlias = NDArray[np.float64]
+Flags: TypeAlias = NDArray[np.bool_]
+Array = TypeVar("Array", Ints, Floats, Flags)
+Shares: TypeAlias = tuple[DeviceShare, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Bulk:
+    """Amounts in many slots, to be moved together; a slot may be named more than once.
+
+    Args:
+        slots: to which the columns of ``amounts`` belong.
+        amounts: dimensions × entries.
+        device_slots, devices, device_milli: shares of devices, one entry each.
+    """
+
+    slots: Ints
+    amounts: Ints
+    device_slots: Ints
+    devices: Ints
+    device_milli: Ints
+
+
+def doubled(rows: Array, fill: int = 0) -> Array:
+    return np.concatenate((rows, np.full_like(rows, fill)), axis=-1)
+
+
+def with_rows(rows: Ints, count: int, fill: int) -> Ints:
+    return np.vstack((rows, np.full((count, rows.shape[1]), fill, np.int64)))
+
+
+def by_device(shares: Shares) -> Iterable[tuple[int, int]]:
+    """Milli by device index; a device may be named twice."""
+    milli: dict[int, int] = {}
+    for share in shares:
+        milli[share.index] = milli.get(share.index, 0) + share.milli
+    return milli.items()
