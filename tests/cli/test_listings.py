@@ -494,6 +494,7 @@ def test_history_shows_merged_entries_with_their_count() -> None:
             HistoryView(
                 seq=1,
                 entity="ses-01kaec7mc2qv3x9p",
+                kind="session",
                 phase="ScheduleNewSessions",
                 from_status="PENDING",
                 to_status="PENDING",
@@ -506,6 +507,7 @@ def test_history_shows_merged_entries_with_their_count() -> None:
             HistoryView(
                 seq=2,
                 entity=f"{IDS[0]}/3",
+                kind="task",
                 phase="SettleTasks",
                 from_status="RUNNING",
                 to_status="FAILED",
@@ -516,6 +518,7 @@ def test_history_shows_merged_entries_with_their_count() -> None:
             HistoryView(
                 seq=3,
                 entity="ses-01kaec7mc2qv3x9p",
+                kind="session",
                 phase="RunningSessions",
                 from_status="CREATING",
                 to_status="RUNNING",
@@ -527,12 +530,24 @@ def test_history_shows_merged_entries_with_their_count() -> None:
                 kernels=4,
                 agent="node-2",
             ),
+            HistoryView(
+                seq=4,
+                entity="lmp-01kaec7mc2qv3x9p",
+                kind="lamp",
+                phase="LightLamps",
+                from_status="OFF",
+                to_status="LIT",
+                result="SUCCESS",
+                first_at=NOW,
+                last_at=NOW,
+            ),
         )
     )
     lines = shown([history_table(wide(), page.items, NOW)])
     assert lines[1].split()[1:4] == ["session", "waits", "1,200"]
     assert lines[2].split()[1:] == ["task", "3", "failed"]
     assert "gang, attempt 1  started on node-2 (kernel 0)" in lines[3]
+    assert lines[4].split()[1:] == ["lamp", "lit"], "a kind that has no words of its own"
 
 
 def test_agents_show_what_is_free_of_what_there_is() -> None:

@@ -96,7 +96,7 @@ def test_client_that_knows_lamps_finds_them_wherever_a_ref_is_asked_about(
     with LampClient(cluster.url, cluster.token()) as client:
         job = client.submit(command=["x"], name="hall")
         assert client.why("porch").subject == lamp["id"]
-        assert client.history("porch").items
+        assert {entry.kind for entry in client.history("porch").items} == {"lamp"}
         assert client.cancel("porch").message == "lamp porch is cancelled"
         assert client.cancel("hall").id == job.id
         assert client.why(lamp["id"]).status == "OUT"

@@ -1,5 +1,6 @@
 """Parts of a policy are found by name; those of strangers are on a leash, built-in ones serve."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,11 +18,15 @@ from tests.scheduling.clusters import (
     where,
 )
 
+import muster.scheduling
 from muster.core.errors import InvalidSpec, MusterError
 from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.resources import Resources
 from muster.core.specs import Level, SessionType
 from muster.core.specs.group import DEFAULT_VALIDATORS, PreemptionSpec, QueuePolicy
-from muster.scheduling.guard import GuardedSelector, PluginFault
+from muster.scheduling.columns import Floats, Ints, Shares
+from muster.scheduling.filling import Filling
+from muster.scheduling.guard import GuardedSelector, PluginFault, guarded_selector
 from muster.scheduling.hooks import BatchHook
 from muster.scheduling.placement import place
 from muster.scheduling.plugins import PassContext, SessionSequencer
@@ -29,6 +34,8 @@ from muster.scheduling.policy import Policy, check_options, missing_parts
 from muster.scheduling.queue import Queue
 from muster.scheduling.selectors import Concentrated
 from muster.scheduling.sequencers import FairShare, Fifo
+from muster.scheduling.snapshot import Snapshot
+from muster.scheduling.statement import Statement
 from muster.scheduling.workload import SessionWorkload, WorkloadClass
 
 
@@ -220,3 +227,25 @@ def test_dynamic_sequencer_sees_what_was_placed_before() -> None:
         "b1",
         "a2",
     ]
+
+
+def test_plugins_are_asked_for_nothing_but_what_a_protocol_names() -> None:
+    source = Path(muster.scheduling.__file__).parent
+    asking = re.compile(r"\b(?:get|has)attr\(")
+    assert [path.name for path in source.rglob("*.py") if asking.search(path.read_text())] == []
+
+
+def test_selector_with_nothing_but_the_methods_of_a_plugin_serves() -> None:
+    class Bare:
+        def score(self, request: Resources, snapshot: Snapshot, candidates: Ints) -> Floats:
+            return -candidates.astype(float)
+
+        def devices(self, request: Resources, snapshot: Snapshot, slot: int) -> Shares:
+            return ()
+
+    selector = guarded_selector("bare", Bare())
+    assert (selector.packs, selector.ranking, selector.fullest_device) == (False, None, None)
+    snapshot = cluster(a=box(cpu=4), b=box(cpu=4))
+    with Statement(snapshot, trial=True) as statement:
+        found = Filling(statement, selector, session("s", ask(1)).what).fill(ask(1), 1)
+    assert [place.agent_id for place in found] == ["agt-a"]

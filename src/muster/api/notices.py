@@ -16,8 +16,8 @@ from muster.control.notice.entity import Notice
 from muster.control.notice.queries import read_notice
 from muster.control.notice.requests import NoticeRequests
 from muster.control.notice.states import NOTICE_TABLE
-from muster.core.notices import NoticeView
 from muster.core.specs.notify import Channel, TrialSpec
+from muster.core.views.notices import NoticeView
 
 router = APIRouter(prefix="/v1/notices", tags=["notices"])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from muster.client.calls import Calls
 from muster.client.encoding import json_of
 from muster.client.exchange import Exchange, exchange
-from muster.core.notices import NoticeView
+from muster.core.views.notices import NoticeView
 
 TRIAL_S = 70.0
 """How much longer than other answers the answer to a trial may take, in seconds."""

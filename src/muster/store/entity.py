@@ -174,6 +174,13 @@ class Entities(dict[type, Entity[Any]]):
         found = (entity for entity in self.values() if entity.prefix and not entity.goes_with)
         return sorted(found, key=lambda entity: entity.visible is not Visible.TO_OWNER)
 
+    def kind_of(self, name: str) -> str | None:
+        """The name of the entity of which a record is called so in history; None if its ids have no
+        prefix."""
+        part = name.rpartition("/")[2]
+        kinds = (each for each in self.values() if each.prefix)
+        return next((each.name for each in kinds if part.startswith(f"{each.prefix}-")), None)
+
     def name_of(self, record: Record) -> str:
         """The name of a record in history: its id, or ``job/index`` for a task."""
         return self[type(record)].id_of(record)

@@ -35,7 +35,8 @@ NO_FATE = Fate()
 
 
 def fate_of(client: "Client", id_: str) -> Fate:
-    """Since when and where the work runs, or how and when it ended; None if it waits.
+    """Since when and where a job or a session runs, or how and when it ended; ``NO_FATE`` if it
+    waits, and for all else.
 
     Raises:
         MusterError: the work cannot be read.
@@ -46,6 +47,8 @@ def fate_of(client: "Client", id_: str) -> Fate:
         if session.status is SessionStatus.RUNNING:
             return Fate(details=(_runs("it", session, _agents(session.kernels)),), commands=look)
         return Fate(_ended("it", session), commands=look) if session.ended else NO_FATE
+    if not id_.startswith("job-"):
+        return NO_FATE
     job = client.job(id_)
     if job.ended:
         return _of_ended(client, job)

@@ -58,7 +58,14 @@ NOTICE = {
     "SENT": "was sent",
     "FAILED": "was not sent",
 }
-"""Words for the arrival of each kind of thing in a state."""
+WORDS: Mapping[str, Mapping[str, str]] = {
+    "job": JOB,
+    "task": TASK,
+    "session": SESSION,
+    "agent": AGENT,
+    "notice": NOTICE,
+}
+"""Words for the arrival of a thing in a state, by its kind; of other kinds the states are shown."""
 _STEPS = frozenset({"SCHEDULED", "PREPARING", "PREPARED", "CREATING", "TERMINATING"})
 _STAYED = {
     SchedulingResult.SKIPPED: "waits",
@@ -117,31 +124,23 @@ def history_table(console: Console, entries: Sequence["HistoryView"], now: float
 
 
 def _row(entry: "HistoryView", now: float) -> list[Text | str]:
-    what, words = _subject(entry)
     return [
         clock_time(entry.first_at, now),
-        what,
-        _happened(entry, words),
+        _subject(entry),
+        _happened(entry, WORDS.get(entry.kind, {})),
         f"{entry.times:,}" if entry.times > 1 else "",
         "; ".join(reason.sentence for reason in entry.reasons),
     ]
 
 
-def _subject(entry: "HistoryView") -> tuple[str, Mapping[str, str]]:
-    """The name of the thing in an entry, and the words for its kind."""
-    owner, slash, index = entry.entity.partition("/")
-    if slash and index.startswith("ntc-"):
-        return "notice", NOTICE
-    if slash:
-        return f"task {index}", TASK
-    if owner.startswith("job-"):
-        return "job", JOB
-    if owner.startswith("agt-"):
-        return "agent", AGENT
+def _subject(entry: "HistoryView") -> str:
+    """The name of the thing in an entry."""
+    if entry.kind == "task":
+        return f"task {entry.entity.rpartition('/')[2]}"
     if entry.task_index is None:
-        return "session", SESSION
+        return entry.kind or entry.entity
     who = "gang" if entry.kernels > 1 else f"task {entry.task_index}"
-    return f"{who}, attempt {entry.attempt}", SESSION
+    return f"{who}, attempt {entry.attempt}"
 
 
 def _happened(entry: "HistoryView", words: Mapping[str, str]) -> Text:

@@ -6,8 +6,8 @@ from sqlalchemy import Connection, select
 
 from muster.control.notice.entity import Message, NoticeId, Tone, notices
 from muster.core.errors import NotFound
-from muster.core.notices import NoticeView
 from muster.core.owner import Principal
+from muster.core.views.notices import NoticeView
 from muster.store.queries.listing import reason_view
 from muster.store.queries.refs import visible
 

@@ -260,7 +260,8 @@ class ClusterState:
             or not self._may_go_anywhere(session)
         ):
             return False
-        return not any(map(self.accounting.quotas.of, scopes(session.owner)))
+        quotas = self.accounting.quotas
+        return not quotas.levels or not any(map(quotas.of, scopes(session.owner)))
 
     def _may_go_anywhere(self, session: Session) -> bool:
         placement = self.workload(session).placement

@@ -240,7 +240,8 @@ class LogEnd(StrEnum):
 
 
 class HistoryView(View):
-    """One thing that happened. Equal refusals in a row are one entry: ``times`` counts them.
+    """One thing that happened to the record ``entity``, which is of this ``kind``: job, task,
+    session, agent. Equal refusals in a row are one entry: ``times`` counts them.
 
     In an entry about a job's session, ``task_index`` and ``attempt`` say which attempt the session
     is, and ``kernels`` is more than 1 for a gang; ``agent`` has its first kernel.
@@ -248,6 +249,7 @@ class HistoryView(View):
 
     seq: int
     entity: str
+    kind: str = ""
     phase: str
     from_status: str | None = None
     to_status: str

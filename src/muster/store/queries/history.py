@@ -10,7 +10,7 @@ from muster.core.owner import Principal
 from muster.core.views.base import ReasonView
 from muster.core.views.work import HistoryPage, HistoryView
 from muster.store import schema
-from muster.store.entities import JOB
+from muster.store.entities import JOB, TASK
 from muster.store.entity import Entities
 from muster.store.queries.refs import resolve
 from muster.store.queries.tasks import job_row, task_view
@@ -37,7 +37,10 @@ def read_history(
         found |= {(row.seq, row.entity): row for row in connection.execute(newest)}
     kept = sorted(found)[-limit:]
     attempts = _attempts(connection, {entity for _, entity in kept if entity.startswith("ses-")})
-    items = (_view(found[key], attempts.get(key[1])) for key in kept)
+    items = (
+        _view(found[key], entities.kind_of(key[1]) or TASK.name, attempts.get(key[1]))
+        for key in kept
+    )
     return HistoryPage(items=tuple(items), left_out=len(found) > limit)
 
 
@@ -103,10 +106,11 @@ def _sessions(job_id: str, index: int | None = None) -> Select[Any]:
     return sessions.order_by(kernels.c.session_id.desc()).limit(MAX_SESSIONS)
 
 
-def _view(row: Row[Any], attempt: Row[Any] | None) -> HistoryView:
+def _view(row: Row[Any], kind: str, attempt: Row[Any] | None) -> HistoryView:
     return HistoryView(
         seq=row.seq,
         entity=row.entity,
+        kind=kind,
         phase=row.phase,
         from_status=row.from_status,
         to_status=row.to_status,

@@ -1,13 +1,12 @@
-"""The API's view of notices."""
+"""Answers about notices."""
 
-from muster.core.views.base import ReasonView, View
+from muster.core.views.base import ReasonView, RecordView
 
 
-class NoticeView(View):
+class NoticeView(RecordView):
     """A notice; ``channel`` is where it goes, without secrets, ``subject`` the work whose end it
     tells, None for a trial."""
 
-    id: str
     channel: str
     status: str
     created_at: float
