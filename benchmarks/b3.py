@@ -17,12 +17,12 @@ from muster.core.owner import Owner
 from muster.core.resources import Device, Resources
 from muster.core.specs import PlacementSpec, ScalingGroup
 from muster.core.specs.placement import ANYWHERE
-from muster.scheduling.explain import explain
-from muster.scheduling.group_state import GroupState
-from muster.scheduling.outcome import PassResult
-from muster.scheduling.policy import SELECTORS, Policy
-from muster.scheduling.selectors import fullest_devices
-from muster.scheduling.snapshot import Snapshot
+from muster.scheduling.cluster.snapshot import Snapshot
+from muster.scheduling.explaining.explain import explain
+from muster.scheduling.passes.group_state import GroupState
+from muster.scheduling.passes.outcome import PassResult
+from muster.scheduling.policy.policy import SELECTORS, Policy
+from muster.scheduling.policy.selectors import fullest_devices
 from muster.scheduling.workload import SessionWorkload, WorkloadClass
 
 TITLE = "B3. Placement decisions, pure"

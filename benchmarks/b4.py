@@ -19,12 +19,12 @@ from rich.console import Console
 from muster.core.ids import AgentId
 from muster.core.owner import Owner
 from muster.core.resources import Resources
-from muster.scheduling.columns import Shares
-from muster.scheduling.fit import fill
-from muster.scheduling.plugins import AgentSelector, LearningSelector
-from muster.scheduling.selectors import Concentrated, Dispersed, Fragmentation, RoundRobin
-from muster.scheduling.snapshot import Snapshot
-from muster.scheduling.statement import Statement
+from muster.scheduling.cluster.columns import Shares
+from muster.scheduling.cluster.snapshot import Snapshot
+from muster.scheduling.cluster.statement import Statement
+from muster.scheduling.fitting.fit import fill
+from muster.scheduling.policy.plugins import AgentSelector, LearningSelector
+from muster.scheduling.policy.selectors import Concentrated, Dispersed, Fragmentation, RoundRobin
 from muster.scheduling.workload import WorkloadClass
 
 TITLE = "B4. Placement quality, openb trace"

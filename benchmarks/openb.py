@@ -10,7 +10,7 @@ from pathlib import Path
 
 from muster.core.ids import AgentId
 from muster.core.resources import GPU_WHOLE, Resources
-from muster.scheduling.snapshot import Snapshot
+from muster.scheduling.cluster.snapshot import Snapshot
 from muster.simulate.trace import TraceNode, TraceSession, read_nodes, read_trace
 
 WORKLOADS = ("default", "cpu100", "multigpu20", "gpuspec10")

@@ -9,8 +9,8 @@ import pytest
 SCRIPT = """
 import re, sys, time
 from muster.app import plugin_watchdog
-from muster.scheduling import guard
-from muster.scheduling.guard import PluginFault, _Leash
+from muster.scheduling.policy import guard
+from muster.scheduling.policy.guard import PluginFault, _Leash
 
 guard.MAX_LINES = 10_000
 plugin_watchdog.LONGEST_S = 0.3

@@ -11,10 +11,10 @@ from muster.core.ids import SessionId
 from muster.core.owner import Owner
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.resources import Resources
-from muster.scheduling.columns import Floats, Ints, Shares
-from muster.scheduling.plugins import PassContext
-from muster.scheduling.selectors import Concentrated
-from muster.scheduling.snapshot import Snapshot
+from muster.scheduling.cluster.columns import Floats, Ints, Shares
+from muster.scheduling.cluster.snapshot import Snapshot
+from muster.scheduling.policy.plugins import PassContext
+from muster.scheduling.policy.selectors import Concentrated
 from muster.scheduling.workload import SessionWorkload, WorkloadClass
 
 ENTRY_POINTS = """

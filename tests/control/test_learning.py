@@ -13,7 +13,7 @@ from muster.control.plan import plan_job
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec, SessionSpec
 from muster.core.states import JOB_TABLE, SESSION_TABLE
-from muster.scheduling.selectors import Fragmentation
+from muster.scheduling.policy.selectors import Fragmentation
 from muster.store import stays
 
 FRAGMENTATION = {"selector": "fragmentation", "options": {"fragmentation": {"seed": 3}}}

@@ -19,12 +19,12 @@ from muster.control.session.requests import SessionRequests
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec, SessionSpec
 from muster.core.states import AgentBar, JobState, SessionStatus
-from muster.scheduling import group_state
-from muster.scheduling.placement import place
-from muster.scheduling.plugins import PassContext
-from muster.scheduling.policy import Policy
-from muster.scheduling.queue import Queue
-from muster.scheduling.snapshot import Snapshot
+from muster.scheduling.cluster.snapshot import Snapshot
+from muster.scheduling.passes import group_state
+from muster.scheduling.passes.placement import place
+from muster.scheduling.passes.queue import Queue
+from muster.scheduling.policy.plugins import PassContext
+from muster.scheduling.policy.policy import Policy
 from muster.store import schema
 from muster.store.records import Session
 from muster.store.store import LostRace

@@ -18,7 +18,7 @@ from muster.core.ids import AgentId, KernelId
 from muster.core.owner import Owner, Principal, Role
 from muster.core.specs import JobSpec, Level, QuotaSpec, ScalingGroup, SessionSpec
 from muster.core.states import AgentBar, SessionStatus
-from muster.scheduling.usage import Scope, scopes
+from muster.scheduling.accounting.usage import Scope, scopes
 from muster.store.records import Session
 
 OWNERS = (ADA, Principal(Owner("default", "lab", "bob"), Role.USER))

@@ -10,14 +10,14 @@ from muster.core.ids import AgentId, SessionId
 from muster.core.owner import Owner
 from muster.core.resources import Device, DeviceShare, Resources
 from muster.core.specs import Dependency, PlacementSpec, ScalingGroup
-from muster.scheduling.columns import Columns
-from muster.scheduling.group_state import GroupState
-from muster.scheduling.outcome import PassResult
-from muster.scheduling.placement import place
-from muster.scheduling.plugins import PassContext
-from muster.scheduling.policy import Policy
-from muster.scheduling.queue import Queue
-from muster.scheduling.snapshot import Snapshot
+from muster.scheduling.cluster.columns import Columns
+from muster.scheduling.cluster.snapshot import Snapshot
+from muster.scheduling.passes.group_state import GroupState
+from muster.scheduling.passes.outcome import PassResult
+from muster.scheduling.passes.placement import place
+from muster.scheduling.passes.queue import Queue
+from muster.scheduling.policy.plugins import PassContext
+from muster.scheduling.policy.policy import Policy
 from muster.scheduling.workload import (
     Classes,
     KernelPlacement,

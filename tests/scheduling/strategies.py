@@ -4,10 +4,10 @@ from hypothesis import strategies as st
 from tests.scheduling.clusters import ANN, BOB, Box, World, ask, box, cluster, policy, session, what
 
 from muster.core.resources import Resources
-from muster.scheduling.fit import fill
-from muster.scheduling.selectors import Concentrated
-from muster.scheduling.snapshot import Snapshot
-from muster.scheduling.statement import Statement
+from muster.scheduling.cluster.snapshot import Snapshot
+from muster.scheduling.cluster.statement import Statement
+from muster.scheduling.fitting.fit import fill
+from muster.scheduling.policy.selectors import Concentrated
 from muster.scheduling.workload import SessionWorkload
 
 requests: st.SearchStrategy[Resources] = st.builds(

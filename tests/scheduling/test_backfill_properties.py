@@ -21,9 +21,9 @@ from tests.scheduling.clusters import (
 from tests.scheduling.strategies import requests
 
 from muster.core.resources import Resources
-from muster.scheduling.departures import Departures, Held, fits
-from muster.scheduling.outcome import PassResult
-from muster.scheduling.selectors import Concentrated
+from muster.scheduling.making_room.departures import Departures, Held, fits
+from muster.scheduling.passes.outcome import PassResult
+from muster.scheduling.policy.selectors import Concentrated
 from muster.scheduling.workload import SessionWorkload
 
 STARVATION_S = 6

@@ -6,11 +6,11 @@ from tests.scheduling.clusters import agent, ask, box, cluster, places, put, wha
 from muster.core.resources import DeviceShare, Resources
 from muster.core.specs import PlacementSpec
 from muster.core.specs.placement import Constraint
-from muster.scheduling.constraints import eligible, is_met, meets, soft_ranks, tiers
-from muster.scheduling.fit import fill, fit_session
-from muster.scheduling.selectors import Concentrated
-from muster.scheduling.snapshot import Snapshot
-from muster.scheduling.statement import Statement
+from muster.scheduling.cluster.constraints import eligible, is_met, meets, soft_ranks, tiers
+from muster.scheduling.cluster.snapshot import Snapshot
+from muster.scheduling.cluster.statement import Statement
+from muster.scheduling.fitting.fit import fill, fit_session
+from muster.scheduling.policy.selectors import Concentrated
 from muster.scheduling.workload import WorkloadClass
 
 

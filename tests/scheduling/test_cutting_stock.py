@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.scheduling.selectors.cutting_stock import UNIT_MILLI, _prices, piece_values
+from muster.scheduling.policy.selectors.cutting_stock import UNIT_MILLI, _prices, piece_values
 
 UNITS = 1000 // UNIT_MILLI
 mixes = st.dictionaries(st.integers(12, 99), st.integers(1, 50), min_size=1, max_size=3)

@@ -31,12 +31,12 @@ from muster.core.reasons import ReasonCode
 from muster.core.resources import DeviceShare
 from muster.core.specs import QuotaSpec
 from muster.core.specs.group import QueuePolicy
-from muster.scheduling.explain import MAX_REQUESTS, Explanation, explain
-from muster.scheduling.lacks import MAX_GROUPS
-from muster.scheduling.placement import place
-from muster.scheduling.queue import Queue
-from muster.scheduling.snapshot import Snapshot
-from muster.scheduling.usage import Quotas, scopes
+from muster.scheduling.accounting.usage import Quotas, scopes
+from muster.scheduling.cluster.snapshot import Snapshot
+from muster.scheduling.explaining.explain import MAX_REQUESTS, Explanation, explain
+from muster.scheduling.explaining.lacks import MAX_GROUPS
+from muster.scheduling.passes.placement import place
+from muster.scheduling.passes.queue import Queue
 from muster.scheduling.workload import RunningSession, SessionWorkload
 
 GANG_CODES = {ReasonCode.GANG_NO_ROOM, ReasonCode.NO_ROOM}

@@ -9,9 +9,9 @@ from tests.scheduling.clusters import ANN, BOB, GIB, agent, ask, box, cluster, p
 
 from muster.core.owner import Owner
 from muster.core.specs import Level
-from muster.scheduling.fairness import Capacity, DecayedUsage, Stay, dominant_share
-from muster.scheduling.snapshot import NotHeld
-from muster.scheduling.usage import Scope, scopes
+from muster.scheduling.accounting.fairness import Capacity, DecayedUsage, Stay, dominant_share
+from muster.scheduling.accounting.usage import Scope, scopes
+from muster.scheduling.cluster.snapshot import NotHeld
 
 CAT = Owner("default", "sales", "cat")
 USER, PROJECT, DOMAIN = scopes(ANN)

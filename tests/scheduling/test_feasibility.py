@@ -8,9 +8,9 @@ from tests.scheduling.clusters import agent, ask, box, cluster, context, passed,
 
 from muster.core.reasons import Reason, ReasonCode
 from muster.core.specs.group import QueuePolicy
-from muster.scheduling.explain import explain
-from muster.scheduling.queue import Queue
-from muster.scheduling.snapshot import Snapshot
+from muster.scheduling.cluster.snapshot import Snapshot
+from muster.scheduling.explaining.explain import explain
+from muster.scheduling.passes.queue import Queue
 from muster.scheduling.workload import SessionWorkload
 
 

@@ -10,14 +10,14 @@ from tests.scheduling.clusters import agent, ask, box, cluster, contents, places
 
 from muster.core.errors import MusterError, NotFound
 from muster.core.resources import DeviceShare, Resources
-from muster.scheduling.columns import Floats, Ints, Shares
-from muster.scheduling.devices import choose, choose_all
-from muster.scheduling.fit import devices_at, fill, fit_session
-from muster.scheduling.order import Ranking
-from muster.scheduling.plugins import AgentSelector
-from muster.scheduling.selectors import Concentrated
-from muster.scheduling.snapshot import Snapshot
-from muster.scheduling.statement import Statement
+from muster.scheduling.cluster.columns import Floats, Ints, Shares
+from muster.scheduling.cluster.devices import choose, choose_all
+from muster.scheduling.cluster.order import Ranking
+from muster.scheduling.cluster.snapshot import Snapshot
+from muster.scheduling.cluster.statement import Statement
+from muster.scheduling.fitting.fit import devices_at, fill, fit_session
+from muster.scheduling.policy.plugins import AgentSelector
+from muster.scheduling.policy.selectors import Concentrated
 from muster.scheduling.workload import WorkloadClass
 
 

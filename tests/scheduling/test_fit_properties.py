@@ -11,16 +11,17 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.scheduling.clusters import Box, agent, ask, box, cluster, contents, put, what
 
 from muster.core.resources import GPU_WHOLE, Resources, is_model
-from muster.scheduling import filling, order
-from muster.scheduling.columns import Floats, Ints, Shares
-from muster.scheduling.constraints import eligible
-from muster.scheduling.devices import share
-from muster.scheduling.fit import fill, fit_session
-from muster.scheduling.order import Ranking
-from muster.scheduling.plugins import AgentSelector
-from muster.scheduling.selectors import fullest_devices
-from muster.scheduling.snapshot import OverCapacity, Snapshot
-from muster.scheduling.statement import Statement
+from muster.scheduling.cluster import order
+from muster.scheduling.cluster.columns import Floats, Ints, Shares
+from muster.scheduling.cluster.constraints import eligible
+from muster.scheduling.cluster.devices import share
+from muster.scheduling.cluster.order import Ranking
+from muster.scheduling.cluster.snapshot import OverCapacity, Snapshot
+from muster.scheduling.cluster.statement import Statement
+from muster.scheduling.fitting import filling
+from muster.scheduling.fitting.fit import fill, fit_session
+from muster.scheduling.policy.plugins import AgentSelector
+from muster.scheduling.policy.selectors import fullest_devices
 from muster.scheduling.workload import KernelPlacement, WorkloadClass
 
 NAMES = "abcdefghijklmnopqr"

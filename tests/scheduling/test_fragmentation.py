@@ -24,15 +24,15 @@ from tests.scheduling.clusters import World as ClusterWorld
 
 from muster.core.errors import MusterError
 from muster.core.resources import DeviceShare, Resources
-from muster.scheduling.explain import explain
-from muster.scheduling.fit import fill
-from muster.scheduling.plugins import LearningSelector
-from muster.scheduling.selectors import Fragmentation
-from muster.scheduling.selectors.board import WORTH_FACTOR, Board, Prices
-from muster.scheduling.selectors.cutting_stock import piece_values
-from muster.scheduling.selectors.demand import MAX_SHAPES, Demand, WholeShape
-from muster.scheduling.snapshot import Snapshot
-from muster.scheduling.statement import Statement
+from muster.scheduling.cluster.snapshot import Snapshot
+from muster.scheduling.cluster.statement import Statement
+from muster.scheduling.explaining.explain import explain
+from muster.scheduling.fitting.fit import fill
+from muster.scheduling.policy.plugins import LearningSelector
+from muster.scheduling.policy.selectors import Fragmentation
+from muster.scheduling.policy.selectors.board import WORTH_FACTOR, Board, Prices
+from muster.scheduling.policy.selectors.cutting_stock import piece_values
+from muster.scheduling.policy.selectors.demand import MAX_SHAPES, Demand, WholeShape
 from muster.scheduling.workload import KernelPlacement
 
 

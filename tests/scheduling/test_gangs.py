@@ -4,10 +4,10 @@ import pytest
 from tests.scheduling.clusters import agent, ask, box, cluster, contents, places, what
 
 from muster.core.resources import DeviceShare
-from muster.scheduling.fit import Fit, fill, fit_session
-from muster.scheduling.selectors import Concentrated
-from muster.scheduling.snapshot import Snapshot
-from muster.scheduling.statement import Statement
+from muster.scheduling.cluster.snapshot import Snapshot
+from muster.scheduling.cluster.statement import Statement
+from muster.scheduling.fitting.fit import Fit, fill, fit_session
+from muster.scheduling.policy.selectors import Concentrated
 from muster.scheduling.workload import WorkloadClass
 
 

@@ -26,14 +26,14 @@ from tests.scheduling.strategies import clusters, queues
 
 from muster.core.ids import SessionId
 from muster.core.resources import DeviceShare, Resources
-from muster.scheduling.fairness import Stay
-from muster.scheduling.group_state import GroupState
-from muster.scheduling.guard import PluginFault
-from muster.scheduling.history import NoHistory
-from muster.scheduling.policy import Policy
-from muster.scheduling.selectors import Concentrated
-from muster.scheduling.snapshot import Snapshot
-from muster.scheduling.usage import Holding, Scope, scopes
+from muster.scheduling.accounting.fairness import Stay
+from muster.scheduling.accounting.history import NoHistory
+from muster.scheduling.accounting.usage import Holding, Scope, scopes
+from muster.scheduling.cluster.snapshot import Snapshot
+from muster.scheduling.passes.group_state import GroupState
+from muster.scheduling.policy.guard import PluginFault
+from muster.scheduling.policy.policy import Policy
+from muster.scheduling.policy.selectors import Concentrated
 from muster.scheduling.workload import KernelPlacement, SessionWorkload, WorkloadClass
 
 A, B = SessionId("ses-a"), SessionId("ses-b")

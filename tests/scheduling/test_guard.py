@@ -26,23 +26,23 @@ from tests.scheduling.clusters import (
 from muster.core.ids import SessionId
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.resources import DeviceShare, Resources
-from muster.scheduling import guard
-from muster.scheduling.columns import Floats, Ints, Shares
-from muster.scheduling.explain import explain
-from muster.scheduling.guard import (
+from muster.scheduling.cluster.columns import Floats, Ints, Shares
+from muster.scheduling.cluster.snapshot import Snapshot
+from muster.scheduling.explaining.explain import explain
+from muster.scheduling.passes.placement import place
+from muster.scheduling.passes.queue import Queue
+from muster.scheduling.policy import guard
+from muster.scheduling.policy.guard import (
     GuardedHook,
     GuardedSelector,
     GuardedSequencer,
     GuardedValidator,
     PluginFault,
 )
-from muster.scheduling.hooks import BatchHook
-from muster.scheduling.placement import place
-from muster.scheduling.plugins import PassContext
-from muster.scheduling.policy import Policy
-from muster.scheduling.queue import Queue
-from muster.scheduling.selectors import Concentrated
-from muster.scheduling.snapshot import Snapshot
+from muster.scheduling.policy.hooks import BatchHook
+from muster.scheduling.policy.plugins import PassContext
+from muster.scheduling.policy.policy import Policy
+from muster.scheduling.policy.selectors import Concentrated
 from muster.scheduling.workload import SessionWorkload, WorkloadClass
 
 Act = Callable[[], Any]

@@ -19,12 +19,12 @@ from tests.scheduling.clusters import (
 )
 from tests.scheduling.strategies import clusters, requests
 
-from muster.scheduling.explain import Explanation, explain
-from muster.scheduling.filling import Filling, best_first
-from muster.scheduling.lacks import MAX_VALUES
-from muster.scheduling.queue import Queue
-from muster.scheduling.snapshot import Snapshot
-from muster.scheduling.statement import Statement
+from muster.scheduling.cluster.snapshot import Snapshot
+from muster.scheduling.cluster.statement import Statement
+from muster.scheduling.explaining.explain import Explanation, explain
+from muster.scheduling.explaining.lacks import MAX_VALUES
+from muster.scheduling.fitting.filling import Filling, best_first
+from muster.scheduling.passes.queue import Queue
 from muster.scheduling.workload import SessionWorkload
 
 SOFT = {"attribute": "rack", "values": ["x"], "soft": True}

@@ -9,11 +9,11 @@ from tests.scheduling.clusters import agent, ask, box, cluster, put
 
 from muster.core.ids import AgentId
 from muster.core.resources import DeviceShare, Resources
-from muster.scheduling import order
-from muster.scheduling.columns import Shares
-from muster.scheduling.order import Ranking, Tier
-from muster.scheduling.packing import MARKS, OPEN, PLAIN, WANTED, Packing
-from muster.scheduling.snapshot import Snapshot
+from muster.scheduling.cluster import order
+from muster.scheduling.cluster.columns import Shares
+from muster.scheduling.cluster.order import Ranking, Tier
+from muster.scheduling.cluster.packing import MARKS, OPEN, PLAIN, WANTED, Packing
+from muster.scheduling.cluster.snapshot import Snapshot
 
 SHARES = [0.02, 0.1, 0.3, 0.3, 0.3, 0.5, 0.5, 0.7, 0.7, 0.8, 0.9, 0.95]  # more than have marks
 REQUESTS = [ask(1), ask(3, 2), ask(0, gpu=0.3), ask(1, gpu=1), ask(0, gpu=2), ask(2, licence=1)]

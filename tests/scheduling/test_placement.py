@@ -16,7 +16,7 @@ from tests.scheduling.clusters import (
 
 from muster.core.reasons import ReasonCode, ReasonKind
 from muster.core.resources import DeviceShare, Resources
-from muster.scheduling.snapshot import Snapshot
+from muster.scheduling.cluster.snapshot import Snapshot
 from muster.scheduling.workload import SessionWorkload
 
 

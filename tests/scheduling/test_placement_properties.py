@@ -9,10 +9,10 @@ from tests.scheduling.strategies import clusters, queues, worlds
 
 from muster.core.ids import SessionId
 from muster.core.specs.group import QueuePolicy
-from muster.scheduling.placement import place
-from muster.scheduling.queue import Queue
-from muster.scheduling.selectors import Concentrated
-from muster.scheduling.snapshot import Snapshot
+from muster.scheduling.cluster.snapshot import Snapshot
+from muster.scheduling.passes.placement import place
+from muster.scheduling.passes.queue import Queue
+from muster.scheduling.policy.selectors import Concentrated
 from muster.scheduling.workload import SessionWorkload, WorkloadClass
 
 STARVATION_S = 3.0

@@ -24,18 +24,18 @@ from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.resources import Resources
 from muster.core.specs import Level, SessionType
 from muster.core.specs.group import DEFAULT_VALIDATORS, PreemptionSpec, QueuePolicy
-from muster.scheduling.columns import Floats, Ints, Shares
-from muster.scheduling.filling import Filling
-from muster.scheduling.guard import GuardedSelector, PluginFault, guarded_selector
-from muster.scheduling.hooks import BatchHook
-from muster.scheduling.placement import place
-from muster.scheduling.plugins import PassContext, SessionSequencer
-from muster.scheduling.policy import Policy, check_options, missing_parts
-from muster.scheduling.queue import Queue
-from muster.scheduling.selectors import Concentrated
-from muster.scheduling.sequencers import FairShare, Fifo
-from muster.scheduling.snapshot import Snapshot
-from muster.scheduling.statement import Statement
+from muster.scheduling.cluster.columns import Floats, Ints, Shares
+from muster.scheduling.cluster.snapshot import Snapshot
+from muster.scheduling.cluster.statement import Statement
+from muster.scheduling.fitting.filling import Filling
+from muster.scheduling.passes.placement import place
+from muster.scheduling.passes.queue import Queue
+from muster.scheduling.policy.guard import GuardedSelector, PluginFault, guarded_selector
+from muster.scheduling.policy.hooks import BatchHook
+from muster.scheduling.policy.plugins import PassContext, SessionSequencer
+from muster.scheduling.policy.policy import Policy, check_options, missing_parts
+from muster.scheduling.policy.selectors import Concentrated
+from muster.scheduling.policy.sequencers import FairShare, Fifo
 from muster.scheduling.workload import SessionWorkload, WorkloadClass
 
 

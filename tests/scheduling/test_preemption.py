@@ -14,12 +14,12 @@ from muster.core.ids import SessionId
 from muster.core.owner import Owner
 from muster.core.resources import Resources
 from muster.core.specs.group import PreemptionSpec, VictimScope
-from muster.scheduling.departures import fits
-from muster.scheduling.fit import fit_session
-from muster.scheduling.preemption import Preemption, find_victims
-from muster.scheduling.selectors import Concentrated
-from muster.scheduling.snapshot import Snapshot
-from muster.scheduling.statement import Statement
+from muster.scheduling.cluster.snapshot import Snapshot
+from muster.scheduling.cluster.statement import Statement
+from muster.scheduling.fitting.fit import fit_session
+from muster.scheduling.making_room.departures import fits
+from muster.scheduling.making_room.preemption import Preemption, find_victims
+from muster.scheduling.policy.selectors import Concentrated
 from muster.scheduling.workload import RunningSession, SessionWorkload
 
 NOW = 1000.0

@@ -21,13 +21,13 @@ from tests.scheduling.clusters import (
 from muster.core.errors import MusterError, NotFound
 from muster.core.ids import SessionId
 from muster.core.resources import Resources
-from muster.scheduling.columns import Floats, Ints
-from muster.scheduling.outcome import PassResult
-from muster.scheduling.placement import place
-from muster.scheduling.policy import Policy
-from muster.scheduling.queue import KEPT_S, Queue, QueueClass
-from muster.scheduling.selectors import Concentrated
-from muster.scheduling.snapshot import Snapshot
+from muster.scheduling.cluster.columns import Floats, Ints
+from muster.scheduling.cluster.snapshot import Snapshot
+from muster.scheduling.passes.outcome import PassResult
+from muster.scheduling.passes.placement import place
+from muster.scheduling.passes.queue import KEPT_S, Queue, QueueClass
+from muster.scheduling.policy.policy import Policy
+from muster.scheduling.policy.selectors import Concentrated
 from muster.scheduling.workload import SessionWorkload
 
 

@@ -32,14 +32,14 @@ from muster.core.owner import Owner
 from muster.core.resources import Resources
 from muster.core.specs import QuotaSpec
 from muster.core.specs.group import QueuePolicy
-from muster.scheduling.departures import fits
-from muster.scheduling.explain import explain
-from muster.scheduling.outcome import PassResult
-from muster.scheduling.placement import place
-from muster.scheduling.queue import Kept, Queue
-from muster.scheduling.reservation import Reservation
-from muster.scheduling.snapshot import Snapshot
-from muster.scheduling.usage import Quotas, Usage, scopes
+from muster.scheduling.accounting.usage import Quotas, Usage, scopes
+from muster.scheduling.cluster.snapshot import Snapshot
+from muster.scheduling.explaining.explain import explain
+from muster.scheduling.making_room.departures import fits
+from muster.scheduling.making_room.reservation import Reservation
+from muster.scheduling.passes.outcome import PassResult
+from muster.scheduling.passes.placement import place
+from muster.scheduling.passes.queue import Kept, Queue
 from muster.scheduling.workload import KernelPlacement, RunningSession, SessionWorkload
 
 CAT = Owner("default", "research", "cat")

@@ -17,13 +17,13 @@ from tests.scheduling.clusters import (
 )
 
 from muster.core.resources import Resources
-from muster.scheduling.columns import Floats, Ints, Shares
-from muster.scheduling.fit import fit_session
-from muster.scheduling.plugins import AgentSelector
-from muster.scheduling.reservation import OVERDUE_S, Binding, Reservation, reserve
-from muster.scheduling.selectors import Concentrated, fullest_devices
-from muster.scheduling.snapshot import Snapshot
-from muster.scheduling.statement import Statement
+from muster.scheduling.cluster.columns import Floats, Ints, Shares
+from muster.scheduling.cluster.snapshot import Snapshot
+from muster.scheduling.cluster.statement import Statement
+from muster.scheduling.fitting.fit import fit_session
+from muster.scheduling.making_room.reservation import OVERDUE_S, Binding, Reservation, reserve
+from muster.scheduling.policy.plugins import AgentSelector
+from muster.scheduling.policy.selectors import Concentrated, fullest_devices
 from muster.scheduling.workload import KernelPlacement, RunningSession, SessionWorkload
 
 NOW = 100.0

@@ -8,13 +8,19 @@ from tests.scheduling.clusters import Box, agent, ask, box, cluster, places, put
 
 from muster.core.errors import MusterError
 from muster.core.resources import DeviceShare, Resources
-from muster.scheduling.columns import Columns, Ints
-from muster.scheduling.fit import fill
-from muster.scheduling.plugins import AgentSelector
-from muster.scheduling.selectors import Concentrated, Dispersed, Fragmentation, RoundRobin, priority
-from muster.scheduling.selectors.priority import Fullness
-from muster.scheduling.snapshot import Snapshot
-from muster.scheduling.statement import Statement
+from muster.scheduling.cluster.columns import Columns, Ints
+from muster.scheduling.cluster.snapshot import Snapshot
+from muster.scheduling.cluster.statement import Statement
+from muster.scheduling.fitting.fit import fill
+from muster.scheduling.policy.plugins import AgentSelector
+from muster.scheduling.policy.selectors import (
+    Concentrated,
+    Dispersed,
+    Fragmentation,
+    RoundRobin,
+    priority,
+)
+from muster.scheduling.policy.selectors.priority import Fullness
 
 SELECTORS = [Concentrated, Dispersed, RoundRobin, Fragmentation]
 

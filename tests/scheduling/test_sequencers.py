@@ -12,10 +12,10 @@ from tests.scheduling.clusters import ANN, BOB, ask, box, cluster, session
 from muster.core.errors import MusterError
 from muster.core.owner import Owner
 from muster.core.specs import Level, QuotaSpec
-from muster.scheduling.fairness import DecayedUsage
-from muster.scheduling.plugins import PassContext, SessionSequencer, find
-from muster.scheduling.sequencers import Drf, FairShare, Fifo, Lifo
-from muster.scheduling.usage import Quotas, Usage
+from muster.scheduling.accounting.fairness import DecayedUsage
+from muster.scheduling.accounting.usage import Quotas, Usage
+from muster.scheduling.policy.plugins import PassContext, SessionSequencer, find
+from muster.scheduling.policy.sequencers import Drf, FairShare, Fifo, Lifo
 from muster.scheduling.workload import SessionWorkload
 
 CAT = Owner("default", "sales", "cat")

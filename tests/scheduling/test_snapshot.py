@@ -8,11 +8,11 @@ from tests.scheduling.clusters import GIB, agent, ask, box, cluster, contents, p
 
 from muster.core.errors import MusterError, NotFound
 from muster.core.resources import Device, DeviceShare, Resources
-from muster.scheduling.columns import MAX_DEVICES, MAX_DIMENSIONS
-from muster.scheduling.fit import fill
-from muster.scheduling.selectors import Concentrated
-from muster.scheduling.snapshot import NotHeld, OverCapacity, Snapshot
-from muster.scheduling.statement import Statement
+from muster.scheduling.cluster.columns import MAX_DEVICES, MAX_DIMENSIONS
+from muster.scheduling.cluster.snapshot import NotHeld, OverCapacity, Snapshot
+from muster.scheduling.cluster.statement import Statement
+from muster.scheduling.fitting.fit import fill
+from muster.scheduling.policy.selectors import Concentrated
 
 WHOLE_0 = (DeviceShare(0, 1000),)
 HALF_1 = (DeviceShare(1, 500),)

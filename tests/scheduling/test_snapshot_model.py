@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.scheduling.clusters import Box, agent, ask, box, put
 
 from muster.core.resources import DeviceShare, Resources
-from muster.scheduling.snapshot import OverCapacity, Snapshot
+from muster.scheduling.cluster.snapshot import OverCapacity, Snapshot
 
 NAMES = ["a", "b", "c"]
 boxes = st.builds(

@@ -21,8 +21,8 @@ from tests.scheduling.clusters import (
 from tests.scheduling.strategies import requests
 
 from muster.core.resources import Resources
-from muster.scheduling.departures import fits
-from muster.scheduling.snapshot import Snapshot
+from muster.scheduling.cluster.snapshot import Snapshot
+from muster.scheduling.making_room.departures import fits
 from muster.scheduling.workload import SessionWorkload
 
 STARVATION_S = 6

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 from tests.scheduling.clusters import ask, box, cluster, contents, what
 
 from muster.core.resources import DeviceShare, Resources
-from muster.scheduling.fit import fill
-from muster.scheduling.selectors import Concentrated
-from muster.scheduling.snapshot import OverCapacity
-from muster.scheduling.statement import Statement
+from muster.scheduling.cluster.snapshot import OverCapacity
+from muster.scheduling.cluster.statement import Statement
+from muster.scheduling.fitting.fit import fill
+from muster.scheduling.policy.selectors import Concentrated
 
 requests = st.builds(
     ask,

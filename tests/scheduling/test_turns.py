@@ -10,12 +10,12 @@ from tests.scheduling.clusters import ask, box, cluster, context, policy, sessio
 from tests.scheduling.test_sequencers import contexts, order, owners
 
 from muster.core.specs.group import QueuePolicy
-from muster.scheduling.explain import explain
-from muster.scheduling.placement import place
-from muster.scheduling.plugins import PassContext, SessionSequencer
-from muster.scheduling.policy import Policy
-from muster.scheduling.queue import Queue
-from muster.scheduling.sequencers import Drf, FairShare, Fifo, Lifo
+from muster.scheduling.explaining.explain import explain
+from muster.scheduling.passes.placement import place
+from muster.scheduling.passes.queue import Queue
+from muster.scheduling.policy.plugins import PassContext, SessionSequencer
+from muster.scheduling.policy.policy import Policy
+from muster.scheduling.policy.sequencers import Drf, FairShare, Fifo, Lifo
 from muster.scheduling.workload import SessionWorkload
 
 

@@ -9,8 +9,8 @@ from tests.scheduling.clusters import ANN, BOB
 
 from muster.core.owner import Owner
 from muster.core.specs import Level, Limits, QuotaSpec
-from muster.scheduling.snapshot import NotHeld
-from muster.scheduling.usage import Holding, Quotas, Scope, Usage, scopes
+from muster.scheduling.accounting.usage import Holding, Quotas, Scope, Usage, scopes
+from muster.scheduling.cluster.snapshot import NotHeld
 
 CAT = Owner("default", "sales", "cat")
 DAN = Owner("other", "research", "dan")

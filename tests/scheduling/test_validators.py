@@ -25,11 +25,11 @@ from tests.scheduling.clusters import (
 from muster.core.owner import Owner
 from muster.core.reasons import Reason, ReasonKind
 from muster.core.specs import Dependency, DependencyCondition, Level, QuotaSpec
-from muster.scheduling.explain import explain
-from muster.scheduling.plugins import PassContext, SessionValidator
-from muster.scheduling.queue import Queue
-from muster.scheduling.usage import Quotas, Usage, scopes
-from muster.scheduling.validators import (
+from muster.scheduling.accounting.usage import Quotas, Usage, scopes
+from muster.scheduling.explaining.explain import explain
+from muster.scheduling.passes.queue import Queue
+from muster.scheduling.policy.plugins import PassContext, SessionValidator
+from muster.scheduling.policy.validators import (
     NEVER,
     Concurrency,
     Dependencies,

@@ -15,7 +15,7 @@ from muster.core.errors import InvalidSpec, Problem
 from muster.core.owner import Role
 from muster.core.specs import Level, QuotaSpec
 from muster.core.views.cluster import LimitView, QuotaPage, QuotaView
-from muster.scheduling.usage import Holding, scopes
+from muster.scheduling.accounting.usage import Holding, scopes
 
 router = APIRouter(prefix="/v1/quotas", tags=["cluster"])
 

@@ -10,7 +10,7 @@ import signal
 import threading
 from types import FrameType
 
-from muster.scheduling import guard
+from muster.scheduling.policy import guard
 
 LONGEST_S = 5.0
 """The longest call: several times as long as the lines that the leash allows take."""

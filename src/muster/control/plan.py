@@ -31,15 +31,15 @@ from muster.core.specs import Dependency, JobSpec, SessionSpec
 from muster.core.views.base import ReasonView
 from muster.core.views.placement import PlannedKernelView, PlanOutcome, PlanView
 from muster.core.views.work import ShareView
-from muster.scheduling.explain import Explanation, explain
-from muster.scheduling.group_state import GroupState
-from muster.scheduling.outcome import PassResult
-from muster.scheduling.placement import PlacementPass
-from muster.scheduling.plugins import PassContext
-from muster.scheduling.policy import Policy
-from muster.scheduling.queue import Queue, QueueClass
-from muster.scheduling.statement import Statement
-from muster.scheduling.validators import NEVER
+from muster.scheduling.cluster.statement import Statement
+from muster.scheduling.explaining.explain import Explanation, explain
+from muster.scheduling.passes.group_state import GroupState
+from muster.scheduling.passes.outcome import PassResult
+from muster.scheduling.passes.placement import PlacementPass
+from muster.scheduling.passes.queue import Queue, QueueClass
+from muster.scheduling.policy.plugins import PassContext
+from muster.scheduling.policy.policy import Policy
+from muster.scheduling.policy.validators import NEVER
 from muster.scheduling.workload import (
     KernelPlacement,
     SessionWorkload,

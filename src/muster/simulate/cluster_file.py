@@ -13,7 +13,7 @@ from muster.core.specs import parse_spec
 from muster.core.specs.amounts import Extra, Milli, Name, Spec, Text
 from muster.core.specs.documents import load_documents
 from muster.core.specs.placement import AttributeName
-from muster.scheduling.columns import MAX_DEVICES
+from muster.scheduling.cluster.columns import MAX_DEVICES
 from muster.simulate.trace import read_nodes
 
 MAX_AGENTS = 100_000

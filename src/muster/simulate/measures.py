@@ -11,10 +11,10 @@ import numpy as np
 
 from muster.core.owner import Owner
 from muster.core.resources import GPU_WHOLE, Resources
-from muster.scheduling.columns import Ints
-from muster.scheduling.fairness import dominant_share
-from muster.scheduling.snapshot import Snapshot
-from muster.scheduling.usage import Usage, scopes
+from muster.scheduling.accounting.fairness import dominant_share
+from muster.scheduling.accounting.usage import Usage, scopes
+from muster.scheduling.cluster.columns import Ints
+from muster.scheduling.cluster.snapshot import Snapshot
 from muster.scheduling.workload import WorkloadClass
 
 

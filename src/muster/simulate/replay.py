@@ -18,14 +18,19 @@ from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.resources import Resources
 from muster.core.specs import SessionType
 from muster.core.specs.group import PreemptionMode
-from muster.scheduling.group_state import GroupState
-from muster.scheduling.outcome import WAITS_FOR_ROOM, PassResult
-from muster.scheduling.placement import never_fits
-from muster.scheduling.policy import Policy
-from muster.scheduling.preemption import Preemption
-from muster.scheduling.snapshot import AgentFacts, Snapshot
-from muster.scheduling.usage import Accounting, Quotas
-from muster.scheduling.validators import NEVER, group_access, next_moment, refusals_at_submission
+from muster.scheduling.accounting.usage import Accounting, Quotas
+from muster.scheduling.cluster.snapshot import AgentFacts, Snapshot
+from muster.scheduling.making_room.preemption import Preemption
+from muster.scheduling.passes.group_state import GroupState
+from muster.scheduling.passes.outcome import WAITS_FOR_ROOM, PassResult
+from muster.scheduling.passes.placement import never_fits
+from muster.scheduling.policy.policy import Policy
+from muster.scheduling.policy.validators import (
+    NEVER,
+    group_access,
+    next_moment,
+    refusals_at_submission,
+)
 from muster.scheduling.workload import Classes, SessionWorkload, WorkloadClass
 from muster.simulate.cluster_file import ClusterAgent
 from muster.simulate.measures import Gauge

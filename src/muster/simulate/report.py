@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from muster.scheduling.columns import Floats
+from muster.scheduling.cluster.columns import Floats
 from muster.simulate.recording import Fate, Recording, Step
 
 POINTS = 300

@@ -11,7 +11,7 @@ from muster.core.owner import Owner
 from muster.core.resources import Resources
 from muster.core.specs import ResourcesSpec
 from muster.core.states import SESSION_TABLE
-from muster.scheduling.fairness import Stay
+from muster.scheduling.accounting.fairness import Stay
 from muster.store import schema
 
 MAX_LOOKED_AT = 100_000

@@ -12,7 +12,7 @@ from sqlalchemy.exc import (
 )
 
 from muster.core.resources import Resources
-from muster.scheduling.fairness import Stay
+from muster.scheduling.accounting.fairness import Stay
 from muster.store import schema
 from muster.store.entities import ENTITIES
 from muster.store.entity import Entities

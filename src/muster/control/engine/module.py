@@ -11,7 +11,7 @@ from muster.control.engine.lifecycle import Lifecycle
 from muster.control.engine.work import Work
 from muster.core.clock import Clock
 from muster.core.specs import JobSpec, SessionSpec
-from muster.scheduling.fairness import Stay
+from muster.scheduling.accounting.fairness import Stay
 from muster.store.entity import Entity
 from muster.store.live import Live
 from muster.store.store import Store

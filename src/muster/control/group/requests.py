@@ -8,7 +8,7 @@ from muster.control.session.cluster import ClusterState
 from muster.control.session.start import recall_held_ahead
 from muster.core.errors import NotFound
 from muster.core.specs import Level, QuotaSpec, ScalingGroup
-from muster.scheduling.policy import Policy, check_options
+from muster.scheduling.policy.policy import Policy, check_options
 from muster.store import schema
 
 

@@ -12,7 +12,7 @@ from muster.control.session.cluster import ClusterState
 from muster.control.session.lifecycle import SessionLifecycle
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.states import JOB_TABLE, TASK_TABLE, JobState, TaskState
-from muster.scheduling.validators import NEVER
+from muster.scheduling.policy.validators import NEVER
 from muster.store.records import Job
 
 LOOK_AGAIN_S = 1.0

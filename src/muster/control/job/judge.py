@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from muster.core.reasons import DISPLACED, Reason, ReasonCode
 from muster.core.states import JobState, KernelStatus, TaskState
 from muster.core.states.task import ACTIVE
-from muster.scheduling.validators import NEVER
+from muster.scheduling.policy.validators import NEVER
 
 _MACHINE = frozenset({KernelStatus.ERROR})
 _STOPPED_BY_US = frozenset(

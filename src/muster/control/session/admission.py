@@ -11,9 +11,9 @@ from muster.core.reasons import Reason, ReasonCode
 from muster.core.specs import Dependency, ScalingGroup
 from muster.core.specs.placement import ANYWHERE, Operator
 from muster.core.specs.session import Process
-from muster.scheduling.guard import PluginFault
-from muster.scheduling.placement import never_fits
-from muster.scheduling.validators import failed, group_access, refusals_at_submission
+from muster.scheduling.passes.placement import never_fits
+from muster.scheduling.policy.guard import PluginFault
+from muster.scheduling.policy.validators import failed, group_access, refusals_at_submission
 from muster.scheduling.workload import Progress, WorkloadClass
 from muster.store.live import Live
 

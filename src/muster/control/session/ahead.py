@@ -15,10 +15,10 @@ from muster.control.session.cluster import ClusterState
 from muster.control.session.start import send_starts
 from muster.core.ids import AgentId, JobId
 from muster.core.reasons import Reason
-from muster.scheduling.backlog import highest_in_need
-from muster.scheduling.fit import devices_at
-from muster.scheduling.group_state import GroupState
-from muster.scheduling.outcome import WAITS_FOR_ROOM
+from muster.scheduling.fitting.backlog import highest_in_need
+from muster.scheduling.fitting.fit import devices_at
+from muster.scheduling.passes.group_state import GroupState
+from muster.scheduling.passes.outcome import WAITS_FOR_ROOM
 from muster.scheduling.workload import WorkloadClass
 from muster.store.records import Allocation, Job, Kernel, Session
 

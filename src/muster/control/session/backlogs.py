@@ -10,7 +10,7 @@ from typing import TypeAlias
 from muster.core.ids import AgentId, JobId
 from muster.core.resources import Resources
 from muster.core.states import JOB_TABLE, AgentStatus, KernelStatus
-from muster.scheduling.backlog import backlog_depth
+from muster.scheduling.fitting.backlog import backlog_depth
 from muster.store.live import Live
 from muster.store.records import Allocation, Job, Kernel, LedgerKey
 

@@ -23,12 +23,12 @@ from muster.core.states import (
     AgentStatus,
     SessionStatus,
 )
-from muster.scheduling.group_state import GroupState
-from muster.scheduling.guard import PluginFault
-from muster.scheduling.outcome import Placed
-from muster.scheduling.policy import Policy, missing_parts
-from muster.scheduling.snapshot import Snapshot
-from muster.scheduling.usage import Accounting, Quotas, scopes
+from muster.scheduling.accounting.usage import Accounting, Quotas, scopes
+from muster.scheduling.cluster.snapshot import Snapshot
+from muster.scheduling.passes.group_state import GroupState
+from muster.scheduling.passes.outcome import Placed
+from muster.scheduling.policy.guard import PluginFault
+from muster.scheduling.policy.policy import Policy, missing_parts
 from muster.scheduling.workload import KernelPlacement, SessionWorkload, WorkloadClass
 from muster.store.live import Live
 from muster.store.records import Agent, Allocation, Job, Kernel, LedgerKey, Session

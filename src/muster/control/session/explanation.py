@@ -22,10 +22,10 @@ from muster.core.states import PLACED_SESSION, SessionStatus
 from muster.core.views.base import ReasonView, RecordView
 from muster.core.views.placement import HolderView, HoldingView, PlacementView, WhyView
 from muster.core.views.work import SessionView
-from muster.scheduling.explain import explain
-from muster.scheduling.group_state import GroupState
-from muster.scheduling.guard import PluginFault
-from muster.scheduling.policy import Policy
+from muster.scheduling.explaining.explain import explain
+from muster.scheduling.passes.group_state import GroupState
+from muster.scheduling.policy.guard import PluginFault
+from muster.scheduling.policy.policy import Policy
 from muster.scheduling.workload import SessionWorkload
 from muster.store.live import Live
 from muster.store.records import Agent, Kernel, Session

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from muster.control.session.workloads import workload_class
 from muster.core.ids import SessionId
 from muster.core.resources import Resources
-from muster.scheduling.fairness import Stay
+from muster.scheduling.accounting.fairness import Stay
 from muster.scheduling.workload import WorkloadClass
 from muster.store.live import Live
 

@@ -17,11 +17,11 @@ from muster.core.resources import format_amount
 from muster.core.specs import Level
 from muster.core.views.base import OwnerView
 from muster.core.views.placement import HolderView, HoldingView
-from muster.scheduling.columns import Columns, Ints
-from muster.scheduling.constraints import eligible
-from muster.scheduling.explain import Explanation
-from muster.scheduling.lacks import RequestExplanation
-from muster.scheduling.outcome import LACKS_ROOM
+from muster.scheduling.cluster.columns import Columns, Ints
+from muster.scheduling.cluster.constraints import eligible
+from muster.scheduling.explaining.explain import Explanation
+from muster.scheduling.explaining.lacks import RequestExplanation
+from muster.scheduling.passes.outcome import LACKS_ROOM
 from muster.store.live import Live
 from muster.store.records import Session
 

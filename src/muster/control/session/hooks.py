@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 
 from muster.control.session.workloads import workload_class
 from muster.core.ids import JobId, SessionId
-from muster.scheduling.group_state import GroupState
-from muster.scheduling.guard import PluginFault
-from muster.scheduling.hooks import BatchHook
-from muster.scheduling.plugins import SessionHook
+from muster.scheduling.passes.group_state import GroupState
+from muster.scheduling.policy.guard import PluginFault
+from muster.scheduling.policy.hooks import BatchHook
+from muster.scheduling.policy.plugins import SessionHook
 from muster.scheduling.workload import SessionWorkload, WorkloadClass
 from muster.store.records import Session
 

@@ -24,7 +24,7 @@ from muster.core.states import (
     KernelStatus,
     SessionStatus,
 )
-from muster.scheduling.validators import NEVER
+from muster.scheduling.policy.validators import NEVER
 from muster.store.records import Kernel, Session
 from muster.wire.messages import Stop
 

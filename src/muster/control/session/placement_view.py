@@ -17,10 +17,10 @@ from muster.core.views.placement import (
     ShortfallView,
     VictimView,
 )
-from muster.scheduling.explain import Explanation
-from muster.scheduling.lacks import RequestExplanation
-from muster.scheduling.preemption import Preemption
-from muster.scheduling.reservation import Reservation
+from muster.scheduling.explaining.explain import Explanation
+from muster.scheduling.explaining.lacks import RequestExplanation
+from muster.scheduling.making_room.preemption import Preemption
+from muster.scheduling.making_room.reservation import Reservation
 from muster.scheduling.workload import KernelPlacement
 from muster.store.live import Live
 

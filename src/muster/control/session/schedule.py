@@ -19,11 +19,11 @@ from muster.core.ids import KernelId
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.specs.group import PreemptionMode
 from muster.core.states import KernelStatus, SessionStatus
-from muster.scheduling.group_state import GroupState
-from muster.scheduling.guard import PluginFault
-from muster.scheduling.placement import never_fits
-from muster.scheduling.preemption import Preemption
-from muster.scheduling.validators import NEVER
+from muster.scheduling.making_room.preemption import Preemption
+from muster.scheduling.passes.group_state import GroupState
+from muster.scheduling.passes.placement import never_fits
+from muster.scheduling.policy.guard import PluginFault
+from muster.scheduling.policy.validators import NEVER
 from muster.store.live import Live
 from muster.store.records import Kernel, Session
 

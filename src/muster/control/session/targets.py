@@ -8,7 +8,7 @@ from muster.core.owner import Owner
 from muster.core.reasons import ReasonCode
 from muster.core.specs import Dependency, DependencyCondition
 from muster.core.states import JOB_TABLE, SESSION_TABLE, JobState
-from muster.scheduling.validators import is_met
+from muster.scheduling.policy.validators import is_met
 from muster.scheduling.workload import Progress, TargetState
 from muster.store.live import Live
 from muster.store.records import Job, Session

@@ -6,7 +6,7 @@ from muster.core.ids import AgentId
 from muster.core.owner import Owner
 from muster.core.specs import JobSpec, ScalingGroup
 from muster.core.states import PLACED_SESSION, AgentStatus, SessionStatus
-from muster.scheduling.snapshot import AgentFacts
+from muster.scheduling.cluster.snapshot import AgentFacts
 from muster.scheduling.workload import WorkloadClass
 from muster.store.records import Agent, Session
 

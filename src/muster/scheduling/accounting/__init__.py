@@ -1,0 +1,1 @@
+"""Who holds what now, and who has used what of late."""

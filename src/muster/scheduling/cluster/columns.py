@@ -1,0 +1,339 @@
+"""Capacity and free amounts of agents, as numpy columns with one entry an agent.
+
+A decision looks at all agents at once (design: The snapshot), so amounts are kept by column. An
+agent is known here by its *slot*, the index into every column.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from muster.core.resources import GPU_WHOLE, Resources, is_model
+from muster.scheduling.cluster.bulk import Array, Bulk, Flags, Floats, Ints, Shares
+from muster.scheduling.cluster.packing import MAX_DIMENSIONS, NOWHERE, Words
+from muster.scheduling.cluster.rows import STEPS, Row
+from muster.scheduling.cluster.stock import MAX_DEVICES, Stock
+
+__all__ = [
+    "MAX_DEVICES",
+    "MAX_DIMENSIONS",
+    "Bulk",
+    "Columns",
+    "Flags",
+    "Floats",
+    "Ints",
+    "Need",
+    "Shares",
+]
+
+_MOST_WISHES = 1000  # remembered combinations of models
+
+
+@dataclass(slots=True)
+class Need:
+    """A request in terms of the columns for which it was made.
+
+    Args:
+        asked: (dimension, amount) of each dimension that is asked for.
+        devices, milli: how many devices, and how much of each; 0 and 0 for none.
+        allowed: whether devices may be taken, by the code of their model; the last entry is for "no
+            device". None if all may.
+        word: see ``packing``.
+    """
+
+    request: Resources
+    asked: list[tuple[int, int]]
+    devices: int
+    milli: int
+    allowed: list[bool] | None
+    word: int
+
+    def devices_in(self, row: Row) -> list[tuple[int, int]]:
+        """Free milli and index of each device from which a share may be taken, by index: wholly
+        free ones for whole devices, else devices with enough free."""
+        return self.devices_among(row.devices, row.machine.models)
+
+    def devices_among(self, free: Sequence[int], models: Sequence[int]) -> list[tuple[int, int]]:
+        """``devices_in``, from the free milli and the model's code of each device."""
+        milli, allowed = self.milli, self.allowed
+        if allowed is None:
+            return [(left, index) for index, left in enumerate(free) if left >= milli]
+        return [
+            (left, index)
+            for index, left in enumerate(free)
+            if left >= milli and allowed[models[index]]
+        ]
+
+
+class Columns(Stock):
+    """Capacity and free amounts of a group's agents, in canonical units (``core.resources``)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._allowed_of: dict[tuple[str, ...], list[bool]] = {}  # by the models asked for
+        self._size: Floats = np.zeros(0)
+        self._size_version = -1
+
+    # For selectors and explanations: read-only views, one row or entry a slot
+
+    @property
+    def dimensions(self) -> tuple[str, ...]:
+        """Names of the columns of ``capacity`` and ``free``."""
+        return tuple(self._rows)
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Names of device models; ``device_model`` holds indexes into this."""
+        return tuple(self._model_codes)
+
+    @property
+    def capacity(self) -> Ints:
+        """Slots × dimensions."""
+        return self._view(self._capacity)
+
+    @property
+    def free(self) -> Ints:
+        """Slots × dimensions; negative where agents reported more than there was room for."""
+        self._write()
+        return self._view(self._free)
+
+    @property
+    def device_capacity(self) -> Ints:
+        """Slots × device indexes: 1000 where there is a device, else 0."""
+        return self._view(self._device_capacity)
+
+    @property
+    def device_free(self) -> Ints:
+        """Slots × device indexes, in milli; may be negative as ``free`` may."""
+        self._write()
+        return self._view(self._device_free)
+
+    @property
+    def device_model(self) -> Ints:
+        """Slots × device indexes: index into ``models``, -1 where there is no device."""
+        return self._view(self._device_model)
+
+    @property
+    def device_count(self) -> Ints:
+        """Devices by slot."""
+        return self._view(self._device_count)
+
+    @property
+    def whole_free(self) -> Ints:
+        """Wholly free devices by slot."""
+        self._write()
+        return self._view(self._whole_free)
+
+    @property
+    def largest_free(self) -> Ints:
+        """Free milli of the freest device by slot."""
+        self._write()
+        return self._view(self._largest_free)
+
+    @property
+    def present(self) -> Flags:
+        """Whether the slot has an agent."""
+        return self._view(self._present)
+
+    @property
+    def accepting(self) -> Flags:
+        """Whether the slot's agent takes new work."""
+        return self._view(self._accepting)
+
+    @property
+    def returning(self) -> Flags:
+        """Whether the slot's agent takes no new work now, but will in a moment."""
+        return self._view(self._returning)
+
+    @property
+    def utilisation(self) -> Floats:
+        """The held part, averaged over the kinds of resources that the agent has.
+
+        It is in steps of a millionth: agents that differ by less are equally full.
+        """
+        self._write()
+        return self._view(self._steps / STEPS)
+
+    @property
+    def size(self) -> Floats:
+        """Total capacity from 0 to 1: the mean over all kinds of resources, relative to the
+        largest of the group; in steps of a millionth."""
+        if self._size_version != self.capacity_version:
+            capacity = np.vstack((self.capacity.T, self.device_count))
+            largest = capacity.max(axis=1, keepdims=True, initial=1)
+            self._size = np.floor((capacity / largest).mean(axis=0) * STEPS + 0.5) / STEPS
+            self._size_version = self.capacity_version
+        return self._view(self._size)
+
+    @property
+    def device_indexes(self) -> int:
+        """The number of device indexes: one more than the largest ever named."""
+        return len(self._device_capacity)
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether some agents have devices and others have none."""
+        return 0 < self._with_devices < self._known
+
+    # Where a request fits
+
+    def need(self, request: Resources) -> Need | None:
+        """``request`` in terms of these columns; None if no agent has enough of it, even empty.
+
+        It is valid until capacities change.
+        """
+        asked = self._asked(request)
+        if asked is None:
+            return None
+        gpu, allowed = request.gpu_milli, None
+        devices, milli = (gpu // GPU_WHOLE, GPU_WHOLE) if gpu >= GPU_WHOLE else (int(gpu > 0), gpu)
+        if milli and request.gpu_models:
+            allowed = self._allowed_codes(request.gpu_models)
+        word = self._packing.request(asked, devices, milli)
+        return None if word == NOWHERE else Need(request, asked, devices, milli, allowed, word)
+
+    def fitting(self, request: Resources) -> Ints:
+        """The slots of all agents that have room for ``request`` now, ascending."""
+        asked = self._asked(request)
+        if asked is None:
+            return np.empty(0, np.int64)
+        self._write()
+        count = self._count
+        mask = self._open[:count].copy()
+        for row, amount in asked:
+            mask &= self._free[row, :count] >= amount
+        if request.gpu_milli and request.gpu_models:
+            slots = np.flatnonzero(mask)
+            return slots[self.copies(request, slots, 1) > 0]
+        if request.gpu_milli >= GPU_WHOLE:
+            mask &= self._whole_free[:count] >= request.gpu_devices
+        elif request.gpu_milli:
+            mask &= self._largest_free[:count] >= request.gpu_milli
+        return np.flatnonzero(mask)
+
+    def copies(self, request: Resources, slots: Ints, limit: int) -> Ints:
+        """How often ``request`` fits in each of ``slots``, at most ``limit``; not above 0 where it
+        does not fit once.
+
+        The number is exact, whichever devices are chosen: a share makes room for just one less on
+        its device.
+        """
+        asked = self._asked(request)
+        self._write()
+        count = np.full(slots.size, 0 if asked is None else limit, np.int64)
+        for row, amount in asked or ():
+            np.minimum(count, self._free[row, slots] // amount, out=count)
+        if not request.gpu_milli:
+            return count
+        if request.gpu_milli >= GPU_WHOLE:
+            whole = self._whole_free[slots]
+            if request.gpu_models:
+                free = self._device_free[:, slots] == GPU_WHOLE
+                whole = (free & self._allowed(request, slots)).sum(axis=0)
+            np.minimum(count, whole // request.gpu_devices, out=count)
+        else:
+            shares = self._device_free[:, slots] // request.gpu_milli
+            if request.gpu_models:
+                shares *= self._allowed(request, slots)
+            np.minimum(count, shares.sum(axis=0), out=count)
+        return count
+
+    def has_room(self, slot: int, need: Need) -> bool:
+        """Whether one kernel may be placed in ``slot`` now."""
+        row = self._agents[slot] or self._load(slot)
+        if not row.settled:
+            row.settle()
+        if not row.open:
+            return False
+        amounts = row.amounts
+        for dimension, amount in need.asked:
+            if amounts[dimension] < amount:
+                return False
+        if not need.milli:
+            return True
+        if need.allowed is not None:
+            return len(need.devices_in(row)) >= need.devices
+        return row.whole >= need.devices if need.milli == GPU_WHOLE else row.largest >= need.milli
+
+    def room(self, slot: int, need: Need, limit: int) -> int:
+        """How many kernels fit in ``slot``, at most ``limit``, where at least one does."""
+        row = self.row(slot)
+        for dimension, amount in need.asked:
+            limit = min(limit, row.amounts[dimension] // amount)
+        if need.milli == GPU_WHOLE:
+            return min(limit, len(need.devices_in(row)) // need.devices)
+        if need.milli:
+            return min(limit, sum(left // need.milli for left, _ in need.devices_in(row)))
+        return limit
+
+    def devices_for(self, request: Resources, slot: int) -> list[tuple[int, int]]:
+        """Free milli and index of each device in ``slot`` that ``request`` may have a share of, by
+        index: for whole devices those that are wholly free, else those with enough free."""
+        need = self.need(request)
+        return [] if need is None else need.devices_in(self.row(slot))
+
+    # For orders of agents
+
+    def all_steps(self) -> Ints:
+        """The utilisation of all slots in millionths."""
+        self._write()
+        return self._steps[: self._count]
+
+    def words(self) -> Words:
+        """The words of all slots."""
+        self._write()
+        count = self._count
+        return self._packing.agents(
+            self._free[:, :count],
+            self._whole_free[:count],
+            self._largest_free[:count],
+            self._device_count[:count] == 0,
+            self._open[:count],
+        )
+
+    def step(self, slots: Ints, need: Need) -> Floats:
+        """By how much, about, one kernel raises the utilisation of each of ``slots``, in
+        millionths."""
+        capacity = self._capacity[:, slots]
+        held, kinds = np.zeros(slots.size), (capacity > 0).sum(axis=0)
+        for dimension, amount in need.asked:
+            held += amount / np.maximum(capacity[dimension], 1)
+        devices = self._device_count[slots]
+        held += np.where(devices > 0, need.devices * need.milli / np.maximum(devices, 1) / 1e3, 0.0)
+        steps: Floats = held / np.maximum(kinds + (devices > 0), 1) * STEPS
+        return steps
+
+    def steps_after(self, slots: Ints, need: Need, kernels: Ints) -> Ints:
+        """The utilisation of each of ``slots`` in millionths, with so many kernels more."""
+        self._write()
+        free = self._free[:, slots]
+        for dimension, amount in need.asked:
+            free[dimension] -= amount * kernels
+        devices = self._device_free[:, slots].sum(axis=0) - kernels * need.devices * need.milli
+        return self._steps_of(slots, free, devices)
+
+    # Inside
+
+    def _view(self, rows: Array) -> Array:
+        view = rows[..., : self._count].T
+        view.flags.writeable = False
+        return view
+
+    def _allowed(self, request: Resources, slots: Ints) -> Flags:
+        """Devices × ``slots``: whether it is of a model that the request allows."""
+        codes = np.array(self._allowed_codes(request.gpu_models), np.bool_)
+        return codes[self._device_model[:, slots]]
+
+    def _allowed_codes(self, models: tuple[str, ...]) -> list[bool]:
+        """For each model's code whether it is one of ``models``; the last entry, for "no device",
+        is false."""
+        known = self._model_codes
+        codes = self._allowed_of.get(models)
+        if codes is None or len(codes) != len(known) + 1:
+            codes = [any(is_model(model, wanted) for wanted in models) for model in known]
+            codes.append(False)
+            if len(self._allowed_of) >= _MOST_WISHES:
+                self._allowed_of.clear()
+            self._allowed_of[models] = codes
+        return codes

@@ -1,0 +1,375 @@
+"""A scaling group as placement sees it, kept current by deltas (design: The snapshot)."""
+
+import copy
+import heapq
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, TypeAlias, TypeVar
+
+from muster.core.errors import MusterError, NotFound
+from muster.core.ids import AgentId
+from muster.core.owner import Owner
+from muster.core.resources import Device, Resources
+from muster.scheduling.cluster.attributes import AttributeColumns
+from muster.scheduling.cluster.columns import Columns, Ints, Shares
+from muster.scheduling.cluster.order import Order, Ranking, order_of
+from muster.scheduling.workload import KernelPlacement
+
+SetKey: TypeAlias = tuple[Owner, str]
+"""An owner and the name of a set of its sessions (``PlacementSpec.set``)."""
+
+Answer = TypeVar("Answer")
+
+_MEMORY = 2000  # answers remembered at most; each may be as large as a column
+_NO_ATTRIBUTES: Mapping[str, str] = MappingProxyType({})
+
+
+class OverCapacity(MusterError):
+    """The amounts to take are not free; nothing was taken."""
+
+
+class NotHeld(MusterError):
+    """The amounts to give back exceed the held ones; nothing was given back."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentFacts:
+    """The facts of an agent, apart from its amounts; ``status`` is for people only.
+
+    Args:
+        accepting: whether the agent takes new work; cordoned, draining and suspect agents do not.
+        attributes: by which constraints choose agents.
+        returning: whether it takes no new work only because it cannot be reached, which it could a
+            moment ago: waiting sessions may count on it.
+    """
+
+    id: AgentId
+    name: str
+    capacity: Resources
+    devices: tuple[Device, ...]
+    accepting: bool
+    status: str
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    returning: bool = False
+
+
+class Snapshot:
+    """The agents of one group: their facts here, their amounts in ``columns``.
+
+    An agent keeps its slot while it is known; the slot of a former agent is used again.
+
+    ``version`` goes up with each change after which a pass could decide otherwise, but not when
+    room is taken, which only leaves less. While it stands still, sessions that lacked room still
+    do.
+
+    ``facts_version`` goes up when an agent comes, leaves, or has another name or other attributes,
+    ``capacity_version`` with any change of an agent.
+
+    ``is_trial`` says that no change of the snapshot will last, because it is a copy to try on or in
+    a trial statement. Selectors that learn do not learn from it.
+    """
+
+    def __init__(self, group: str) -> None:
+        self.group = group
+        self.version = 0
+        self.facts_version = 0
+        self.capacity_version = 0
+        self.is_trial = False
+        self.turn = 0  # the slot after the one that a statement last took from, for round robin
+        self.columns = Columns()
+        self._facts: list[AgentFacts | None] = []  # by slot; None where the agent has left
+        self._ids: list[AgentId] = []
+        self._places: list[KernelPlacement | None] = []  # by slot, for kernels without devices
+        self._slots: dict[AgentId, int] = {}
+        self._vacant: list[int] = []  # a heap, so that the lowest slot is used again first
+        self._names: dict[str, set[int]] = {}  # slots by name; names need not be unique
+        self._attributes = AttributeColumns()
+        self._sets: dict[SetKey, dict[int, int]] = {}  # kernels by slot
+        self._memory: dict[Hashable, Any] = {}  # answers that are valid for ``_memory_version``
+        self._memory_version = 0
+        self._orders: dict[Ranking, Order] = {}
+
+    def __len__(self) -> int:
+        """The number of agents, accepting or not."""
+        return len(self._slots)
+
+    def facts(self, slot: int) -> AgentFacts:
+        """The agent in ``slot``.
+
+        Raises:
+            NotFound: the slot is vacant.
+        """
+        facts = self._facts[slot]
+        if facts is None:
+            raise NotFound(f"no agent in slot {slot} of group {self.group}")
+        return facts
+
+    @property
+    def ids(self) -> Sequence[AgentId]:
+        """The agents' ids by slot; empty where a slot is vacant."""
+        return self._ids
+
+    def place(self, slot: int) -> KernelPlacement:
+        """The place of a kernel without devices; one object for each slot."""
+        place = self._places[slot]
+        if place is None:
+            place = self._places[slot] = KernelPlacement(self.facts(slot).id)
+        return place
+
+    def slot(self, agent_id: AgentId) -> int:
+        """The agent's slot.
+
+        Raises:
+            NotFound: the group has no such agent.
+        """
+        slot = self._slots.get(agent_id)
+        if slot is None:
+            raise NotFound(f"no agent {agent_id} in group {self.group}")
+        return slot
+
+    def slots_among(self, agent_ids: Iterable[AgentId]) -> list[int]:
+        """The slots of the ``agent_ids`` that the group has."""
+        return [self._slots[agent_id] for agent_id in agent_ids if agent_id in self._slots]
+
+    def slots_named(self, names: Iterable[str]) -> list[int]:
+        """The slots of the group's agents that have one of ``names``."""
+        return sorted(slot for name in names for slot in self._names.get(name, ()))
+
+    @property
+    def names(self) -> Iterable[str]:
+        """The agents' names."""
+        return self._names
+
+    @property
+    def attribute_names(self) -> set[str]:
+        """The attributes that some agent has."""
+        return {name for facts in self._facts if facts is not None for name in facts.attributes}
+
+    def attribute(self, name: str) -> tuple[Ints, tuple[str, ...]]:
+        """By slot the index of the agent's value of an attribute, -1 for none, and the values."""
+        return self._attributes.column(name, self.columns.slots)
+
+    def order(self, ranking: Ranking) -> Order:
+        """All slots in an order that is kept current."""
+        order = self._orders.get(ranking)
+        if order is None:
+            order = self._orders[ranking] = order_of(self.columns, ranking)
+        return order
+
+    def in_set(self, key: SetKey) -> Mapping[int, int]:
+        """How many kernels of a set each slot holds; slots without any are absent."""
+        return self._sets.get(key, {})
+
+    def remembered(self, key: Hashable, find: Callable[[], Answer]) -> Answer:
+        """The answer of ``find``, which is asked again only when ``facts_version`` has moved."""
+        if self._memory_version != self.facts_version or len(self._memory) >= _MEMORY:
+            self._memory = {}
+            self._memory_version = self.facts_version
+        if key not in self._memory:
+            self._memory[key] = find()
+        answer: Answer = self._memory[key]
+        return answer
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The state for copies, each of which makes orders of its own."""
+        return vars(self) | {"_orders": {}}
+
+    def copy(self) -> "Snapshot":
+        """A copy with all holdings, to try on; its agents must not be changed."""
+        twin = copy.copy(self)
+        twin.is_trial = True
+        twin.columns = self.columns.copy()
+        twin._sets = {key: dict(held) for key, held in self._sets.items()}
+        return twin
+
+    def with_returning(self) -> "Snapshot":
+        """A copy in which returning agents are back, to try on; its agents must not be changed. The
+        snapshot itself if no agent is returning."""
+        if not self.columns.returning.any():
+            return self
+        twin = self.copy()
+        twin.columns = self.columns.with_returning()
+        return twin
+
+    def emptied(self, *, all_accept: bool = False) -> "Snapshot":
+        """A copy in which nothing is held and returning agents are back, to try on; its agents must
+        not be changed.
+
+        Args:
+            all_accept: whether every agent counts as accepting, silent ones included.
+        """
+        twin = copy.copy(self)
+        twin.is_trial = True
+        twin.columns = self.columns.emptied(all_accept=all_accept)
+        twin._sets = {}
+        return twin
+
+    # Deltas
+
+    def upsert_agent(
+        self,
+        agent_id: AgentId,
+        name: str,
+        capacity: Resources,
+        devices: tuple[Device, ...],
+        accepting: bool,
+        status: str,
+        attributes: Mapping[str, str] = _NO_ATTRIBUTES,
+        *,
+        returning: bool = False,
+    ) -> None:
+        """Add or change an agent; room that is held on it stays held.
+
+        Args:
+            capacity: ``gpu_milli`` in it is ignored in favour of ``devices``.
+            accepting: whether it takes new work.
+            status: told to people if the agent takes no new work.
+            attributes: by which constraints choose agents.
+            returning: whether the agent took new work a moment ago (see ``AgentFacts``).
+
+        Raises:
+            MusterError: two devices share an index, or there are more devices or named resources
+                than a group can have; nothing was changed.
+        """
+        attributes = dict(attributes)
+        facts = AgentFacts(
+            agent_id, name, capacity, devices, accepting, status, attributes, returning
+        )
+        slot = self._slots.get(agent_id)
+        before = None if slot is None else self._facts[slot]
+        if before == facts:
+            return
+        indexes = [device.index for device in devices]
+        if len(set(indexes)) < len(indexes):
+            raise MusterError(f"two devices of agent {name} have the same index: {indexes}")
+        self.columns.make_rows(capacity, indexes)
+        if slot is None:
+            slot = self._new_slot(agent_id)
+        self._facts[slot] = facts
+        self._places[slot] = None
+        self.columns.set_agent(slot, capacity, devices, accepting, returning)
+        if before is None or (before.name, before.attributes) != (name, attributes):
+            if before is not None:
+                self._forget_name(slot, before.name)
+            self._names.setdefault(name, set()).add(slot)
+            self._attributes.put(slot, attributes)
+            self.facts_version += 1
+        self.capacity_version += 1
+        self.version += 1
+
+    def remove_agent(self, agent_id: AgentId) -> None:
+        """Forget an agent with all room held on it; nothing happens if it is not known."""
+        slot = self._slots.pop(agent_id, None)
+        if slot is None:
+            return
+        facts = self._facts[slot]
+        assert facts is not None, "a slot in use has no agent"
+        self._facts[slot] = None
+        self._ids[slot] = AgentId("")
+        self._forget_name(slot, facts.name)
+        self._attributes.put(slot, {})
+        for key, held in list(self._sets.items()):
+            held.pop(slot, None)
+            if not held:
+                del self._sets[key]
+        self.facts_version += 1
+        self.capacity_version += 1
+        heapq.heappush(self._vacant, slot)
+        self.columns.clear(slot)
+        self.version += 1
+
+    def take(
+        self, agent_id: AgentId, resources: Resources, shares: Shares = (), *, force: bool = False
+    ) -> None:
+        """Hold ``resources`` of an agent, and ``shares`` of its devices.
+
+        Args:
+            force: whether to hold it even if it does not fit, because it is a fact. While an amount
+                of an agent is below zero, it gets no new work.
+
+        Raises:
+            NotFound: the group has no such agent.
+            OverCapacity: it does not fit; nothing was taken.
+            MusterError: a device index or the number of named resources is out of bounds.
+        """
+        slot = self.slot(agent_id)
+        if force:
+            self.columns.make_rows(resources, [share.index for share in shares])
+            self.columns.move(slot, resources, shares, -1)
+        else:
+            self.take_at(slot, resources, shares)
+
+    def give_back(self, agent_id: AgentId, resources: Resources, shares: Shares = ()) -> None:
+        """Free amounts that ``take`` held; nothing happens for a former agent, on which nothing is
+        held.
+
+        Raises:
+            NotHeld: less is held on it; nothing was given back.
+        """
+        slot = self._slots.get(agent_id)
+        if slot is None:
+            return
+        if not self.columns.holds_at(slot, resources, shares):
+            raise NotHeld(f"{_what(resources, shares)} is more than agent {agent_id} has in use")
+        self.columns.move(slot, resources, shares, +1)
+        self.version += 1
+
+    def set_joined(self, agent_id: AgentId, key: SetKey, kernels: int) -> None:
+        """Count so many more kernels of a set on an agent, or fewer if negative; nothing happens
+        for a former agent."""
+        slot = self._slots.get(agent_id)
+        if slot is not None:
+            self.set_joined_at(slot, key, kernels)
+
+    # For statements, which do and undo
+
+    def set_joined_at(self, slot: int, key: SetKey, kernels: int) -> None:
+        """``set_joined`` by slot."""
+        held = self._sets.setdefault(key, {})
+        now = held.pop(slot, 0) + kernels
+        if now > 0:
+            held[slot] = now
+        elif not held:
+            del self._sets[key]
+
+    def take_at(self, slot: int, request: Resources, shares: Shares = (), copies: int = 1) -> None:
+        """Hold ``request`` ``copies`` times and ``shares`` once.
+
+        Raises:
+            OverCapacity: it does not fit; nothing was taken.
+        """
+        if not self.columns.fits_at(slot, request, shares, copies):
+            raise OverCapacity(
+                f"agent {self.facts(slot).name} has no room for {copies} × {_what(request, shares)}"
+            )
+        self.columns.move(slot, request, shares, -copies)
+
+    def untake_at(
+        self, slot: int, request: Resources, shares: Shares = (), copies: int = 1
+    ) -> None:
+        """Undo ``take_at`` without a trace: ``version`` does not move."""
+        self.columns.move(slot, request, shares, copies)
+
+    def _forget_name(self, slot: int, name: str) -> None:
+        slots = self._names[name]
+        slots.discard(slot)
+        if not slots:
+            del self._names[name]
+
+    def _new_slot(self, agent_id: AgentId) -> int:
+        if self._vacant:
+            slot = heapq.heappop(self._vacant)
+        else:
+            slot = self.columns.append_slot()
+            self._facts.append(None)
+            self._places.append(None)
+            self._ids.append(agent_id)
+        self._slots[agent_id] = slot
+        self._ids[slot] = agent_id
+        return slot
+
+
+def _what(resources: Resources, shares: Shares) -> str:
+    devices = ", ".join(f"{share.milli}/1000 of device {share.index}" for share in shares)
+    return f"({resources.describe()}{'; ' + devices if devices else ''})"

@@ -1,0 +1,449 @@
+"""The amounts of a group's agents: capacity, free amounts, and their changes.
+
+An agent is known here by its *slot*. All amounts are kept by column, one dimension or device of all
+agents side by side. A change of one agent is made in its ``Row`` and written to the columns when
+they are looked at next.
+"""
+
+import copy
+from array import array
+from collections.abc import Sequence
+from typing import Self
+
+import numpy as np
+
+from muster.core.errors import MusterError
+from muster.core.resources import GPU_WHOLE, KERNELS, Device, Resources
+from muster.scheduling.cluster.bulk import Bulk, Flags, Ints, Shares, by_device, doubled, with_rows
+from muster.scheduling.cluster.packing import MAX_DIMENSIONS, Packing
+from muster.scheduling.cluster.rows import STEPS, Machine, Row
+
+MAX_DEVICES = 128  # device indexes of one agent
+_DIMENSIONS = ("cpu", "memory", "disk")
+_FIRST_SLOTS = 16
+_MOST_CHANGES = 4096  # remembered changes, and four for each agent
+_FEW = 8  # slots up to which writing one by one is faster than together
+
+
+class Stock:
+    """Dimensions are cpu, memory and disk, then extras and the number of kernels (where it counts)
+    in the order they appeared. GPUs are not a dimension but individual devices of 1000 milli each:
+    ``gpu_milli`` of a capacity or a request is ignored in favour of devices and shares.
+
+    Derived values are computed anew whenever free amounts change, so that taking and giving back
+    leaves no trace.
+
+    ``capacity_version`` goes up when an agent's capacity changes.
+    """
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._rows = {name: row for row, name in enumerate(_DIMENSIONS)}
+        self._model_codes: dict[str, int] = {}
+        # Rows are dimensions or devices, columns are slots: one dimension of all agents lies
+        # together. There are more columns than slots, so that growth is amortised.
+        dimensions, slots = len(_DIMENSIONS), _FIRST_SLOTS
+        self._capacity: Ints = np.zeros((dimensions, slots), np.int64)
+        self._free: Ints = np.zeros((dimensions, slots), np.int64)
+        self._device_capacity: Ints = np.zeros((0, slots), np.int64)
+        self._device_free: Ints = np.zeros((0, slots), np.int64)
+        self._device_model: Ints = np.full((0, slots), -1, np.int64)
+        self._device_count: Ints = np.zeros(slots, np.int64)
+        self._present: Flags = np.zeros(slots, np.bool_)
+        self._accepting: Flags = np.zeros(slots, np.bool_)
+        self._returning: Flags = np.zeros(slots, np.bool_)
+        # Derived:
+        self._open: Flags = np.zeros(slots, np.bool_)  # accepting, and no amount is negative
+        self._whole_free: Ints = np.zeros(slots, np.int64)
+        self._largest_free: Ints = np.zeros(slots, np.int64)
+        self._steps: Ints = np.zeros(slots, np.int64)  # utilisation
+        self._known = 0  # the number of agents
+        self._with_devices = 0  # the number of agents with devices
+        # One by one:
+        self._machines: list[Machine] = []  # by slot; equal machines are one object
+        self._kinds: dict[tuple[tuple[int, ...], tuple[int, ...]], Machine] = {}
+        self._agents: list[Row | None] = []  # by slot; None until it is needed
+        self._changes: list[int] = []  # slots as they changed, from the mark _changes_from on
+        self._changes_from = 0
+        self._written = 0  # the mark up to which changes are in the columns
+        self._packing = Packing()
+        self._last_asked: tuple[Resources, list[tuple[int, int]] | None] = (Resources(), [])
+        self.capacity_version = 0
+
+    @property
+    def slots(self) -> int:
+        """The number of slots, vacant ones included."""
+        return self._count
+
+    def row(self, slot: int) -> Row:
+        """One agent's entries, derived ones included; must not be changed."""
+        row = self._agents[slot] or self._load(slot)
+        if not row.settled:
+            row.settle()
+        return row
+
+    def measure(self, slot: int) -> tuple[int, int]:
+        """The utilisation in millionths, and the amounts as a word (see ``packing``)."""
+        return self.row(slot).measure(self._packing)
+
+    @property
+    def changes_mark(self) -> int:
+        """The present point, for a later ``changed_since``."""
+        return self._changes_from + len(self._changes)
+
+    def changed_since(self, mark: int) -> list[int] | None:
+        """The slots whose entries may have changed since ``mark``, some repeatedly; None if
+        ``mark`` is too long ago to tell."""
+        if len(self._changes) > _MOST_CHANGES + 4 * self._count:
+            self._forget_changes()
+        if mark < self._changes_from:
+            return None
+        return self._changes[mark - self._changes_from :]
+
+    def slots_changed_since(self, mark: int) -> Ints | None:
+        """``changed_since`` with each slot once: all slots if ``mark`` is too long ago, None if
+        none has changed."""
+        if mark == self.changes_mark:
+            return None
+        changed = self.changed_since(mark)
+        if changed is None or len(changed) > self._count:
+            return np.arange(self._count)
+        return np.array(list(set(changed)), np.int64)
+
+    def fits_at(self, slot: int, request: Resources, shares: Shares, copies: int) -> bool:
+        """Whether ``copies`` of ``request`` and ``shares`` once are free in ``slot``."""
+        asked = self._asked(request)
+        if asked is None:
+            return False
+        free, devices = self._row(slot).amounts, len(self._device_free)
+        first = len(self._free)
+        return all(free[dimension] >= amount * copies for dimension, amount in asked) and all(
+            0 <= index < devices and free[first + index] >= milli
+            for index, milli in by_device(shares)
+        )
+
+    def holds_at(self, slot: int, request: Resources, shares: Shares) -> bool:
+        """Whether so much is held in ``slot``."""
+        asked = self._asked(request)
+        if asked is None:
+            return False
+        free, devices = self._row(slot).amounts, len(self._device_free)
+        first = len(self._free)
+        has, device_has = self._capacity, self._device_capacity
+        return all(has[index, slot] - free[index] >= amount for index, amount in asked) and all(
+            0 <= index < devices and device_has[index, slot] - free[first + index] >= milli
+            for index, milli in by_device(shares)
+        )
+
+    # Changes
+
+    def append_slot(self) -> int:
+        """A new slot, without an agent."""
+        slot = self._count
+        if slot == self._present.size:
+            self._double()
+        self._count += 1
+        self._agents.append(None)
+        self._machines.append(_NOTHING)
+        self.capacity_version += 1
+        return slot
+
+    def make_rows(self, resources: Resources, device_indexes: Sequence[int]) -> None:
+        """Make rows for these resources and devices; to be called before their amounts are used.
+
+        Raises:
+            MusterError: more devices or kinds of resources than a group can have.
+        """
+        names = [*(name for name, _ in resources.extra), *([KERNELS] if resources.kernels else ())]
+        missing = [name for name in names if name not in self._rows]
+        if any(not 0 <= index < MAX_DEVICES for index in device_indexes):
+            raise MusterError(
+                f"device indexes go from 0 to {MAX_DEVICES - 1}, not {list(device_indexes)}"
+            )
+        if len(self._rows) + len(missing) > MAX_DIMENSIONS:
+            raise MusterError(
+                f"a group knows at most {MAX_DIMENSIONS} kinds of resources; {', '.join(missing)} "
+                "would be too many"
+            )
+        devices = max(device_indexes, default=-1) + 1 - len(self._device_free)
+        if not missing and devices <= 0:
+            return
+        self._write()
+        self._agents = [None] * self._count
+        if missing:
+            for name in missing:
+                self._rows[name] = len(self._rows)
+            self._last_asked = Resources(), []
+            self._capacity = with_rows(self._capacity, len(missing), 0)
+            self._free = with_rows(self._free, len(missing), 0)
+        if devices > 0:
+            self._device_capacity = with_rows(self._device_capacity, devices, 0)
+            self._device_free = with_rows(self._device_free, devices, 0)
+            self._device_model = with_rows(self._device_model, devices, -1)
+
+    def set_agent(
+        self,
+        slot: int,
+        capacity: Resources,
+        devices: Sequence[Device],
+        accepting: bool,
+        returning: bool = False,
+    ) -> None:
+        """Set the capacity of the agent in ``slot``; room that is held on it stays held."""
+        self._write()
+        amounts = self.amounts(capacity)
+        milli = np.zeros(len(self._device_capacity), np.int64)
+        models = np.full(len(self._device_capacity), -1, np.int64)
+        for device in devices:
+            milli[device.index] = GPU_WHOLE
+            models[device.index] = self._model_codes.setdefault(
+                device.model, len(self._model_codes)
+            )
+        self._free[:, slot] += amounts - self._capacity[:, slot]
+        self._capacity[:, slot] = amounts
+        self._device_free[:, slot] += milli - self._device_capacity[:, slot]
+        self._device_capacity[:, slot] = milli
+        self._device_model[:, slot] = models
+        self._with_devices += bool(devices) - bool(self._device_count[slot])
+        self._device_count[slot] = len(devices)
+        self._known += not self._present[slot]
+        self._present[slot] = True
+        self._accepting[slot] = accepting
+        self._returning[slot] = returning
+        machine = self._machine(amounts.tolist(), models.tolist(), len(devices))
+        if machine is not self._machines[slot]:
+            self._machines[slot] = machine
+            self._packing.make_room(machine.capacity)
+            self.capacity_version += 1
+        self._agents[slot] = None
+        self._changes.append(slot)
+
+    def clear(self, slot: int) -> None:
+        """Empty ``slot``, whose agent has left, with all room held on it."""
+        self.set_agent(slot, Resources(), (), accepting=False)
+        self._free[:, slot] = 0
+        self._device_free[:, slot] = 0
+        self._known -= 1
+        self._present[slot] = False
+        self._agents[slot] = None
+        self._changes.append(slot)
+
+    def move(self, slot: int, request: Resources, shares: Shares, copies: int) -> None:
+        """Give back ``request`` ``copies`` times, or take it where negative; ``shares`` once."""
+        self.move_asked(slot, self._asked(request) or [], shares, copies)
+
+    def move_asked(
+        self, slot: int, asked: list[tuple[int, int]], shares: Shares, copies: int
+    ) -> None:
+        """``move``, by the ``asked`` of a ``Need``."""
+        row = self._agents[slot] or self._load(slot)
+        amounts = row.amounts
+        for dimension, amount in asked:
+            amounts[dimension] += amount * copies
+        if shares:
+            first = row.dimensions
+            for share in shares:
+                amounts[first + share.index] += share.milli if copies > 0 else -share.milli
+            row.devices_settled = False
+        row.settled = False
+        self._changes.append(slot)
+
+    def move_all(self, bulk: Bulk, copies: int = 1) -> None:
+        """Give back all of ``bulk`` ``copies`` times, or take it where negative."""
+        self._write()
+        for free, amounts in zip(self._free, bulk.amounts, strict=True):
+            np.add.at(free, bulk.slots, amounts * copies)
+        where = (bulk.devices, bulk.device_slots)
+        np.add.at(self._device_free, where, bulk.device_milli * copies)
+        slots = np.unique(np.concatenate((bulk.slots, bulk.device_slots)))
+        self._derive(slots)
+        self._written_to(slots)
+
+    def amounts(self, request: Resources) -> Ints:
+        """The amount of each dimension in ``request``."""
+        amounts = np.zeros(len(self._rows), np.int64)
+        for row, amount in self._asked(request) or ():
+            amounts[row] = amount
+        return amounts
+
+    def copy(self) -> Self:
+        """A copy to try on; its agents must not be changed."""
+        self._write()
+        twin = self._twin()
+        twin._free = self._free.copy()
+        twin._device_free = self._device_free.copy()
+        twin._open = self._open.copy()
+        twin._whole_free = self._whole_free.copy()
+        twin._largest_free = self._largest_free.copy()
+        twin._steps = self._steps.copy()
+        return twin
+
+    def with_returning(self) -> Self:
+        """A copy in which returning agents take work too."""
+        twin = self.copy()
+        twin._accepting = self._accepting | self._returning
+        twin._derive(np.flatnonzero(self._returning))
+        return twin
+
+    def emptied(self, *, all_accept: bool) -> Self:
+        """A copy in which nothing is held and returning agents are back; with ``all_accept`` silent
+        agents take work too."""
+        twin = self._twin()
+        twin._free = self._capacity.copy()
+        twin._device_free = self._device_capacity.copy()
+        twin._accepting = self._present if all_accept else self._accepting | self._returning
+        twin._open = twin._accepting.copy()
+        twin._whole_free = self._device_count.copy()
+        twin._largest_free = np.minimum(self._device_count, 1) * GPU_WHOLE
+        twin._steps = np.zeros_like(self._steps)
+        return twin
+
+    # Inside
+
+    def _asked(self, request: Resources) -> list[tuple[int, int]] | None:
+        """(row, amount) of each dimension asked for; None if one has no row. Kernels of a gang or
+        a job ask for the same object one after the other."""
+        last, known = self._last_asked
+        if request is not last:
+            known = self._find_asked(request)
+            self._last_asked = request, known
+        return known
+
+    def _find_asked(self, request: Resources) -> list[tuple[int, int]] | None:
+        asked = []
+        if request.cpu_milli:
+            asked.append((0, request.cpu_milli))
+        if request.memory_bytes:
+            asked.append((1, request.memory_bytes))
+        if request.disk_bytes:
+            asked.append((2, request.disk_bytes))
+        for name, amount in request.extra:
+            row = self._rows.get(name)
+            if row is None:
+                return None
+            asked.append((row, amount))
+        if request.kernels:
+            row = self._rows.get(KERNELS)
+            if row is None:
+                return None
+            asked.append((row, request.kernels))
+        return asked
+
+    def _row(self, slot: int) -> Row:
+        return self._agents[slot] or self._load(slot)
+
+    def _load(self, slot: int) -> Row:
+        amounts = array("q", self._free[:, slot].tobytes() + self._device_free[:, slot].tobytes())
+        accepting = bool(self._accepting[slot])
+        row = Row(self._machines[slot], amounts, len(self._free), accepting=accepting)
+        self._agents[slot] = row
+        return row
+
+    def _machine(self, capacity: list[int], models: list[int], devices: int) -> Machine:
+        key = tuple(capacity), tuple(models)
+        machine = self._kinds.get(key)
+        if machine is None:
+            if len(self._kinds) > 2 * self._count + _FEW:  # most are in use no longer
+                self._kinds.clear()
+            machine = self._kinds[key] = Machine.of(capacity, models, devices)
+        return machine
+
+    def _write(self) -> None:
+        """Write changed rows to the columns."""
+        mark = self._changes_from + len(self._changes)
+        if mark == self._written:
+            return
+        changed = set(self._changes[self._written - self._changes_from :])
+        self._written = mark
+        rows = [self._row(slot) for slot in changed]
+        if len(self._changes) > _MOST_CHANGES + 4 * self._count:
+            self._forget_changes()
+        first = len(self._free)
+        if len(changed) > _FEW:
+            slots = np.array(list(changed), np.int64)
+            amounts = np.frombuffer(b"".join([row.amounts for row in rows]), np.int64)
+            amounts = amounts.reshape(len(rows), -1).T
+            self._free[:, slots] = amounts[:first]
+            self._device_free[:, slots] = amounts[first:]
+            self._derive(slots)
+            return
+        for slot, row in zip(changed, rows, strict=True):
+            if not row.settled:
+                row.settle()
+            self._free[:, slot] = row.amounts[:first]
+            self._device_free[:, slot] = row.amounts[first:]
+            self._whole_free[slot] = row.whole
+            self._largest_free[slot] = row.largest
+            self._steps[slot], _ = row.measure(self._packing)
+            self._open[slot] = row.open
+
+    def _forget_changes(self) -> None:
+        """Forget the older half of the remembered changes."""
+        self._write()
+        forgotten = len(self._changes) // 2
+        del self._changes[:forgotten]
+        self._changes_from += forgotten
+
+    def _written_to(self, slots: Ints) -> None:
+        """Note that the columns of ``slots`` have changed and are newer than their rows."""
+        agents, changed = self._agents, slots.tolist()
+        for slot in changed:
+            agents[slot] = None
+        if len(changed) < self._count // 4:
+            self._changes += changed
+        else:  # too many to be worth telling apart
+            self._changes, self._changes_from = [], self.changes_mark + 1
+        self._written = self.changes_mark
+
+    def _derive(self, slots: Ints) -> None:
+        """Derive from the columns for many slots (see ``Row``)."""
+        free, devices = self._free[:, slots], self._device_free[:, slots]
+        lowest = free.min(axis=0)
+        if len(devices):
+            np.minimum(lowest, devices.min(axis=0), out=lowest)
+            self._whole_free[slots] = (devices == GPU_WHOLE).sum(axis=0)
+            self._largest_free[slots] = devices.max(axis=0)
+        self._open[slots] = (lowest >= 0) & self._accepting[slots]
+        self._steps[slots] = self._steps_of(slots, free, devices.sum(axis=0))
+
+    def _steps_of(self, slots: Ints, free: Ints, device_free: Ints) -> Ints:
+        """Utilisation in millionths, with so much free of dimensions and of devices together."""
+        capacity = self._capacity[:, slots]
+        held, kinds = np.zeros(slots.size), (capacity > 0).sum(axis=0)
+        for has, left in zip(capacity, free, strict=True):
+            inverse = np.divide(1.0, has, out=np.zeros(slots.size), where=has > 0)
+            held += (has - left) * inverse
+        has = self._device_count[slots] * GPU_WHOLE
+        held += np.where(has > 0, (has - device_free) / np.maximum(has, 1), 0.0)
+        kinds += has > 0
+        steps = np.floor(held / np.maximum(kinds, 1) * STEPS + 0.5).astype(np.int64)
+        return np.where(kinds > 0, steps, 0)
+
+    def _twin(self) -> Self:
+        """A shallow copy without rows of single agents."""
+        twin = copy.copy(self)
+        twin._agents = [None] * self._count
+        twin._rows, twin._model_codes = self._rows.copy(), self._model_codes.copy()
+        twin._machines, twin._kinds = self._machines.copy(), self._kinds.copy()
+        twin._packing = self._packing.copy()
+        twin._changes, twin._changes_from = [], self.changes_mark + 1
+        twin._written = twin.changes_mark
+        return twin
+
+    def _double(self) -> None:
+        self._capacity = doubled(self._capacity)
+        self._free = doubled(self._free)
+        self._device_capacity = doubled(self._device_capacity)
+        self._device_free = doubled(self._device_free)
+        self._device_model = doubled(self._device_model, -1)
+        self._device_count = doubled(self._device_count)
+        self._present = doubled(self._present)
+        self._accepting = doubled(self._accepting)
+        self._returning = doubled(self._returning)
+        self._open = doubled(self._open)
+        self._whole_free = doubled(self._whole_free)
+        self._largest_free = doubled(self._largest_free)
+        self._steps = doubled(self._steps)
+
+
+_NOTHING = Machine.of([], [], 0)

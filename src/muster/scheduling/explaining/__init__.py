@@ -1,0 +1,1 @@
+"""Why a session waits, in numbers."""

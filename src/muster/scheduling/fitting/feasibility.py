@@ -1,0 +1,289 @@
+"""Whether a group's agents could ever hold a session, and which agents: by their capacity and
+attributes, not by their free amounts."""
+
+import difflib
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.resources import KERNELS, is_model
+from muster.core.specs.placement import ClusterMode, Constraint, Operator, PlacementSpec
+from muster.core.states import AgentBar
+from muster.scheduling.cluster.columns import Columns, Flags, Ints
+from muster.scheduling.cluster.constraints import eligible, hard_rules, meets_rule
+from muster.scheduling.cluster.snapshot import Snapshot
+from muster.scheduling.cluster.statement import Statement
+from muster.scheduling.fitting.fit import Fit, fit_session, most_placed
+from muster.scheduling.policy.plugins import AgentSelector
+from muster.scheduling.workload import WorkloadClass
+
+_NAMED = 5  # of many names or rules
+_NEAR = 16  # names on either side of a name's place, among which the nearest is looked for
+_APART = {"mode": ClusterMode.MULTI_NODE, "together": None, "max_kernels_per_agent": None}
+
+
+class Feasibility:
+    """Feasibility at one moment: the snapshot's agents must not change meanwhile; their free
+    amounts may."""
+
+    def __init__(self, snapshot: Snapshot, selector: AgentSelector) -> None:
+        self._snapshot = snapshot
+        self._selector = selector
+
+    def never(self, what: WorkloadClass) -> Reason | None:
+        """The reason why the present group could not hold such a session even when empty; None if
+        it could.
+
+        Raises:
+            MusterError: the selector raises or answers nonsense.
+        """
+        snapshot, kernels = self._snapshot, len(what.kernels)
+        every: dict[str, Any] = {"agents": len(snapshot), "group": snapshot.group}
+        if not len(snapshot):
+            return reason(ReasonCode.NO_AGENTS, group=snapshot.group)
+        columns = snapshot.columns
+        if not (columns.accepting | columns.returning).any():
+            return reason(ReasonCode.NO_ALIVE_AGENTS, **every, **self._closed_among(None))
+        if self._fit(what, self._when_empty).kernels is not None:
+            return None
+        fit = self._fit(what, self._with_closed)
+        if fit.kernels is not None:
+            return reason(ReasonCode.NEEDS_ABSENT_AGENTS, **every, **self._closed_among(None))
+        absent = _absent(snapshot, what.placement)
+        missing = {"missing": _some(absent)} if absent else {}
+        unmet = self._unmet(what, absent)
+        if unmet is not None:
+            return reason(unmet.code, **every, **dict(unmet.numbers), **missing)
+        meeting = self._meeting(what)
+        if kernels == 1:
+            request = what.kernels[0].describe()
+            return reason(ReasonCode.NEVER_FITS, **every, request=request, **meeting, **missing)
+        placed = most_placed(self._with_closed, self._selector, what, fit)
+        most = self.most_kernels(what, self._with_closed)
+        return reason(
+            ReasonCode.GANG_NEVER_FITS,
+            placed=placed,
+            kernels=kernels,
+            **every,
+            **meeting,
+            **together(what),
+            **self._keys_in_the_way(what),
+            **({"most": most} if most else {}),
+            **missing,
+        )
+
+    def reach(self, what: WorkloadClass) -> dict[str, Any]:
+        """Numbers of a reason: how many agents the group has, how many of these meet the session's
+        rules, if not all do, and how many of the latter take no new work, if any."""
+        snapshot = self._snapshot
+        every: dict[str, Any] = {"agents": len(snapshot), "group": snapshot.group}
+        return every | self._meeting(what) | self._closed_among(eligible(snapshot, what))
+
+    def most_kernels(self, what: WorkloadClass, statement: Statement) -> int:
+        """The number of kernels that an agent may hold, if only that limit keeps the session from
+        fitting; else 0."""
+        columns = statement.snapshot.columns
+        if KERNELS not in columns.dimensions:
+            return 0
+        dimension = columns.dimensions.index(KERNELS)
+        few = columns.present & (columns.free[:, dimension] < len(what.kernels))
+        if not few.any() or self._fit(what.uncounted, statement).kernels is None:
+            return 0
+        return int(columns.capacity[few, dimension].max())
+
+    # Agents that meet the rules
+
+    def _meeting(self, what: WorkloadClass) -> dict[str, Any]:
+        snapshot, mask = self._snapshot, eligible(self._snapshot, what)
+        meeting = len(snapshot)
+        if mask is not None:
+            meeting = int(np.count_nonzero(mask & snapshot.columns.present))
+        if meeting == len(snapshot):
+            return {}
+        rules = [_as_written(rule, what.placement) for rule in hard_rules(what.placement)]
+        rules += ["its needs"] if what.unfit_agents else []
+        return {"meeting": meeting, "rules": _some(rules)}
+
+    def _unmet(self, what: WorkloadClass, absent: Sequence[str]) -> Reason | None:
+        """The rules that no agent meets, alone or together; None if for each request an agent meets
+        all of them.
+
+        Args:
+            absent: designated agents that the group lacks.
+        """
+        snapshot, placement = self._snapshot, what.placement
+        there = snapshot.columns.present
+        rules = list(hard_rules(placement))
+        told = [_as_written(rule, placement) for rule in rules]
+        met_by = [meets_rule(snapshot, placement, rule) & there for rule in rules]
+        unmet = [rule for rule, met in zip(rules, met_by, strict=True) if not met.any()]
+        if unmet:
+            guesses = [_meant(snapshot, rule, absent) for rule in unmet]
+            nearest = _some([guess for guess in guesses if guess is not None])
+            numbers = {"nearest": nearest} if nearest else {}
+            if unmet == [None]:
+                return reason(ReasonCode.NO_SUCH_AGENTS, **numbers)
+            written = _some([_as_written(rule, placement) for rule in unmet])
+            return reason(ReasonCode.NO_AGENT_MEETS, rules=written, **numbers)
+        mask = there.copy()
+        for met in met_by:
+            mask &= met
+        if not mask.any():
+            return reason(ReasonCode.NO_AGENT_MEETS, rules=f"all of {_some(told)}")
+        for request, _ in what.requests:
+            if request.gpu_milli and request.gpu_models:
+                model = f"gpu_model: {'|'.join(request.gpu_models)}"
+                every = np.arange(there.size)
+                usable = devices_of_models(snapshot.columns, request.gpu_models, every)
+                met = usable.sum(axis=0) > 0
+                if not (met & mask).any():
+                    alone = not (met & there).any()
+                    written = model if alone else f"all of {_some([*told, model])}"
+                    return reason(ReasonCode.NO_AGENT_MEETS, rules=written)
+        return None
+
+    # Agents that take no new work
+
+    @cached_property
+    def _closed(self) -> tuple[Ints, Ints, Sequence[str]]:
+        """The slots of agents that take no new work, the index of each one's status, and the
+        statuses."""
+        snapshot = self._snapshot
+        slots = np.flatnonzero(snapshot.columns.present & ~snapshot.columns.accepting)
+        statuses = [snapshot.facts(slot).status.lower() for slot in slots.tolist()]
+        known = sorted(set(statuses))
+        index_of = {status: index for index, status in enumerate(known)}
+        return slots, np.array([index_of[each] for each in statuses], np.int64), known
+
+    def _closed_among(self, mask: Flags | None) -> dict[str, Any]:
+        """Numbers of a reason: how many agents take no new work, their statuses, and whether they
+        are barred or silent."""
+        slots, indexes, statuses = self._closed
+        if mask is not None:
+            indexes = indexes[mask[slots]]
+        if not indexes.size:
+            return {}
+        counts = np.bincount(indexes, minlength=len(statuses)).tolist()
+        by_count = sorted(zip(counts, statuses, strict=True), key=lambda each: (-each[0], each[1]))
+        barred = sum(count for count, status in by_count if status.startswith(_BARS))
+        numbers: dict[str, Any] = {
+            "closed": indexes.size,
+            "statuses": ", ".join(f"{count} {each}" for count, each in by_count if count),
+        }
+        if barred:
+            numbers["barred"] = barred
+        if barred < indexes.size:
+            numbers["silent"] = indexes.size - barred
+        return numbers
+
+    # Room
+
+    def _keys_in_the_way(self, what: WorkloadClass) -> dict[str, Any]:
+        """The rules for all kernels together, if the group could hold the session without them."""
+        rules = together(what)
+        if not rules:
+            return {}
+        apart = replace(what, placement=what.placement.model_copy(update=_APART))
+        if self._fit(apart, self._with_closed).kernels is None:
+            return {}
+        keys = {
+            "single_node": "mode: single-node",
+            "together": f"together: {what.placement.together}",
+            "per_agent": f"max_kernels_per_agent: {what.placement.max_kernels_per_agent}",
+        }
+        return {"keys": ", ".join(keys[rule] for rule in rules)}
+
+    def _fit(self, what: WorkloadClass, statement: Statement) -> Fit:
+        mark = statement.mark()
+        fit = fit_session(statement, self._selector, what)
+        statement.rollback(mark)
+        return fit
+
+    @cached_property
+    def _when_empty(self) -> Statement:
+        return Statement(self._snapshot.emptied())
+
+    @cached_property
+    def _with_closed(self) -> Statement:
+        return Statement(self._snapshot.emptied(all_accept=True))
+
+
+_BARS = tuple(map(str, AgentBar))  # an operator's note may follow
+
+
+def together(what: WorkloadClass) -> dict[str, Any]:
+    """Numbers of a reason: a session's rules for all of its kernels together."""
+    placement, kernels = what.placement, len(what.kernels)
+    rules: dict[str, Any] = {}
+    if kernels == 1:
+        return rules
+    if placement.mode is ClusterMode.SINGLE_NODE:
+        rules["single_node"] = True
+    if placement.together is not None:
+        rules["together"] = placement.together
+    if placement.max_kernels_per_agent is not None and placement.max_kernels_per_agent < kernels:
+        rules["per_agent"] = placement.max_kernels_per_agent
+    return rules
+
+
+def devices_of_models(columns: Columns, wanted: Sequence[str], slots: Ints) -> Flags:
+    """Device indexes × ``slots``: whether it is of one of the models."""
+    allowed = [any(is_model(model, each) for each in wanted) for model in columns.models]
+    codes = np.array([*allowed, False], np.bool_)  # the last entry is for -1: no device
+    return codes[columns.device_model.T[:, slots]]
+
+
+# Rules and names as people write them
+
+
+def _as_written(rule: Constraint | None, placement: PlacementSpec) -> str:
+    return f"agents: [{_some(placement.agents)}]" if rule is None else str(rule)
+
+
+def _some(texts: Sequence[str]) -> str:
+    more = f" and {len(texts) - _NAMED} more" if len(texts) > _NAMED else ""
+    return ", ".join(texts[:_NAMED]) + more
+
+
+def _absent(snapshot: Snapshot, placement: PlacementSpec) -> list[str]:
+    """Designated agents that the group lacks."""
+    named = placement.agents if placement.agents_only else ()
+    return [name for name in named if not snapshot.slots_named((name,))]
+
+
+def _meant(snapshot: Snapshot, rule: Constraint | None, absent: Sequence[str]) -> str | None:
+    """The existing value or name nearest to the one in the rule."""
+    if rule is None:
+        return _nearest(absent[0], snapshot, None, lambda: snapshot.names)
+    if rule.op not in (Operator.EQ, Operator.IN):
+        return None
+
+    def values() -> Iterable[str]:
+        codes, known = snapshot.attribute(rule.attribute)
+        used = np.unique(codes[snapshot.columns.present & (codes >= 0)])
+        return [known[code] for code in used.tolist()]
+
+    value = _nearest(rule.values[0], snapshot, rule.attribute, values)
+    return None if value is None else f"{rule.attribute}={value}"
+
+
+def _nearest(
+    text: str, snapshot: Snapshot, attribute: str | None, known: Callable[[], Iterable[str]]
+) -> str | None:
+    """The nearest of all values of an attribute, or of all names if it is None. Only alphabetical
+    neighbours are looked at: there may be thousands, and passes ask."""
+    by_folded, folded = snapshot.remembered(("nearest", attribute), lambda: _folded(known()))
+    at = bisect_left(folded, text.casefold())
+    near = folded[max(at - _NEAR, 0) : at + _NEAR]
+    close = difflib.get_close_matches(text.casefold(), near, 1)
+    return by_folded[close[0]] if close else None
+
+
+def _folded(texts: Iterable[str]) -> tuple[dict[str, str], list[str]]:
+    by_folded = {each.casefold(): each for each in texts}
+    return by_folded, sorted(by_folded)

@@ -1,0 +1,282 @@
+"""Finding room for kernels inside a statement: the one place where agents are chosen."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from muster.core.ids import AgentId
+from muster.core.resources import GPU_WHOLE, Resources
+from muster.core.specs.placement import ClusterMode, as_number
+from muster.scheduling.cluster.columns import Columns, Flags, Ints, Shares
+from muster.scheduling.cluster.constraints import eligible, tiers
+from muster.scheduling.cluster.snapshot import Snapshot
+from muster.scheduling.cluster.statement import Statement
+from muster.scheduling.fitting.filling import Filling, devices_of, scores
+from muster.scheduling.policy.plugins import AgentSelector
+from muster.scheduling.workload import KernelPlacement, WorkloadClass
+
+_Requests: TypeAlias = Sequence[tuple[Resources, tuple[int, ...]]]
+
+_MOST_TRIES = 1000  # unlike agents of a tier on which a single-node session is tried
+_MOST_COPIES = 2**31  # more than fit on an agent, and small enough to be added up
+_MOST_COUNTED = 4  # agents, or values, for which the kernels that find room are counted
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """How many of a session's kernels found room, and their places if all did."""
+
+    placed: int
+    kernels: tuple[KernelPlacement, ...] | None = None
+
+
+def fill(
+    statement: Statement, selector: AgentSelector, what: WorkloadClass, count: int
+) -> list[KernelPlacement]:
+    """Take room for up to ``count`` single-kernel sessions of a class, the best place first: the
+    same places that ``fit_session`` would give them one by one.
+
+    The answer has fewer places when there is no more room.
+
+    Raises:
+        MusterError: the selector raises or answers nonsense; nothing was taken.
+    """
+    mark = statement.mark()
+    found: list[KernelPlacement] = []
+    try:
+        # The first of these places stays the first until it is full.
+        for within in _places_to_try(statement, selector, what):
+            filling = Filling(statement, selector, what, within)
+            found += filling.fill(what.kernels[0], count - len(found))
+            if len(found) == count:
+                break
+    except BaseException:
+        statement.rollback(mark)
+        raise
+    return found
+
+
+def fit_session(statement: Statement, selector: AgentSelector, what: WorkloadClass) -> Fit:
+    """Take room for all kernels of a session together, or for none.
+
+    The answer is exact when all kernels ask for the same; otherwise kernels are placed greedily, in
+    more than one order.
+
+    Raises:
+        MusterError: the selector raises or answers nonsense; nothing was taken.
+    """
+    mark = statement.mark()
+    best = 0
+    try:
+        for within in _places_to_try(statement, selector, what):
+            for requests in _orders(statement.snapshot, what):
+                filling = Filling(statement, selector, what, within)
+                kernels = _fill_all(filling, what, requests)
+                if None not in kernels:
+                    found = [kernel for kernel in kernels if kernel is not None]
+                    if what.placement.rank_by is not None:
+                        found = ranked(statement.snapshot, what, found)
+                    return Fit(len(found), tuple(found))
+                best = max(best, len(kernels) - kernels.count(None))
+                statement.rollback(mark)
+    except BaseException:
+        statement.rollback(mark)
+        raise
+    return Fit(best)
+
+
+def most_placed(
+    statement: Statement, selector: AgentSelector, what: WorkloadClass, fit: Fit
+) -> int:
+    """How many kernels of a session find room together, for people. Where all kernels must be on
+    one agent, or share a value, the agent or value with room for most counts.
+
+    Args:
+        fit: the answer of ``fit_session``.
+
+    Raises:
+        MusterError: the selector raises or answers nonsense; nothing was taken.
+    """
+    alone = what.placement.mode is ClusterMode.SINGLE_NODE
+    if fit.kernels is not None or not (alone or what.placement.together):
+        return fit.placed
+    mark, most = statement.mark(), fit.placed
+    for within, bound in _roomiest(statement.snapshot, what):
+        if bound <= most:
+            break
+        if len(what.requests) == 1:
+            return bound
+        for requests in _orders(statement.snapshot, what):
+            try:
+                kernels = _fill_all(Filling(statement, selector, what, within), what, requests)
+            finally:
+                statement.rollback(mark)
+            most = max(most, len(kernels) - kernels.count(None))
+    return most
+
+
+def _roomiest(snapshot: Snapshot, what: WorkloadClass) -> Iterator[tuple[Flags, int]]:
+    """Single agents, or the agents of single values, for all of the session's kernels: those with
+    room for most kernels, counted for each request by itself, with that number."""
+    columns, placement, mask = snapshot.columns, what.placement, eligible(snapshot, what)
+    alone, limit = placement.mode is ClusterMode.SINGLE_NODE, placement.max_kernels_per_agent
+    place_of = np.arange(columns.slots)
+    if not alone and placement.together is not None:
+        place_of = snapshot.attribute(placement.together)[0]
+    room = np.zeros(place_of.max(initial=0) + 1, np.int64)
+    for request, indexes in what.requests:
+        slots = columns.fitting(request)
+        slots = slots if mask is None else slots[mask[slots]]
+        copies = columns.copies(request, slots, min(limit or len(indexes), len(indexes)))
+        its = np.bincount(place_of[slots], copies, room.size).astype(np.int64)
+        room += np.minimum(its, len(indexes))
+    if alone and limit is not None:
+        room = np.minimum(room, limit)
+    for place in np.argsort(-room, kind="stable")[:_MOST_COUNTED].tolist():
+        yield place_of == place, int(room[place])
+
+
+def devices_at(
+    snapshot: Snapshot, selector: AgentSelector, request: Resources, agent_id: AgentId
+) -> Shares | None:
+    """The devices that one kernel with ``request`` would get on this agent now; None if it has no
+    room.
+
+    Raises:
+        NotFound: the group has no such agent.
+        MusterError: the selector raises or answers nonsense.
+    """
+    slot, columns = snapshot.slot(agent_id), snapshot.columns
+    need = columns.need(request)
+    if need is None or not columns.has_room(slot, need):
+        return None
+    return devices_of(selector, request, snapshot, slot) if need.milli else ()
+
+
+def _fill_all(
+    filling: Filling, what: WorkloadClass, requests: _Requests
+) -> list[KernelPlacement | None]:
+    """Places by kernel's index; None where a kernel finds no room."""
+    kernels: list[KernelPlacement | None] = [None] * len(what.kernels)
+    for request, indexes in requests:
+        for index, kernel in zip(indexes, filling.fill(request, len(indexes)), strict=False):
+            kernels[index] = kernel
+    return kernels
+
+
+def _places_to_try(
+    statement: Statement, selector: AgentSelector, what: WorkloadClass
+) -> Iterator[Flags | None]:
+    """The masks of slots in which all kernels are to be tried, the best choice first; None stands
+    for all slots."""
+    placement, snapshot = what.placement, statement.snapshot
+    within: Iterable[Flags | None] = (None,)
+    if placement.together is not None:
+        within = _values(snapshot, what, placement.together)
+    for mask in within:
+        if placement.mode is not ClusterMode.SINGLE_NODE or len(what.kernels) == 1:
+            yield mask
+            continue
+        for slot in _single_slots(snapshot, selector, what, mask):
+            alone = np.zeros(snapshot.columns.slots, np.bool_)
+            alone[slot] = True
+            yield alone
+
+
+def _single_slots(
+    snapshot: Snapshot, selector: AgentSelector, what: WorkloadClass, within: Flags | None
+) -> Iterator[int]:
+    """Slots that may hold all kernels together, the best slot for the most demanding kernel
+    first."""
+    columns, limit = snapshot.columns, what.placement.max_kernels_per_agent
+    if limit is not None and limit < len(what.kernels):
+        return
+    first = what.requests[0][0]
+    slots = columns.fitting(first)
+    for request, indexes in what.requests:
+        slots = slots[columns.copies(request, slots, len(indexes)) >= len(indexes)]
+    together = sum(columns.amounts(request) * len(indexes) for request, indexes in what.requests)
+    milli = sum(request.gpu_milli * len(indexes) for request, indexes in what.requests)
+    enough = (columns.free[slots] >= together).all(axis=1)
+    slots = slots[enough & (columns.device_free[slots].sum(axis=1) >= milli)]
+    for tier in tiers(snapshot, what):
+        mask = tier.mask if within is None or tier.mask is None else tier.mask & within
+        mask = within if mask is None else mask
+        mine = slots if mask is None else slots[mask[slots]]
+        if mine.size:
+            best = mine[np.argsort(-scores(selector, first, snapshot, mine), kind="stable")]
+            yield int(best[0])
+            yield from _unlike(columns, best)[1:_MOST_TRIES].tolist()
+
+
+def _unlike(columns: Columns, slots: Ints) -> Ints:
+    """The first of those ``slots`` whose devices are alike in free milli and models: if amounts
+    suffice, kernels that do not fit in one of them fit in none."""
+    kinds = columns.device_model[slots] * (GPU_WHOLE + 1) + columns.device_free[slots]
+    _, first = np.unique(np.sort(kinds, axis=1), axis=0, return_index=True)
+    return slots[np.sort(first)]
+
+
+def _values(snapshot: Snapshot, what: WorkloadClass, attribute: str) -> Iterator[Flags]:
+    """The agents of each value of ``attribute`` with room for each request by itself, the value
+    with the least room first."""
+    codes, values = snapshot.attribute(attribute)
+    mask, limit = eligible(snapshot, what), what.placement.max_kernels_per_agent
+    assert mask is not None, "agents without the attribute are not in it"
+    least = np.full(len(values), np.iinfo(np.int64).max)  # how often the scarcest request fits
+    for request, indexes in what.requests:
+        slots = snapshot.columns.fitting(request)
+        slots = slots[mask[slots]]
+        copies = snapshot.columns.copies(request, slots, limit or _MOST_COPIES)
+        room = np.bincount(codes[slots], copies, len(values)).astype(np.int64)
+        least = np.minimum(least, room // len(indexes))
+    for value in np.argsort(least, kind="stable").tolist():
+        if least[value] > 0:
+            yield codes == value
+
+
+def _orders(snapshot: Snapshot, what: WorkloadClass) -> Iterator[_Requests]:
+    """The orders in which to place a session's requests: the most demanding first, by more than one
+    measure, so that a request that is hard to place does not find its room broken up."""
+    yield what.requests
+    if len(what.requests) > 1:
+        columns = snapshot.columns
+        largest = np.maximum(columns.capacity.max(axis=0, initial=1), 1)
+        devices = max(int(columns.device_count.max(initial=0)), 1) * GPU_WHOLE
+
+        def share(item: tuple[Resources, tuple[int, ...]]) -> float:
+            """The largest part of the largest agent that the request needs."""
+            part = float((columns.amounts(item[0]) / largest).max())
+            return max(part, item[0].gpu_milli / devices)
+
+        again = tuple(sorted(what.requests, key=share, reverse=True))
+        yield again if again != what.requests else what.requests[::-1]
+
+
+def ranked(
+    snapshot: Snapshot, what: WorkloadClass, kernels: list[KernelPlacement]
+) -> list[KernelPlacement]:
+    """The same places in an order that follows the attribute of ``rank_by``, then the agent's name.
+    Values compare as numbers if all are numbers; agents without the attribute come last. Only
+    kernels with equal requests change places."""
+    attribute = what.placement.rank_by
+    facts = {kernel.agent_id: snapshot.facts(snapshot.slot(kernel.agent_id)) for kernel in kernels}
+    texts = {id_: agent.attributes.get(attribute or "") for id_, agent in facts.items()}
+    numbers = {id_: as_number(text) for id_, text in texts.items() if text is not None}
+    numeric = None not in numbers.values()
+
+    def key(kernel: KernelPlacement) -> tuple[bool, float, str, str]:
+        id_ = kernel.agent_id
+        text, name = texts[id_], facts[id_].name
+        if text is None:
+            return True, 0.0, "", name
+        return False, (numbers[id_] or 0.0) if numeric else 0.0, "" if numeric else text, name
+
+    ordered = list(kernels)
+    for _, indexes in what.requests:
+        mine = sorted((kernels[index] for index in indexes), key=key)
+        for index, kernel in zip(indexes, mine, strict=True):
+            ordered[index] = kernel
+    return ordered

@@ -1,0 +1,364 @@
+"""Room that is kept for the first session that lacks it, so that sessions that start before it do
+not delay it.
+
+EASY backfill (source: Lifka 1995) with the precision of agents and devices: the blocked head gets
+the earliest time at which known ends make room for it. A session that starts before it and will not
+have left by then must leave free the room that the head needs beyond what those ends give back; a
+session that will have left may stand anywhere.
+
+Where known ends never suffice there is no such time. Once the head has waited for so long that it
+must get room at any price, agents are chosen for it, and their free room is kept, now and as it
+becomes free. Nothing new enters kept room, and the kernels there end some day, so the head starts.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from muster.core.ids import AgentId, SessionId
+from muster.core.resources import DeviceShare, Resources
+from muster.scheduling.cluster.columns import Bulk, Columns, Flags, Floats, Ints, Shares
+from muster.scheduling.cluster.constraints import eligible
+from muster.scheduling.cluster.snapshot import Snapshot
+from muster.scheduling.cluster.statement import Statement
+from muster.scheduling.fitting.demand import Demand, on_devices, resources
+from muster.scheduling.making_room.departures import Departures, Held, fits
+from muster.scheduling.policy.plugins import AgentSelector
+from muster.scheduling.workload import (
+    KernelPlacement,
+    RunningSession,
+    SessionWorkload,
+    WorkloadClass,
+)
+
+OVERDUE_S = 1.0
+"""A session that should have ended is assumed to end so much from now."""
+
+_SHOWN = 20  # sessions that a listing names
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """The amounts that must stay free on one agent from now on; ``shares`` are on its devices."""
+
+    agent_id: AgentId
+    resources: Resources
+    shares: Shares
+
+    def is_free(self, snapshot: Snapshot) -> bool:
+        columns, slot = snapshot.columns, snapshot.slot(self.agent_id)
+        amounts = zip(columns.amounts(self.resources), columns.free[slot], strict=True)
+        if any(asked > 0 and free < asked for asked, free in amounts):
+            return False
+        return all(columns.device_free[slot, each.index] >= each.milli for each in self.shares)
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Room kept for a session.
+
+    Args:
+        kernels: where the session would start, by index of the kernel.
+        holds: the amounts of that room that must be kept free now.
+        expected_at: when the session starts at the latest if all ends are as known, in seconds
+            since the epoch; None where it waits for unknown ends.
+        waits_for: the sessions whose ends it counts on.
+    """
+
+    session: SessionId
+    what: WorkloadClass
+    kernels: tuple[KernelPlacement, ...]
+    holds: tuple[Hold, ...]
+    expected_at: float | None
+    waits_for: tuple[SessionId, ...]
+
+    def admits(self, what: WorkloadClass, runs_from: float) -> bool:
+        """Whether a session of the class that runs from ``runs_from`` on will have left by
+        ``expected_at``, so that the holds do not bind it."""
+        if self.expected_at is None or what.duration_s is None:
+            return False
+        return runs_from + what.duration_s <= self.expected_at
+
+    def start(self, statement: Statement) -> tuple[KernelPlacement, ...] | None:
+        """Take the kept places, if all are free; otherwise take nothing and answer None.
+
+        It is for a session that finds no room otherwise: kernels with different requests are placed
+        greedily, which may miss the kept room.
+        """
+        snapshot, what = statement.snapshot, self.what
+        if not _may_hold(snapshot, what, self.kernels, snapshot.columns.accepting):
+            return None
+        if not Demand(snapshot, what, self.kernels).is_free(snapshot.columns):
+            return None
+        for request, kernel in zip(what.kernels, self.kernels, strict=True):
+            slot = snapshot.slot(kernel.agent_id)
+            statement.take(slot, request, kernel.shares)
+            if what.placement.set is not None:
+                statement.join_set(slot, (what.owner, what.placement.set))
+        return self.kernels
+
+
+def reserve(
+    session: SessionWorkload,
+    snapshot: Snapshot,
+    running: Mapping[SessionId, RunningSession],
+    selector: AgentSelector,
+    now: float,
+    firm: bool,
+    previous: Reservation | None = None,
+) -> Reservation | None:
+    """The reservation for ``session``, the first that lacks room; None if nothing can be kept.
+
+    Agents that are returning count as if they were back: only their absence keeps the session from
+    their room, so nobody else may have it, and a broken connection delays nobody. Of places that
+    are free equally early, those on agents that are here are kept.
+
+    ``expected_at`` is the earliest time at which known ends make room; it does not move back from
+    pass to pass, as long as no session overruns. A firm reservation keeps its agents until the
+    session starts or an agent cannot hold it any more.
+
+    Args:
+        running: all sessions that hold a place in the group, including those that this pass has
+            placed.
+        now: seconds since the epoch.
+        firm: whether the session has waited for so long that it gets room at any price. Then it
+            does not count on sessions that should have ended already.
+        previous: the session's reservation of the last pass.
+
+    Raises:
+        MusterError: the selector answers nonsense.
+    """
+    what, kept = session.what, None
+    columns, back = snapshot.columns, snapshot.with_returning()
+    stays_firm = False
+    if previous is not None and previous.session == session.id and previous.what == what:
+        may = _may_hold(snapshot, what, previous.kernels, columns.accepting | columns.returning)
+        kept = previous.kernels if may else None
+        stays_firm = firm and kept is not None and previous.expected_at is None
+    held = Held(snapshot, tuple(running.values()))
+    ends = np.array(
+        [np.inf if each.ends_at is None else each.ends_at for each in held.sessions], np.float64
+    )
+    ends[ends <= now] = now + OVERDUE_S
+    plan = None if stays_firm else _earliest(what, back, held, ends, selector, kept)
+    if plan is not None and not (firm and plan.at <= now + OVERDUE_S):
+        return _keep_until(max(plan.at, now), plan, session, snapshot, held, ends)
+    if not firm:
+        return None
+    kernels = kept or (None if plan is None else plan.kernels)
+    kernels = kernels or _least_disturbing(what, back, held, ends, selector, now)
+    return None if kernels is None else _keep(kernels, session, snapshot, held)
+
+
+class Binding:
+    """The holds of a reservation on a snapshot, which are taken while sessions that they bind
+    choose their places.
+
+    A session that they do not bind may stand on held room. That room is then ``lent``, and held no
+    more: the rest of the agent's free room is for others, because the lent room comes back in time.
+    """
+
+    def __init__(self, reservation: Reservation, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._bound = False
+        columns, holds = snapshot.columns, reservation.holds
+        slots = [snapshot.slot(hold.agent_id) for hold in holds]
+        shares = [
+            (slot, share.index, share.milli)
+            for slot, hold in zip(slots, holds, strict=True)
+            for share in hold.shares
+        ]
+        amounts = [columns.amounts(hold.resources) for hold in holds]
+        table = np.array(amounts, np.int64).reshape(len(holds), len(columns.dimensions)).T
+        where, devices, milli = np.array(shares, np.int64).reshape(-1, 3).T
+        # Room that was taken since it was kept cannot be held.
+        free = np.maximum(columns.free[slots].T, 0) if slots else table
+        free_milli = np.maximum(columns.device_free[where, devices], 0)
+        self._bulk = Bulk(
+            np.array(slots, np.int64),
+            np.minimum(table, free),
+            where,
+            devices,
+            np.minimum(milli, free_milli),
+        )
+        self._entry = {slot: entry for entry, slot in enumerate(slots)}
+        self._share = {(slot, index): entry for entry, (slot, index, _) in enumerate(shares)}
+
+    def bind(self) -> None:
+        """Take the held room; nothing happens if it is taken."""
+        if not self._bound:
+            self._snapshot.columns.move_all(self._bulk, -1)
+        self._bound = True
+
+    def lift(self) -> None:
+        """Give the held room back; nothing happens if it is not taken."""
+        if self._bound:
+            self._snapshot.columns.move_all(self._bulk)
+        self._bound = False
+
+    def lend(self, what: WorkloadClass, kernels: Sequence[KernelPlacement]) -> None:
+        """Lend held room to a session that ends in time and took these places while the holds were
+        lifted."""
+        assert not self._bound, "it chose its place beside what is held"
+        columns, bulk = self._snapshot.columns, self._bulk
+        for request, kernel in zip(what.kernels, kernels, strict=True):
+            slot = self._snapshot.slot(kernel.agent_id)
+            entry = self._entry.get(slot)
+            if entry is not None:
+                left = bulk.amounts[:, entry] - columns.amounts(request)
+                bulk.amounts[:, entry] = np.maximum(left, 0)
+            for share in kernel.shares:
+                entry = self._share.get((slot, share.index))
+                if entry is not None:
+                    bulk.device_milli[entry] = max(0, bulk.device_milli[entry] - share.milli)
+
+
+# When and where
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """The places of a session once all sessions that end at ``at`` or before have left, and the
+    free amounts then."""
+
+    at: float
+    kernels: tuple[KernelPlacement, ...]
+    then: Columns
+
+
+def _earliest(
+    what: WorkloadClass,
+    snapshot: Snapshot,
+    held: Held,
+    ends: Floats,
+    selector: AgentSelector,
+    kept: tuple[KernelPlacement, ...] | None,
+) -> _Plan | None:
+    """The earliest plan by known ends: at the ``kept`` places, unless another is earlier, or as
+    early while an agent of ``kept`` is away."""
+    departures = Departures(snapshot, held, ends)
+    step, last = None, len(departures.ends)
+    if kept is not None:
+        demand = Demand(snapshot, what, kept)
+        step = departures.first(lambda then: demand.is_free(then.columns), 0, last)
+        if step is not None:
+            is_away = snapshot.columns.returning[demand.slots].any()
+            last = step if is_away else step - 1
+    kernels = departures.earliest_fit(what, selector, last) if last >= 0 else None
+    if kernels is None and step is not None:
+        departures.go(step)
+        kernels = kept
+    if kernels is None:
+        return None
+    return _Plan(departures.end, kernels, departures.snapshot.columns)
+
+
+def _least_disturbing(
+    what: WorkloadClass,
+    snapshot: Snapshot,
+    held: Held,
+    ends: Floats,
+    selector: AgentSelector,
+    now: float,
+) -> tuple[KernelPlacement, ...] | None:
+    """The places where the session would fit if some agents were emptied: the agents that the
+    fewest sessions of unknown end must leave, then those on which these have run the shortest time
+    together. None if it would fit nowhere."""
+    unknown = ~np.isfinite(ends)
+    count = max(len(held.sessions), 1)
+    pairs = np.unique(held.slots * count + held.of_kernel)  # a session once on each of its agents
+    slots, whose = np.divmod(pairs[unknown[pairs % count]], count)
+    ran = np.array([now - each.started_at for each in held.sessions], np.float64)
+    sessions = np.bincount(slots, minlength=snapshot.columns.slots)
+    progress = np.bincount(slots, ran[whose], snapshot.columns.slots)
+    rank = np.empty(sessions.size, np.float64)
+    rank[np.lexsort((progress, sessions))] = np.arange(sessions.size)
+    keys = np.where(unknown, np.inf, 0.0)  # all sessions of known end first, then agent by agent
+    np.minimum.at(keys, whose, 1.0 + rank[slots])
+    kernels = Departures(snapshot, held, keys).earliest_fit(what, selector)
+    return kernels or fits(snapshot.emptied(), selector, what)
+
+
+def _may_hold(
+    snapshot: Snapshot,
+    what: WorkloadClass,
+    kernels: tuple[KernelPlacement, ...],
+    accepting: Flags,
+) -> bool:
+    """Whether the agents of these places are ``accepting`` and can hold the session's kernels once
+    they have room."""
+    slots = snapshot.slots_among(kernel.agent_id for kernel in kernels)
+    mask, columns, together = eligible(snapshot, what), snapshot.columns, what.placement.together
+    if len(slots) < len(kernels) or not accepting[slots].all():
+        return False
+    if mask is not None and not mask[slots].all():
+        return False
+    if together is not None:
+        values = set(snapshot.attribute(together)[0][slots].tolist())
+        if len(values) > 1 or -1 in values:
+            return False
+    demand = Demand(snapshot, what, kernels)
+    return demand.is_within(columns.capacity, columns.device_capacity)
+
+
+def _keep_until(
+    expected_at: float,
+    plan: _Plan,
+    session: SessionWorkload,
+    snapshot: Snapshot,
+    held: Held,
+    ends: Floats,
+) -> Reservation:
+    """The reservation that holds the session's amounts, less the amounts that will have come back
+    by then."""
+    what, columns, then = session.what, snapshot.columns, plan.then
+    device_comes = then.device_free - columns.device_free
+    kernels = on_devices(snapshot, what, plan.kernels, then, device_comes)
+    demand = Demand(snapshot, what, kernels)
+    slots = demand.slots
+    comes = then.free[slots] - columns.free[slots]
+    amounts = np.maximum(demand.amounts - comes, 0)
+    milli = np.maximum(demand.device_milli - device_comes[slots], 0)
+    leave = [index for index in held.on(slots).tolist() if ends[index] <= plan.at]
+    return Reservation(
+        session.id,
+        what,
+        kernels,
+        _holds(snapshot, slots, amounts, milli),
+        expected_at,
+        tuple(held.sessions[index].id for index in leave),
+    )
+
+
+def _keep(
+    kernels: tuple[KernelPlacement, ...],
+    session: SessionWorkload,
+    snapshot: Snapshot,
+    held: Held,
+) -> Reservation:
+    """The reservation that holds all of the session's amounts that are free."""
+    what, columns = session.what, snapshot.columns
+    kernels = on_devices(snapshot, what, kernels, snapshot.emptied().columns, columns.device_free)
+    demand = Demand(snapshot, what, kernels)
+    slots = demand.slots
+    amounts = np.minimum(demand.amounts, np.maximum(columns.free[slots], 0))
+    milli = np.minimum(demand.device_milli, np.maximum(columns.device_free[slots], 0))
+    return Reservation(
+        session.id,
+        what,
+        kernels,
+        _holds(snapshot, slots, amounts, milli),
+        None,
+        tuple(held.sessions[index].id for index in held.on(slots).tolist()),
+    )
+
+
+def _holds(snapshot: Snapshot, slots: Ints, amounts: Ints, device_milli: Ints) -> tuple[Hold, ...]:
+    holds = []
+    for entry in np.flatnonzero(amounts.any(axis=1) | device_milli.any(axis=1)).tolist():
+        milli = enumerate(device_milli[entry].tolist())
+        shares = tuple(DeviceShare(index, amount) for index, amount in milli if amount)
+        held = resources(snapshot.columns, amounts[entry], sum(share.milli for share in shares))
+        holds.append(Hold(snapshot.facts(int(slots[entry])).id, held, shares))
+    return tuple(holds)

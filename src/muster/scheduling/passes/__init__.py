@@ -1,0 +1,1 @@
+"""A group's queue, and one pass over it."""

@@ -1,0 +1,385 @@
+"""The state of a scaling group for placement; its room is taken and given back here alone."""
+
+from collections.abc import Callable, Mapping
+
+from muster.core.ids import AgentId, SessionId
+from muster.core.owner import Owner
+from muster.core.resources import DeviceShare, Resources
+from muster.core.specs import Dependency
+from muster.scheduling.accounting.fairness import DecayedUsage
+from muster.scheduling.accounting.history import History, NoHistory
+from muster.scheduling.accounting.usage import Accounting
+from muster.scheduling.cluster.snapshot import AgentFacts, Snapshot
+from muster.scheduling.making_room.preemption import Preemption
+from muster.scheduling.passes.outcome import PassResult, Placed
+from muster.scheduling.passes.placement import place
+from muster.scheduling.passes.places import Place, Running, StartTimes
+from muster.scheduling.passes.queue import AGE, Queue, QueueClass
+from muster.scheduling.policy.learning import Learner
+from muster.scheduling.policy.plugins import LearningSelector, PassContext, nothing_is_known
+from muster.scheduling.policy.policy import Policy
+from muster.scheduling.policy.sequencers import FairShare
+from muster.scheduling.workload import (
+    KernelPlacement,
+    SessionWorkload,
+    TargetState,
+    WorkloadClass,
+)
+
+HALF_LIVES = 5
+"""How far back usage is read for a new policy: older usage weighs a thirtieth at most."""
+_NO_USAGE = DecayedUsage()
+
+
+class GroupState:
+    """One scaling group: its agents, the sessions that wait, the sessions that hold room, and the
+    policy.
+
+    A session waits from ``submit`` until ``start`` or ``withdraw``. It holds room from the pass
+    that placed it, which the caller confirms with ``start``, until ``leave`` was called for its
+    last kernel, or ``end`` for all of them. Nothing here is stored, and no clock is read.
+
+    Attributes:
+        snapshot: the group's agents and their free amounts.
+        policy: the parts by which a pass decides; changed by ``use`` alone.
+        accounting: the holdings of owners in all groups, and their limits.
+        queue: the waiting sessions about which a pass decides.
+        aside: waiting sessions that passes do not see.
+        places: the sessions that hold room.
+        displacing: for a waiting session, the sessions that are leaving for it.
+        fairness: the usage of owners of late; None where the sequencer does not need it.
+        start_times: how long sessions take from their placement until they run.
+        due: whether a pass could decide otherwise than the last one did.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        policy: Policy,
+        accounting: Accounting | None = None,
+        *,
+        history: History | None = None,
+        target: Callable[[Owner, Dependency], TargetState] = nothing_is_known,
+    ) -> None:
+        """
+        Args:
+            target: tells how far the job or session that a dependency names has come.
+
+        Raises:
+            PluginFault: the policy's selector cannot learn.
+        """
+        self.snapshot = snapshot
+        self.policy = policy
+        self.accounting = accounting or Accounting()
+        self.queue = Queue()
+        self.aside: dict[SessionId, SessionWorkload] = {}
+        self.places: dict[SessionId, Place] = {}
+        self.displacing: dict[SessionId, set[SessionId]] = {}
+        self.fairness: DecayedUsage | None = None
+        self.start_times = StartTimes()
+        self.due = True
+        self._history = history or NoHistory()
+        self._target = target
+        self._learner: Learner | None = None
+        self._ask_history()
+        self._teach()
+
+    # -- policy and agents ---------------------------------------------------------------------
+
+    def use(self, policy: Policy) -> None:
+        """Decide by another policy from now on.
+
+        Raises:
+            PluginFault: the policy's selector cannot learn; the policy is in force all the same.
+        """
+        before, self.policy = self.policy, policy
+        self.queue.forget()
+        self.due = True
+        half_life_s = self.fairness.half_life_s if self.fairness is not None else None
+        sequencer = policy.sequencer
+        if isinstance(sequencer, FairShare) and sequencer.half_life_s != half_life_s:
+            self._ask_history()
+        if before.selector is not policy.selector:
+            self._teach()
+
+    def _ask_history(self) -> None:
+        """Compute the usage of owners, for a sequencer that orders by it."""
+        sequencer = self.policy.sequencer
+        if isinstance(sequencer, FairShare):
+            half_life_s = sequencer.half_life_s
+            past = self._history.usage(HALF_LIVES * half_life_s)
+            self.fairness = DecayedUsage.of_past(past, half_life_s)
+            for its in self.places.values():
+                self.fairness.placed(its.workload.owner, its.workload.total, its.since)
+
+    def _teach(self) -> None:
+        """Tell a selector that learns of all earlier requests."""
+        self._learner, selector = None, self.policy.selector
+        if isinstance(selector, LearningSelector):
+            self._learner = learner = Learner(selector, self._history.requests())
+            for id_, workload in self._history.live():
+                learner.arrived(id_, workload)
+
+    def set_agent(self, facts: AgentFacts) -> None:
+        """Add or change an agent; room that is held on it stays held.
+
+        Raises:
+            MusterError: see ``Snapshot.upsert_agent``; nothing was changed.
+        """
+        self.snapshot.upsert_agent(
+            facts.id,
+            facts.name,
+            facts.capacity,
+            facts.devices,
+            facts.accepting,
+            facts.status,
+            facts.attributes,
+            returning=facts.returning,
+        )
+        self.due = True
+
+    def remove_agent(self, id_: AgentId) -> None:
+        """Forget an agent with all room that is held on it."""
+        self.snapshot.remove_agent(id_)
+        self.due = True
+
+    # -- waiting -------------------------------------------------------------------------------
+
+    @property
+    def waiting(self) -> int:
+        """How many sessions wait."""
+        return len(self.queue) + len(self.aside)
+
+    def waits(self, id_: SessionId) -> bool:
+        return id_ in self.queue or id_ in self.aside
+
+    def waits_as(self, id_: SessionId) -> WorkloadClass | None:
+        """The class of a waiting session; None for any other."""
+        members = self.queue.find(id_)
+        if members is not None:
+            return members.what
+        aside = self.aside.get(id_)
+        return None if aside is None else aside.what
+
+    def submit(self, session: SessionWorkload, *, aside: bool = False) -> None:
+        """Have a session wait from now on, in the queue unless it is put ``aside``.
+
+        Raises:
+            PluginFault: the selector fails to learn of it; the session waits all the same.
+        """
+        self.accounting.usage.waits(session.what.owner, 1)
+        if aside:
+            self.aside[session.id] = session
+        else:
+            self._enqueue(session)
+
+    def readmit(self, id_: SessionId) -> None:
+        """Move a session that was put aside into the queue.
+
+        Raises:
+            PluginFault: as ``submit``.
+        """
+        self._enqueue(self.aside.pop(id_))
+
+    def set_aside(self, id_: SessionId) -> None:
+        """Move a session of the queue aside, where passes do not see it."""
+        self.aside[id_] = self.queue.class_of(id_).session(id_)
+        self.queue.remove(id_)
+
+    def withdraw(self, id_: SessionId) -> bool:
+        """End the wait of a session; the answer says whether it waited."""
+        left: QueueClass | SessionWorkload | None = self.queue.remove(id_)
+        if left is None:
+            left = self.aside.pop(id_, None)
+            if left is None:
+                return False
+        self.displacing.pop(id_, None)
+        self.accounting.usage.waits(left.what.owner, -1)
+        return True
+
+    def requeue(self, class_of: Callable[[SessionWorkload], WorkloadClass]) -> None:
+        """Have all waiting sessions enter the queue anew, the oldest first, with the classes of
+        ``class_of``. An error that ``class_of`` raises changes nothing here."""
+
+        def anew(session: SessionWorkload) -> SessionWorkload:
+            workload = queue.known(class_of(session))
+            return SessionWorkload(session.id, session.submitted_at, workload)
+
+        queue = Queue()
+        for session in sorted(self.queue, key=AGE):
+            queue.add(anew(session))
+        self.queue, self.aside = queue, {id_: anew(each) for id_, each in self.aside.items()}
+
+    def _enqueue(self, session: SessionWorkload) -> None:
+        workload = self.queue.known(session.what)
+        if workload is not session.what:
+            session = SessionWorkload(session.id, session.submitted_at, workload)
+        self.queue.add(session)
+        self.due = True
+        if self._learner is not None:
+            self._learner.arrived(session.id, workload)
+
+    # -- passes --------------------------------------------------------------------------------
+
+    def context(self, now: float) -> PassContext:
+        """The context of a pass over the queue."""
+        start_s = self.start_times.at(now)
+        return PassContext(
+            self.snapshot,
+            now,
+            self.accounting.usage,
+            self.accounting.quotas,
+            self.fairness or _NO_USAGE,
+            Running(self.places, self.policy.preemption, start_s),
+            self._target,
+            self.displacing,
+            start_s,
+        )
+
+    def run_pass(self, now: float) -> PassResult:
+        """Decide about all sessions of the queue. Room is taken for the placed ones, which still
+        wait and count in no sum until ``start``; displaced sessions still hold their room.
+
+        Raises:
+            MusterError: a plug-in answers nonsense; nothing was changed.
+        """
+        self.due = False
+        if not len(self.queue):  # as after each end of a lone task
+            self.queue.rooms = {}
+            return PassResult()
+        return place(self.queue, self.snapshot, self.policy, self.context(now))
+
+    def displace(self, preemption: Preemption) -> None:
+        """Note that the victims are leaving, so that no others are displaced for the same
+        session."""
+        self.displacing[preemption.session] = {victim.id for victim in preemption.victims}
+        self.queue.rooms.clear()  # their ends are known now
+
+    # -- holding room --------------------------------------------------------------------------
+
+    def start(self, placed: Placed, now: float, *, begun_anew: bool = True) -> None:
+        """Have a session take the room that the last pass found for it.
+
+        Args:
+            begun_anew: whether it would be begun anew if it were displaced.
+        """
+        session, kernels = placed
+        self.withdraw(session.id)
+        held = dict(enumerate(kernels))
+        self._hold(session.id, Place(session.what, held, now, begun_anew, now), now)
+
+    def adopt(
+        self,
+        id_: SessionId,
+        workload: WorkloadClass,
+        kernels: Mapping[int, KernelPlacement],
+        now: float,
+        *,
+        since: float,
+        begun_anew: bool = True,
+    ) -> None:
+        """Have a session hold room that no pass has found: its agents report it, which is a fact
+        even where it exceeds the capacity.
+
+        Args:
+            kernels: their places, by index; more kernels may be adopted later.
+            since: when the session got its place.
+        """
+        for index, kernel in kernels.items():
+            self.occupy(kernel.agent_id, workload.kernels[index], kernel.shares)
+            self._join_set(workload, kernel, +1)
+        held = self.places.get(id_)
+        if held is None:
+            self._hold(id_, Place(workload, dict(kernels), since, begun_anew, since), now)
+        else:
+            held.kernels.update(kernels)
+            held.seen = None
+
+    def progressed(
+        self,
+        id_: SessionId,
+        entered_at: float,
+        running_since: float | None,
+        leaves_by: float | None,
+    ) -> None:
+        """Note how far a session has come that may hold a place: see ``Place``."""
+        held = self.places.get(id_)
+        if held is None:
+            return
+        if running_since is not None and held.running_since is None and leaves_by is None:
+            self.start_times.saw(running_since - held.since, running_since)
+        held.entered_at, held.leaves_by = entered_at, leaves_by
+        held.running_since, held.seen = running_since, None
+
+    def move(self, id_: SessionId, index: int, shares: tuple[DeviceShare, ...]) -> None:
+        """Note that a kernel runs on other devices of its agent, as the agent reports."""
+        held = self.places[id_]
+        request, before = held.workload.kernels[index], held.kernels[index]
+        self.vacate(before.agent_id, request, before.shares)
+        self.occupy(before.agent_id, request, shares)
+        held.kernels[index] = KernelPlacement(before.agent_id, shares)
+        held.seen = None
+
+    def leave(self, id_: SessionId, index: int, now: float) -> None:
+        """Free the room of a kernel. With its last kernel the session gives up its place."""
+        held = self.places[id_]
+        kernel = held.kernels[index]
+        self.vacate(kernel.agent_id, held.workload.kernels[index], kernel.shares)
+        self._join_set(held.workload, kernel, -1)
+        del held.kernels[index]
+        held.seen = None
+        if not held.kernels:
+            self._gone(id_, now)
+
+    def end(self, id_: SessionId, now: float) -> None:
+        """Free the room of a session, all kernels of which have left."""
+        for index in list(self.places[id_].kernels):
+            self.leave(id_, index, now)
+        self.forget(id_)
+
+    def forget(self, id_: SessionId) -> None:
+        """Forget a session that has ended; its id may come again for another one."""
+        if self._learner is not None:
+            self._learner.ended(id_)
+
+    def occupy(
+        self, agent_id: AgentId, request: Resources, shares: tuple[DeviceShare, ...] = ()
+    ) -> None:
+        """Take room, for any use, whether it is free or not."""
+        self.snapshot.take(agent_id, request, shares, force=True)
+
+    def vacate(
+        self, agent_id: AgentId, request: Resources, shares: tuple[DeviceShare, ...] = ()
+    ) -> None:
+        """Give back room that was taken with ``occupy``.
+
+        Raises:
+            NotHeld: less is in use; nothing was given back.
+        """
+        self.snapshot.give_back(agent_id, request, shares)
+        self.due = True
+
+    def _hold(self, id_: SessionId, place_: Place, now: float) -> None:
+        """Count the session as placed from now on."""
+        workload = place_.workload
+        self.places[id_] = place_
+        self.accounting.usage.placed(workload.owner, workload.total)
+        if self.fairness is not None:
+            self.fairness.placed(workload.owner, workload.total, now)
+
+    def _gone(self, id_: SessionId, now: float) -> None:
+        workload = self.places.pop(id_).workload
+        self.accounting.usage.placed(workload.owner, workload.total, -1)
+        if self.fairness is not None:
+            self.fairness.released(workload.owner, workload.total, now)
+        for preemptor, victims in list(self.displacing.items()) if self.displacing else ():
+            victims.discard(id_)
+            if not victims:
+                del self.displacing[preemptor]
+
+    def _join_set(self, workload: WorkloadClass, kernel: KernelPlacement, kernels: int) -> None:
+        """Count ``kernels`` more kernels of the workload's set on the agent. A pass has counted the
+        kernels that it placed itself."""
+        name = workload.placement.set
+        if name is not None:
+            self.snapshot.set_joined(kernel.agent_id, (workload.owner, name), kernels)

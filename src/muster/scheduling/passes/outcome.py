@@ -1,0 +1,70 @@
+"""The result of a placement pass."""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from muster.core.ids import SessionId
+from muster.core.reasons import Reason, ReasonCode, reason
+from muster.scheduling.making_room.preemption import Preemption
+from muster.scheduling.making_room.reservation import Reservation
+from muster.scheduling.passes.queue import Kept, QueueClass
+from muster.scheduling.workload import KernelPlacement, SessionWorkload
+
+LACKS_ROOM = frozenset(
+    {
+        ReasonCode.NO_ROOM,
+        ReasonCode.GANG_NO_ROOM,
+        ReasonCode.AGENTS_FULL,
+        ReasonCode.BEHIND_RESERVATION,
+        ReasonCode.BEHIND_STARVING,
+    }
+)
+"""Reasons of a waiting session that finds no room."""
+
+WAITS_FOR_ROOM = LACKS_ROOM | {ReasonCode.STRICT_ORDER}
+"""Reasons of a waiting session that nothing forbids to start."""
+
+
+class Placed(NamedTuple):
+    """A session that starts; ``kernels[i]`` is the place of its kernel i."""
+
+    session: SessionWorkload
+    kernels: tuple[KernelPlacement, ...]
+
+
+@dataclass(slots=True)
+class PassResult:
+    """The decisions of one pass.
+
+    Args:
+        placed: the sessions that start, in the order in which they were tried.
+        refused: the reasons of each class that still waits; a class whose sessions were all placed
+            is absent.
+        rooms: the room kept for the first session that lacks room, and for sessions for which
+            others are leaving already.
+        displaced: sessions that leave for others, which stay refused until the room is free.
+    """
+
+    placed: list[Placed] = field(default_factory=list)
+    refused: dict[QueueClass, tuple[Reason, ...]] = field(default_factory=dict)
+    rooms: dict[SessionId, Kept] = field(default_factory=dict)
+    displaced: list[Preemption] = field(default_factory=list)
+
+    @property
+    def kept(self) -> Kept | None:
+        """The room kept for the first session that lacks room."""
+        return next(iter(self.rooms.values()), None)
+
+    @property
+    def reservation(self) -> Reservation | None:
+        return self.kept.reservation if self.kept is not None else None
+
+
+def behind(reservation: Reservation, group: str, starvation_after_s: float, now: float) -> Reason:
+    """The reason of a session whose room is kept for the reservation's."""
+    first = reservation.session
+    if reservation.expected_at is None:
+        after_s = round(starvation_after_s)
+        return reason(ReasonCode.BEHIND_STARVING, group=group, session=first, after_s=after_s)
+    in_s = max(0, round(reservation.expected_at - now))
+    return reason(ReasonCode.BEHIND_RESERVATION, group=group, session=first, in_s=in_s)

@@ -1,0 +1,443 @@
+"""The placement pass: validators → sequencer → selector over the queue of one scaling group."""
+
+from collections.abc import Container
+from dataclasses import replace
+
+from muster.core.ids import SessionId
+from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.specs.group import QueuePolicy
+from muster.scheduling.cluster.snapshot import Snapshot
+from muster.scheduling.cluster.statement import Statement
+from muster.scheduling.fitting.feasibility import Feasibility, together
+from muster.scheduling.fitting.fit import Fit, fill, fit_session, most_placed
+from muster.scheduling.making_room.departures import fits
+from muster.scheduling.making_room.preemption import (
+    Preemption,
+    find_victims,
+    let_displace,
+    let_start,
+)
+from muster.scheduling.making_room.reservation import Binding, Reservation, reserve
+from muster.scheduling.passes.outcome import PassResult, Placed, behind
+from muster.scheduling.passes.queue import Kept, Queue, QueueClass
+from muster.scheduling.passes.turns import Rank, Turn, Turns, bounds, rank_of
+from muster.scheduling.policy.plugins import (
+    CountingValidator,
+    PassContext,
+)
+from muster.scheduling.policy.policy import Policy
+from muster.scheduling.workload import (
+    KernelPlacement,
+    RunningSession,
+    SessionWorkload,
+    WorkloadClass,
+)
+
+MAX_PREEMPTORS = 8
+"""Sessions for which a pass looks for victims: each costs a search, and the next pass comes
+soon."""
+
+
+def place(queue: Queue, snapshot: Snapshot, policy: Policy, context: PassContext) -> PassResult:
+    """Decide about all waiting sessions. The room of placed ones is taken from the snapshot; they
+    stay in the queue, and out of ``context.usage``, until the caller changes that.
+
+    The queue remembers classes that lacked room and the room that is kept, so that a pass in which
+    nothing has changed costs no more than a look at each class.
+
+    Raises:
+        MusterError: a plug-in answers nonsense; the snapshot is as it was.
+    """
+    with Statement(snapshot) as statement:
+        placement = PlacementPass(queue, statement, policy, context)
+        result = placement.run()
+        statement.keep()
+    placement.remember()
+    return result
+
+
+def never_fits(what: WorkloadClass, snapshot: Snapshot, policy: Policy) -> Reason | None:
+    """The reason why the present group could not hold such a session even when empty; None if it
+    could."""
+    return Feasibility(snapshot, policy.selector).never(what)
+
+
+class PlacementPass:
+    """One pass over a group's queue, inside a statement that the caller keeps or not.
+
+    Within a pass room only shrinks: a class that did not fit is not tried again.
+
+    The order is that of priority, the sequencer's key, age and id (see ``turns``).
+    """
+
+    def __init__(
+        self, queue: Queue, statement: Statement, policy: Policy, context: PassContext
+    ) -> None:
+        self.result = PassResult()
+        self._queue = queue
+        self._statement = statement
+        self._snapshot = statement.snapshot
+        self._policy = policy
+        self._feasibility = Feasibility(self._snapshot, policy.selector)
+        self._context = context = replace(context, usage=context.usage.fork())
+        self._counting = [each for each in policy.validators if isinstance(each, CountingValidator)]
+        idle = {id(each) for each in self._counting if each.is_idle(context)}
+        self._validators = [each for each in policy.validators if id(each) not in idle]
+        self._stopped: Reason | None = None  # the reason why nothing more starts
+        self._bindings: list[tuple[Reservation, Binding]] = []  # in the order of the queue
+        self._blocked: list[SessionWorkload] = []  # the first of each class that lacks room
+        self._lacking: dict[QueueClass, object] = {}
+
+    def run(self, before: SessionWorkload | None = None) -> PassResult:
+        """Decide about all waiting sessions, or about those whose turn comes ``before`` the given
+        one."""
+        try:
+            self._run(before)
+            self._preempt()
+        finally:
+            self._lift()
+        return self.result
+
+    def ahead_of(self, session: SessionWorkload) -> int:
+        """How many waiting sessions come before the given one: the sessions placed so far, and
+        those whose turn now is before its own."""
+        sequencer, context = self._policy.sequencer, self._context
+        rank = rank_of(session, sequencer, context)
+        ahead = 0
+        for members in self._queue.classes:
+            ends = [rank_of(each, sequencer, context) for each in (members.oldest, members.newest)]
+            first, last = bounds(*ends)
+            if last < rank:
+                ahead += len(members)
+            elif first < rank:
+                ahead += sum(rank_of(each, sequencer, context) < rank for each in members)
+        placed = self.result.placed
+        return ahead + sum(rank_of(each.session, sequencer, context) >= rank for each in placed)
+
+    def judge(
+        self, session: SessionWorkload
+    ) -> tuple[tuple[Reason, ...], tuple[KernelPlacement, ...]]:
+        """The reasons that keep a session from starting after the decisions so far, or else its
+        places. Nothing is placed."""
+        members = QueueClass(session.what)
+        members.add(session)
+        reasons = [*self._forbidden(members)]
+        never, kernels = self.never(members), None
+        try:
+            self._bind_for(session.what)
+            if never is not None:
+                reasons.append(never)
+            else:
+                kernels = self.would_fit(session).kernels
+                if kernels is None:
+                    reasons.append(self._no_room(members, session))
+                if self._stopped is not None:
+                    reasons.append(self._stopped)
+        finally:
+            self._lift()
+        return tuple(reasons), kernels or ()
+
+    def remember(self) -> None:
+        """Store the findings of this pass in the queue, for the next one."""
+        for members, reasons in self.result.refused.items():
+            members.reasons = reasons
+        for members, state in self._lacking.items():
+            members.refused_at = state
+        self._queue.rooms = self.result.rooms
+
+    def _run(self, before: SessionWorkload | None) -> None:
+        sequencer, context = self._policy.sequencer, self._context
+        turns = Turns(self._queue.classes, sequencer, context)
+        end: Rank | None = None
+        while (turn := turns.pop()) is not None:
+            limit = turns.next_rank
+            if before is not None:
+                end = rank_of(before, sequencer, context)
+                if turn.rank >= end:
+                    break
+                if limit is None or end < limit:
+                    limit = end
+            turns.put_back(turn, again=self._decide(turn, limit))
+
+    # One class's turn
+
+    def _decide(self, turn: Turn, limit: Rank | None) -> bool:
+        """Place sessions of the class that may start before ``limit``; whether the class has more
+        to try."""
+        members, what = turn.members, turn.members.what
+        assert turn.session is not None
+        reasons = self._forbidden(members)
+        if reasons:
+            self.result.refused[members] = reasons
+            return False
+        if self._stopped is not None:
+            self.result.refused[members] = (self.never(members) or self._stopped,)
+            return False
+        if members.refused_at is not None and members.refused_at == self._state(what):
+            self._lacks_room(members, turn.session)
+            return False
+        sequencer = self._policy.sequencer
+        most = 1 if sequencer.dynamic else self._allowed(what, len(members))
+        run = turn.run(limit, most, sequencer, self._context)
+        self._bind_for(what)
+        started = self._start(members, run)
+        if started < len(run):
+            self._lacks_room(members, run[started])
+            return False
+        return turn.session is not None
+
+    def _forbidden(self, members: QueueClass) -> tuple[Reason, ...]:
+        reasons: tuple[Reason, ...] = ()
+        for validator in self._validators:
+            reasons += tuple(validator.validate(members.what, self._context))
+        return reasons
+
+    def _allowed(self, what: WorkloadClass, count: int) -> int:
+        """How many sessions of the class the validators allow in a row; at least the one about
+        which they were just asked."""
+        if count == 1 or len(self._counting) < len(self._policy.validators):
+            return 1
+        for validator in self._counting:
+            count = min(count, validator.allows(what, self._context, count))
+        return max(count, 1)
+
+    def _start(self, members: QueueClass, run: list[SessionWorkload]) -> int:
+        """Place as many of ``run`` as fit, from the first on; the answer is how many."""
+        what, selector = members.what, self._policy.selector
+        placed: list[Placed] = []
+        if len(what.kernels) == 1:
+            found = fill(self._statement, selector, what, len(run))
+            placed = list(map(Placed, run, zip(found)))
+        else:
+            for session in run:
+                kernels = self._fit(session).kernels
+                if kernels is None:
+                    break
+                placed.append(Placed(session, kernels))
+        if placed:
+            for reservation, binding in self._bindings:
+                if reservation.admits(what, self._context.runs_from):
+                    for _, kernels in placed:
+                        binding.lend(what, kernels)
+            self._context.usage.note_placed(what, len(placed))
+            self.result.placed += placed
+        return len(placed)
+
+    def _running(self) -> dict[SessionId, RunningSession]:
+        """All sessions that hold a place, including those that this pass has placed."""
+        now = self._context.now
+        running = dict(self._context.running)
+        for session, kernels in self.result.placed:
+            duration_s = session.what.duration_s
+            ends_at = None if duration_s is None else self._context.runs_from + duration_s
+            running[session.id] = RunningSession(session.id, session.what, kernels, now, ends_at)
+        return running
+
+    def _lacks_room(self, members: QueueClass, session: SessionWorkload) -> None:
+        """Note that ``session`` finds no room: its reason, and the consequences for sessions behind
+        it."""
+        state = self._state(members.what)
+        remembered = members.refused_at == state and members.reasons
+        never = self.never(members)
+        self.result.refused[members] = (
+            members.reasons if remembered else (never or self._no_room(members, session),)
+        )
+        self._lacking[members] = state
+        if never is not None:
+            return  # it holds up no other session
+        is_head, policy = not self._blocked, self._policy.queue
+        others_leave = session.id in self._context.displacing
+        self._blocked.append(session)
+        if policy is QueuePolicy.STRICT:
+            self._stopped = reason(
+                ReasonCode.STRICT_ORDER, group=self._snapshot.group, session=session.id
+            )
+        elif (is_head and policy is QueuePolicy.BACKFILL) or others_leave:
+            self._reserve_for(session)  # room of leaving sessions is for it alone
+        if others_leave:  # nor may its owner's other work use its quota
+            self._context.usage.note_placed(members.what, 1)
+
+    # Kept rooms
+
+    def _reserve_for(self, session: SessionWorkload) -> None:
+        now = self._context.now
+        firm = now - session.submitted_at >= self._policy.starvation_after_s
+        kept = self._queue.rooms.get(session.id)
+        if kept is None or not self._stands(kept, session, firm):
+            previous = kept.reservation if kept else None
+            snapshot, running = self._snapshot, self._running()
+            if self._bindings:
+                self._lift()
+                snapshot = snapshot.copy()
+                for earlier, _ in self._bindings:
+                    waits_for, its = earlier.waits_for, earlier.what
+                    let_start(its, earlier.kernels, waits_for, snapshot, running)
+            reservation = reserve(
+                session, snapshot, running, self._policy.selector, now, firm, previous=previous
+            )
+            snapshot = self._snapshot
+            kept = Kept(
+                session.id,
+                reservation,
+                snapshot.version,
+                snapshot.capacity_version,
+                firm,
+                now,
+            )
+        self.result.rooms[session.id] = kept
+        if kept.reservation is not None:
+            self._bind_for(session.what)
+            self._bindings.append((kept.reservation, Binding(kept.reservation, self._snapshot)))
+
+    def _stands(self, kept: Kept, session: SessionWorkload, firm: bool) -> bool:
+        """Whether the room that the last pass kept is still kept: not once the session would start
+        if the returning agents were back, because the room there is then kept for it instead."""
+        snapshot, context = self._snapshot, self._context
+        if not kept.holds_for(session, snapshot, firm, context.now, context.running):
+            return False
+        if kept.version == snapshot.version:
+            return True
+        back = snapshot.with_returning()
+        return back is snapshot or fits(back, self._policy.selector, session.what) is None
+
+    def _bind_for(self, what: WorkloadClass, spared: Container[SessionId] = ()) -> None:
+        """Take kept room from the snapshot, except room on which sessions of the class may stand,
+        and room kept for ``spared`` sessions."""
+        for reservation, binding in self._bindings:
+            if reservation.session in spared or reservation.admits(what, self._context.runs_from):
+                binding.lift()
+            else:
+                binding.bind()
+
+    def _lift(self) -> None:
+        for _, binding in self._bindings:
+            binding.lift()
+
+    def _preempt(self) -> None:
+        """Look for victims for sessions that lack room, now that no others take any."""
+        if self._policy.preemption is not None:
+            for session in self._blocked:
+                if session.id in self._context.displacing:
+                    continue
+                if len(self.result.displaced) == MAX_PREEMPTORS:
+                    break
+                found = self.victims_for(session)
+                if found is not None:
+                    self.result.displaced.append(found)
+
+    def victims_for(self, session: SessionWorkload) -> Preemption | None:
+        """The sessions that the given one would displace, beside those displaced for sessions
+        before it."""
+        policy = self._policy.preemption
+        if policy is None:
+            return None
+        displaced = self.result.displaced
+        running, snapshot = dict(self._context.running), self._snapshot
+        spared = {session.id, *(each.session for each in displaced)}
+        try:
+            # Sessions that get the room of others are counted below, and not by their kept room.
+            self._bind_for(session.what, spared)
+            if displaced:
+                snapshot = snapshot.copy()
+                for each in displaced:
+                    its = self._queue.class_of(each.session).what
+                    let_displace(its, each, snapshot, running)
+            back = snapshot.with_returning()
+            if back is not snapshot and fits(back, self._policy.selector, session.what):
+                return None  # the session only has to wait for them
+            found = find_victims(
+                session, snapshot, running, self._policy.selector, policy, self._context.now
+            )
+        finally:
+            self._lift()
+        if found is None or not self._leaves_holds(session.what, found, spared):
+            return None
+        return found
+
+    def _leaves_holds(
+        self, what: WorkloadClass, found: Preemption, spared: Container[SessionId]
+    ) -> bool:
+        """Whether the room of the victims is the session's once they are gone. Room kept for others
+        may be lent to a session that soon ends; if that one were displaced, the session could not
+        have its place, but the next session to which it is lent could, and so on without end."""
+        holds = [
+            hold
+            for each, _ in self._bindings
+            if each.session not in spared and not each.admits(what, self._context.runs_from)
+            for hold in each.holds
+        ]
+        if not holds:
+            return True
+        after, running = self._snapshot.copy(), dict(self._context.running)
+        for each in self.result.displaced:
+            let_displace(self._queue.class_of(each.session).what, each, after, running)
+        let_displace(what, found, after, running)
+        taken = {kernel.agent_id for kernel in found.kernels}
+        return all(hold.is_free(after) for hold in holds if hold.agent_id in taken)
+
+    # Why not
+
+    def _state(self, what: WorkloadClass) -> object:
+        """The state on which a lack of room depends: while it stays equal, sessions of the class go
+        on lacking room."""
+        bound = [
+            reservation.holds
+            for reservation, _ in self._bindings
+            if not reservation.admits(what, self._context.runs_from)
+        ]
+        return self._snapshot.version, bound
+
+    def _no_room(self, members: QueueClass, session: SessionWorkload) -> Reason:
+        what = members.what
+        for reservation, binding in self._bindings:
+            if reservation.admits(what, self._context.runs_from):
+                continue
+            binding.lift()
+            if self.would_fit(session).kernels is not None:
+                self._bind_for(what)
+                group, after_s = self._snapshot.group, self._policy.starvation_after_s
+                return behind(reservation, group, after_s, self._context.now)
+        self._bind_for(what)
+        most = self._feasibility.most_kernels(what, self._statement)
+        if most:
+            return reason(ReasonCode.AGENTS_FULL, group=self._snapshot.group, most=most)
+        reach, kernels = self._feasibility.reach(what), len(what.kernels)
+        if kernels > 1:
+            placed = self.most_placed(session)
+            return reason(
+                ReasonCode.GANG_NO_ROOM, placed=placed, kernels=kernels, **reach, **together(what)
+            )
+        return reason(ReasonCode.NO_ROOM, **reach, request=what.kernels[0].describe())
+
+    def would_fit(self, session: SessionWorkload) -> Fit:
+        """How many kernels would find room, whatever else forbids the session to start."""
+        mark = self._statement.mark()
+        fit = self._fit(session)
+        self._statement.rollback(mark)
+        return fit
+
+    def most_placed(self, session: SessionWorkload) -> int:
+        """How many kernels find room together, whatever else forbids the session to start."""
+        fit = self.would_fit(session)
+        return most_placed(self._statement, self._policy.selector, session.what, fit)
+
+    def _fit(self, session: SessionWorkload) -> Fit:
+        """Take room for the session; if it finds none otherwise, the room that was kept for it."""
+        fit = fit_session(self._statement, self._policy.selector, session.what)
+        kept = self._queue.rooms.get(session.id)
+        if fit.kernels is None and kept is not None:
+            reservation = kept.reservation
+            if reservation is not None and reservation.what == session.what:
+                kernels = reservation.start(self._statement)
+                if kernels is not None:
+                    return Fit(len(kernels), kernels)
+        return fit
+
+    def never(self, members: QueueClass) -> Reason | None:
+        """The reason why the present group cannot hold such a session even when empty; None if it
+        can."""
+        known = members.never
+        if known is None or known[0] != self._snapshot.capacity_version:
+            known = self._snapshot.capacity_version, self._feasibility.never(members.what)
+            members.never = known
+        return known[1]

@@ -1,0 +1,215 @@
+"""The waiting sessions of one scaling group, in classes of equals.
+
+A pass decides about a class, and not about each of its sessions: if one finds no room, its equals
+do not either. So the cost of a pass grows with the changes, not with the length of the queue.
+"""
+
+from collections import deque
+from collections.abc import Container, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
+
+from muster.core.errors import NotFound
+from muster.core.ids import SessionId
+from muster.core.reasons import Reason
+from muster.scheduling.cluster.snapshot import Snapshot
+from muster.scheduling.making_room.reservation import Reservation
+from muster.scheduling.workload import SessionWorkload, WorkloadClass
+
+KEPT_S = 1.0
+"""For how long kept room need not be looked for anew."""
+
+AGE = attrgetter("submitted_at", "id")
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The room that a pass kept for a session.
+
+    Args:
+        version, capacity_version: of the snapshot on which it was found.
+        firm: whether the session had waited for so long that it gets room at any price.
+        made_at: seconds since the epoch.
+    """
+
+    session: SessionId
+    reservation: Reservation | None
+    version: int
+    capacity_version: int
+    firm: bool
+    made_at: float
+
+    def holds_for(
+        self,
+        session: SessionWorkload,
+        snapshot: Snapshot,
+        firm: bool,
+        now: float,
+        running: Container[SessionId],
+    ) -> bool:
+        """Whether it may stand, because later placements have respected it. While room is given
+        back all the time it is looked for anew only once in a while, as long as the agents are
+        unchanged and all sessions still run whose ends it counts on."""
+        if (self.session, self.firm) != (session.id, firm):
+            return False
+        if self.capacity_version != snapshot.capacity_version:
+            return False
+        at = self.reservation.expected_at if self.reservation else None
+        if at is not None and now >= at:
+            return False
+        if self.version == snapshot.version:
+            return True
+        waits_for = self.reservation.waits_for if self.reservation else ()
+        return now < self.made_at + KEPT_S and all(id_ in running for id_ in waits_for)
+
+
+class QueueClass:
+    """Waiting sessions that differ in age and identity alone, the oldest first.
+
+    Passes remember with it: ``reasons``, with which the last pass refused it; ``refused_at``, the
+    state of snapshot and reservations when it last failed to fit, and while that is unchanged it is
+    not tried again; ``never``, the reason why the group cannot hold it even when empty, with the
+    version of the group's capacity.
+    """
+
+    __slots__ = ("_order", "_waiting", "never", "reasons", "refused_at", "what")
+
+    def __init__(self, what: WorkloadClass) -> None:
+        self.what = what
+        self.reasons: tuple[Reason, ...] = ()
+        self.refused_at: object = None
+        self.never: tuple[int, Reason | None] | None = None
+        self._order: deque[SessionWorkload] = deque()  # may hold sessions that wait no longer
+        self._waiting: dict[SessionId, SessionWorkload] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def __contains__(self, id_: SessionId) -> bool:
+        return id_ in self._waiting
+
+    def __iter__(self) -> Iterator[SessionWorkload]:
+        """From the oldest to the newest."""
+        waiting = self._waiting
+        return (session for session in self._order if waiting.get(session.id) is session)
+
+    def session(self, id_: SessionId) -> SessionWorkload:
+        """A session of the class by its id.
+
+        Raises:
+            KeyError: the session does not wait here.
+        """
+        return self._waiting[id_]
+
+    def __reversed__(self) -> Iterator[SessionWorkload]:
+        waiting = self._waiting
+        return (session for session in reversed(self._order) if waiting.get(session.id) is session)
+
+    def newest_first(self) -> Iterator[SessionWorkload]:
+        """From the newest to the oldest; sessions of one age in the order of their ids."""
+        for _, same_age in groupby(reversed(self), attrgetter("submitted_at")):
+            yield from reversed(list(same_age))
+
+    @property
+    def oldest(self) -> SessionWorkload:
+        order, waiting = self._order, self._waiting
+        while waiting.get(order[0].id) is not order[0]:
+            order.popleft()
+        return order[0]
+
+    @property
+    def newest(self) -> SessionWorkload:
+        order, waiting = self._order, self._waiting
+        while waiting.get(order[-1].id) is not order[-1]:
+            order.pop()
+        return order[-1]
+
+    def add(self, session: SessionWorkload) -> None:
+        if not self._order or AGE(self._order[-1]) < AGE(session):
+            self._order.append(session)
+        else:  # an older session, which was placed before, comes back
+            self._order = deque(sorted((*self, session), key=AGE))
+        self._waiting[session.id] = session
+
+    def remove(self, id_: SessionId) -> None:
+        del self._waiting[id_]
+        if len(self._order) > 2 * len(self._waiting) + 16:
+            self._order = deque(self)
+
+
+class Queue:
+    """The classes of waiting sessions; ``rooms`` are the rooms that the last pass kept, in its
+    order."""
+
+    def __init__(self, sessions: Iterable[SessionWorkload] = ()) -> None:
+        self.rooms: dict[SessionId, Kept] = {}
+        self._classes: dict[WorkloadClass, QueueClass] = {}
+        self._class_of: dict[SessionId, QueueClass] = {}
+        for session in sessions:
+            self.add(session)
+
+    def __len__(self) -> int:
+        return len(self._class_of)
+
+    def __contains__(self, id_: SessionId) -> bool:
+        return id_ in self._class_of
+
+    def __iter__(self) -> Iterator[SessionWorkload]:
+        """Every waiting session, class by class."""
+        for members in self._classes.values():
+            yield from members
+
+    @property
+    def kept(self) -> Kept | None:
+        """The room kept for the first session that lacked it."""
+        return next(iter(self.rooms.values()), None)
+
+    @property
+    def classes(self) -> Iterable[QueueClass]:
+        return self._classes.values()
+
+    def known(self, what: WorkloadClass) -> WorkloadClass:
+        """The object that equal waiting sessions share as their class, or ``what`` itself if none
+        waits."""
+        members = self._classes.get(what)
+        return what if members is None else members.what
+
+    def find(self, id_: SessionId) -> QueueClass | None:
+        """The class of a session; None if it does not wait here."""
+        return self._class_of.get(id_)
+
+    def class_of(self, id_: SessionId) -> QueueClass:
+        """
+        Raises:
+            NotFound: no such session waits here.
+        """
+        members = self._class_of.get(id_)
+        if members is None:
+            raise NotFound(f"session {id_} does not wait in this queue")
+        return members
+
+    def forget(self) -> None:
+        """Forget the findings of passes, which were made under another policy."""
+        self.rooms = {}
+        for members in self._classes.values():
+            members.refused_at = members.never = None
+
+    def add(self, session: SessionWorkload) -> QueueClass:
+        """Add a session, unless it waits already."""
+        self.remove(session.id)
+        members = self._classes.get(session.what)
+        if members is None:
+            members = self._classes[session.what] = QueueClass(session.what)
+        members.add(session)
+        self._class_of[session.id] = members
+        return members
+
+    def remove(self, id_: SessionId) -> QueueClass | None:
+        """Remove a session: the class that it was of, or None if it did not wait."""
+        members = self._class_of.pop(id_, None)
+        if members is not None:
+            members.remove(id_)
+            if not members:
+                del self._classes[members.what]
+        return members

@@ -1,0 +1,150 @@
+"""Turns: the classes of a queue in the order in which a pass tries them.
+
+The order is by priority, the sequencer's key, age and id.
+"""
+
+import heapq
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any, TypeAlias
+
+from muster.core.owner import Owner
+from muster.scheduling.passes.queue import QueueClass
+from muster.scheduling.policy.plugins import PassContext, SessionSequencer
+from muster.scheduling.workload import SessionWorkload
+
+Rank: TypeAlias = tuple[Any, ...]
+"""The rank of a session: the smallest goes first, and no two sessions have the same."""
+
+
+def rank_of(session: SessionWorkload, sequencer: SessionSequencer, context: PassContext) -> Rank:
+    key = sequencer.key(session, context)
+    return (-session.what.priority, *key, session.submitted_at, session.id)
+
+
+_BEFORE_ALL, _AFTER_ALL = "", chr(sys.maxunicode)  # of the ids of one age
+
+
+def bounds(oldest: Rank, newest: Rank) -> tuple[Rank, Rank]:
+    """A lower and an upper bound for the ranks of a class, from the ranks of its oldest and newest
+    session."""
+    if newest < oldest:  # newest first, but sessions of one age by their ids
+        return (*newest[:-1], _BEFORE_ALL), (*oldest[:-1], _AFTER_ALL)
+    return oldest, newest
+
+
+class Turn:
+    """A class's place in the order of a pass, which is the place of its first undecided session."""
+
+    __slots__ = ("_last", "_rest", "members", "rank", "session")
+
+    def __init__(
+        self, members: QueueClass, sequencer: SessionSequencer, context: PassContext
+    ) -> None:
+        self.members = members
+        self.session: SessionWorkload | None = members.oldest
+        self.rank = self._last = rank_of(members.oldest, sequencer, context)
+        self._rest: Iterator[SessionWorkload] = iter(())
+        if len(members) > 1:
+            first, self._last = bounds(self.rank, rank_of(members.newest, sequencer, context))
+            backwards = first < self.rank
+            self._rest = members.newest_first() if backwards else iter(members)
+            self.session = next(self._rest)
+            if backwards:
+                self.rank = rank_of(self.session, sequencer, context)
+
+    def is_late(self, sequencer: SessionSequencer, context: PassContext) -> bool:
+        """Whether its rank has fallen behind meanwhile; if so it has the new rank now."""
+        assert self.session is not None
+        rank = rank_of(self.session, sequencer, context)
+        if rank == self.rank:
+            return False
+        self.rank = rank
+        return True
+
+    def run(
+        self, limit: Rank | None, most: int, sequencer: SessionSequencer, context: PassContext
+    ) -> list[SessionWorkload]:
+        """Take the first session and its successors before ``limit``, at most ``most`` in all."""
+        assert self.session is not None
+        run = [self.session]
+        if limit is None or self._last < limit:
+            run += islice(self._rest, most - 1)
+        self.session = next(self._rest, None)
+        while self.session is not None:
+            self.rank = rank_of(self.session, sequencer, context)
+            if len(run) >= most or (limit is not None and self.rank >= limit):
+                break
+            run.append(self.session)
+            self.session = next(self._rest, None)
+        return run
+
+
+class Turns:
+    """The turns of a pass, the next one first.
+
+    The key of a ``dynamic`` sequencer may grow as its owner's sessions are placed, and never gets
+    smaller in a pass: a turn that comes up with a grown key goes back to its new place. Where the
+    key is the owner's, only the first of an owner's turns at a priority takes part, so that a
+    placement moves one turn and not all of them.
+    """
+
+    def __init__(
+        self, classes: Iterable[QueueClass], sequencer: SessionSequencer, context: PassContext
+    ) -> None:
+        self._sequencer = sequencer
+        self._context = context
+        turns = [Turn(members, sequencer, context) for members in classes]
+        self._behind: dict[_Lane, list[tuple[Rank, Turn]]] | None = None
+        if sequencer.by_owner:
+            lanes: dict[_Lane, list[tuple[Rank, Turn]]] = {}
+            for turn in turns:
+                lanes.setdefault(_lane(turn), []).append((_age(turn), turn))
+            for lane in lanes.values():
+                heapq.heapify(lane)
+            self._behind = lanes
+            turns = [heapq.heappop(lane)[1] for lane in lanes.values()]
+        self._heap = [(turn.rank, turn) for turn in turns]
+        heapq.heapify(self._heap)
+
+    @property
+    def next_rank(self) -> Rank | None:
+        """The rank of the turn that ``pop`` would answer; None if there is none."""
+        return self._heap[0][0] if self._heap else None
+
+    def pop(self) -> Turn | None:
+        """The next turn; None if none is left."""
+        heap, sequencer, context = self._heap, self._sequencer, self._context
+        while heap:
+            _, turn = heapq.heappop(heap)
+            if not (sequencer.dynamic and turn.is_late(sequencer, context)):
+                return turn
+            heapq.heappush(heap, (turn.rank, turn))
+        return None
+
+    def put_back(self, turn: Turn, *, again: bool) -> None:
+        """Put back a turn that was decided about; ``again`` says that its class has more to try."""
+        if self._behind is not None:
+            lane = self._behind[_lane(turn)]
+            if again:
+                heapq.heappush(lane, (_age(turn), turn))
+            again = bool(lane)
+            if again:
+                _, turn = heapq.heappop(lane)
+                turn.is_late(self._sequencer, self._context)
+        if again:
+            heapq.heappush(self._heap, (turn.rank, turn))
+
+
+_Lane: TypeAlias = tuple[Owner, int]
+"""An owner and a priority: the keys of its turns are equal, so they go by age."""
+
+
+def _lane(turn: Turn) -> _Lane:
+    what = turn.members.what
+    return what.owner, what.priority
+
+
+def _age(turn: Turn) -> Rank:
+    return turn.rank[-2:]

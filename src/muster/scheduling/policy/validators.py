@@ -1,0 +1,295 @@
+"""Validators: rules that forbid a session to start, wherever there is room (design: Placement
+policy).
+
+A quota in use, a dependency not yet met and a start time ahead are waited for; a session with a
+reason in ``NEVER`` is refused at submission, or cancelled if it became so later (design: Skipped or
+failed).
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import ClassVar
+
+from muster.core.owner import Owner
+from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.resources import format_amount
+from muster.core.specs import Dependency, DependencyCondition, Level, ScalingGroup
+from muster.scheduling.accounting.usage import Quotas, Scope, Usage, scopes
+from muster.scheduling.policy.plugins import PassContext
+from muster.scheduling.workload import TargetState, WorkloadClass
+
+NEVER: frozenset[ReasonCode] = frozenset(
+    {
+        ReasonCode.ABOVE_QUOTA,
+        ReasonCode.ABOVE_LARGEST,
+        ReasonCode.DEPENDENCY_FAILED,
+        ReasonCode.DEPENDENCY_MISSING,
+        ReasonCode.NO_GROUP_ACCESS,
+    }
+)
+"""Reasons that time cannot cure, but only a change of the spec, the quota or the group."""
+
+_POSITION = {Level.USER: 0, Level.PROJECT: 1, Level.DOMAIN: 2}  # in the answer of ``scopes``
+
+
+class _ResourceLimit:
+    """A limit on the sum of the placed sessions of one user, project or domain."""
+
+    level: ClassVar[Level]
+
+    def is_idle(self, context: PassContext) -> bool:
+        return self.level not in context.quotas.levels
+
+    def validate(self, what: WorkloadClass, context: PassContext) -> Sequence[Reason]:
+        scope = scopes(what.owner)[_POSITION[self.level]]
+        quota = context.quotas.of(scope)
+        if quota is None:
+            return ()
+        held = context.usage.of(scope).amounts
+        reasons = []
+        for resource, limit in quota.limits.amounts.items():
+            requested, used = what.total.get(resource, 0), held.get(resource, 0)
+            if requested > limit:
+                reasons.append(_above(ReasonCode.ABOVE_QUOTA, scope, resource, requested, limit))
+            elif requested and used + requested > limit:
+                amounts = _in_use(used, requested, limit)
+                reasons.append(_of_resource(ReasonCode.QUOTA_IN_USE, scope, resource, amounts))
+        return reasons
+
+    def allows(self, what: WorkloadClass, context: PassContext, count: int) -> int:
+        """How many of ``count`` sessions of the class may be placed one after the other."""
+        scope = scopes(what.owner)[_POSITION[self.level]]
+        quota = context.quotas.of(scope)
+        if quota is None:
+            return count
+        held = context.usage.of(scope).amounts
+        for resource, limit in quota.limits.amounts.items():
+            requested = what.total.get(resource, 0)
+            if requested:
+                count = min(count, (limit - held.get(resource, 0)) // requested)
+        return max(count, 0)
+
+
+class KeypairResourceLimit(_ResourceLimit):
+    """The limit on the sum of one user's sessions."""
+
+    level = Level.USER
+
+
+class GroupResourceLimit(_ResourceLimit):
+    """The limit on the sum of one project's sessions (a "group" in Sokovan)."""
+
+    level = Level.PROJECT
+
+
+class DomainResourceLimit(_ResourceLimit):
+    """The limit on the sum of one domain's sessions."""
+
+    level = Level.DOMAIN
+
+
+class Concurrency:
+    """The limit on the number of placed sessions of a user, a project and a domain.
+
+    A limit of 0 is no prohibition but a pause: all of them wait until an operator raises it.
+    """
+
+    def is_idle(self, context: PassContext) -> bool:
+        return not context.quotas.levels
+
+    def validate(self, what: WorkloadClass, context: PassContext) -> Sequence[Reason]:
+        reasons = []
+        for scope in scopes(what.owner):
+            quota = context.quotas.of(scope)
+            if quota is not None and quota.sessions is not None:
+                used = context.usage.of(scope).sessions
+                if used >= quota.sessions:
+                    amounts = _in_use(used, 1, quota.sessions)
+                    reasons.append(_of_sessions(ReasonCode.QUOTA_IN_USE, scope, amounts))
+        return reasons
+
+    def allows(self, what: WorkloadClass, context: PassContext, count: int) -> int:
+        """How many of ``count`` sessions of the class may be placed one after the other."""
+        for scope in scopes(what.owner):
+            quota = context.quotas.of(scope)
+            if quota is not None and quota.sessions is not None:
+                count = min(count, quota.sessions - context.usage.of(scope).sessions)
+        return max(count, 0)
+
+
+_MET: Mapping[DependencyCondition, frozenset[TargetState]] = {
+    DependencyCondition.RUNNING: frozenset({TargetState.RUNNING, TargetState.SUCCEEDED}),
+    DependencyCondition.SUCCEEDED: frozenset({TargetState.SUCCEEDED}),
+    DependencyCondition.ENDED: frozenset({TargetState.SUCCEEDED, TargetState.ENDED_OTHERWISE}),
+}
+_CONDITION: Mapping[DependencyCondition, str] = {
+    DependencyCondition.RUNNING: "is running",
+    DependencyCondition.SUCCEEDED: "has succeeded",
+    DependencyCondition.ENDED: "has ended",
+}
+
+
+def is_met(dependency: Dependency, state: TargetState) -> bool:
+    """Whether the state of the other work meets the dependency."""
+    return state in _MET[dependency.condition]
+
+
+def failed(dependency: Dependency, state: TargetState) -> Reason | None:
+    """The reason why the dependency can never be met, if so."""
+    why = None if is_met(dependency, state) else _unmet(dependency, state)
+    return why if why is not None and why.code in NEVER else None
+
+
+class Dependencies:
+    """Dependencies on other work.
+
+    ``running`` is also met by work that has succeeded: a short job may start and end between two
+    looks, and Slurm's ``after`` is met by it too. Work that ended otherwise perhaps never ran, and
+    will not be found running: then the dependency can never be met.
+    """
+
+    def is_idle(self, context: PassContext) -> bool:
+        return False
+
+    def validate(self, what: WorkloadClass, context: PassContext) -> Sequence[Reason]:
+        if not what.after:
+            return ()
+        reasons = []
+        for dependency in what.after:
+            state = context.target(what.owner, dependency)
+            if not is_met(dependency, state):
+                reasons.append(_unmet(dependency, state))
+        return reasons
+
+    def allows(self, what: WorkloadClass, context: PassContext, count: int) -> int:
+        """All of ``count`` sessions of the class, or none."""
+        return 0 if what.after and self.validate(what, context) else count
+
+
+class StartTime:
+    """A session's earliest start, from its spec."""
+
+    def is_idle(self, context: PassContext) -> bool:
+        return False
+
+    def validate(self, what: WorkloadClass, context: PassContext) -> Sequence[Reason]:
+        moment = next_moment(what, context.now)
+        if moment is None:
+            return ()
+        return (reason(ReasonCode.BEFORE_START_TIME, moment=_moment(moment)),)
+
+    def allows(self, what: WorkloadClass, context: PassContext, count: int) -> int:
+        """All of ``count`` sessions of the class, or none."""
+        return count if next_moment(what, context.now) is None else 0
+
+
+class GroupAccess:
+    """The projects whose work the group takes. Where these are not all, each pass asks, because a
+    group may be closed to a project whose work waits."""
+
+    def __init__(self, group: ScalingGroup) -> None:
+        self._group = group
+
+    def is_idle(self, context: PassContext) -> bool:
+        return False
+
+    def validate(self, what: WorkloadClass, context: PassContext) -> Sequence[Reason]:
+        refusal = group_access(what.owner, self._group)
+        return () if refusal is None else (refusal,)
+
+    def allows(self, what: WorkloadClass, context: PassContext, count: int) -> int:
+        """All of ``count`` sessions of the class, or none."""
+        return 0 if self.validate(what, context) else count
+
+
+def next_moment(what: WorkloadClass, now: float) -> float | None:
+    """The moment in seconds since the epoch from which on time permits what it forbids now; None if
+    it forbids nothing."""
+    return what.not_before if what.not_before is not None and what.not_before > now else None
+
+
+# At submission
+
+
+def refusals_at_submission(
+    what: WorkloadClass, quotas: Quotas, usage: Usage, sessions: int = 1
+) -> list[Reason]:
+    """The reasons for which ``sessions`` sessions of the class are refused at once, by the quotas
+    of their user, project and domain: they ask for more than the quota itself, or than one session
+    may, or too many would wait. All but the last are in ``NEVER``.
+    """
+    reasons = []
+    for scope in scopes(what.owner):
+        quota = quotas.of(scope)
+        if quota is None:
+            continue
+        for code, limits in (
+            (ReasonCode.ABOVE_QUOTA, quota.limits.amounts),
+            (ReasonCode.ABOVE_LARGEST, quota.largest.amounts),
+        ):
+            for resource, limit in limits.items():
+                requested = what.total.get(resource, 0)
+                if requested > limit:
+                    reasons.append(_above(code, scope, resource, requested, limit))
+        pending, most = usage.of(scope).pending, quota.pending_sessions
+        if most is not None and pending + sessions > most:
+            amounts = _in_use(pending, sessions, most)
+            reasons.append(_of_sessions(ReasonCode.TOO_MANY_PENDING, scope, amounts))
+    return reasons
+
+
+def group_access(owner: Owner, group: ScalingGroup) -> Reason | None:
+    """The reason why the group takes no work of the owner's project, if so."""
+    project = Level.PROJECT.of(owner)
+    if not group.projects or project in group.projects:
+        return None
+    return reason(ReasonCode.NO_GROUP_ACCESS, group=group.name, project=project)
+
+
+# Reasons
+
+
+def _above(code: ReasonCode, scope: Scope, resource: str, requested: int, limit: int) -> Reason:
+    amounts = {"requested": requested, "limit": limit, "over": requested - limit}
+    return _of_resource(code, scope, resource, amounts)
+
+
+def _in_use(used: int, requested: int, limit: int) -> dict[str, int]:
+    return {
+        "used": used,
+        "requested": requested,
+        "limit": limit,
+        "over": used + requested - limit,
+    }
+
+
+def _of_resource(
+    code: ReasonCode, scope: Scope, resource: str, amounts: Mapping[str, int]
+) -> Reason:
+    level, owner = scope
+    shown = {name: format_amount(resource, amount) for name, amount in amounts.items()}
+    return reason(code, resource=resource, **shown, level=str(level), owner=owner)
+
+
+def _of_sessions(code: ReasonCode, scope: Scope, counts: Mapping[str, int]) -> Reason:
+    level, owner = scope
+    return reason(code, resource="sessions", **counts, level=str(level), owner=owner)
+
+
+def _unmet(dependency: Dependency, state: TargetState) -> Reason:
+    on, condition = dependency.called, _CONDITION[dependency.condition]
+    match state:
+        case TargetState.MISSING:
+            return reason(ReasonCode.DEPENDENCY_MISSING, on=on, condition=condition)
+        case TargetState.ENDED_OTHERWISE:
+            return reason(ReasonCode.DEPENDENCY_FAILED, on=on, condition=condition)
+        case _:
+            code = ReasonCode.DEPENDENCY_NOT_MET
+            return reason(code, on=on, condition=condition, state=state.value)
+
+
+def _moment(seconds: float) -> str:
+    try:
+        return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+    except (ValueError, OverflowError, OSError):  # past the year 9999
+        return f"{seconds:.0f} s after 1970"
