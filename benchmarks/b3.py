@@ -85,7 +85,7 @@ def measure(plan: Plan) -> Results:
     samples = _Samples()
     selectors = [name for name in RANKED if name in SELECTORS]
     large, small = _cluster(plan.agents), _cluster(500)
-    busy = _busy(large)
+    busy = _busy(plan.agents)
     jobs = {
         "distinct": _distinct(plan.distinct),
         "equal": _equal(plan.equal, SHAPES),
@@ -245,9 +245,10 @@ def _cluster(agents: int) -> Snapshot:
     return snapshot
 
 
-def _busy(snapshot: Snapshot) -> Snapshot:
-    """A copy in which every agent has some work, so that none has all of its GPUs free."""
-    busy, rng = snapshot.copy(), random.Random(SEED)
+def _busy(agents: int) -> Snapshot:
+    """A cluster in which every agent has some work, so that none has all of its GPUs free. It is
+    no copy: on a copy, passes also consider agents that are away, which no real pass does."""
+    busy, rng = _cluster(agents), random.Random(SEED)
     for slot in range(busy.columns.slots):
         for _ in range(rng.randint(2, 4)):
             request = rng.choice(SHAPES[2:5])

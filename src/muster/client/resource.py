@@ -45,8 +45,8 @@ class Resource(Generic[Detail, Page]):
         return f"{self.path}/{quoted(ref)}" + (f"/{endpoint}" if endpoint else "")
 
 
-class Resources(Calls):
-    """Methods that take a REF of any resource.
+class ResourceCalls(Calls):
+    """Methods that take a REF of any resource (an entity of the API, not an amount).
 
     A class that adds resources to the client names them in ``resources``. A name is looked for in
     their order.

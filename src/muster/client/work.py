@@ -14,7 +14,7 @@ from muster.client.exchange import Exchange, Stream, exchange, streaming
 from muster.client.outcome import with_exit_code
 from muster.client.output import read_output
 from muster.client.patience import PATIENCE_S, WAITING_S
-from muster.client.resource import Resource, Resources
+from muster.client.resource import Resource, ResourceCalls
 from muster.core.views.work import (
     FailurePage,
     JobDetail,
@@ -39,7 +39,7 @@ LONG_POLL_S = 25.0
 s."""
 
 
-class Work(Resources):
+class Work(ResourceCalls):
     """Submissions, listings and the course of work."""
 
     resources: ClassVar[Sequence[Resource[Any, Any]]] = (JOBS, SESSIONS)

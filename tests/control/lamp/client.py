@@ -6,12 +6,12 @@ from typing import Any, ClassVar
 from tests.control.lamp.api import LampPage, LampView
 
 from muster.client import Client
-from muster.client.resource import Resource, Resources
+from muster.client.resource import Resource, ResourceCalls
 
 LAMPS = Resource("lmp-", "/v1/lamps", LampView, LampPage)
 
 
-class Lamps(Resources):
+class Lamps(ResourceCalls):
     resources: ClassVar[Sequence[Resource[Any, Any]]] = (LAMPS,)
 
 

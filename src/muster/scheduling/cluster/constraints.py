@@ -103,10 +103,11 @@ def tiers(snapshot: Snapshot, what: WorkloadClass) -> tuple[Tier, ...]:
     for such agents needs as few of them as it can, and the room that it keeps is room that others
     could take now.
     """
-    known, away = _known_tiers(snapshot, what), snapshot.columns.returning
-    if not snapshot.is_trial or not away.any():
+    known = _known_tiers(snapshot, what)
+    if not snapshot.is_trial:
         return known
-    return (*within(known, ~away), *within(known, away))
+    away = snapshot.columns.returning
+    return (*within(known, ~away), *within(known, away)) if away.any() else known
 
 
 def _known_tiers(snapshot: Snapshot, what: WorkloadClass) -> tuple[Tier, ...]:
