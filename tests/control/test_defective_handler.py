@@ -14,6 +14,7 @@ from muster.core.reasons import ReasonCode
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec
 from muster.core.states import JOB_TABLE, JobState, SessionStatus
+from muster.scheduling.passes.group_state import GroupState
 from muster.store import schema
 from muster.store.records import Session
 
@@ -34,8 +35,8 @@ def test_handler_that_raises_costs_its_targets_no_try_and_they_go_on_when_it_no_
     with monkeypatch.context() as patch:
         patch.setattr(StartSessions, "execute", broken)
         job = world.submit(JobSpec(command=["x"]))
-        (session,) = world.plane.live.sessions.values()
         world.run(100.0)
+        (session,) = world.plane.live.sessions.values()
         assert session.status is SessionStatus.PREPARED
         assert (session.tries, session.reschedules) == (0, 0)
         history = schema.history
@@ -43,7 +44,31 @@ def test_handler_that_raises_costs_its_targets_no_try_and_they_go_on_when_it_no_
             result = select(history.c.result).where(
                 history.c.entity == session.id, history.c.reasons.contains(ReasonCode.HANDLER_ERROR)
             )
-            assert connection.execute(result).scalars().all() == ["SKIPPED"]
+            assert {*connection.execute(result).scalars()} == {"SKIPPED"}
 
+    job = world.plane.live.jobs[job.id]
     world.run_until(lambda: job.status in JOB_TABLE.terminal, 65.0)
     assert job.status is JobState.SUCCEEDED
+
+
+def test_handler_that_fails_after_it_took_room_leaves_none_taken(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Placement takes room for a session, and then something raises, once."""
+    failures = [ZeroDivisionError()]
+    take = GroupState.start
+
+    def takes_badly(group: GroupState, *arguments: object, **more: object) -> object:
+        taken = take(group, *arguments, **more)  # type: ignore[arg-type]
+        if failures:
+            raise failures.pop()
+        return taken
+
+    monkeypatch.setattr(GroupState, "start", takes_badly)
+    job = world.submit(JobSpec(command=["x"]))
+    world.run(120.0)
+    with world.store.engine.connect() as connection:
+        state = select(schema.jobs.c.status).where(schema.jobs.c.id == job.id)
+        assert connection.scalar(state) == JobState.SUCCEEDED
+    assert not world.plane.live.ledger
+    assert not failures, "it did fail"

@@ -7,12 +7,14 @@ simulator can drive it under virtual time in one thread.
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from sqlalchemy import update
 from sqlalchemy.exc import SQLAlchemyError
 
 from muster.control.engine.coordinator import MAX_CHANGES, Coordinator
+from muster.control.engine.defects import Defects, Undone
 from muster.control.engine.effects import Performer
 from muster.control.engine.module import Context, Declared, Module, Parts
 from muster.control.engine.steps import Order
@@ -36,6 +38,8 @@ T = TypeVar("T")
 SWEEP_S = 60.0
 """How often every record is looked at, whatever was hinted (design: Level-triggered)."""
 RETRY_COMMIT_S = 1.0
+LOOK_AGAIN_S = 1.0
+"""How long new records wait on which a handler was not run, because it failed on one of them."""
 MOST_PUT_OFF = 2
 """How many wakes in a row may take in so many changes that handlers wait for the next wake. After
 the first such wake, inputs that came meanwhile are taken before the handlers have their turn."""
@@ -85,6 +89,7 @@ class ControlPlane:
         performers[Answer] = Answers()  # last: whoever is answered may ask for what was done before
         self._performers = [*performers.values()]
         self._suspect: tuple[Input, MusterError] | None = None  # failed alone; is it to blame?
+        self._defects = Defects()
         self._watchers: dict[int, Callable[[Events], None]] = {}
         self._put_off = 0  # wakes in a row whose inputs left no room for handlers
         self._retry_at = 0.0
@@ -114,7 +119,7 @@ class ControlPlane:
                 self.parts.add(part)
         handlers = [handler for each in declared for handler in each.handlers]
         lifecycles = [lifecycle for each in declared for lifecycle in each.lifecycles]
-        order = Order.of(lifecycles, handlers)
+        order = Order.of(lifecycles, handlers, self._defects)
         self._coordinator = Coordinator(order)
         self._watch = _Watches([each.watch for each in declared if each.watch is not None])
         self._next_sweep = self._clock.now()
@@ -196,6 +201,12 @@ class ControlPlane:
             calm = not self._put_off and self._coordinator.run(work)
             self._store.commit(work.unit)
             self._races, self.trouble = 0, None
+            if self._defects.committed():
+                self._next_sweep = min(self._next_sweep, now + LOOK_AGAIN_S)
+        except Undone:
+            self._broken = True
+            self._inbox.give_back(inputs)
+            return now
         except CommitFailed as error:
             if isinstance(error, LostRace) and self._races < MAX_RACES:
                 return self._take_again(inputs, error)
@@ -228,9 +239,12 @@ class ControlPlane:
     def _sweep_if_due(self, work: Work) -> None:
         if work.now < self._next_sweep:
             return
+        since, self._next_sweep = self._next_sweep - SWEEP_S, work.now + SWEEP_S
         for module in self._modules:
-            module.sweep(work, since=self._next_sweep - SWEEP_S)
-        self._next_sweep = work.now + SWEEP_S
+            try:
+                module.sweep(work, since=since)
+            except Exception:
+                log.exception("module %s cannot sweep", type(module).__name__)
         for record in self.live.swept():
             work.mark(record)
 
@@ -254,16 +268,23 @@ class ControlPlane:
 
     def _perform(self, work: Work) -> None:
         """Tell modules, performers and watchers about the commit, in this order."""
-        for module in self._modules:
-            module.committed(work)
-        for performer in self._performers:
-            effects = work.effects.get(performer.kind)
-            if effects:
-                performer.perform(effects)
-        events = work.unit.events()
-        if events:
-            for watcher in list(self._watchers.values()):
-                watcher(events)
+        tell: list[Callable[[], None]] = [
+            partial(module.committed, work) for module in self._modules
+        ]
+        tell += [
+            partial(performer.perform, effects)
+            for performer in self._performers
+            if (effects := work.effects.pop(performer.kind, None))
+        ]
+        if events := work.unit.events():
+            tell += [partial(watcher, events) for watcher in self._watchers.values()]
+        for each in tell:
+            try:
+                each()
+            except Exception:  # it holds up nobody else; what it was told comes again, or is read
+                log.exception("the effects of a commit were not all told")
+        for kind in work.effects:
+            log.error("no performer carries out effects of kind %s", kind.__name__)
 
     def _take_again(self, inputs: list[Input], race: LostRace) -> float:
         """Nothing was written, because somebody else wrote first: the losers sit out the next wake,

@@ -91,6 +91,10 @@ class Unit:
             self.live.add(record)
             touched[record] = NEW
 
+    def is_new(self, record: Record) -> bool:
+        """Whether this unit adds the record."""
+        return self.touched[type(record)].get(record) == NEW
+
     # -- statuses ------------------------------------------------------------------------------
 
     def transition(

@@ -1,6 +1,6 @@
 """The engine by itself, on a toy entity: what it makes of what handlers return."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -17,10 +17,12 @@ from tests.control.engine.toy import (
     moved,
 )
 
+from muster.control.engine.defects import LEFT_OUT_S, MAX_IN_A_ROW
 from muster.control.engine.handler import (
     DerivationHandler,
     FollowingHandler,
     Handler,
+    HandlerResult,
     PromotionHandler,
     Stage,
     StatusTransitions,
@@ -83,8 +85,6 @@ def test_failure_is_tried_again_later_each_time_and_given_up_at_the_limit(
     tried_at: list[float] = []
 
     def opens(door: Door) -> Reason | str | None:
-        if world.clock.now() < door.retry_at:
-            return "waits"
         tried_at.append(world.clock.now())
         return FAILURE
 
@@ -141,9 +141,7 @@ def test_refusals_of_any_record_merge(make_world: MakeWorld) -> None:
     world = make_world(OpenDoors(always("skips")))
     door = world.door("d")
     for _ in range(5):
-        work = world.work()
-        work.mark(door)
-        world.wake(work)
+        world.look("d")
     moved(world, door, DoorStatus.GONE)
     assert history(world, door)[0] == ("SHUT", "SHUT", "SKIPPED", 6)
 
@@ -157,9 +155,27 @@ def test_record_that_somebody_else_moved_is_left_alone(make_world: MakeWorld) ->
     assert door.status is DoorStatus.SHUT
 
 
-def test_verdict_that_is_not_declared_changes_nothing(
-    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+def test_record_is_not_tried_again_before_its_time_however_often_it_is_looked_at(
+    make_world: MakeWorld,
 ) -> None:
+    world = make_world(handler := OpenDoors(always(FAILURE)))
+    world.door("d")
+    for _ in range(5):
+        world.look("d")
+    assert [asked for asked in handler.asked if asked] == [["d"]]
+
+
+def test_record_with_two_verdicts_gets_the_first(make_world: MakeWorld) -> None:
+    class Both(OpenDoors):
+        def execute(self, targets: Sequence[Door], work: Work) -> HandlerResult[Door]:
+            return HandlerResult(list(targets), dict.fromkeys(targets, FAILURE))
+
+    world = make_world(Both(always(None)))
+    door = world.door("d")
+    assert (door.status, door.tries) == (DoorStatus.OPEN, 0)
+
+
+def test_verdict_that_is_not_declared_changes_nothing(make_world: MakeWorld) -> None:
     class Undeclared(OpenDoors):
         transitions: ClassVar[StatusTransitions] = StatusTransitions(
             success=TransitionStatus(DoorStatus.OPEN)
@@ -167,29 +183,60 @@ def test_verdict_that_is_not_declared_changes_nothing(
 
     world = make_world(Undeclared(always(FAILURE)))
     door = world.door("d")
-    assert door.status is DoorStatus.SHUT
+    assert (door.status, door.tries, world.undone) == (DoorStatus.SHUT, 0, 1)
     assert reached(world) == {}
 
 
 # -- defects of handlers ---------------------------------------------------------------------------
 
 
-def test_handler_that_raises_on_one_record_deals_with_all_others_in_the_same_wake(
-    make_world: MakeWorld,
-) -> None:
+def statuses(world: ToyWorld) -> dict[str, tuple[DoorStatus, set[HingeStatus]]]:
+    """The doors and their hinges, as they are stored."""
+    world.store.reload()
+    doors = world.store.live.of(Door).items()
+    return {id_: (door.status, {hinge.status for hinge in door.hinges}) for id_, door in doors}
+
+
+OPENED = (DoorStatus.OPEN, {HingeStatus.STRAIGHT})
+UNTOUCHED = (DoorStatus.SHUT, {HingeStatus.BENT})
+
+
+def test_handler_that_raises_on_one_record_deals_with_all_others(make_world: MakeWorld) -> None:
     world = make_world(handler := OpenDoors(lambda door: "raises" if door.id == "bad" else None))
-    work = world.work()
-    doors = [
-        Door(id=id_, status=DoorStatus.SHUT, status_changed_at=work.now)
-        for id_ in ("a", "bad", "b")
-    ]
-    work.unit.add(*doors)
-    for door in doors:
-        work.mark(door)
-    world.wake(work)
-    assert [door.status for door in doors] == [DoorStatus.OPEN, DoorStatus.SHUT, DoorStatus.OPEN]
-    assert doors[1].tries == 0, "a defect is nobody's try"
+    world.doors("a", "bad", "b", hinges=1)
+    assert statuses(world) == {"a": OPENED, "bad": UNTOUCHED, "b": OPENED}
+    bad = world.store.live.of(Door)["bad"]
+    assert bad.tries == 0, "a defect is nobody's try"
+    assert history(world, bad) == [("SHUT", "SHUT", "SKIPPED", 1)]
     assert handler.asked[0] == ["a", "bad", "b"]
+
+
+def test_record_on_which_a_handler_failed_is_tried_again_later(make_world: MakeWorld) -> None:
+    broken = ["bad"]
+    world = make_world(OpenDoors(lambda door: "raises" if door.id in broken else None))
+    world.door("bad", hinges=1)
+    broken.clear()
+    world.look("bad")
+    assert statuses(world) == {"bad": UNTOUCHED}, "not before the next sweep"
+    world.clock.advance(LEFT_OUT_S)
+    world.look("bad")
+    assert statuses(world) == {"bad": OPENED}
+
+
+@pytest.mark.parametrize("where", ["moved", "lead", "settled"])
+def test_half_a_move_is_never_committed(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    def badly(self: DoorLifecycle, work: Work, record: Door, *more: object) -> None:
+        if record.id == "bad":
+            raise ZeroDivisionError
+        whole(self, work, record, *more)
+
+    whole = getattr(DoorLifecycle, where)
+    monkeypatch.setattr(DoorLifecycle, where, badly)
+    world = make_world(OpenDoors(always(None)))
+    world.doors("bad", "good", hinges=2)
+    assert statuses(world) == {"bad": UNTOUCHED, "good": OPENED}
 
 
 class _Broken(OpenDoors):
@@ -211,12 +258,12 @@ class _Broken(OpenDoors):
         self._fail("is_due", None)
         return bool(targets)
 
-    def succeeded(self, records: object, work: Work) -> None:
-        self._fail("succeeded", None)
+    def succeeded(self, record: Door, work: Work) -> None:
+        self._fail("succeeded", record)
 
 
 @pytest.mark.parametrize("where", ["timeout_s", "is_due", "succeeded"])
-def test_defect_anywhere_in_a_handler_fails_no_wake(make_world: MakeWorld, where: str) -> None:
+def test_defect_anywhere_in_a_handler_holds_up_no_other(make_world: MakeWorld, where: str) -> None:
     seen: list[str] = []
 
     class Following(FollowingHandler[Door]):
@@ -228,30 +275,19 @@ def test_defect_anywhere_in_a_handler_fails_no_wake(make_world: MakeWorld, where
             seen.append(record.id)
 
     world = make_world(_Broken(where), Following())
-    world.door("bad")
-    world.door("good")
+    world.doors("bad", "good")
     assert {"bad", "good"} <= set(seen)
-    assert set(world.store.live.of(Door)) == {"bad", "good"}
+    stored = statuses(world)
+    assert stored["bad"][0] is DoorStatus.SHUT
+    if where == "succeeded":
+        assert stored["good"][0] is DoorStatus.OPEN
 
 
-def test_defect_in_a_move_holds_up_no_other_record(
-    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def moved_badly(self: DoorLifecycle, work: Work, record: Door, move: object) -> None:
-        if record.id == "bad":
-            raise ZeroDivisionError
-
-    monkeypatch.setattr(DoorLifecycle, "moved", moved_badly)
-    world = make_world(OpenDoors(always(None)))
-    work = world.work()
-    doors = [
-        Door(id=id_, status=DoorStatus.SHUT, status_changed_at=work.now) for id_ in ("bad", "good")
-    ]
-    work.unit.add(*doors)
-    for door in doors:
-        work.mark(door)
-    world.wake(work)
-    assert doors[1].status is DoorStatus.OPEN
+def test_handler_that_fails_on_everything_rests_as_a_whole(make_world: MakeWorld) -> None:
+    world = make_world(OpenDoors(always("raises")))
+    world.doors(*(f"d{number}" for number in range(100)))
+    assert world.undone == MAX_IN_A_ROW + 1
+    assert {status for status, _ in statuses(world).values()} == {DoorStatus.SHUT}
 
 
 # -- the other kinds -------------------------------------------------------------------------------

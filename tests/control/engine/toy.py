@@ -10,6 +10,7 @@ from typing import ClassVar
 from sqlalchemy import Column, Connection, Float, Integer, MetaData, String, Table, select
 
 from muster.control.engine.coordinator import Coordinator
+from muster.control.engine.defects import Defects, Undone
 from muster.control.engine.handler import (
     STAY,
     Handler,
@@ -224,22 +225,55 @@ class ToyWorld:
         _metadata.create_all(engine)
         self.store = Store(engine, Entities((*ENTITIES.values(), DOOR, HINGE)))
         self._ids = IdFactory(self.clock, random.Random(1))
-        self.coordinator = Coordinator(Order.of([DoorLifecycle()], handlers))
+        self._handlers = handlers
+        self.defects = Defects()
+        self.undone = 0
+        self._build()
+
+    def _build(self) -> None:
+        order = Order.of([DoorLifecycle()], self._handlers, self.defects)
+        self.coordinator = Coordinator(order)
 
     def door(self, id_: str, hinges: int = 0) -> Door:
-        now = self.clock.now()
-        has = [
-            Hinge(id=f"{id_}-{n}", door=id_, status=HingeStatus.BENT, status_changed_at=now)
-            for n in range(hinges)
-        ]
-        door = Door(id=id_, status=DoorStatus.SHUT, status_changed_at=now, hinges=has)
-        work = self.work()
-        work.unit.add(door)
-        if has:
-            work.unit.add(*has)
-        work.mark(door)
-        self.wake(work)
-        return door
+        """A door that is there, and that the engine has looked at."""
+        (made,) = self.doors(id_, hinges=hinges)
+        return self.store.live.of(Door).get(id_, made)
+
+    def doors(self, *ids: str, hinges: int = 0) -> list[Door]:
+        """Several that the engine looks at in one wake."""
+        work, now = self.work(), self.clock.now()
+        made = []
+        for id_ in ids:
+            has = [
+                Hinge(id=f"{id_}-{n}", door=id_, status=HingeStatus.BENT, status_changed_at=now)
+                for n in range(hinges)
+            ]
+            door = Door(id=id_, status=DoorStatus.SHUT, status_changed_at=now, hinges=has)
+            work.unit.add(door)
+            made.append(door)
+            if has:
+                work.unit.add(*has)
+        self.store.commit(work.unit)
+        self.look(*ids)
+        return made
+
+    def look(self, *ids: str) -> None:
+        """Have the engine look at these doors."""
+        for _ in range(100):
+            work = self.work()
+            for id_ in ids:
+                if (door := self.store.live.of(Door).get(id_)) is not None:
+                    work.mark(door)
+            try:
+                self.wake(work)
+            except Undone:
+                self.undone += 1
+                self.store.reload()
+                self._build()
+            else:
+                self.defects.committed()
+                return
+        raise AssertionError("the wake is undone again and again")
 
     def work(self) -> Work:
         return Work(self.store.unit(self.clock.now(), _Watch()), self._ids)

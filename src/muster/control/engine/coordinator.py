@@ -9,7 +9,7 @@ from enum import StrEnum
 from muster.control.engine.steps import Batch, Deadlines, Order, Step
 from muster.control.engine.timers import Timers
 from muster.control.engine.work import Work
-from muster.store.entity import Record
+from muster.store.entity import Record, Tried
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class Coordinator:
         for _ in range(MAX_PASSES):
             batch, steps = self._rest or (work.take_dirty(), self._steps)
             begins = self._rest is None
-            if begins and not batch and not any(step.is_due() for step in steps):
+            if begins and not batch and not any(step.is_due(work) for step in steps):
                 break
             self._rest = self._pass(batch, steps, work, enough)
             if self._rest is not None:
@@ -82,7 +82,7 @@ class Coordinator:
 
     def _next_look(self, record: Record, work: Work) -> float | None:
         """The next moment at which time alone changes something for the record."""
-        moments: list[float] = []
+        moments: list[float] = [record.retry_at] if isinstance(record, Tried) else []
         for deadlines in self._deadlines_of(type(record), record.status):
             try:
                 moments += deadlines(record, work)

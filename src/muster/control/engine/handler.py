@@ -92,6 +92,8 @@ class LifecycleHandler(Handler[T]):
     """Acts on its targets; the engine judges the failures."""
 
     transitions: ClassVar[StatusTransitions]
+    between_tries: ClassVar[bool] = False
+    """Whether it is run on a record before the time of its next try has come, too."""
 
     @abstractmethod
     def execute(self, targets: Sequence[T], work: Work) -> HandlerResult[T]:
@@ -109,8 +111,8 @@ class LifecycleHandler(Handler[T]):
         """The reason of an expiry; None stands for PHASE_EXPIRED."""
         return None
 
-    def succeeded(self, records: Sequence[T], work: Work) -> None:
-        """Called once the successes have their new status."""
+    def succeeded(self, record: T, work: Work) -> None:
+        """Called for each success once it has its new status."""
 
 
 class PromotionHandler(Handler[R]):

@@ -5,7 +5,6 @@ STALE; for failures GIVE_UP past the limit of tries, else NEED_RETRY; EXPIRED fo
 successful nor failed that stayed too long; SKIPPED otherwise.
 """
 
-import logging
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, Protocol, Self, cast
 
+from muster.control.engine.defects import Defects, Undone
 from muster.control.engine.handler import (
     STAY,
     DerivationHandler,
@@ -28,9 +28,7 @@ from muster.control.engine.lifecycle import Lifecycle
 from muster.control.engine.work import Move, Work
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.results import SchedulingResult
-from muster.store.entity import R, Record
-
-log = logging.getLogger(__name__)
+from muster.store.entity import R, Record, Tried
 
 Batch = Mapping[type, Sequence[Record]]
 """Changed records, by their class."""
@@ -57,7 +55,7 @@ class Step(Protocol):
 
     entity: type
 
-    def is_due(self) -> bool:
+    def is_due(self, work: Work) -> bool:
         """Whether the handler has something to do though no record changed."""
 
     def run(self, batch: Batch, work: Work) -> bool:
@@ -71,38 +69,56 @@ class Step(Protocol):
 
 
 class _Step(ABC, Generic[R]):
-    def __init__(self, handler: Handler[R], lifecycle: Lifecycle[R] | None) -> None:
+    def __init__(
+        self, handler: Handler[R], lifecycle: Lifecycle[R] | None, defects: Defects
+    ) -> None:
         self.entity = handler.entity
         self._handler = handler
         self._lifecycle = lifecycle
-
+        self._defects = defects
         kind = type(handler)
         # Most handlers look at what changed and at nothing else.
         self._looks_further = kind.gather is not Handler.gather or kind.is_due is not Handler.is_due
 
-    def is_due(self) -> bool:
-        return self._looks_further and self._guarded_is_due(())
-
-    def _guarded_is_due(self, targets: Sequence[R]) -> bool:
-        try:
-            return self._handler.is_due(targets)
-        except Exception:
-            log.exception("handler %s cannot tell whether it is due", self._handler.name)
+    def is_due(self, work: Work) -> bool:
+        if not self._looks_further or self._defects.rests(self._handler.name, work.now):
             return False
+        try:
+            return self._handler.is_due(())
+        except Exception as error:
+            raise self._undo(None, error, work) from error
 
     def run(self, batch: Batch, work: Work) -> bool:
         candidates = batch.get(self.entity)
         if candidates is None and not self._looks_further:
             return False
+        if self._defects.any(work.now) and self._defects.rests(self._handler.name, work.now):
+            return False
         try:
             targets = self._handler.gather(cast(Sequence[R], candidates or ()), work)
-        except Exception:
-            log.exception("handler %s cannot tell what to handle", self._handler.name)
-            return False
-        if not self._guarded_is_due(targets):
-            return False
+            if self._defects.any(work.now):
+                targets = [each for each in targets if not self._leave_out(each, work)]
+            if not self._handler.is_due(targets):
+                return False
+        except Exception as error:
+            raise self._undo(None, error, work) from error
         self._run(targets, work)
         return True
+
+    def _leave_out(self, record: R, work: Work) -> bool:
+        """Whether the handler is not to be run on the record, because it failed on it of late."""
+        if self._defects.leaves_out_new(self._handler.name) and work.unit.is_new(record):
+            return True
+        name = work.live.entities.name_of(record)
+        why = self._defects.why_left_out(self._handler.name, name, work.now)
+        if why is not None and isinstance(record, Tried):
+            work.unit.skip(record, self._handler.name, (why,))
+        return why is not None
+
+    def _undo(self, record: Record | None, error: Exception, work: Work) -> Undone:
+        name = None if record is None else work.live.entities.name_of(record)
+        is_new = record is not None and work.unit.is_new(record)
+        return self._defects.undo(self._handler.name, name, error, work.now, is_new=is_new)
 
     @abstractmethod
     def _run(self, targets: Sequence[R], work: Work) -> None: ...
@@ -118,11 +134,6 @@ class _Step(ABC, Generic[R]):
             raise TypeError(f"{self._handler.name} moves a record whose entity has no lifecycle")
         return self._lifecycle.move_one(work, record, self._handler.targets, to, move)
 
-    def _tell_defect(self, record: R, work: Work, error: Exception) -> None:
-        """Log a defect: one record on which a handler fails must not hold up all others."""
-        name = work.live.entities.name_of(record)
-        log.error("handler %s failed on %s", self._handler.name, name, exc_info=error)
-
 
 class _OneByOne(_Step[R]):
     """A handler that looks at each record by itself."""
@@ -132,15 +143,17 @@ class _OneByOne(_Step[R]):
             try:
                 self._run_on(record, work)
             except Exception as error:
-                self._tell_defect(record, work, error)
+                raise self._undo(record, error, work) from error
 
     @abstractmethod
     def _run_on(self, record: R, work: Work) -> None: ...
 
 
 class _Promotion(_OneByOne[R]):
-    def __init__(self, handler: PromotionHandler[R], lifecycle: Lifecycle[R] | None) -> None:
-        super().__init__(handler, lifecycle)
+    def __init__(
+        self, handler: PromotionHandler[R], lifecycle: Lifecycle[R] | None, defects: Defects
+    ) -> None:
+        super().__init__(handler, lifecycle, defects)
         self._promotion = handler
         self._to = TransitionStatus(handler.success)
 
@@ -151,8 +164,10 @@ class _Promotion(_OneByOne[R]):
 
 
 class _Derivation(_OneByOne[R]):
-    def __init__(self, handler: DerivationHandler[R], lifecycle: Lifecycle[R] | None) -> None:
-        super().__init__(handler, lifecycle)
+    def __init__(
+        self, handler: DerivationHandler[R], lifecycle: Lifecycle[R] | None, defects: Defects
+    ) -> None:
+        super().__init__(handler, lifecycle, defects)
         self._derivation = handler
 
     def _run_on(self, record: R, work: Work) -> None:
@@ -165,8 +180,10 @@ class _Derivation(_OneByOne[R]):
 
 
 class _Following(_OneByOne[R]):
-    def __init__(self, handler: FollowingHandler[R], lifecycle: Lifecycle[R] | None) -> None:
-        super().__init__(handler, lifecycle)
+    def __init__(
+        self, handler: FollowingHandler[R], lifecycle: Lifecycle[R] | None, defects: Defects
+    ) -> None:
+        super().__init__(handler, lifecycle, defects)
         self._following = handler
 
     def _run_on(self, record: R, work: Work) -> None:
@@ -186,36 +203,51 @@ class _Judged(_Step[T]):
     """A step of a lifecycle handler, whose results are judged. ``reached`` counts the verdicts."""
 
     def __init__(
-        self, handler: LifecycleHandler[T], lifecycle: Lifecycle[T], reached: Counter[Reached]
+        self,
+        handler: LifecycleHandler[T],
+        lifecycle: Lifecycle[T],
+        defects: Defects,
+        reached: Counter[Reached],
     ) -> None:
-        super().__init__(handler, lifecycle)
+        super().__init__(handler, lifecycle, defects)
         self._judged = handler
         self._rules = lifecycle
         self._reached = reached
-        self._one_by_one = False  # the handler failed on several: on which?
-        self._to = {verdict: getattr(handler.transitions, verdict) for verdict in Verdict}
+        self._to: dict[Verdict, TransitionStatus | None] = {
+            verdict: getattr(handler.transitions, verdict) for verdict in Verdict
+        }
 
     def _run(self, targets: Sequence[T], work: Work) -> None:
-        result = self._execute(targets, work)
-        moved = []
+        if self._defects.is_alone(self._handler.name, work.now):
+            for record in targets:
+                self._run_some([record], work)
+        else:
+            self._run_some(targets, work)
+
+    def _run_some(self, targets: Sequence[T], work: Work) -> None:
+        tried = targets
+        if not self._judged.between_tries:
+            tried = [record for record in targets if record.retry_at <= work.now]
+        try:
+            result = self._judged.execute(tried, work)
+        except Exception as error:
+            alone = tried[0] if len(tried) == 1 else None
+            raise self._undo(alone, error, work) from error
         for record in result.successes:
             try:
                 if self._apply(record, Verdict.SUCCESS, None, work):
-                    moved.append(record)
+                    self._judged.succeeded(record, work)
             except Exception as error:
-                self._tell_defect(record, work, error)
-        if moved:
-            try:
-                self._judged.succeeded(moved, work)
-            except Exception:
-                log.exception("handler %s failed after its successes", self._handler.name)
-        done = {*result.successes, *result.failures, *result.stale}
-        rest = [each for each in dict.fromkeys((*targets, *result.skipped)) if each not in done]
-        for record in (*result.stale, *result.failures, *rest):
+                raise self._undo(record, error, work) from error
+        done = set(result.successes)
+        for record in (*result.stale, *result.failures, *targets, *result.skipped):
+            if record in done:
+                continue
+            done.add(record)
             try:
                 self._judge(record, result, work)
             except Exception as error:
-                self._tell_defect(record, work, error)
+                raise self._undo(record, error, work) from error
 
     def _judge(self, record: T, result: HandlerResult[T], work: Work) -> None:
         if record in result.stale:
@@ -225,46 +257,18 @@ class _Judged(_Step[T]):
         else:
             self._judge_rest(record, result.skipped.get(record, ()), work)
 
-    def _execute(self, targets: Sequence[T], work: Work) -> HandlerResult[T]:
-        """The handler's result for all targets together, or for each by itself after a failure."""
-        if not self._one_by_one:
-            return self._try(targets, work)
-        self._one_by_one = False
-        whole: HandlerResult[T] = HandlerResult()
-        for record in targets:
-            part = self._try([record], work)
-            whole.successes += part.successes
-            whole.failures |= part.failures
-            whole.skipped |= part.skipped
-            whole.stale |= part.stale
-        return whole
-
-    def _try(self, targets: Sequence[T], work: Work) -> HandlerResult[T]:
-        """The handler's result. If it raises, its targets are skipped and charged no try: a defect
-        of Muster's must not end anybody's work. The next pass runs it on each target by itself."""
-        try:
-            return self._judged.execute(targets, work)
-        except Exception as error:
-            log.exception("handler %s failed on %d targets", self._handler.name, len(targets))
-            if len(targets) > 1:
-                for record in targets:
-                    work.mark(record)
-            self._one_by_one = True
-            why = reason(
-                ReasonCode.HANDLER_ERROR, handler=self._handler.name, error=repr(error)[:200]
-            )
-            return HandlerResult(skipped=dict.fromkeys(targets, (why,)))
-
     def _judge_failure(self, record: T, why: Reason, work: Work) -> None:
-        policy = self._rules.retry_policy(record, work)
-        record.tries += 1
+        policy, tries = self._rules.retry_policy(record, work), record.tries + 1
+        gives_up = tries >= policy.max_tries or self._rules.final(why)
+        verdict = Verdict.GIVE_UP if gives_up else Verdict.NEED_RETRY
+        self._declared(verdict)
+        record.tries = tries
         work.unit.touch(record)
-        if record.tries >= policy.max_tries or self._rules.final(why):
-            told = self._rules.gave_up(self._handler.name, record.tries, why)
-            self._apply(record, Verdict.GIVE_UP, told, work)
+        if gives_up:
+            why = self._rules.gave_up(self._handler.name, tries, why)
         else:
-            record.retry_at = work.now + policy.delay_s(record.tries)
-            self._apply(record, Verdict.NEED_RETRY, why, work)
+            record.retry_at = work.now + policy.delay_s(tries)
+        self._apply(record, verdict, why, work)
 
     def _judge_rest(self, record: T, skipped: Sequence[Reason], work: Work) -> None:
         timeout_s = self._judged.timeout_s(record, work)
@@ -276,17 +280,19 @@ class _Judged(_Step[T]):
         elif skipped:
             work.unit.skip(record, self._handler.name, tuple(skipped))
 
-    def _apply(self, record: T, verdict: Verdict, why: Reason | None, work: Work) -> bool:
-        """Carry a verdict out; whether the record has the status that the verdict leads to."""
-        to, result = self._to[verdict], _RESULTS[verdict]
+    def _declared(self, verdict: Verdict) -> TransitionStatus:
+        to = self._to[verdict]
         if to is None:
             raise UndeclaredVerdict(f"{self._handler.name} does not say what {verdict} leads to")
+        return to
+
+    def _apply(self, record: T, verdict: Verdict, why: Reason | None, work: Work) -> bool:
+        """Carry a verdict out; whether the record has the status that the verdict leads to."""
+        to, result = self._declared(verdict), _RESULTS[verdict]
         self._reached[self._handler.name, verdict] += 1
-        if to is not STAY:
-            return self._move(record, to, Move(self._handler.name, result, why), work)
-        if result is not SchedulingResult.SUCCESS:
+        if to.status is None and result is not SchedulingResult.SUCCESS:
             work.unit.note(record, self._handler.name, result, why)
-        return True
+        return to == STAY or self._move(record, to, Move(self._handler.name, result, why), work)
 
     def times(self, status: StrEnum) -> bool:
         return status in self._handler.targets
@@ -313,7 +319,12 @@ class Order:
     reached: Counter[Reached]
 
     @classmethod
-    def of(cls, lifecycles: Iterable[Lifecycle[Any]], handlers: Iterable[Handler[Any]]) -> Self:
+    def of(
+        cls,
+        lifecycles: Iterable[Lifecycle[Any]],
+        handlers: Iterable[Handler[Any]],
+        defects: Defects | None = None,
+    ) -> Self:
         """
         Raises:
             TypeError: a handler is of no kind that the engine knows, or its entity has no
@@ -322,24 +333,28 @@ class Order:
         rules = {lifecycle.entity: lifecycle for lifecycle in lifecycles}
         reached: Counter[Reached] = Counter()
         ordered = sorted(handlers, key=lambda handler: handler.stage)
-        steps = [_step_of(each, rules.get(each.entity), reached) for each in ordered]
+        failed = defects or Defects()
+        steps = [_step_of(each, rules.get(each.entity), failed, reached) for each in ordered]
         deadlines = {kind: lifecycle.deadlines for kind, lifecycle in rules.items()}
         return cls(steps, deadlines, reached)
 
 
 def _step_of(
-    handler: Handler[R], lifecycle: Lifecycle[R] | None, reached: Counter[Reached]
+    handler: Handler[R],
+    lifecycle: Lifecycle[R] | None,
+    defects: Defects,
+    reached: Counter[Reached],
 ) -> Step:
     match handler:
         case LifecycleHandler():
             if lifecycle is None:
                 raise TypeError(f"the entity of {handler.name} has no lifecycle")
-            return _Judged(handler, lifecycle, reached)
+            return _Judged(handler, lifecycle, defects, reached)
         case PromotionHandler():
-            return _Promotion(handler, lifecycle)
+            return _Promotion(handler, lifecycle, defects)
         case DerivationHandler():
-            return _Derivation(handler, lifecycle)
+            return _Derivation(handler, lifecycle, defects)
         case FollowingHandler():
-            return _Following(handler, lifecycle)
+            return _Following(handler, lifecycle, defects)
         case _:
             raise TypeError(f"{handler.name} is of no kind that the engine knows")

@@ -90,6 +90,7 @@ class SendNotices(LifecycleHandler[Notice]):
     """
 
     name = "SendNotices"
+    between_tries = True  # an outcome may come late
     entity = Notice
     targets = frozenset({NoticeStatus.SENDING})
     transitions = StatusTransitions(

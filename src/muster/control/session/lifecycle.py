@@ -184,8 +184,6 @@ class SessionLifecycle(Lifecycle[Session]):
     # -- time and tries ------------------------------------------------------------------------
 
     def deadlines(self, record: Session, work: Work) -> Iterable[float]:
-        if record.retry_at:
-            yield record.retry_at
         preemption = work.live.groups[record.group].preemption
         if preemption is not None and record.status in STAYING:
             yield placed_since(record) + preemption.minimum_lease

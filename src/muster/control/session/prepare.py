@@ -23,6 +23,7 @@ class PrepareSessions(HeardPhase):
     """Tells agents to get kernels ready; kernels that need nothing are PREPARED at once."""
 
     name = "PrepareSessions"
+    between_tries = True
     entity = Session
     targets = frozenset({SessionStatus.SCHEDULED, SessionStatus.PREPARING})
     transitions = StatusTransitions(
@@ -49,12 +50,11 @@ class PrepareSessions(HeardPhase):
                 self._send(session.kernels, work)
         return result
 
-    def succeeded(self, records: Sequence[Session], work: Work) -> None:
-        for session in records:
-            ready = [kernel for kernel in session.kernels if not needs_preparation(kernel)]
-            work.unit.transition(ready, _WAITING, KernelStatus.PREPARED, phase=self.name)
-            if len(ready) < len(session.kernels):
-                self._send(session.kernels, work)
+    def succeeded(self, record: Session, work: Work) -> None:
+        ready = [kernel for kernel in record.kernels if not needs_preparation(kernel)]
+        work.unit.transition(ready, _WAITING, KernelStatus.PREPARED, phase=self.name)
+        if len(ready) < len(record.kernels):
+            self._send(record.kernels, work)
 
     def _send(self, kernels: Sequence[Kernel], work: Work) -> None:
         for kernel in kernels:

@@ -47,6 +47,7 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
     """
 
     name = "ScheduleNewSessions"
+    between_tries = True
     entity = Session
     targets = frozenset({SessionStatus.PENDING})
     transitions = StatusTransitions(
@@ -128,7 +129,10 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
     def _take_back(self, aside: Sequence[Session], group: GroupState, work: Work) -> None:
         due = group.due
         for session in aside:
-            group.readmit(session.id)
+            try:
+                group.readmit(session.id)
+            except PluginFault as fault:  # it is in the queue; a selector did not want to learn it
+                self._cluster.plugin_failed(group.snapshot.group, fault)
             session.retry_at = max(work.sit_out.values())
         group.due = due  # readmission makes a pass due, in this very wake
 

@@ -38,6 +38,7 @@ class StartSessions(HeardPhase):
     """
 
     name = "StartSessions"
+    between_tries = True
     entity = Session
     targets = frozenset({SessionStatus.PREPARED, SessionStatus.CREATING})
     transitions = StatusTransitions(

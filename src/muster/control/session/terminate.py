@@ -25,6 +25,7 @@ class TerminateSessions(HeardPhase):
     """
 
     name = "TerminateSessions"
+    between_tries = True
     entity = Session
     targets = frozenset({SessionStatus.TERMINATING})
     transitions = StatusTransitions(

@@ -1,0 +1,99 @@
+"""What becomes of a wake in which a handler of Muster's own fails.
+
+A handler that raises may have made half of its changes. So nothing of its wake is committed: the
+mirror is read again, and the same inputs are taken once more while the record on which the handler
+failed is left out of it for a while, with HANDLER_ERROR in its history. All other records, and the
+record's other handlers, go on.
+"""
+
+import logging
+
+from muster.core.reasons import Reason, ReasonCode, reason
+
+log = logging.getLogger(__name__)
+
+LEFT_OUT_S = 50.0
+"""How long a handler is not run on a record on which it failed: the next sweep tries again."""
+MAX_IN_A_ROW = 16
+"""How many wakes in a row may be undone for handlers that fail; then the handler rests."""
+
+
+class Undone(Exception):
+    """A handler failed: the wake is to be undone, and taken again."""
+
+
+class Defects:
+    """Where handlers failed of late. It outlives the mirror."""
+
+    def __init__(self) -> None:
+        self._in_a_row = 0
+        self._until = 0.0  # then all of these are over
+        self._left_out: dict[tuple[str, str], tuple[float, Reason]] = {}
+        self._alone: dict[str, float] = {}  # handlers that are run on each record by itself
+        self._resting: dict[str, float] = {}
+        self._not_on_new: set[str] = set()  # handlers, until the next commit
+
+    def undo(
+        self,
+        handler: str,
+        record: str | None,
+        error: Exception,
+        now: float,
+        *,
+        is_new: bool = False,
+    ) -> Undone:
+        """Remember that the handler failed, on this record or on one of several; the caller raises
+        the answer.
+
+        Args:
+            is_new: the record was made in this very wake, and gets another id in the next one.
+        """
+        log.error("handler %s failed on %s", handler, record or "several", exc_info=error)
+        until = self._until = now + LEFT_OUT_S
+        self._in_a_row += 1
+        if self._in_a_row > MAX_IN_A_ROW:
+            log.critical(
+                "handler %s fails again and again, and rests for %g s", handler, LEFT_OUT_S
+            )
+            self._resting[handler] = until
+        elif record is None:
+            self._alone[handler] = until
+        elif is_new:
+            self._not_on_new.add(handler)
+        else:
+            why = reason(ReasonCode.HANDLER_ERROR, handler=handler, error=repr(error)[:200])
+            self._left_out[handler, record] = until, why
+        return Undone(handler)
+
+    def committed(self) -> bool:
+        """Take note of a commit; whether handlers were not run on records that it made, which are
+        to be looked at soon."""
+        left_new = bool(self._not_on_new)
+        self._in_a_row = 0
+        self._not_on_new.clear()
+        return left_new
+
+    def leaves_out_new(self, handler: str) -> bool:
+        """Whether the handler is not to be run on records that this wake made."""
+        return handler in self._not_on_new
+
+    def any(self, now: float) -> bool:
+        """Whether some handler failed of late."""
+        if self._until and now >= self._until:
+            self._until = 0.0
+            self._left_out.clear()
+            self._alone.clear()
+            self._resting.clear()
+        return self._until > 0.0
+
+    def rests(self, handler: str, now: float) -> bool:
+        return self._resting.get(handler, 0.0) > now
+
+    def is_alone(self, handler: str, now: float) -> bool:
+        """Whether the handler is to be run on each record by itself."""
+        return self._alone.get(handler, 0.0) > now
+
+    def why_left_out(self, handler: str, record: str, now: float) -> Reason | None:
+        """The reason for which the handler is not run on the record, if it is not."""
+        until, why = self._left_out.get((handler, record), (0.0, None))
+        return why if until > now else None
