@@ -41,7 +41,7 @@ class Writer:
             created_at=work.now,
         )
         work.unit.add(notice)
-        self._turns.note(notice)
+        self._turns.wait(notice)
         work.mark(notice)
         return notice
 
