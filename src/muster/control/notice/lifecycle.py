@@ -39,9 +39,7 @@ class NoticeLifecycle(Lifecycle[Notice]):
 
     def moved(self, work: Work, record: Notice, move: Move) -> None:
         if record.status in NOTICE_TABLE.terminal:
-            record.finished_at = work.now
-            record.reason = move.reason
-            record.url = ""
+            record.end(work.now, move.reason)
             _give_way(record, self._turns, work)
 
     def deadlines(self, record: Notice, work: Work) -> Iterable[float]:

@@ -6,6 +6,7 @@ from itertools import chain, islice, zip_longest
 
 from muster.control.notice.entity import Notice
 from muster.control.notice.states import NoticeStatus
+from muster.core.owner import Owner
 from muster.store.live import Live
 
 MAX_SENDING = 32
@@ -29,6 +30,10 @@ class Turns:
         for notice in live.of(Notice).values():
             if notice.status is NoticeStatus.PENDING:
                 self.wait(notice)
+
+    def waiting_of(self, owner: Owner) -> int:
+        """How many notices of a user wait for an attempt."""
+        return len(self._waiting.get((owner.domain, owner.user), ()))
 
     def wait(self, notice: Notice) -> None:
         """The notice waits for an attempt from now on, or goes on waiting."""
