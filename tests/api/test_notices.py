@@ -126,6 +126,19 @@ def test_retry_of_a_job_tells_the_same_channel(cluster: ServedCluster, client: C
     assert len(cluster.channels.sent) == before + 1
 
 
+def test_retry_of_a_job_whose_channel_is_allowed_no_more_is_refused(
+    cluster: ServedCluster, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = client.submit({"command": ["x"], "notify": URL, "timeout": 0.5})
+    cluster.pass_time(30.0)
+    before = [each.id for each in client.jobs(state="all")]
+    monkeypatch.setattr("muster.control.notice.requests.find_spec", lambda name: None)
+    with pytest.raises(InvalidSpec, match="cannot send notices") as refused:
+        client.retry(first.id)
+    assert TOKEN not in str(refused.value)
+    assert [each.id for each in client.jobs(state="all")] == before
+
+
 def test_events_of_a_notice_are_its_owners_alone(cluster: ServedCluster) -> None:
     with (
         cluster.client() as ada,

@@ -53,6 +53,10 @@ def test_several_channels_keep_their_order() -> None:
         {"url": [URL]},
         [[URL]],
         {"link": URL},
+        {URL: None},
+        {"url": URL, URL: "x"},
+        [{URL: "\0"}],
+        {URL: {URL: float("nan")}},
         5,
     ],
 )

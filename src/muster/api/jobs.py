@@ -112,6 +112,7 @@ async def retry_job(
     call.must_change()
     asked = await read_spec(request, RetrySpec)
     found, only = await call.read(read_to_retry, call.principal, ref, failed=asked.failed)
+    call.api.plane.check(found.spec)  # what was allowed once may be so no more
     principal = call.principal.within(found.owner.project)
     retried = Retried(found.id, found.name, found.spec, only)
 

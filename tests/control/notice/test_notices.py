@@ -220,6 +220,30 @@ def test_notices_of_one_user_that_hang_do_not_delay_another_users(world: World) 
     assert row.finished_at - row.created_at < 0.1
 
 
+def test_notices_above_those_that_may_wait_fail_at_once_and_another_users_do_not(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("muster.control.notice.ends.MAX_WAITING_OF_ONE", 10)
+    world.channels.faults = Faults(lost=1.0)
+    for _ in range(4):
+        world.submit(job(notify=[CHANNEL] * 8))
+    world.run(5.0)
+    failed = [row for row in rows(world) if row.status == "FAILED"]
+    assert {(row.reason, row.url) for row in failed} == {("NOTICES_TOO_MANY", "")}
+    assert all(row.finished_at == row.created_at for row in failed)
+    assert ("LimitNotices", "FAILED") in history_of(world, failed[0].subject)
+    waiting = [n for n in world.plane.live.of(Notice).values() if n.handed_at is None]
+    assert len(waiting) <= 10
+    assert len(rows(world)) == 32
+
+    world.channels.faults = Faults()
+    world.submit(job(notify=CHANNEL), BOB)
+    world.run(5.0)
+    assert [row.status for row in rows(world) if row.user == "bob"] == ["SENT"]
+    world.run(90.0)
+    assert not world.plane.live.of(Notice)
+
+
 def test_token_of_a_channel_is_in_its_row_until_it_ended_and_nowhere_else(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -1,5 +1,7 @@
 """The performer of notices: its queue, its process, and what becomes of both."""
 
+import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -120,6 +122,37 @@ def test_perform_neither_waits_nor_raises_when_nothing_can_be_sent(
         sender.perform([SendNotice(f"ntc-{n}", 1) for n in range(10 * MAX_SENDING)])
     assert time.monotonic() - began_s < 1.0
     assert reported == []
+
+
+def test_thread_that_could_not_begin_begins_with_a_later_notice(
+    engine: Engine,
+    receiver: Receiver,
+    sender: NoticeSender,
+    reported: Reported,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    write(engine, "ntc-1", f"json://{receiver.host}/later")
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", refuse)
+        sender.perform([SendNotice("ntc-1", 1)])
+    sender.perform([SendNotice("ntc-1", 2)])
+    reported.until(1)
+    assert reported == [NoticeOutcome("ntc-1", 2)]
+
+
+@pytest.mark.parametrize(
+    "line", ["[]", "7", '{"key": 7, "fate": "taken"}', '{"key": "1 ntc-1"}', "null", "nothing"]
+)
+def test_outcomes_are_heard_after_a_line_that_is_none(
+    sender: NoticeSender, reported: Reported, line: str
+) -> None:
+    fate = '{"key": "1 ntc-1", "fate": "taken"}'
+    process = subprocess.Popen(["printf", r"%s\n%s\n", line, fate], stdout=subprocess.PIPE)
+    sender._listen(process)
+    assert reported == [NoticeOutcome("ntc-1", 1)]
 
 
 def test_nothing_of_the_performer_is_left_once_it_is_closed(

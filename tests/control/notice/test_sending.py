@@ -121,6 +121,32 @@ def test_channel_that_answers_without_end_ends_its_attempt_alone(receiver: Recei
     assert outcomes["flood"]["fate"] in (Fate.REFUSED, Fate.TIMED_OUT, Fate.UNREACHABLE)
 
 
+def test_service_that_prints_tells_no_fate() -> None:
+    fate = json.dumps({"key": "other", "fate": Fate.TAKEN})
+    program = f"""
+import os, subprocess, sys
+from muster.control.notice.addresses import Reach
+from muster.control.notice.sending import Fate, Sender, Settings
+
+def carry_out(errand):
+    os.write(1, {fate!r}.encode() + b"\\n")
+    subprocess.run(["echo", {fate!r}])
+    return {{"fate": Fate.REFUSED}}
+
+Sender(Settings(5, frozenset(), Reach()), carry_out).run(0)
+"""
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program],
+        input=b'{"key": "own"}\n',
+        stdout=subprocess.PIPE,
+        timeout=60,
+        check=True,
+    )
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [
+        {"key": "own", "fate": Fate.REFUSED}
+    ]
+
+
 def test_attempt_that_hangs_is_killed_and_holds_up_no_other(receiver: Receiver) -> None:
     outcomes = sent(
         {

@@ -7,19 +7,27 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 _METADATA = frozenset(
-    map(ip_address, ("169.254.169.254", "fd00:ec2::254", "100.100.100.200", "168.63.129.16"))
+    map(
+        ip_address,
+        (
+            *("169.254.169.254", "100.100.100.200", "168.63.129.16", "192.0.0.192"),
+            *("fd00:ec2::254", "fd20:ce::254"),
+        ),
+    )
 )
 """Addresses at which clouds tell a machine its secrets, also outside of link-local networks."""
 _SHARED = ip_network("100.64.0.0/10")
 _TRANSLATED = ip_network("64:ff9b::/96")
 _WITH_OTHERS_INSIDE = (
     ip_network("::/96"),
+    ip_network("::ffff:0:0:0/96"),
     ip_network("2002::/16"),
     ip_network("2001::/32"),
     ip_network("64:ff9b:1::/48"),
 )
-"""Networks whose addresses contain an IPv4 address, and are refused whole: IPv4-compatible, 6to4,
-Teredo, local NAT64."""
+"""Networks whose addresses contain an IPv4 address, and are refused whole: IPv4-compatible,
+IPv4-translated, 6to4, Teredo, local NAT64."""
+_SITE_LOCAL = ip_network("fec0::/10")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +53,8 @@ class Reach:
             return None if self.loopback else "is the controller's own machine"
         if address.is_unspecified or address.is_multicast or address.is_link_local:
             return "is no machine of the internet"
+        if address in _SITE_LOCAL:
+            return "is in a network that was abolished"
         if any(address in network for network in _WITH_OTHERS_INSIDE):
             return "stands for another one"
         if address.is_private or address in _SHARED or not address.is_global:

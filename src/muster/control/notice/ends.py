@@ -7,16 +7,20 @@ made: either both are stored, or neither.
 from collections.abc import Sequence
 
 from muster.control.engine.handler import FollowingHandler, Stage
-from muster.control.engine.work import Work
+from muster.control.engine.work import Move, Work
 from muster.control.notice.entity import PREFIX, Message, Notice, NoticeId
 from muster.control.notice.message import job_message, session_message
 from muster.control.notice.states import NoticeStatus
 from muster.control.notice.turns import Turns
 from muster.core.owner import Owner
-from muster.core.reasons import ReasonCode
+from muster.core.reasons import ReasonCode, reason
+from muster.core.results import SchedulingResult
 from muster.core.specs.notify import Channel
 from muster.core.states import JOB_TABLE, SESSION_TABLE, JobState
 from muster.store.records import Job, Session
+
+MAX_WAITING_OF_ONE = 1_000
+"""Notices of one user that wait for an attempt."""
 
 
 class Writer:
@@ -28,7 +32,7 @@ class Writer:
     def write(
         self, work: Work, channel: Channel, message: Message, owner: Owner, subject: str | None
     ) -> Notice:
-        """Add a notice, PENDING."""
+        """Add a notice, PENDING; or FAILED, where too many of its owner wait already."""
         notice = Notice(
             id=NoticeId(work.ids.new(PREFIX)),
             subject=subject,
@@ -41,8 +45,15 @@ class Writer:
             created_at=work.now,
         )
         work.unit.add(notice)
-        self._turns.note(notice)
-        work.mark(notice)
+        waiting = self._turns.waiting_of(owner)
+        if waiting < MAX_WAITING_OF_ONE:
+            self._turns.wait(notice)
+            work.mark(notice)
+            return notice
+        why = reason(ReasonCode.NOTICES_TOO_MANY, waiting=waiting)
+        move = Move("LimitNotices", SchedulingResult.GIVE_UP, why)
+        work.move(notice, {NoticeStatus.PENDING}, NoticeStatus.FAILED, move)
+        notice.end(work.now, why)
         return notice
 
 

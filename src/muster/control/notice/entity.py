@@ -94,6 +94,12 @@ class Notice(Tried):
     handed_at: float | None = None
     outcome: "NoticeOutcome | None" = None
 
+    def end(self, now: float, why: Reason | None) -> None:
+        """Note the end, and forget the secret."""
+        self.finished_at = now
+        self.reason = why
+        self.url = ""
+
     @property
     def name(self) -> str:
         """The notice's name in history: below the work whose end it tells, so that it belongs to

@@ -38,13 +38,9 @@ class NoticeLifecycle(Lifecycle[Notice]):
         self._turns = turns
 
     def moved(self, work: Work, record: Notice, move: Move) -> None:
-        self._turns.note(record)
         if record.status in NOTICE_TABLE.terminal:
-            record.finished_at = work.now
-            record.reason = move.reason
-            record.url = ""
-            for waiting in self._turns.next():
-                work.mark(waiting)
+            record.end(work.now, move.reason)
+            _give_way(record, self._turns, work)
 
     def deadlines(self, record: Notice, work: Work) -> Iterable[float]:
         if record.status is NoticeStatus.SENDING:
@@ -58,6 +54,13 @@ class NoticeLifecycle(Lifecycle[Notice]):
 
     def gave_up(self, phase: str, tries: int, reason: Reason) -> Reason:
         return reason
+
+
+def _give_way(notice: Notice, turns: Turns, work: Work) -> None:
+    """Have the notices looked at whose turn it is without this one."""
+    turns.leave(notice)
+    for waiting in turns.next():
+        work.mark(waiting)
 
 
 class TakeTurns(LifecycleHandler[Notice]):
@@ -86,7 +89,8 @@ class SendNotices(LifecycleHandler[Notice]):
     """Has the performer try until an attempt went well or all tries are used.
 
     An attempt without an outcome in time counts as a failed one, and the notice is handed over
-    again: so a channel may get it twice, and gets it once at least.
+    again: so a channel may get it twice, and gets it once at least. Each attempt has to wait for
+    its turn, and gives way to others once it is over.
     """
 
     name = "SendNotices"
@@ -99,27 +103,35 @@ class SendNotices(LifecycleHandler[Notice]):
         give_up=TransitionStatus(NoticeStatus.FAILED),
     )
 
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+
     def execute(self, targets: Sequence[Notice], work: Work) -> HandlerResult[Notice]:
         result: HandlerResult[Notice] = HandlerResult()
         for notice in targets:
             outcome, notice.outcome = notice.outcome, None
             if outcome is not None and outcome.reason is None:
                 result.successes.append(notice)  # perhaps late: then it is not sent again
+                self._turns.leave(notice)
             elif notice.handed_at is None:
                 if work.now >= notice.retry_at:
-                    self._hand_over(notice, work)
+                    self._turns.wait(notice)
             elif outcome is not None and outcome.reason is not None:
-                self._fail(notice, outcome.reason, result)
+                result.failures[notice] = outcome.reason
             elif work.now >= notice.handed_at + ANSWER_S:
-                self._fail(notice, reason(ReasonCode.NOTICE_UNKNOWN, waited_s=ANSWER_S), result)
+                result.failures[notice] = reason(ReasonCode.NOTICE_UNKNOWN, waited_s=ANSWER_S)
+        for notice in result.failures:
+            notice.handed_at = None
+            _give_way(notice, self._turns, work)
+        for notice in self._turns.next():
+            if notice.status is NoticeStatus.SENDING:
+                self._hand_over(notice, work)
         return result
 
-    def _fail(self, notice: Notice, why: Reason, result: HandlerResult[Notice]) -> None:
-        result.failures[notice] = why
-        notice.handed_at = None
-
     def _hand_over(self, notice: Notice, work: Work) -> None:
+        self._turns.begin(notice)
         notice.generation += 1
         notice.handed_at = work.now
         work.unit.touch(notice)
+        work.mark(notice)  # for its deadline, if it gets its turn with others' change
         work.emit(SendNotice(notice.name, notice.generation))

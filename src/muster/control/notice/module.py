@@ -38,7 +38,7 @@ class NoticeModule(EntityModule):
             lifecycles=[NoticeLifecycle(turns)],
             handlers=[
                 TakeTurns(turns),
-                SendNotices(),
+                SendNotices(turns),
                 TellEndsOfJobs(writer),
                 TellEndsOfSessions(writer),
             ],

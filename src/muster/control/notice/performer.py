@@ -56,8 +56,13 @@ class NoticeSender(Performer[SendNotice]):
 
     def perform(self, effects: Sequence[SendNotice]) -> None:
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="notices", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="notices", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:  # the machine has no thread left
+                log.warning("notices have to wait: %s", error)
+                return
+            self._thread = thread
         for effect in effects:
             try:
                 self._queue.put_nowait(effect)
@@ -151,7 +156,7 @@ class NoticeSender(Performer[SendNotice]):
                     told = json.loads(line)
                     generation, _, name = told["key"].partition(" ")
                     outcome = NoticeOutcome(name, int(generation), _reason(told))
-                except (ValueError, KeyError):
+                except (ValueError, KeyError, TypeError, AttributeError):
                     log.error("the process that sends notices said what cannot be understood")
                     continue
                 self._surroundings.report(outcome)

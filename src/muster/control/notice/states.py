@@ -20,7 +20,7 @@ NOTICE_TABLE: StateTable[NoticeStatus] = StateTable(
     terminal=frozenset({_N.SENT, _N.FAILED}),
     allowed={
         (_N.PENDING, _N.SENDING): "it is its turn",
-        (_N.PENDING, _N.FAILED): "too old to be of use",
+        (_N.PENDING, _N.FAILED): "too old to be of use, or too many wait",
         (_N.SENDING, _N.SENT): "the channel took it",
         (_N.SENDING, _N.FAILED): "given up",
     },

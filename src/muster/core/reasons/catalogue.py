@@ -351,6 +351,11 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     ReasonCode.NOTICE_UNKNOWN: Definition(
         _O, "nothing was heard for {waited_s} s of what became of the notice"
     ),
+    ReasonCode.NOTICES_TOO_MANY: Definition(
+        _R,
+        "{waiting} notices of its owner were waiting already",
+        "Tell the end of fewer jobs, or look at what their channels answer.",
+    ),
     ReasonCode.FOREIGN_REPORT: Definition(
         _O,
         "reported kernel {kernel}, which is on agent {agent}; that was not believed",

@@ -17,7 +17,7 @@ from muster.core.specs.group import ScalingGroup
 from muster.core.specs.job import JobSpec
 from muster.core.specs.quota import QuotaSpec
 from muster.core.specs.session import SessionSpec
-from muster.core.specs.shape import check_shape, is_secret
+from muster.core.specs.shape import check_shape, is_secret, named
 
 AnySpec = JobSpec | SessionSpec | ScalingGroup | QuotaSpec
 KINDS: Mapping[str, type[AnySpec]] = {
@@ -97,7 +97,7 @@ _SHOULD = re.compile(r"^(Input|Value|String|List|Tuple|Dictionary) should (be|ha
 def _problem(model: type[BaseModel], detail: ErrorDetails) -> Problem:
     kind, value = detail["type"], detail["input"]
     place = [part for part in detail["loc"] if part != "[key]"]
-    field = ".".join(map(str, place)) or "spec"
+    field = named(place)
     written = _written(value)
     if kind in ("missing", "value_error") and isinstance(value, dict | list):
         written = ""  # pydantic's value is the whole mapping around the field, not the field's

@@ -29,6 +29,13 @@ def is_secret(place: Sequence[object]) -> bool:
     return bool(place) and place[0] in _SECRET_KEYS
 
 
+def named(place: Sequence[object]) -> str:
+    """A place in a spec as it may be shown: without keys that are URLs, where secrets stand."""
+    secret = is_secret(place)
+    parts = ("…" if secret and "://" in str(part) else str(part) for part in place)
+    return ".".join(parts) or "spec"
+
+
 def check_shape(data: Any) -> None:
     """Refuse data parsed from JSON or YAML that exceeds the bounds.
 
@@ -58,7 +65,7 @@ def check_shape(data: Any) -> None:
             else:
                 waiting.extend(((*place, index), each) for index, each in enumerate(value))
         except ValueError as wrong:
-            field = ".".join(map(str, place)) or "spec"
+            field = named(place)
             written = repr(value)[:_WRITTEN] if isinstance(value, str) else ""
             if is_secret(place):
                 written = ""
