@@ -94,7 +94,9 @@ class Entity(Generic[R]):
         rows: its table, and the mapping both ways.
         load: reads the records that have not ended from SQL, and adds them to the mirror; None if
             another entity's ``load`` brings them along.
-        prefix: of its ids, three letters, where people refer to records by id or name: ``ses``.
+        prefix: of its ids, three letters: ``ses``; without one, ids tell no kind.
+        by_ref: whether people refer to records by id or name; others are found by what they belong
+            to.
         visible: who may see a record.
         owned_with: the entity of a record whose owner is this one's too, if this entity's table has
             no owner.
@@ -119,6 +121,7 @@ class Entity(Generic[R]):
         *,
         described: str = "",
         prefix: str = "",
+        by_ref: bool = True,
         visible: Visible = Visible.TO_ADMINS,
         owned_with: "Entity[Any] | None" = None,
         unsuccessful: Collection[str] = (),
@@ -137,6 +140,7 @@ class Entity(Generic[R]):
         self.load = load
         self.described = described
         self.prefix = prefix
+        self.by_ref = by_ref
         self.visible = visible
         self.owned_with = owned_with
         self.unsuccessful = frozenset(unsuccessful)
@@ -171,7 +175,9 @@ class Entities(dict[type, Entity[Any]]):
     def referred(self) -> list[Entity[Any]]:
         """The entities whose records people refer to, owned ones first, in the order in which a
         name is looked up."""
-        found = (entity for entity in self.values() if entity.prefix and not entity.goes_with)
+        found = (
+            each for each in self.values() if each.prefix and each.by_ref and not each.goes_with
+        )
         return sorted(found, key=lambda entity: entity.visible is not Visible.TO_OWNER)
 
     def kind_of(self, name: str) -> str | None:

@@ -158,6 +158,8 @@ NOTICE = Entity(
     ),
     _load,
     described="a message for one channel; it tells the end of work",
+    prefix=PREFIX,
+    by_ref=False,  # a notice is told with the work that it is about
     visible=Visible.TO_OWNER,
     id_of=lambda notice: notice.name,
 )
