@@ -1,5 +1,7 @@
 """The performer of notices: its queue, its process, and what becomes of both."""
 
+import os
+import signal
 import subprocess
 import threading
 import time
@@ -7,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine, insert
+from sqlalchemy import Engine, insert, update
 from tests.control.notice.receiver import Receiver, receiving
 
 from muster.control.engine.effects import Surroundings
@@ -122,6 +124,31 @@ def test_perform_neither_waits_nor_raises_when_nothing_can_be_sent(
         sender.perform([SendNotice(f"ntc-{n}", 1) for n in range(10 * MAX_SENDING)])
     assert time.monotonic() - began_s < 1.0
     assert reported == []
+
+
+@pytest.mark.parametrize(("silent_s", "body"), [(0.3, "x"), (60.0, "x" * 60_000)])
+def test_process_that_hangs_is_replaced(
+    engine: Engine,
+    receiver: Receiver,
+    sender: NoticeSender,
+    reported: Reported,
+    monkeypatch: pytest.MonkeyPatch,
+    silent_s: float,
+    body: str,
+) -> None:
+    monkeypatch.setattr("muster.control.notice.performer.SILENT_S", silent_s, raising=False)
+    monkeypatch.setattr("muster.control.notice.performer.WRITE_S", 0.3, raising=False)
+    write(engine, "ntc-1", f"json://{receiver.host}/first")
+    with engine.begin() as connection:
+        connection.execute(update(notices).values(body=body))
+    sender.perform([SendNotice("ntc-1", 1)])
+    reported.until(1)
+    hanging = sender._process
+    assert hanging is not None
+    os.kill(hanging.pid, signal.SIGSTOP)
+    sender.perform([SendNotice("ntc-1", number) for number in range(2, 12)])
+    until(lambda: hanging.poll() is not None)
+    reported.until(2)
 
 
 def test_thread_that_could_not_begin_begins_with_a_later_notice(

@@ -4,10 +4,12 @@ import json
 import logging
 import os
 import queue
+import select
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -26,6 +28,10 @@ PAUSE_S = 0.1
 """The time between two notices: ten a second, however many there are."""
 IDLE_S = 120.0
 """Without an errand for so long, the process ends; the next errand starts another."""
+SILENT_S = ATTEMPT_S + 20.0
+"""Without an outcome for so long while errands are out, the process hangs, and is replaced."""
+WRITE_S = 5.0
+"""How long the process may leave an errand unread once the pipe is full."""
 _KEPT = ("PATH", "LANG", "LC_ALL", "PYTHONPATH", "SSL_CERT_FILE", "SSL_CERT_DIR")
 """Variables that the process gets. No proxy is among them, because only the proxy would see the
 addresses; nor a home, whose .netrc has passwords for other purposes."""
@@ -52,6 +58,9 @@ class NoticeSender(Performer[SendNotice]):
         self._queue: queue.Queue[SendNotice | None] = queue.Queue(MAX_SENDING)  # None: closed
         self._thread: threading.Thread | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._handed = 0  # errands of this process, counted by the performer's thread alone
+        self._heard = 0  # their outcomes, counted by the listening thread alone
+        self._heard_at_s = 0.0
         self._closed = threading.Event()
 
     def perform(self, effects: Sequence[SendNotice]) -> None:
@@ -101,6 +110,9 @@ class NoticeSender(Performer[SendNotice]):
         if errand is None:
             return  # the notice has ended meanwhile
         process = self._process
+        if process is not None and self._hangs():
+            _kill(process)
+            process = None
         if process is None or process.poll() is not None:
             self._end_process()
             process = self._start()
@@ -112,9 +124,14 @@ class NoticeSender(Performer[SendNotice]):
             "body": message.body,
             "tone": message.tone,
         }
-        assert process.stdin is not None
-        process.stdin.write(json.dumps(line).encode() + b"\n")
-        process.stdin.flush()
+        if self._handed == self._heard:
+            self._heard_at_s = time.monotonic()
+        self._handed += 1
+        _write(process, line)
+
+    def _hangs(self) -> bool:
+        silent_s = time.monotonic() - self._heard_at_s
+        return self._handed > self._heard and silent_s > SILENT_S
 
     def _start(self) -> subprocess.Popen[bytes]:
         whose = str(self._surroundings.settings or "")  # for those who look at processes
@@ -126,11 +143,11 @@ class NoticeSender(Performer[SendNotice]):
             env={name: os.environ[name] for name in _KEPT if name in os.environ} | _NO_HOME,
             cwd="/",
             start_new_session=True,
+            bufsize=0,
         )
-        assert process.stdin is not None
-        process.stdin.write(json.dumps(self._told).encode() + b"\n")
-        process.stdin.flush()
         self._process = process
+        self._handed = self._heard = 0
+        _write(process, self._told)
         if self._closed.is_set():
             _kill(process)
         threading.Thread(
@@ -159,9 +176,31 @@ class NoticeSender(Performer[SendNotice]):
                 except (ValueError, KeyError, TypeError, AttributeError):
                     log.error("the process that sends notices said what cannot be understood")
                     continue
+                if process is self._process:
+                    self._heard += 1
+                    self._heard_at_s = time.monotonic()
                 self._surroundings.report(outcome)
         if process.wait() != 0 and not self._closed.is_set():
             log.error("the process that sends notices ended with %s", process.returncode)
+
+
+def _write(process: subprocess.Popen[bytes], line: object) -> None:
+    """Write a line to the process, which is killed if it does not read.
+
+    Raises:
+        OSError: it has ended, or was killed.
+    """
+    assert process.stdin is not None
+    pipe = process.stdin.fileno()
+    os.set_blocking(pipe, False)
+    rest = json.dumps(line).encode() + b"\n"
+    until_s = time.monotonic() + WRITE_S
+    while rest:
+        left_s = until_s - time.monotonic()
+        if left_s <= 0 or not select.select((), (pipe,), (), left_s)[1]:
+            _kill(process)
+            raise TimeoutError("the process that sends notices does not read")
+        rest = rest[os.write(pipe, rest) :]
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
