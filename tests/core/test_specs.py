@@ -172,6 +172,7 @@ def test_project_of_a_group_has_its_domain(project: str) -> None:
         ("command: x\ntasks: 1\ntasks: 2", "line 3: the key tasks stands here again, after line 2"),
         ("command: x\nenv: {A: 1,\n  A: 2}", "line 3: the key A stands here again, after line 2"),
         ('{"command": "x", "command": "y"}', "line 1: the key command stands here again"),
+        ("notify: {'https://h/k': 1, 'https://h/k': 2}", "line 1: the key … stands here again"),
     ],
 )
 def test_text_that_is_no_spec_is_refused_with_a_sentence(text: str, told: str) -> None:

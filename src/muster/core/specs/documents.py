@@ -85,7 +85,8 @@ class _Loader(Composer, _Events, SafeConstructor, Resolver):
             if isinstance(key, yaml.ScalarNode):
                 line = key.start_mark.line + 1
                 if (name := (key.tag, key.value)) in first:
-                    twice = f"the key {key.value} stands here again, after line {first[name]}"
+                    shown = "…" if "://" in key.value else key.value  # a URL may hold a token
+                    twice = f"the key {shown} stands here again, after line {first[name]}"
                     raise InvalidSpec([Problem(f"line {line}", "", twice)])
                 first[name] = line
         return node
