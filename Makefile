@@ -19,10 +19,14 @@ $(STAMP): requirements.lock pyproject.toml hatch_build.py scripts/setup.sh $(PRO
 demo: setup ## Run the demonstration
 	@$(BIN)/python demo/run.py
 
-# Files of tests share clusters, so a file stays with one worker; more workers than cores, because
-# tests of real processes mostly wait.
+# Attacks measure how long others wait meanwhile, so nothing else runs beside them. Files of the other
+# tests share clusters, so a file stays with one worker; more workers than cores, because tests of
+# real processes mostly wait.
 test: setup ## Run the tests (WORKERS=1 for one after the other)
-	@$(BIN)/pytest -n $(WORKERS)
+	@failed=0; \
+	$(BIN)/pytest -n 0 tests/attacks || failed=1; \
+	$(BIN)/pytest -n $(WORKERS) --ignore=tests/attacks || failed=1; \
+	exit $$failed
 
 lint: setup ## Check format, lint, types and import layers
 	$(BIN)/ruff format --check
