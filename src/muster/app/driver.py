@@ -14,8 +14,9 @@ LONGEST_PAUSE_S = 0.01
 """Under load a wake is followed by a pause as long as itself, up to this: the longer wakes take,
 the more inputs share the next one and its commit."""
 FEW_CHANGES = 12
-"""A wake that changes no more rows is about one or two tasks: no pause follows, so that whatever
-comes of a lone request waits for nothing."""
+"""A wake that changes no more rows is about one or two tasks."""
+CALM_S = 1.0
+"""Once no wake has changed more for so long, no pause follows: a lone request waits for nothing."""
 
 
 class Driver:
@@ -25,6 +26,7 @@ class Driver:
         self._clock = clock
         self._hinted = asyncio.Event()
         self._stopping = False
+        self._calm_at_s = 0.0
 
     def hint(self) -> None:
         """Say that there is something to do."""
@@ -44,9 +46,16 @@ class Driver:
             took_s = self._clock.now() - began_s
             if stopping:
                 return
-            await asyncio.sleep(min(took_s, LONGEST_PAUSE_S) if plane.changes > FEW_CHANGES else 0)
+            await asyncio.sleep(min(took_s, LONGEST_PAUSE_S) if self._is_loaded(plane) else 0)
             if pause_s is None or pause_s > 0:
                 await self._wait(pause_s)
+
+    def _is_loaded(self, plane: ControlPlane) -> bool:
+        """Whether a wake of late was about more than one or two tasks."""
+        now = self._clock.now()
+        if plane.changes > FEW_CHANGES:
+            self._calm_at_s = now + CALM_S
+        return now < self._calm_at_s
 
     def _wake(self, step: Callable[[], float | None]) -> float | None:
         """Run a wake; the answer is the time in seconds until the next one is due, None if only a
