@@ -8,7 +8,6 @@ from pathlib import Path
 
 from muster.agent.identity import UnusableDirectory, load_identity
 from muster.agent.supervisor.farewell import shut_down
-from muster.agent.supervisor.launch import launch
 from muster.app.home import Home
 from muster.app.local_agents import holder
 from muster.app.lost_supervisors import look_at
@@ -62,8 +61,7 @@ def _remove(id_: AgentId, work: Work, parts: Parts) -> None:
 
 
 def _end_kernels(home: Home, id_: AgentId) -> None:
-    """End the supervisor of an agent and its kernels. Where the supervisor had died another is
-    started, which ends the kernels of its predecessor.
+    """End the supervisor of an agent and its kernels, also those of one that has died.
 
     Raises:
         MusterError: an agent runs there, or the directory is gone.
@@ -74,7 +72,6 @@ def _end_kernels(home: Home, id_: AgentId) -> None:
         raise MusterError("its directory is gone, and with it what could tell whether it runs work")
     if holder(directory) is not None:
         raise MusterError("somebody has started it")
-    launch(directory)
     shut_down(directory, grace_s=STOP_GRACE_S, timeout_s=STOP_TIMEOUT_S)
 
 

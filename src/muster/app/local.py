@@ -331,7 +331,7 @@ def _stop_kernels(home: Home, timeout_s: float) -> int:
     kernels ran.
 
     Raises:
-        MusterError: a supervisor does not end in time.
+        MusterError: a supervisor does not end in time, or cannot be ended.
     """
     directories = home.agent_directories()
     grace_s = min(STOP_GRACE_S, timeout_s / 2)
@@ -339,5 +339,5 @@ def _stop_kernels(home: Home, timeout_s: float) -> int:
     try:
         with ThreadPoolExecutor(max_workers=min(len(directories), 32) or 1) as pool:
             return sum(pool.map(end, directories))
-    except TimeoutError as error:
+    except OSError as error:  # a TimeoutError is one
         raise MusterError(f"{error}; try again") from None

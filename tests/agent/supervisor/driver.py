@@ -19,6 +19,7 @@ from muster.agent.supervisor.launch import LOG_NAME, connect, launch
 from muster.agent.supervisor.process_tree import all_processes, kernel_tag
 
 WAIT_S = 15.0
+CGROUPS = Path("/sys/fs/cgroup")
 
 Event = dict[str, Any]
 Message = dict[str, Any]
@@ -250,6 +251,12 @@ def alive(pid: int) -> bool:
         stat = Path(f"/proc/{pid}/stat").read_text()
         return stat[stat.rindex(")") + 2] != "Z"
     return False
+
+
+def cgroups_of(directory: Path) -> list[Path]:
+    """Of the supervisor on a folder, after which they are named."""
+    status = directory.stat()
+    return list(CGROUPS.glob(f"**/muster-{status.st_dev:x}-{status.st_ino:x}"))
 
 
 def wait_gone(pid: int) -> None:

@@ -5,12 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.agent.supervisor.driver import Driver, alive, read_when_there, wait_until
+from tests.agent.supervisor.driver import Driver, alive, cgroups_of, read_when_there, wait_until
 
 from muster.agent.supervisor.cgroups import LimitsKind, remove_tree
 from muster.agent.supervisor.launch import launch
 
-ROOT = Path("/sys/fs/cgroup")
 MEMORY_BYTES = 64 << 20
 EAT = "b = bytearray(256 << 20)"
 
@@ -20,12 +19,6 @@ def limited(supervisor: Driver) -> Driver:
     if supervisor.state["limits"] == LimitsKind.NONE:
         pytest.skip("this machine has no cgroups that this user may make")
     return supervisor
-
-
-def cgroups_of(driver: Driver) -> list[Path]:
-    """The supervisor's directories; they are named after its folder."""
-    status = driver.directory.stat()
-    return list(ROOT.glob(f"**/muster-{status.st_dev:x}-{status.st_ino:x}"))
 
 
 def test_kernel_over_its_memory_ends_as_out_of_memory(limited: Driver) -> None:
@@ -80,7 +73,7 @@ def test_processes_are_in_the_cgroups_with_their_limits(limited: Driver) -> None
 
     texts = {
         path.name: path.read_text().split()
-        for cgroup in cgroups_of(limited)
+        for cgroup in cgroups_of(limited.directory)
         for path in cgroup.glob("*/*")
         if path.name in ("cpu.cfs_quota_us", "cpu.max", "memory.limit_in_bytes", "memory.max")
     }
@@ -90,7 +83,7 @@ def test_processes_are_in_the_cgroups_with_their_limits(limited: Driver) -> None
     else:
         assert texts["cpu.max"] == ["50000", "100000"]
         assert texts["memory.max"] == [str(MEMORY_BYTES)]
-    for cgroup in cgroups_of(limited):
+    for cgroup in cgroups_of(limited.directory):
         (procs,) = cgroup.glob("*/cgroup.procs")
         pids = procs.read_text().split()
         assert str(limited.started("k")["pid"]) in pids
@@ -104,7 +97,7 @@ def test_limit_of_cpu_alone_is_set_soon_after_the_start(limited: Driver) -> None
     def quotas() -> list[str]:
         return [
             path.read_text().split()[0]
-            for cgroup in cgroups_of(limited)
+            for cgroup in cgroups_of(limited.directory)
             for name in ("cpu.cfs_quota_us", "cpu.max")
             for path in cgroup.glob(f"*/{name}")
         ]
@@ -115,7 +108,7 @@ def test_limit_of_cpu_alone_is_set_soon_after_the_start(limited: Driver) -> None
 def test_directories_are_used_again_and_gone_at_the_end(limited: Driver) -> None:
     for number in range(5):
         limited.run(["true"], kernel=f"k{number}", cpu_milli=1000, memory_bytes=MEMORY_BYTES)
-    cgroups = cgroups_of(limited)
+    cgroups = cgroups_of(limited.directory)
     assert cgroups
     assert [len([entry for entry in path.iterdir() if entry.is_dir()]) for path in cgroups] == (
         [1] * len(cgroups)
@@ -123,13 +116,15 @@ def test_directories_are_used_again_and_gone_at_the_end(limited: Driver) -> None
 
     limited.close()
 
-    assert cgroups_of(limited) == []
+    assert cgroups_of(limited.directory) == []
 
 
 def test_cgroups_of_a_killed_supervisor_are_emptied_and_removed(limited: Driver) -> None:
     limited.start("k", command=["sleep", "60"], cpu_milli=1000)
     pid = limited.started("k")["pid"]
-    before = [path for cgroup in cgroups_of(limited) for path in cgroup.glob("*/cgroup.procs")]
+    before = [
+        path for cgroup in cgroups_of(limited.directory) for path in cgroup.glob("*/cgroup.procs")
+    ]
     held = {path.read_text() for path in before}
     assert held - {""} == {f"{pid}\n"}
     limited.kill()

@@ -10,8 +10,16 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
-from tests.agent.supervisor.driver import Driver, alive, read_when_there, take_over
+from tests.agent.supervisor.driver import (
+    WAIT_S,
+    Driver,
+    alive,
+    cgroups_of,
+    read_when_there,
+    take_over,
+)
 
+from muster.agent.supervisor.farewell import shut_down
 from muster.agent.supervisor.launch import launch
 from muster.agent.supervisor.process_tree import read_stat
 
@@ -27,6 +35,24 @@ def test_running_kernels_are_killed_and_reported_lost(supervisor: Driver, tmp_pa
     assert supervisor.ended("k")["reason"] == "supervisor_lost"
     assert not [pid for pid in pids if alive(pid)], "killed before the end is told"
     assert supervisor.status("k") == "ended"
+
+
+def test_kernels_of_a_killed_supervisor_do_not_outlive_a_shutdown(
+    supervisor: Driver, tmp_path: Path
+) -> None:
+    child = tmp_path / "pid"
+    leave = f"setsid sh -c 'echo $$ > {child}; exec sleep 60' & echo up; exec sleep 60"
+    supervisor.start("k", command=["sh", "-c", leave])
+    pids = [int(read_when_there(child)), supervisor.started("k")["pid"]]
+    supervisor.kill()
+
+    shut_down(supervisor.directory, grace_s=1.0, timeout_s=WAIT_S)
+
+    assert not [pid for pid in pids if alive(pid)]
+    assert not cgroups_of(supervisor.directory)
+    launch(supervisor.directory)
+    supervisor.attach()
+    assert supervisor.ended("k")["reason"] == "supervisor_lost"
 
 
 def test_process_without_a_trace_is_found_through_its_parent(

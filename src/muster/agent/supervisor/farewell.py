@@ -7,7 +7,8 @@ import os
 import time
 from pathlib import Path
 
-from muster.agent.supervisor.launch import connect
+from muster.agent.supervisor.launch import connect, launch
+from muster.agent.supervisor.protocol import SOCKET_NAME
 
 LOCK_NAME = "supervisor.lock"
 _POLL_S = 0.02
@@ -18,11 +19,12 @@ def shut_down(directory: Path, *, grace_s: float, timeout_s: float) -> int:
     """Stop the kernels of the supervisor on `directory` and wait until it has gone; the answer is
     how many kernels ran.
 
-    Their ends stay in its journal, for the next agent to report. If there is no supervisor the
-    answer is 0.
+    Their ends stay in its journal, for the next agent to report. Where it has died another is
+    started, which ends what its predecessor left; where one has ended in order the answer is 0.
 
     Raises:
         TimeoutError: it is still there after `timeout_s`.
+        OSError: it has died, and another cannot be started.
     """
     deadline_s = time.monotonic() + timeout_s
     while True:
@@ -31,7 +33,9 @@ def shut_down(directory: Path, *, grace_s: float, timeout_s: float) -> int:
             break
         except OSError:
             if not _is_held(directory / LOCK_NAME):
-                return 0
+                if not os.path.lexists(directory / SOCKET_NAME):
+                    return 0
+                launch(directory)  # it takes over
         if time.monotonic() > deadline_s:
             raise TimeoutError(f"the supervisor of {directory} does not listen")
         time.sleep(_POLL_S)  # the supervisor is just starting, or has just ended
