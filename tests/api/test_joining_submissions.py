@@ -12,6 +12,7 @@ from tests.api.served import ADA, BOB, open_database
 from muster.api.submissions import Submissions
 from muster.core.clock import VirtualClock
 from muster.core.errors import Conflict
+from muster.core.owner import Owner
 
 
 @dataclass
@@ -25,7 +26,9 @@ class Plane:
     def __init__(self) -> None:
         self.answers: list[Callable[[Any, Exception | None], None]] = []
 
-    def ask(self, _action: object, answer: Callable[[Any, Exception | None], None]) -> None:
+    def ask(
+        self, _action: object, answer: Callable[[Any, Exception | None], None], _owner: Owner
+    ) -> None:
         self.answers.append(answer)
 
 

@@ -2,15 +2,14 @@
 
 import pytest
 from tests.control.conftest import GroupWorld
-from tests.control.world import ADA, Run, World
+from tests.control.world import ADA, BOB, Run, World
 
 from muster.control.group.requests import GroupRequests
-from muster.core.owner import Owner, Principal, Role
+from muster.core.owner import Principal
 from muster.core.specs import JobSpec, Level, ScalingGroup, SessionSpec
 from muster.core.states import JOB_TABLE, JobState
 from muster.wire.messages import Start
 
-BOB = Principal(Owner("default", "default", "bob"), Role.USER)
 HOUR_S = 3600.0
 FAIR = {"sequencer": "fair_share", "options": {"fair_share": {"half_life": HOUR_S}}}
 

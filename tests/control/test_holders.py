@@ -3,7 +3,7 @@
 import re
 
 from tests.control.conftest import GroupWorld
-from tests.control.world import ADA, Run, World
+from tests.control.world import ADA, BOB, Run, World
 
 from muster.control.group.requests import GroupRequests
 from muster.control.job.explanation import explain_job
@@ -14,7 +14,6 @@ from muster.core.states import AgentStatus, JobState
 from muster.core.views.placement import WhyView
 from muster.store.records import Job
 
-BOB = Principal(Owner("default", "default", "bob"), Role.USER)
 ROOT = Principal(Owner("default", "default", "root"), Role.ADMIN)
 
 

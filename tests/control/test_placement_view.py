@@ -4,14 +4,11 @@ import json
 
 import msgspec
 from tests.control.conftest import GroupWorld
-from tests.control.world import ADA, Run
+from tests.control.world import ADA, BOB, Run
 
 from muster.control.job.explanation import explain_job
-from muster.core.owner import Owner, Principal, Role
 from muster.core.specs import JobSpec
 from muster.core.views.placement import WhyView
-
-BOB = Principal(Owner("default", "default", "bob"), Role.USER)
 
 
 def test_room_that_is_kept_is_told_by_agent_and_without_the_work_of_others(

@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 from sqlalchemy import func, select
-from tests.control.world import ADA, Run, World
+from tests.control.world import ADA, BOB, Run, World
 
 from muster.control.group.requests import GroupRequests
 from muster.control.plan import plan_job, plan_session
 from muster.control.session.admission import NONE_ENDED, Ended
 from muster.core.errors import Conflict, InvalidSpec, MusterError
-from muster.core.owner import Owner, Principal, Role
+from muster.core.owner import Principal
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec, Level, QuotaSpec, ScalingGroup, SessionSpec, load_spec
 from muster.core.states import JobState, SessionStatus
@@ -24,7 +24,6 @@ from muster.scheduling.workload import Progress, TargetState
 from muster.store import schema
 
 BOX = Resources(cpu_milli=4000, memory_bytes=2**33)
-BOB = Principal(Owner("default", "default", "bob"), Role.USER)
 LONG = Run(seconds=3600.0)
 
 MakeWorld = Callable[..., World]

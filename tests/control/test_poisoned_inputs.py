@@ -146,13 +146,13 @@ def test_inputs_given_back_keep_their_order() -> None:
     inputs: list[Input] = [Asked(lambda *_: None, lambda *_: None) for _ in range(5)]
     for item in inputs:
         inbox.put(item)
-    taken = inbox.take()
+    taken = inbox.take(0.0)
     assert inbox.give_back_apart(taken) is None
     later: Input = Asked(lambda *_: None, lambda *_: None)
     inbox.put(later)
     found: list[Input] = []
     while inbox:
-        batch = inbox.take()
+        batch = inbox.take(0.0)
         assert batch
         found += batch
     assert all(a is b for a, b in zip(found, [*inputs, later], strict=True))
@@ -165,7 +165,7 @@ def test_reports_taken_apart_are_acknowledged_up_to_each_of_them(world: World) -
     assert inbox.give_back_apart([said]) is None
     seqs = []
     while inbox:
-        for item in inbox.take():
+        for item in inbox.take(0.0):
             assert isinstance(item, Said)
             assert isinstance(item.message, Reports)
             seqs.append(item.message.last_seq)

@@ -5,11 +5,10 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 from tests.control.conftest import GroupWorld
-from tests.control.world import Run, World, task_index
+from tests.control.world import BOB, Run, World, task_index
 
 from muster.control.group.requests import GroupRequests
 from muster.control.job.explanation import explain_job
-from muster.core.owner import Owner, Principal, Role
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec, Level, QuotaSpec, SessionSpec
 from muster.core.states import JOB_TABLE, JobState, SessionStatus, TaskState
@@ -18,7 +17,6 @@ from muster.store.records import Job
 from muster.wire.messages import Start
 
 AT_ONCE = {"minimum_lease": 0}
-BOB = Principal(Owner("default", "default", "bob"), Role.USER)
 
 
 def job(priority: int, tasks: int = 1, **more: Any) -> JobSpec:

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 from tests.control.conftest import GroupWorld
-from tests.control.world import ADA, Run, World, state
+from tests.control.world import ADA, BOB, Run, World, state
 
 from muster.control.group.requests import GroupRequests
 from muster.control.job.requests import JobRequests
@@ -14,7 +14,6 @@ from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec, Level, QuotaSpec
 from muster.core.states import JOB_TABLE, JobState, SessionStatus, TaskState
 
-BOB = Principal(Owner("default", "default", "bob"), Role.USER)
 CAT = Principal(Owner("default", "lab", "cat"), Role.USER)
 PEOPLE = (ADA, BOB, CAT)
 

@@ -63,6 +63,7 @@ from muster.wire.messages import (
 )
 
 ADA = Principal(Owner("default", "default", "ada"), Role.USER)
+BOB = Principal(Owner("default", "default", "bob"), Role.USER)
 
 
 @dataclass

@@ -102,7 +102,8 @@ class Caller:
             Unauthenticated: see ``still_allowed``.
             TimeoutError: nothing was committed in time; the action may still happen.
         """
-        return await self.api.plane.request(self.still_allowed(action))
+        checked = self.still_allowed(action)
+        return await self.api.plane.request(checked, owner=self.principal.owner)
 
 
 async def _caller(request: Request) -> Caller:

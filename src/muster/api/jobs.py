@@ -168,6 +168,7 @@ async def _wait(call: Caller, ref: str, timeout_s: float, since: str | None) -> 
     if live is not None and principal.may_see(live.owner):
         id_ = ref
     else:
+        live = None
         id_ = await call.read(resolve, JOB, principal, ref)
     of, changes = principal.owner, api.changes
     watched = changes.bell(of, ends=[id_]) if since is None else changes.bell(of, id_)

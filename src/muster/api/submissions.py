@@ -65,7 +65,7 @@ class Submissions:
                 request can be repeated.
         """
         if chosen is None:
-            return await self._plane.request(action, TIMEOUT_S)
+            return await self._plane.request(action, TIMEOUT_S, owner)
         if not chosen or len(chosen) > MAX_KEY_LENGTH:
             raise InvalidSpec(
                 [Problem("Idempotency-Key", "", f"expected 1 to {MAX_KEY_LENGTH} characters")]
@@ -73,10 +73,12 @@ class Submissions:
         key = submission_key(owner, chosen)
         if key in self._accepted:
             return self._accepted[key][0]
-        begun = self._under_way.get(key) or self._begin(key, action)
+        begun = self._under_way.get(key) or self._begin(key, owner, action)
         return await asyncio.wait_for(asyncio.shield(begun), TIMEOUT_S)
 
-    def _begin(self, key: str, action: Callable[[Work, Parts], R]) -> "asyncio.Future[R]":
+    def _begin(
+        self, key: str, owner: Owner, action: Callable[[Work, Parts], R]
+    ) -> "asyncio.Future[R]":
         future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         now = self._clock.now()
         forget = self._too_old(now)
@@ -99,7 +101,7 @@ class Submissions:
                 self._forget(forget, now)
             future.set_result(accepted)
 
-        self._plane.ask(accept, answered)
+        self._plane.ask(accept, answered, owner)
         self._under_way[key] = future
         return future
 

@@ -12,12 +12,17 @@ from muster.control.engine.effects import Performer
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.core.errors import Busy, MusterError
+from muster.core.owner import Owner
 
 T = TypeVar("T")
 
 MAX_INPUTS = 100_000
 """Inputs that may wait for the next wake (design: Everything is bounded)."""
 INPUTS_A_WAKE = 2_000
+LARGE = 1_000
+"""An input that changes more rows by itself keeps those of a wake waiting for 5 ms and more."""
+LARGE_AGAIN_S = 10.0
+"""Whoever sent one is expected to send more for so long."""
 
 
 class Input(ABC):
@@ -27,6 +32,8 @@ class Input(ABC):
     """
 
     is_kept: ClassVar[bool] = True
+    owner: Owner | None = None
+    """On whose behalf it came, if it was a person's."""
 
     @abstractmethod
     def take(self, work: Work, parts: Parts) -> None:
@@ -51,6 +58,7 @@ class Asked(Input):
 
     action: Callable[[Work, Parts], Any]
     answer: Callable[[Any, Exception | None], None]
+    owner: Owner | None = None
 
     is_kept = False
 
@@ -82,8 +90,9 @@ class Answers(Performer[Answer]):
 
 
 class Inbox:
-    """Inputs in the order in which they came. Inputs of undone wakes go first, in the batches in
-    which they were given back.
+    """Inputs in the order in which they came. Those of owners who send large ones are taken one a
+    wake, and everybody else's in between. Inputs of undone wakes go first, in the batches in which
+    they were given back.
 
     Args:
         hint: called whenever something came in.
@@ -92,34 +101,43 @@ class Inbox:
     def __init__(self, hint: Callable[[], None] = lambda: None) -> None:
         self._hint = hint
         self._fresh: deque[Input] = deque()
+        self._slow: deque[Input] = deque()  # of those who send large ones
+        self._slow_is_next = False
+        self._senders: dict[Owner, float] = {}  # of large ones, each until when
         self._again: deque[list[Input]] = deque()
 
     def __bool__(self) -> bool:
-        return bool(self._fresh or self._again)
+        return bool(self._fresh or self._slow or self._again)
 
     def put(self, item: Input) -> None:
         """
         Raises:
             Busy: too much waits already.
         """
-        if len(self._fresh) >= MAX_INPUTS:
+        if len(self._fresh) + len(self._slow) >= MAX_INPUTS:
             raise Busy("the controller has more to do than it can take; try again later")
-        self._fresh.append(item)
+        (self._slow if item.owner in self._senders else self._fresh).append(item)
         self._hint()
 
     def ask(
         self,
         action: Callable[[Work, Parts], T],
         answer: Callable[[T | None, Exception | None], None],
+        owner: Owner | None = None,
     ) -> None:
-        """Have ``action`` run in the next wake; ``answer`` is called once that is committed.
+        """Have ``action`` run in a wake soon; ``answer`` is called once that is committed.
 
         Raises:
             Busy: too much waits already.
         """
-        self.put(Asked(action, answer))
+        self.put(Asked(action, answer, owner))
 
-    async def request(self, action: Callable[[Work, Parts], T], timeout_s: float = 30.0) -> T:
+    async def request(
+        self,
+        action: Callable[[Work, Parts], T],
+        timeout_s: float = 30.0,
+        owner: Owner | None = None,
+    ) -> T:
         """``ask``, as a coroutine.
 
         Raises:
@@ -137,14 +155,24 @@ class Inbox:
             else:
                 future.set_result(result)
 
-        self.ask(action, answer)
+        self.ask(action, answer, owner)
         return await asyncio.wait_for(future, timeout_s)
 
-    def take(self) -> list[Input]:
-        """The inputs of the next wake."""
+    def take(self, now: float) -> list[Input]:
+        """The inputs of the wake at ``now``, seconds."""
+        self._senders = {owner: until for owner, until in self._senders.items() if until > now}
         if self._again:
             return self._again.popleft()
+        if self._slow and (self._slow_is_next or not self._fresh):
+            self._slow_is_next = False
+            return [self._slow.popleft()]
+        self._slow_is_next = bool(self._slow)
         return [self._fresh.popleft() for _ in range(min(len(self._fresh), INPUTS_A_WAKE))]
+
+    def note_size(self, item: Input, changes: int, now: float) -> None:
+        """Say how many rows an input changed by itself."""
+        if changes > LARGE and item.owner is not None:
+            self._senders[item.owner] = now + LARGE_AGAIN_S
 
     def give_back(self, inputs: list[Input]) -> None:
         """Have these inputs taken next, together."""

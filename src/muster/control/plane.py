@@ -23,6 +23,7 @@ from muster.control.inbox import Answer, Answers, Inbox, Input
 from muster.core.clock import Clock
 from muster.core.errors import MusterError
 from muster.core.ids import IdFactory
+from muster.core.owner import Owner
 from muster.core.resources import DeviceShare
 from muster.core.specs import JobSpec, SessionSpec
 from muster.store.live import Live
@@ -152,13 +153,19 @@ class ControlPlane:
         self,
         action: Callable[[Work, Parts], T],
         answer: Callable[[T | None, Exception | None], None],
+        owner: Owner | None = None,
     ) -> None:
         """See ``Inbox.ask``."""
-        self._inbox.ask(action, answer)
+        self._inbox.ask(action, answer, owner)
 
-    async def request(self, action: Callable[[Work, Parts], T], timeout_s: float = 30.0) -> T:
+    async def request(
+        self,
+        action: Callable[[Work, Parts], T],
+        timeout_s: float = 30.0,
+        owner: Owner | None = None,
+    ) -> T:
         """See ``Inbox.request``."""
-        return await self._inbox.request(action, timeout_s)
+        return await self._inbox.request(action, timeout_s, owner)
 
     def watch(self, callback: Callable[[Events], None]) -> Callable[[], None]:
         """Have ``callback`` called with the changes of each commit; the answer is a function that
@@ -172,6 +179,7 @@ class ControlPlane:
     def step(self) -> float | None:
         """One wake; the answer is the moment of the next one that time alone will cause."""
         now = self._clock.now()
+        self.changes = 0
         if now < self._retry_at:
             return self._retry_at
         if self._broken:
@@ -179,7 +187,7 @@ class ControlPlane:
             try:
                 self._store.reload()
             except SQLAlchemyError as error:
-                inputs = [] if self._suspect is not None else self._inbox.take()
+                inputs = [] if self._suspect is not None else self._inbox.take(now)
                 self._fail(inputs, f"the state cannot be read: {error}"[:200])
                 return self._retry_at
             self._build(before)
@@ -187,7 +195,7 @@ class ControlPlane:
             self._put_off = 0  # the inputs that filled the last wake are undone
         self._note_news()
         handlers_only = self._put_off == MOST_PUT_OFF or self._suspect is not None
-        inputs = [] if handlers_only else self._inbox.take()
+        inputs = [] if handlers_only else self._inbox.take(now)
         work = Work(self._store.unit(now, self._watch), self._ids)
         if self.trouble is not None:
             work.unit.also(update(cluster).values(value=cluster.c.value))  # is there room again?
@@ -256,6 +264,7 @@ class ControlPlane:
                 self._inbox.give_back(inputs[position:])
                 del inputs[position:]
                 break  # handlers have their turn in the next wake
+            before = work.unit.size
             try:
                 item.take(work, self.parts)
             except Exception as error:
@@ -264,6 +273,7 @@ class ControlPlane:
                 self._inbox.give_back(inputs[:position] + inputs[position + 1 :])
                 item.refuse(error)
                 return False
+            self._inbox.note_size(item, work.unit.size - before, work.now)
         return True
 
     def _perform(self, work: Work) -> None:

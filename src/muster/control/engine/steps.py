@@ -92,11 +92,12 @@ class _Step(ABC, Generic[R]):
         candidates = batch.get(self.entity)
         if candidates is None and not self._looks_further:
             return False
-        if self._defects.any(work.now) and self._defects.rests(self._handler.name, work.now):
+        defects = self._defects.any(work.now)
+        if defects and self._defects.rests(self._handler.name, work.now):
             return False
         try:
             targets = self._handler.gather(cast(Sequence[R], candidates or ()), work)
-            if self._defects.any(work.now):
+            if defects:
                 targets = [each for each in targets if not self._leave_out(each, work)]
             if not self._handler.is_due(targets):
                 return False

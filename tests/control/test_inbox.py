@@ -1,0 +1,75 @@
+"""In which order inputs are taken."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.control.world import ADA, BOB, World
+
+from muster.control.engine.module import Parts
+from muster.control.engine.work import Work
+from muster.control.inbox import LARGE, LARGE_AGAIN_S
+from muster.control.session.requests import SessionRequests
+from muster.core.owner import Principal
+from muster.core.resources import Resources
+from muster.core.specs import SessionSpec
+from muster.store.records import Session
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path, {"a": Resources(cpu_milli=1000)})
+    yield world
+    world.close()
+
+
+class Asking:
+    """Sessions that are asked for, and whose were accepted since the last look."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._answered: list[str] = []
+
+    def submit(self, who: Principal, kernels: int) -> None:
+        spec = SessionSpec.model_validate(
+            {"kernels": [{"command": ["x"], "replicas": kernels, "resources": {"cpu": 2}}]}
+        )
+
+        def action(work: Work, parts: Parts) -> Session:
+            return parts[SessionRequests].submit(work, who, spec)
+
+        def answer(session: Session | None, error: Exception | None) -> None:
+            assert session is not None
+            self._answered.append(f"{session.owner.user} {kernels}")
+
+        self._world.plane.ask(action, answer, who.owner)
+
+    def step(self) -> list[str]:
+        self._world.plane.step()
+        answered, self._answered = self._answered, []
+        return answered
+
+
+def test_who_sends_large_inputs_has_them_taken_apart_from_everybody_elses(world: World) -> None:
+    asking = Asking(world)
+    asking.submit(ADA, LARGE + 1)
+    assert asking.step() == [f"ada {LARGE + 1}"], "nobody could know"
+    for _ in range(3):
+        asking.submit(ADA, LARGE + 1)
+        asking.submit(BOB, 1)
+    assert asking.step() == ["bob 1"] * 3
+    asking.submit(BOB, 1)
+    assert asking.step() == [f"ada {LARGE + 1}"], "nor does she wait for all of his"
+    assert asking.step() == ["bob 1"]
+    assert [*asking.step(), *asking.step()] == [f"ada {LARGE + 1}"] * 2
+
+
+def test_who_has_sent_no_large_input_for_a_while_is_like_everybody_else(world: World) -> None:
+    asking = Asking(world)
+    asking.submit(ADA, LARGE + 1)
+    asking.step()
+    world.clock.advance(LARGE_AGAIN_S)
+    asking.step()
+    asking.submit(ADA, 1)
+    asking.submit(BOB, 1)
+    assert asking.step() == ["ada 1", "bob 1"]
