@@ -15,33 +15,13 @@ from muster.app.account_options import AS_BEFORE, AccountOptions, with_accounts
 from muster.app.addresses import is_everywhere
 from muster.app.agent_process import dump_config
 from muster.app.controller_config import ControllerConfig, dump_controller
-from muster.app.detached import (
-    ENVIRONMENT,
-)
+from muster.app.detached import ENVIRONMENT
 from muster.app.home import Home, default_home
-from muster.app.local import agent_port_after
-from muster.app.local_agent_settings import (
-    amount,
-    check_attributes,
-    some_amount,
-)
+from muster.app.local import DEFAULT_PORT, agent_port_after
+from muster.app.local_agent_settings import amount, check_attributes, some_amount
 from muster.core.errors import MusterError
 from muster.core.resources import parse_bytes, parse_milli
 from muster.wire.transport import ServerTls
-
-DEFAULT_PORT = 7600
-PORTS_TRIED = 50
-STOP_GRACE_S = 10.0
-FOREGROUND_LOOK_S = 0.1
-
-_ACCOUNT_OPTIONS = {
-    "mapped": "--map-user",
-    "source": "--accounts",
-    "uid_range": "--uid-range",
-    "users_directory": "--users-dir",
-    "pids_max": "--pids-max",
-    "scratch_max": "--scratch-max",
-}
 
 
 def run_controller(

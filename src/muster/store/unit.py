@@ -114,37 +114,11 @@ class Unit:
         Raises:
             IllegalTransition: the entity's table does not allow the change.
         """
-        records = list(records)
-        if len(records) > 1 and self._entities[type(records[0])].told is Told.NEVER:
-            return self._transition_untold(records, expected, to)
         return [
             record
             for record in records
             if not self.move(record, expected, to, phase, result, reason)
         ]
-
-    def _transition_untold(
-        self, records: Sequence[R], expected: Collection[str], to: StrEnum
-    ) -> list[R]:
-        """``transition`` of many records of one entity whose history tells nothing (the kernels of
-        a gang)."""
-        entity, touched = self._entities[type(records[0])], self.touched[type(records[0])]
-        moved, now, stale = entity.moved, self.now, []
-        allowed: set[str] = set()  # statuses from which this change was checked
-        for record in records:
-            before = record.status
-            if before not in expected:
-                stale.append(record)
-                continue
-            if before not in allowed:
-                entity.states.check(before, to)
-                allowed.add(before)
-            touched.setdefault(record, before)
-            record.status = to
-            record.status_changed_at = now
-            if moved is not None:
-                moved(self, record, before)
-        return stale
 
     def move(
         self,
