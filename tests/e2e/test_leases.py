@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.agent.supervisor.driver import cgroups_of
 from tests.e2e.cluster import Cluster, agent, started, until
 from tests.e2e.markers import Work
 from tests.e2e.proxy import StallingProxy, stalling
 
+from muster.agent.supervisor.cgroups import remove_tree
 from muster.app.lost_supervisors import LOOK_S
 from muster.client import Client
 from muster.control.agent.leases import LEASE_MARGIN_S
@@ -181,12 +183,16 @@ def test_agent_whose_supervisor_is_gone_with_all_it_ran_is_lost_though_its_lease
         cluster.kill_agent("one")
         supervisor = cluster.kill_supervisor("one")
         until(lambda: status_of_one(client) is AgentStatus.UNREACHABLE)
-        shutil.rmtree(cluster.home.agent_directory("one"))
+        directory = cluster.home.agent_directory("one")
+        cgroups = cgroups_of(directory)
+        shutil.rmtree(directory)
         time.sleep(2 * LOOK_S)
         assert cluster.kernels(), "they outlive their supervisor"
         assert supervisor not in cluster.kernels()
         assert status_of_one(client) is AgentStatus.UNREACHABLE
         kill_kernels(cluster)
+        for cgroup in cgroups:  # nobody else knows of them any more
+            remove_tree(str(cgroup))
         until(lambda: status_of_one(client) is AgentStatus.LOST)
         work.ran({"one", "two"})
 
