@@ -13,12 +13,12 @@ from rich.text import Text
 from tests.cli.fake_cluster import IDS, NOW, FakeCluster, because, job, kernel, lacks, session, task
 
 from muster.cli.commands import ps
-from muster.cli.commands.fate import fate_of
 from muster.cli.commands.history import history_table
 from muster.cli.commands.ps import EXPLAINED
 from muster.cli.commands.show import job_parts
 from muster.cli.commands.why import explanation
 from muster.cli.screen import Column, table, write
+from muster.cli.summary import summary_of
 from muster.cli.words import moment
 from muster.cli.work_table import work_table
 from muster.client import Unreachable
@@ -385,7 +385,7 @@ def test_why_of_a_job_that_never_started_has_no_output_to_point_at() -> None:
 def test_why_of_a_session_names_a_few_of_its_agents(names: list[str], named: str) -> None:
     kernels = tuple(kernel(agent=name) for name in names)
     alone = session(status="RUNNING", started_at=NOW, kernels=kernels)
-    (runs,) = fate_of(FakeCluster(sessions_=[alone]).client(), alone.id).details
+    (runs,) = summary_of(FakeCluster(sessions_=[alone]).client(), alone.id).details
     assert runs.endswith(f" on {named}" if named else ")")
 
 

@@ -9,7 +9,7 @@ from tests.control.world import World
 
 from muster.control.engine.handler import HandlerResult
 from muster.control.engine.work import Work
-from muster.control.session.start import StartSessions
+from muster.control.session.handlers.start import StartSessions
 from muster.core.reasons import ReasonCode
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec

@@ -13,7 +13,7 @@ from tests.control.world import ADA, Run, World, attempt
 import muster
 from muster.control import plane
 from muster.control.engine import coordinator
-from muster.control.session.explanation import explain_session
+from muster.control.session.explaining.explanation import explain_session
 from muster.control.session.requests import SessionRequests
 from muster.core.reasons import ReasonCode
 from muster.core.resources import Resources

@@ -6,7 +6,7 @@ from tests.control.strangers import BadgeHook, Hook
 from tests.control.world import Run, World, task_index
 
 from muster.control.group.requests import GroupRequests
-from muster.control.session.explanation import explain_session
+from muster.control.session.explaining.explanation import explain_session
 from muster.core.ids import SessionId
 from muster.core.specs import JobSpec, ScalingGroup, SessionSpec
 from muster.core.states import JOB_TABLE, JobState, SessionStatus

@@ -5,8 +5,8 @@ from tests.control.world import Run, World
 
 from muster.agent.supervisor.supervisor import MAX_KERNELS
 from muster.control.group.requests import GroupRequests
-from muster.control.session.backlogs import MOST_HELD
-from muster.control.session.explanation import explain_session
+from muster.control.session.cluster.backlogs import MOST_HELD
+from muster.control.session.explaining.explanation import explain_session
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec, ScalingGroup, SessionSpec
 from muster.core.specs.amounts import ResourcesSpec

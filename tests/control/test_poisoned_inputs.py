@@ -17,7 +17,7 @@ from muster.control.engine.work import Work
 from muster.control.inbox import Asked, Inbox, Input
 from muster.control.job.requests import JobRequests
 from muster.control.plane import Unavailable
-from muster.control.session.facts import Facts
+from muster.control.session.kernel_reports import Facts
 from muster.core.errors import MusterError
 from muster.core.ids import AgentId, KernelId
 from muster.core.resources import Resources

@@ -7,7 +7,7 @@ from tests.control.conftest import GroupWorld
 from tests.control.world import ADA, Run, World
 
 from muster.control.agent.requests import AgentRequests
-from muster.control.session.explanation import explain_session
+from muster.control.session.explaining.explanation import explain_session
 from muster.core.ids import AgentId
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec

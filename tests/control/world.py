@@ -27,7 +27,7 @@ from muster.control.modules import cluster_entities, cluster_modules
 from muster.control.notice.hollow import NO_FAULTS, Faults, HollowSender
 from muster.control.plane import ControlPlane
 from muster.control.session.admission import Ended
-from muster.control.session.cluster import ClusterState
+from muster.control.session.cluster.state import ClusterState
 from muster.control.session.requests import SessionRequests
 from muster.core.clock import VirtualClock
 from muster.core.ids import AgentId, IdFactory

@@ -12,7 +12,7 @@ from muster.api.bodies import read_spec
 from muster.api.context import Call
 from muster.api.live_views import agent_view
 from muster.control.agent.requests import AgentRequests
-from muster.control.session.cluster import ClusterState
+from muster.control.session.cluster.state import ClusterState
 from muster.core.errors import NotFound, Problem
 from muster.core.ids import AgentId
 from muster.core.specs.amounts import Duration, Spec

@@ -16,7 +16,7 @@ from muster.api.live_views import agent_view, group_view
 from muster.api.openapi import spec_body
 from muster.control.agent.requests import AgentRequests
 from muster.control.group.requests import GroupRequests
-from muster.control.session.cluster import ClusterState
+from muster.control.session.cluster.state import ClusterState
 from muster.core.errors import InvalidSpec, Problem
 from muster.core.ids import AgentId
 from muster.core.owner import Principal, Role

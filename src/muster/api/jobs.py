@@ -18,7 +18,7 @@ from muster.control.engine.work import Work
 from muster.control.job.explanation import explain_ended_job, explain_job
 from muster.control.job.requests import JobRequests, Retried
 from muster.control.session.admission import Ended
-from muster.control.session.cluster import ClusterState
+from muster.control.session.cluster.state import ClusterState
 from muster.core.ids import JobId
 from muster.core.owner import Principal
 from muster.core.specs import MAX_TASKS, JobSpec

@@ -3,7 +3,7 @@
 To be called on the event loop only, between two wakes, when the mirror holds the last commit.
 """
 
-from muster.control.session.cluster import ClusterState
+from muster.control.session.cluster.state import ClusterState
 from muster.core.reasons import ReasonCode, reason
 from muster.core.resources import GPU_WHOLE, Resources
 from muster.core.states import JOB_TABLE

@@ -10,7 +10,7 @@ from muster.api.openapi import spec_body
 from muster.api.targets import knowing_ended, known_group
 from muster.control.plan import plan_job, plan_session
 from muster.control.session.admission import Ended
-from muster.control.session.cluster import ClusterState
+from muster.control.session.cluster.state import ClusterState
 from muster.core.specs import JobSpec, SessionSpec
 from muster.core.views.placement import PlanView
 

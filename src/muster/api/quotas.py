@@ -10,7 +10,7 @@ from muster.api.bodies import read_spec
 from muster.api.context import Call
 from muster.api.openapi import spec_body
 from muster.control.group.requests import GroupRequests
-from muster.control.session.cluster import ClusterState
+from muster.control.session.cluster.state import ClusterState
 from muster.core.errors import InvalidSpec, Problem
 from muster.core.owner import Role
 from muster.core.specs import Level, QuotaSpec

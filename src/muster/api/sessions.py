@@ -10,8 +10,8 @@ from muster.api.resource import Resource
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.session.admission import Ended
-from muster.control.session.cluster import ClusterState
-from muster.control.session.explanation import explain_ended_session, explain_session
+from muster.control.session.cluster.state import ClusterState
+from muster.control.session.explaining.explanation import explain_ended_session, explain_session
 from muster.control.session.requests import SessionRequests
 from muster.core.ids import SessionId
 from muster.core.owner import Principal

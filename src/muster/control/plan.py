@@ -19,10 +19,10 @@ from muster.control.session.admission import (
     check_workdirs,
     find_targets,
 )
-from muster.control.session.cluster import ClusterState
-from muster.control.session.explanation import with_policy
-from muster.control.session.placement_view import placement_view, victims_of
-from muster.control.session.workloads import job_class
+from muster.control.session.cluster.state import ClusterState
+from muster.control.session.cluster.workloads import job_class
+from muster.control.session.explaining.explanation import with_policy
+from muster.control.session.explaining.placement_view import placement_view, victims_of
 from muster.core.ids import SessionId
 from muster.core.owner import Owner, Principal
 from muster.core.reasons import Reason

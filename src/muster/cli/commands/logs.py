@@ -15,7 +15,6 @@ import click
 from rich.text import Text
 
 from muster.cli.arguments import Ref, parse_ref
-from muster.cli.commands.silence import silence_of, silence_of_all
 from muster.cli.exits import ExitCode
 from muster.cli.follow.feed import (
     Away,
@@ -30,6 +29,7 @@ from muster.cli.follow.feed import (
 from muster.cli.follow.lines import PrefixedLines, prefix_width
 from muster.cli.follow.reading import Reading
 from muster.cli.follow.status_line import StatusLine
+from muster.cli.missing_output import never_started, why_no_output
 from muster.cli.nearest import suggesting
 from muster.cli.parameters import Option
 from muster.cli.screen import discard_stdout, plain, stderr
@@ -95,7 +95,7 @@ def logs(
             screen = _Screen(prefix_width(_index_end(found)) if several else 0)
             every = _all(found) if follow else _written(client, found)
             indexes = iter(named or (_failed(client, found.id) if failed else every))
-            nothing = "no task failed after it had started" if failed else silence_of_all(found)
+            nothing = "no task failed after it had started" if failed else never_started(found)
             if follow:
                 code = _follow(target, reading, indexes, screen)
             elif save is not None:
@@ -105,8 +105,8 @@ def logs(
             if not (several or screen.wrote or save):
                 only = next(chain(named, _all(found)))
                 with suppress(MusterError):  # the output has been shown
-                    if silence := silence_of(client, found, only):
-                        screen.line.say(Text(plain(silence)))
+                    if sentence := why_no_output(client, found, only):
+                        screen.line.say(Text(plain(sentence)))
     except BrokenPipeError:  # as in `muster logs … | head`
         discard_stdout()
         code = ExitCode.OK

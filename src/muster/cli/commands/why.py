@@ -8,10 +8,10 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from muster.cli.arguments import AsJson, Ref, parse_ref
-from muster.cli.commands.fate import NO_FATE, Fate, fate_of
 from muster.cli.explained import holders_shown, placement_shown
 from muster.cli.nearest import suggesting
 from muster.cli.screen import plain, print_json, status, stdout, unbroken, write
+from muster.cli.summary import NO_SUMMARY, Summary, summary_of
 from muster.cli.target import Target, on_cluster
 from muster.core.reasons import ReasonKind
 from muster.core.states import JOB_TABLE, SESSION_TABLE
@@ -45,29 +45,31 @@ def why(target: Target, ref: Ref, as_json: AsJson = False) -> None:
         if as_json:
             print_json(answer)
             return
-        fate = fate_of(client, answer.subject)
+        summary = summary_of(client, answer.subject)
     console = stdout()
-    write(console, *explanation(console, answer, fate))
+    write(console, *explanation(console, answer, summary))
 
 
-def explanation(console: Console, why: "WhyView", fate: Fate = NO_FATE) -> list[RenderableType]:
+def explanation(
+    console: Console, why: "WhyView", summary: Summary = NO_SUMMARY
+) -> list[RenderableType]:
     """The verdict, every reason with its remedy, and the shortfalls of the agents."""
-    verdict = fate.verdict or why.verdict
+    verdict = summary.verdict or why.verdict
     parts: list[RenderableType] = [
         Text.assemble(status(why.status), "  ", (plain(verdict), "bold"))
     ]
-    parts += [Text(f"  {detail}") for detail in fate.details]
+    parts += [Text(f"  {detail}") for detail in summary.details]
     acts = {reason.kind for reason in why.reasons}
     if len(acts) > 1:
         acts.discard(ReasonKind.WAITING)  # time alone does not cure the other reasons
     if why.status in _ENDED:  # for ended work the sentences say it all
         acts &= {ReasonKind.OPERATOR}
-    said = " ".join((verdict, *fate.details))
+    said = " ".join((verdict, *summary.details))
     for _, reasons in groupby(why.reasons, lambda reason: (reason.kind, reason.remedy)):
         parts += _alike([*reasons], said, acts)
     parts += holders_shown(why)
-    if fate.commands:
-        parts.append(unbroken(f"  see {' and '.join(f'`{each}`' for each in fate.commands)}"))
+    if summary.commands:
+        parts.append(unbroken(f"  see {' and '.join(f'`{each}`' for each in summary.commands)}"))
     if why.placement:
         parts += placement_shown(console, why.placement)
     return parts

@@ -18,8 +18,8 @@ from muster.control.engine.effects import Performer
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.inbox import Inbox, Input
-from muster.control.session.cluster import ClusterState
-from muster.control.session.facts import Facts
+from muster.control.session.cluster.state import ClusterState
+from muster.control.session.kernel_reports import Facts
 from muster.core.clock import Clock
 from muster.core.errors import Busy, MusterError
 from muster.core.ids import AgentId

@@ -12,11 +12,11 @@ from muster.control.agent.effects import TellAgent
 from muster.control.agent.leases import LeaseBook
 from muster.control.agent.lifecycle import lose_kernels
 from muster.control.engine.work import Work
-from muster.control.session.barrier import is_held
-from muster.control.session.cluster import ClusterState
-from muster.control.session.environment import ports_needed
-from muster.control.session.facts import Facts
-from muster.control.session.start import send_starts
+from muster.control.session.cluster.state import ClusterState
+from muster.control.session.handlers.barrier import is_held
+from muster.control.session.handlers.environment import ports_needed
+from muster.control.session.handlers.start import send_starts
+from muster.control.session.kernel_reports import Facts
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.states import KERNEL_TABLE, AgentStatus, KernelStatus
 from muster.store.records import Agent, Kernel, LedgerKey

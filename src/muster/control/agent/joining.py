@@ -10,7 +10,7 @@ agent's, so that it ends its kernels.
 
 from muster.control.engine.work import Work
 from muster.control.identity.tokens import charge
-from muster.control.session.cluster import ClusterState
+from muster.control.session.cluster.state import ClusterState
 from muster.core.errors import MusterError
 from muster.core.ids import AgentId
 from muster.core.reasons import ReasonCode, reason

@@ -13,8 +13,8 @@ from muster.control.agent.leases import (
 from muster.control.engine.handler import DerivationHandler, FollowingHandler, Stage
 from muster.control.engine.lifecycle import Lifecycle
 from muster.control.engine.work import Move, Work
-from muster.control.session.cluster import ClusterState
-from muster.control.session.facts import Facts
+from muster.control.session.cluster.state import ClusterState
+from muster.control.session.kernel_reports import Facts
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.states import AgentStatus
 from muster.store.records import Agent, LedgerKey

@@ -13,8 +13,8 @@ from muster.control.agent.lifecycle import (
 from muster.control.agent.requests import AgentRequests
 from muster.control.engine.module import Context, Declared, Module
 from muster.control.engine.work import Work
-from muster.control.session.cluster import ClusterState
-from muster.control.session.facts import Facts
+from muster.control.session.cluster.state import ClusterState
+from muster.control.session.kernel_reports import Facts
 from muster.control.session.lifecycle import SessionLifecycle
 from muster.store.live import Live
 

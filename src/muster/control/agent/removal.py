@@ -2,8 +2,8 @@
 
 from muster.control.agent.lifecycle import lose_kernels
 from muster.control.engine.work import Work
-from muster.control.session.cluster import ClusterState
-from muster.control.session.facts import Facts
+from muster.control.session.cluster.state import ClusterState
+from muster.control.session.kernel_reports import Facts
 from muster.core.errors import Conflict
 from muster.core.reasons import ReasonCode, reason
 from muster.core.states import AgentBar, AgentStatus

@@ -3,9 +3,9 @@ anything."""
 
 from muster.control.agent.removal import remove
 from muster.control.engine.work import Work
-from muster.control.session.cluster import ClusterState
-from muster.control.session.facts import Facts
-from muster.control.session.start import recall_held_ahead
+from muster.control.session.cluster.state import ClusterState
+from muster.control.session.handlers.start import recall_held_ahead
+from muster.control.session.kernel_reports import Facts
 from muster.core.errors import NotFound
 from muster.core.ids import AgentId
 from muster.core.owner import Principal

@@ -2,7 +2,7 @@
 
 from muster.control.engine.module import Context, Declared, Module
 from muster.control.group.requests import GroupRequests
-from muster.control.session.cluster import ClusterState
+from muster.control.session.cluster.state import ClusterState
 
 
 class GroupModule(Module):

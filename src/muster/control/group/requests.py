@@ -4,8 +4,8 @@ change anything."""
 from sqlalchemy import delete, insert
 
 from muster.control.engine.work import Work
-from muster.control.session.cluster import ClusterState
-from muster.control.session.start import recall_held_ahead
+from muster.control.session.cluster.state import ClusterState
+from muster.control.session.handlers.start import recall_held_ahead
 from muster.core.errors import NotFound
 from muster.core.specs import Level, QuotaSpec, ScalingGroup
 from muster.scheduling.policy.policy import Policy, check_options

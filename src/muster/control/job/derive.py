@@ -8,7 +8,7 @@ from muster.control.engine.handler import DerivationHandler, Stage
 from muster.control.engine.lifecycle import Lifecycle
 from muster.control.engine.work import Move, Work
 from muster.control.job.judge import derive_job
-from muster.control.session.cluster import ClusterState
+from muster.control.session.cluster.state import ClusterState
 from muster.control.session.lifecycle import SessionLifecycle
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.states import JOB_TABLE, TASK_TABLE, JobState, TaskState

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from muster.control.engine.handler import FollowingHandler, Stage
 from muster.control.engine.work import Work
-from muster.control.session.cluster import ClusterState
+from muster.control.session.cluster.state import ClusterState
 from muster.core.reasons import DISPLACED, Reason, ReasonCode
 from muster.core.specs import SessionType
 from muster.core.states import JOB_TABLE, KernelStatus, SessionStatus, TaskState

@@ -1,13 +1,13 @@
 """The answer of `muster why` about a job: why it has not ended, or why it did."""
 
-from muster.control.session.cluster import ClusterState
-from muster.control.session.explanation import (
+from muster.control.session.cluster.state import ClusterState
+from muster.control.session.explaining.explanation import (
     Found,
     ended_answer,
     findings,
     holding_up,
 )
-from muster.control.session.schedule import cleaning_up
+from muster.control.session.handlers.schedule import cleaning_up
 from muster.core.errors import NotFound
 from muster.core.ids import AgentId, JobId
 from muster.core.owner import Principal, Role

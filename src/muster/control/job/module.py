@@ -5,7 +5,7 @@ from muster.control.job.derive import DeriveJobs, JobLifecycle
 from muster.control.job.expand import ExpandJobs
 from muster.control.job.requests import JobRequests
 from muster.control.job.settle import SettleTasks
-from muster.control.session.cluster import ClusterState
+from muster.control.session.cluster.state import ClusterState
 from muster.control.session.lifecycle import SessionLifecycle
 
 

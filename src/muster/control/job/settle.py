@@ -3,7 +3,7 @@
 from muster.control.engine.handler import FollowingHandler, Stage
 from muster.control.engine.work import Work
 from muster.control.job.judge import Attempt, Budget, Verdict, judge, judge_gang
-from muster.control.session.cluster import ClusterState
+from muster.control.session.cluster.state import ClusterState
 from muster.core.reasons import ReasonCode, reason
 from muster.core.results import SchedulingResult
 from muster.core.states import (

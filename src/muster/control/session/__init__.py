@@ -1,1 +1,1 @@
-"""The life of a session: the handlers of its steps (source: Sokovan)."""
+"""The life of a session (source: Sokovan)."""

@@ -4,7 +4,7 @@ All problems are told at once, and nothing is written."""
 import difflib
 from collections.abc import Mapping, Sequence
 
-from muster.control.session.cluster import ClusterState
+from muster.control.session.cluster.state import ClusterState
 from muster.core.errors import Conflict, InvalidSpec, Problem
 from muster.core.owner import Owner
 from muster.core.reasons import Reason, ReasonCode

@@ -12,8 +12,8 @@ from muster.control.agent.effects import TellAgent
 from muster.control.engine.handler import LifecycleHandler, TransitionStatus
 from muster.control.engine.lifecycle import Lifecycle, RetryPolicy
 from muster.control.engine.work import Move, Work
-from muster.control.session.cluster import ClusterState
-from muster.control.session.workloads import STAYING, placed_since
+from muster.control.session.cluster.state import ClusterState
+from muster.control.session.cluster.workloads import STAYING, placed_since
 from muster.core.ids import AgentId
 from muster.core.reasons import DISPLACED, Reason, ReasonCode, reason
 from muster.core.results import SchedulingResult

@@ -1,22 +1,22 @@
 """Sessions and their kernels, as the control plane composes them."""
 
 from muster.control.engine.module import Context, Declared, Module
-from muster.control.session.barrier import OpenBarriers
-from muster.control.session.cluster import ClusterState
-from muster.control.session.facts import Facts
-from muster.control.session.lifecycle import SessionLifecycle
-from muster.control.session.prepare import PrepareSessions
-from muster.control.session.promote import (
+from muster.control.session.cluster.state import ClusterState
+from muster.control.session.handlers.barrier import OpenBarriers
+from muster.control.session.handlers.prepare import PrepareSessions
+from muster.control.session.handlers.promote import (
     DetectTermination,
     EnforceTimeout,
     PromoteToPrepared,
     PromoteToRunning,
     PromoteToTerminated,
 )
+from muster.control.session.handlers.schedule import ScheduleNewSessions
+from muster.control.session.handlers.start import StartSessions
+from muster.control.session.handlers.terminate import TerminateSessions
+from muster.control.session.kernel_reports import Facts
+from muster.control.session.lifecycle import SessionLifecycle
 from muster.control.session.requests import SessionRequests
-from muster.control.session.schedule import ScheduleNewSessions
-from muster.control.session.start import StartSessions
-from muster.control.session.terminate import TerminateSessions
 
 
 class SessionModule(Module):

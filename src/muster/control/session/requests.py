@@ -10,9 +10,9 @@ from muster.control.session.admission import (
     find_targets,
     follow,
 )
-from muster.control.session.cluster import ClusterState
+from muster.control.session.cluster.state import ClusterState
+from muster.control.session.cluster.workloads import workload_class
 from muster.control.session.lifecycle import SessionLifecycle
-from muster.control.session.workloads import workload_class
 from muster.core.errors import Conflict, NotFound
 from muster.core.ids import SessionId
 from muster.core.owner import Principal

@@ -1,4 +1,4 @@
-"""The fate of a job or a session that runs or has ended, in a few sentences."""
+"""The summary of a job or a session that runs or has ended, in a few sentences."""
 
 import time
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Fate:
+class Summary:
     """The verdict and more lines. ``verdict`` replaces the controller's, unless it is empty."""
 
     verdict: str = ""
@@ -31,11 +31,11 @@ class Fate:
     commands: tuple[str, ...] = ()
 
 
-NO_FATE = Fate()
+NO_SUMMARY = Summary()
 
 
-def fate_of(client: "Client", id_: str) -> Fate:
-    """Since when and where a job or a session runs, or how and when it ended; ``NO_FATE`` if it
+def summary_of(client: "Client", id_: str) -> Summary:
+    """Since when and where a job or a session runs, or how and when it ended; ``NO_SUMMARY`` if it
     waits, and for all else.
 
     Raises:
@@ -45,23 +45,25 @@ def fate_of(client: "Client", id_: str) -> Fate:
         session = client.session(id_)
         look = (f"muster show {id_}", f"muster history {id_}")
         if session.status is SessionStatus.RUNNING:
-            return Fate(details=(_runs("it", session, _agents(session.kernels)),), commands=look)
-        return Fate(_ended("it", session), commands=look) if session.ended else NO_FATE
+            return Summary(details=(_runs("it", session, _agents(session.kernels)),), commands=look)
+        return Summary(_ended("it", session), commands=look) if session.ended else NO_SUMMARY
     if not id_.startswith("job-"):
-        return NO_FATE
+        return NO_SUMMARY
     job = client.job(id_)
     if job.ended:
         return _of_ended(client, job)
     if job.state is not JobState.RUNNING or not job.counts.get(TaskState.RUNNING):
-        return NO_FATE
+        return NO_SUMMARY
     running = client.tasks(job.id, state=TaskState.RUNNING, limit=LOOKED_AT)
     agents = _agents(task.attempts[-1] for task in running.items if task.attempts)
     if agents and running.total > len(running.items):
         agents += " (its first tasks)"
-    return Fate(details=(_runs(job.name, job, agents),), commands=(f"muster logs -f {job.name}",))
+    return Summary(
+        details=(_runs(job.name, job, agents),), commands=(f"muster logs -f {job.name}",)
+    )
 
 
-def _of_ended(client: "Client", job: "JobView") -> Fate:
+def _of_ended(client: "Client", job: "JobView") -> Summary:
     verdict = _ended(job.name, job)
     if job.tasks_total > 1:
         verdict += f": {counted(job).plain}"
@@ -69,9 +71,9 @@ def _of_ended(client: "Client", job: "JobView") -> Fate:
     details = () if failed is None else (_of_failed(failed),)
     history = f"muster history {job.name}"
     if job.started_at is None:
-        return Fate(verdict, details, (history,))
+        return Summary(verdict, details, (history,))
     part = f"/{failed.index}" if failed is not None and job.tasks_total > 1 else ""
-    return Fate(verdict, details, (f"muster logs {job.name}{part}", history))
+    return Summary(verdict, details, (f"muster logs {job.name}{part}", history))
 
 
 def _runs(name: str, what: "JobView | SessionView", agents: str) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 
-from muster.control.session.workloads import workload_class
+from muster.control.session.cluster.workloads import workload_class
 from muster.core.ids import SessionId
 from muster.core.resources import Resources
 from muster.scheduling.accounting.fairness import Stay

@@ -8,8 +8,8 @@ import logging
 
 from muster.control.agent.effects import TellAgent
 from muster.control.engine.work import Work
-from muster.control.session.barrier import is_closed, is_held, may_have_run
-from muster.control.session.cluster import ClusterState
+from muster.control.session.cluster.state import ClusterState
+from muster.control.session.handlers.barrier import is_closed, is_held, may_have_run
 from muster.control.session.lifecycle import LOST_CODES, SessionLifecycle
 from muster.core.ids import AgentId
 from muster.core.reasons import DISPLACED, Reason, ReasonCode, reason

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from muster.core.views.work import KernelView
 
 
-def silence_of(client: "Client", found: JobDetail | SessionDetail, index: int) -> str | None:
+def why_no_output(client: "Client", found: JobDetail | SessionDetail, index: int) -> str | None:
     """A sentence that says that a task or kernel never started, and why; None if it started.
 
     Raises:
@@ -31,7 +31,7 @@ def silence_of(client: "Client", found: JobDetail | SessionDetail, index: int) -
     return _never(what, reason)
 
 
-def silence_of_all(found: JobDetail | SessionDetail) -> str:
+def never_started(found: JobDetail | SessionDetail) -> str:
     """The sentence for all tasks of a job; for a waiting job it names the command that tells
     why."""
     if not found.ended:

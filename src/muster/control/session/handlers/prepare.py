@@ -10,7 +10,7 @@ from muster.control.engine.handler import (
     TransitionStatus,
 )
 from muster.control.engine.work import Work
-from muster.control.session.environment import needs_preparation, ports_needed
+from muster.control.session.handlers.environment import needs_preparation, ports_needed
 from muster.control.session.lifecycle import AGAIN, HeardPhase, failure_to_judge
 from muster.core.states import KernelStatus, SessionStatus
 from muster.store.records import Kernel, Session

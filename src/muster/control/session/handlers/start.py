@@ -11,9 +11,9 @@ from muster.control.engine.handler import (
     TransitionStatus,
 )
 from muster.control.engine.work import Work
-from muster.control.session.barrier import is_closed
-from muster.control.session.cluster import ClusterState
-from muster.control.session.environment import Gang, gang_of, own_variables, template
+from muster.control.session.cluster.state import ClusterState
+from muster.control.session.handlers.barrier import is_closed
+from muster.control.session.handlers.environment import Gang, gang_of, own_variables, template
 from muster.control.session.lifecycle import (
     AGAIN,
     RECALL_AFTER_S,

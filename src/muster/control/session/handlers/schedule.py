@@ -10,11 +10,11 @@ from muster.control.engine.handler import (
     TransitionStatus,
 )
 from muster.control.engine.work import Work
-from muster.control.session.ahead import Ahead, grant_held_ahead, lacks_room, overtaken
-from muster.control.session.cluster import ClusterState
+from muster.control.session.cluster.state import ClusterState
+from muster.control.session.cluster.workloads import placed_since
+from muster.control.session.handlers.prefill import Ahead, grant_held_ahead, lacks_room, overtaken
+from muster.control.session.handlers.start import recall
 from muster.control.session.lifecycle import CANCEL, SessionLifecycle, reschedule_limit
-from muster.control.session.start import recall
-from muster.control.session.workloads import placed_since
 from muster.core.ids import KernelId
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.specs.group import PreemptionMode

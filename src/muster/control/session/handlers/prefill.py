@@ -11,8 +11,8 @@ recall are a window's work at most.
 from collections.abc import Sequence
 
 from muster.control.engine.work import Work
-from muster.control.session.cluster import ClusterState
-from muster.control.session.start import send_starts
+from muster.control.session.cluster.state import ClusterState
+from muster.control.session.handlers.start import send_starts
 from muster.core.ids import AgentId, JobId
 from muster.core.reasons import Reason
 from muster.scheduling.fitting.backlog import highest_in_need

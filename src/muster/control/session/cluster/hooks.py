@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from muster.control.session.workloads import workload_class
+from muster.control.session.cluster.workloads import workload_class
 from muster.core.ids import JobId, SessionId
 from muster.scheduling.passes.group_state import GroupState
 from muster.scheduling.policy.guard import PluginFault

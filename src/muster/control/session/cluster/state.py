@@ -7,11 +7,16 @@ Nothing is stored: all of it is derived when the mirror is read, and follows by 
 import logging
 from collections.abc import Iterator
 
-from muster.control.session.backlogs import Backlogs
-from muster.control.session.history import GroupHistory, RequestHistory, UsageHistory
-from muster.control.session.hooks import Hooks
-from muster.control.session.targets import Targets
-from muster.control.session.workloads import STAYING, agent_facts, placed_since, workload_class
+from muster.control.session.cluster.backlogs import Backlogs
+from muster.control.session.cluster.dependencies import Targets
+from muster.control.session.cluster.group_history import GroupHistory, RequestHistory, UsageHistory
+from muster.control.session.cluster.hooks import Hooks
+from muster.control.session.cluster.workloads import (
+    STAYING,
+    agent_facts,
+    placed_since,
+    workload_class,
+)
 from muster.core.ids import JobId, KernelId, SessionId
 from muster.core.reasons import DISPLACED, ReasonCode
 from muster.core.resources import DeviceShare

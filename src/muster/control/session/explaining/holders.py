@@ -9,8 +9,8 @@ from itertools import islice
 
 import numpy as np
 
-from muster.control.session.cluster import ClusterState
-from muster.control.session.workloads import placed_since
+from muster.control.session.cluster.state import ClusterState
+from muster.control.session.cluster.workloads import placed_since
 from muster.core.owner import Principal
 from muster.core.reasons import Reason, ReasonCode
 from muster.core.resources import format_amount

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from muster.control.agent.leases import LEASE_MARGIN_S
-from muster.control.session.barrier import is_closed
-from muster.control.session.cluster import ClusterState
-from muster.control.session.holders import ahead_of, holdings
-from muster.control.session.placement_view import placement_view
-from muster.control.session.schedule import cleaning_up
+from muster.control.session.cluster.state import ClusterState
+from muster.control.session.explaining.holders import ahead_of, holdings
+from muster.control.session.explaining.placement_view import placement_view
+from muster.control.session.handlers.barrier import is_closed
+from muster.control.session.handlers.schedule import cleaning_up
 from muster.core.errors import NotFound
 from muster.core.ids import SessionId
 from muster.core.owner import Principal, Role

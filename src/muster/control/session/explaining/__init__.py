@@ -1,0 +1,1 @@
+"""The answers of `muster why` about sessions."""
