@@ -256,8 +256,8 @@ def _busy(agents: int) -> Snapshot:
     return busy
 
 
-def _session(number: int, what: WorkloadClass) -> SessionWorkload:
-    return SessionWorkload(SessionId(f"ses-{number:08}"), NOW - 100 + number * 1e-6, what)
+def _session(number: int, workload: WorkloadClass) -> SessionWorkload:
+    return SessionWorkload(SessionId(f"ses-{number:08}"), NOW - 100 + number * 1e-6, workload)
 
 
 def _constrained() -> list[PlacementSpec]:
@@ -283,8 +283,10 @@ def _distinct(count: int) -> list[SessionWorkload]:
     for number in range(count):
         request = NEVER_FREE if number % 50 == 49 else rng.choice(SHAPES)
         placement = rng.choice(specs) if number % 3 == 0 else ANYWHERE
-        what = WorkloadClass(OWNER, "pool", 50, (_altered(request, number),), placement=placement)
-        sessions.append(_session(number, what))
+        workload = WorkloadClass(
+            OWNER, "pool", 50, (_altered(request, number),), placement=placement
+        )
+        sessions.append(_session(number, workload))
     return sessions
 
 
@@ -294,6 +296,6 @@ def _equal(count: int, shapes: Sequence[Resources]) -> list[SessionWorkload]:
     sessions: list[SessionWorkload] = []
     for index, request in enumerate(shapes):
         placement = specs[index] if len(shapes) > 2 and index % 3 == 0 else ANYWHERE
-        what = WorkloadClass(OWNER, "pool", 50, (request,), placement=placement)
-        sessions += [_session(index * each + number, what) for number in range(each)]
+        workload = WorkloadClass(OWNER, "pool", 50, (request,), placement=placement)
+        sessions += [_session(index * each + number, workload) for number in range(each)]
     return sessions

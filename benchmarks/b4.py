@@ -81,14 +81,14 @@ class _World:
 
     def place(self, request: Resources) -> tuple[AgentId, Shares] | None:
         """Where a task that arrives goes; None if it finds no room."""
-        what = self.classes.get(request)
-        if what is None:
-            what = self.classes[request] = WorkloadClass(_OWNER, "openb", 50, (request,))
+        workload = self.classes.get(request)
+        if workload is None:
+            workload = self.classes[request] = WorkloadClass(_OWNER, "openb", 50, (request,))
         began_ns = time.perf_counter_ns()
         if self._learner is not None:
             self._learner.arrived(request, 1)
         with Statement(self.snapshot) as statement:
-            placed = fill(statement, self.selector, what, 1)
+            placed = fill(statement, self.selector, workload, 1)
             statement.keep()
         self.took_ns.append(time.perf_counter_ns() - began_ns)
         return (placed[0].agent_id, placed[0].shares) if placed else None

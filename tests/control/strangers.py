@@ -63,25 +63,25 @@ def loop() -> Any:
 
 
 class RaisingValidator:
-    def validate(self, what: WorkloadClass, context: PassContext) -> Sequence[Reason]:
+    def validate(self, workload: WorkloadClass, context: PassContext) -> Sequence[Reason]:
         raise KeyError("weather")
 
 
 class LoopingValidator:
-    def validate(self, what: WorkloadClass, context: PassContext) -> Sequence[Reason]:
+    def validate(self, workload: WorkloadClass, context: PassContext) -> Sequence[Reason]:
         return loop()  # type: ignore[no-any-return]
 
 
 class BabblingValidator:
-    def validate(self, what: WorkloadClass, context: PassContext) -> Any:
+    def validate(self, workload: WorkloadClass, context: PassContext) -> Any:
         return ["not today"]
 
 
 class SoberValidator:
     """Nothing of priority 13 starts."""
 
-    def validate(self, what: WorkloadClass, context: PassContext) -> Sequence[Reason]:
-        return [reason(ReasonCode.LOST_RACE)] if what.priority == 13 else []
+    def validate(self, workload: WorkloadClass, context: PassContext) -> Sequence[Reason]:
+        return [reason(ReasonCode.LOST_RACE)] if workload.priority == 13 else []
 
 
 class RaisingSequencer:
@@ -145,8 +145,8 @@ class Hook:
 
     ended: ClassVar[list[tuple[SessionId, bool]]] = []
 
-    def on_schedule(self, what: WorkloadClass) -> WorkloadClass:
-        return what
+    def on_schedule(self, workload: WorkloadClass) -> WorkloadClass:
+        return workload
 
     def before_start(self, environment: Mapping[str, str]) -> Mapping[str, str]:
         return environment
@@ -156,7 +156,7 @@ class Hook:
 
 
 class RaisingHook(Hook):
-    def on_schedule(self, what: WorkloadClass) -> WorkloadClass:
+    def on_schedule(self, workload: WorkloadClass) -> WorkloadClass:
         raise LookupError("nobody told me")
 
 
@@ -166,8 +166,8 @@ class LoopingHook(Hook):
 
 
 class StealingHook(Hook):
-    def on_schedule(self, what: WorkloadClass) -> WorkloadClass:
-        return replace(what, owner=Owner("mine", "mine", "mine"))
+    def on_schedule(self, workload: WorkloadClass) -> WorkloadClass:
+        return replace(workload, owner=Owner("mine", "mine", "mine"))
 
 
 class LateHook(Hook):
@@ -183,8 +183,8 @@ class BabblingHook(Hook):
 class BadgeHook(Hook):
     """Puts a badge on, takes a secret away, and has the session wait for its turn."""
 
-    def on_schedule(self, what: WorkloadClass) -> WorkloadClass:
-        return replace(what, priority=99)
+    def on_schedule(self, workload: WorkloadClass) -> WorkloadClass:
+        return replace(workload, priority=99)
 
     def before_start(self, environment: Mapping[str, str]) -> Mapping[str, str]:
         kept = {name: value for name, value in environment.items() if name != "SECRET"}
@@ -198,14 +198,14 @@ class FickleHook(Hook):
         self.asked = 0
         self._answers = answers
 
-    def on_schedule(self, what: WorkloadClass) -> WorkloadClass:
+    def on_schedule(self, workload: WorkloadClass) -> WorkloadClass:
         self.asked += 1
         if self.asked > self._answers:
             raise LookupError("not again")
-        return replace(what, priority=self.asked)
+        return replace(workload, priority=self.asked)
 
 
 class GrowingHook(Hook):
-    def on_schedule(self, what: WorkloadClass) -> WorkloadClass:
-        more = [replace(each, cpu_milli=each.cpu_milli + 2000) for each in what.kernels]
-        return replace(what, kernels=tuple(more))
+    def on_schedule(self, workload: WorkloadClass) -> WorkloadClass:
+        more = [replace(each, cpu_milli=each.cpu_milli + 2000) for each in workload.kernels]
+        return replace(workload, kernels=tuple(more))

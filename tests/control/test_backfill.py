@@ -39,7 +39,9 @@ def test_head_with_known_ends_starts_no_later_for_what_overtakes_it(
     world.run(1)
     assert set(whole(world)) == {"first", "short"}, "what ends in time may start before"
     (members,) = (
-        each for each in world.cluster.groups["default"].queue.classes if each.what.duration_s == 60
+        each
+        for each in world.cluster.groups["default"].queue.classes
+        if each.workload.duration_s == 60
     )
     assert [why.code for why in members.reasons] == [ReasonCode.BEHIND_RESERVATION]
     if restart:

@@ -150,7 +150,7 @@ def session(world: World, type_: str = "inference", **more: object) -> Session:
 
 def queued(world: World) -> dict[SessionId, int]:
     """The priority of each session that waits."""
-    return {each.id: each.what.priority for each in world.cluster.groups["default"].queue}
+    return {each.id: each.workload.priority for each in world.cluster.groups["default"].queue}
 
 
 def test_hook_is_asked_once_of_each_session_and_its_answer_stays(group_world: GroupWorld) -> None:
@@ -165,10 +165,10 @@ def test_hook_is_asked_once_of_each_session_and_its_answer_stays(group_world: Gr
         assert explain_session(world.plane.live, cluster, second.id, now()).reasons
         world.run(1)
     running = cluster.groups["default"].context(now()).running
-    assert running[first.id].what.priority == 1
+    assert running[first.id].workload.priority == 1
     world.run(4)
     running = cluster.groups["default"].context(now()).running
-    assert (list(running), running[second.id].what.priority) == ([second.id], 2)
+    assert (list(running), running[second.id].workload.priority) == ([second.id], 2)
     world.run(10)
     assert not cluster.groups["default"].policy.refused, "it was asked no third time"
 
@@ -204,7 +204,7 @@ def test_session_of_which_remains_are_cleaned_up_waits_as_the_hooks_of_then_want
     job = world.submit(JobSpec(command=["x"], priority=10))
     session(world, priority=90)
     ((cleaning, remains),) = world.cluster.groups["default"].aside.items()
-    assert (world.plane.live.sessions[cleaning].job, remains.what.priority) == (job, 10)
+    assert (world.plane.live.sessions[cleaning].job, remains.workload.priority) == (job, 10)
     badges = {"name": "default", "hooks": {"batch": "badge_hook"}, **policy}
     spec = ScalingGroup.model_validate(badges)
     world.ask(lambda work, parts: parts[GroupRequests].put_group(work, spec))

@@ -43,7 +43,7 @@ def why(world: World, user: str) -> set[ReasonCode]:
     return {
         each.code
         for waiting in world.cluster.groups["default"].queue.classes
-        if waiting.what.owner.user == user
+        if waiting.workload.owner.user == user
         for each in waiting.reasons
     }
 

@@ -91,7 +91,7 @@ def ask(
     return Resources.with_extra(*amounts, named, models)
 
 
-def what(
+def workload(
     *kernels: Resources,
     owner: Owner = ANN,
     priority: int = 50,
@@ -120,15 +120,15 @@ def what(
 
 
 def session(name: str, *kernels: Resources, at: float = 0, **rest: Any) -> SessionWorkload:
-    """A waiting session; ``rest`` are keywords of ``what``."""
-    return SessionWorkload(SessionId(f"ses-{name}"), at, what(*kernels, **rest))
+    """A waiting session; ``rest`` are keywords of ``workload``."""
+    return SessionWorkload(SessionId(f"ses-{name}"), at, workload(*kernels, **rest))
 
 
 def running(
     name: str, *places: str, kernels: Sequence[Resources], since: float = 0, **rest: Any
 ) -> RunningSession:
     """A session that holds ``places``, written as ``where`` writes them."""
-    its = what(*kernels, **rest)
+    its = workload(*kernels, **rest)
     ends_at = None if its.duration_s is None else since + its.duration_s
     placements = tuple(map(_placement, places))
     return RunningSession(SessionId(f"ses-{name}"), its, placements, since, ends_at)
@@ -161,14 +161,14 @@ def context(
 def occupy(snapshot: Snapshot, *holding: RunningSession) -> None:
     """Take from the snapshot what they hold."""
     for each in holding:
-        for request, kernel in zip(each.what.kernels, each.kernels, strict=True):
+        for request, kernel in zip(each.workload.kernels, each.kernels, strict=True):
             snapshot.take(kernel.agent_id, request, kernel.shares)
 
 
 def leave(snapshot: Snapshot, *holding: RunningSession) -> None:
     """Give back to the snapshot what they hold."""
     for each in holding:
-        for request, kernel in zip(each.what.kernels, each.kernels, strict=True):
+        for request, kernel in zip(each.workload.kernels, each.kernels, strict=True):
             snapshot.give_back(kernel.agent_id, request, kernel.shares)
 
 

@@ -1,7 +1,18 @@
 """Any small cluster, partly in use, and any small queue for it."""
 
 from hypothesis import strategies as st
-from tests.scheduling.clusters import ANN, BOB, Box, World, ask, box, cluster, policy, session, what
+from tests.scheduling.clusters import (
+    ANN,
+    BOB,
+    Box,
+    World,
+    ask,
+    box,
+    cluster,
+    policy,
+    session,
+    workload,
+)
 
 from muster.core.resources import Resources
 from muster.scheduling.cluster.snapshot import Snapshot
@@ -35,7 +46,7 @@ def clusters(draw: st.DrawFn) -> Snapshot:
     snapshot = cluster(**dict(zip("abcde", draw(st.lists(boxes, max_size=5)), strict=False)))
     with Statement(snapshot) as statement:
         for request, count in draw(st.lists(st.tuples(requests, st.integers(1, 3)), max_size=3)):
-            fill(statement, Concentrated(), what(request), count)
+            fill(statement, Concentrated(), workload(request), count)
         statement.keep()
     if len(snapshot) and draw(st.integers(0, 4)) == 0:
         snapshot.take(snapshot.facts(0).id, ask(draw(st.integers(1, 9))), force=True)

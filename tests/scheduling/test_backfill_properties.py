@@ -49,7 +49,7 @@ class Backfill(World):
 
     def come(self, sessions: Iterable[SessionWorkload]) -> None:
         empty = self.state.snapshot.emptied()
-        self.coming += [each for each in sessions if fits(empty, SELECTOR, each.what)]
+        self.coming += [each for each in sessions if fits(empty, SELECTOR, each.workload)]
 
     def pass_(self) -> PassResult:
         self.arrive(*[each for each in self.coming if each.submitted_at <= self.now])
@@ -186,7 +186,7 @@ def test_leaving_in_bulk_is_leaving_one_by_one(world: Backfill, data: st.DataObj
         twin = world.state.snapshot.copy()
         for each, key in zip(everybody, keys, strict=True):
             if key <= departures.end:
-                for request, kernel in zip(each.what.kernels, each.kernels, strict=True):
+                for request, kernel in zip(each.workload.kernels, each.kernels, strict=True):
                     twin.columns.move(twin.slot(kernel.agent_id), request, kernel.shares, +1)
         assert contents(departures.snapshot) == contents(twin)
     assert contents(world.state.snapshot) == before

@@ -1,7 +1,7 @@
 """Which agents a session may go to, and which it would rather."""
 
 import pytest
-from tests.scheduling.clusters import agent, ask, box, cluster, places, put, what
+from tests.scheduling.clusters import agent, ask, box, cluster, places, put, workload
 
 from muster.core.resources import DeviceShare, Resources
 from muster.core.specs import PlacementSpec
@@ -76,22 +76,22 @@ def test_all_hard_constraints_must_hold() -> None:
         b=box(has={"zone": "x", "nvlink": "1"}),
         c=box(has={"nvlink": "1"}),
     )
-    each = what(ask(1), constraints=["zone=x", "nvlink"])
+    each = workload(ask(1), constraints=["zone=x", "nvlink"])
     assert placed(snapshot, each, 9) == ["b"] * 4
-    assert placed(snapshot, what(ask(1), constraints=["zone=y"])) == []
+    assert placed(snapshot, workload(ask(1), constraints=["zone=y"])) == []
 
 
 def test_designated_agents_are_the_only_ones() -> None:
     snapshot = cluster(a=box(), b=box(), c=box())
-    assert placed(snapshot, what(ask(2), agents=["c", "b", "gone"]), 9) == ["b", "b", "c", "c"]
-    assert placed(snapshot, what(ask(2), agents=["gone"]), 9) == []
+    assert placed(snapshot, workload(ask(2), agents=["c", "b", "gone"]), 9) == ["b", "b", "c", "c"]
+    assert placed(snapshot, workload(ask(2), agents=["gone"]), 9) == []
 
 
 def test_what_has_no_rules_may_go_anywhere() -> None:
     snapshot = cluster(a=box(), b=box())
-    plain = what(ask(1))
+    plain = workload(ask(1))
     equal = WorkloadClass(plain.owner, plain.group, 50, plain.kernels, placement=PlacementSpec())
-    soft = what(ask(1), constraints=[{"attribute": "zone", "op": "EXISTS", "soft": True}])
+    soft = workload(ask(1), constraints=[{"attribute": "zone", "op": "EXISTS", "soft": True}])
     for each in (plain, equal, soft):
         assert eligible(snapshot, each) is None
         assert placed(snapshot, each, 9) == ["a"] * 4 + ["b"] * 4
@@ -111,7 +111,7 @@ def test_more_soft_constraints_met_come_first_and_none_still_counts() -> None:
         c=box(cpu=1, has={"zone": "x", "ssd": "1"}),
         d=box(cpu=1, has={"ssd": "1"}),
     )
-    assert placed(snapshot, what(ask(1), constraints=soft), 9) == ["c", "b", "d", "a"]
+    assert placed(snapshot, workload(ask(1), constraints=soft), 9) == ["c", "b", "d", "a"]
 
 
 def test_preferred_agents_come_before_soft_constraints_and_failed_ones_last() -> None:
@@ -123,7 +123,9 @@ def test_preferred_agents_come_before_soft_constraints_and_failed_ones_last() ->
         d=box(cpu=1),
         e=box(cpu=1),
     )
-    each = what(ask(1), constraints=soft, agents=["d", "e"], agents_only=False, failed=["a", "d"])
+    each = workload(
+        ask(1), constraints=soft, agents=["d", "e"], agents_only=False, failed=["a", "d"]
+    )
     assert placed(snapshot, each, 9) == ["e", "c", "b", "d", "a"]
     ranks = soft_ranks(snapshot, each)
     assert ranks is not None
@@ -134,19 +136,19 @@ def test_hard_rules_hold_in_every_rank() -> None:
     snapshot = cluster(
         a=box(cpu=1, has={"zone": "x"}), b=box(cpu=1), c=box(cpu=1, has={"zone": "x"})
     )
-    each = what(ask(1), constraints=["zone=x"], failed=["a"])
+    each = workload(ask(1), constraints=["zone=x"], failed=["a"])
     assert placed(snapshot, each, 9) == ["c", "a"]
 
 
 def test_agents_without_gpus_are_preferred_for_work_without_gpus() -> None:
     snapshot = cluster(gpu=box(cpu=4, gpus=2), plain=box(cpu=4), other=box(cpu=4, gpus=1))
     snapshot.take(agent("gpu"), ask(3))  # the fullest
-    assert placed(snapshot, what(ask(1)), 6) == ["plain"] * 4 + ["gpu", "other"]
-    assert placed(snapshot, what(ask(1, gpu=1))) == ["gpu:0"]
-    assert placed(snapshot, what(ask(1), agents=["gpu", "plain"]), 5) == ["plain"] * 4 + ["gpu"]
+    assert placed(snapshot, workload(ask(1)), 6) == ["plain"] * 4 + ["gpu", "other"]
+    assert placed(snapshot, workload(ask(1, gpu=1))) == ["gpu:0"]
+    assert placed(snapshot, workload(ask(1), agents=["gpu", "plain"]), 5) == ["plain"] * 4 + ["gpu"]
     rule = [{"attribute": "x", "op": "EXISTS", "soft": True}]
     put(snapshot, "other", box(cpu=4, gpus=1, has={"x": ""}))
-    assert placed(snapshot, what(ask(1), constraints=rule)) == ["other"]  # what was asked for
+    assert placed(snapshot, workload(ask(1), constraints=rule)) == ["other"]  # what was asked for
 
 
 # Device models
@@ -168,7 +170,7 @@ def test_agents_without_gpus_are_preferred_for_work_without_gpus() -> None:
 def test_only_devices_of_an_allowed_model_count(request_: Resources, expected: list[str]) -> None:
     models = ["NVIDIA H100 80GB HBM3", "NVIDIA L4", "NVIDIA H100 PCIe", "NVIDIA L4"]
     snapshot = cluster(mixed=box(gpus=4, model=models), low=box(gpus=1, model="NVIDIA L4"))
-    found = placed(snapshot, what(request_), 9)
+    found = placed(snapshot, workload(request_), 9)
     assert found == expected
     slots = [snapshot.slot(agent(name)) for name in {each.split(":")[0] for each in expected}]
     assert snapshot.columns.fitting(request_).tolist() == sorted(slots)
@@ -177,8 +179,8 @@ def test_only_devices_of_an_allowed_model_count(request_: Resources, expected: l
 def test_busy_devices_of_other_models_do_not_stand_in_the_way() -> None:
     snapshot = cluster(a=box(gpus=3, model=["H100", "L4", "L4"]))
     snapshot.take(agent("a"), ask(0, gpu=1), (DeviceShare(1, 1000),))
-    assert placed(snapshot, what(ask(0, gpu=1, models=["L4"])), 3) == ["a:2"]
-    assert placed(snapshot, what(ask(0, gpu=1, models=["H100"])), 3) == ["a:0"]
+    assert placed(snapshot, workload(ask(0, gpu=1, models=["L4"])), 3) == ["a:2"]
+    assert placed(snapshot, workload(ask(0, gpu=1, models=["H100"])), 3) == ["a:0"]
 
 
 # Sets
@@ -186,14 +188,14 @@ def test_busy_devices_of_other_models_do_not_stand_in_the_way() -> None:
 
 def test_sessions_of_a_set_are_spread_over_agents() -> None:
     snapshot = cluster(a=box(cpu=4), b=box(cpu=2), c=box(cpu=9))
-    each = what(ask(1), set="replicas")
+    each = workload(ask(1), set="replicas")
     assert placed(snapshot, each, 7) == ["b", "a", "c", "b", "a", "c", "a"]
     assert placed(snapshot, each, 1) == ["b"]  # as before: nothing was kept
 
 
 def test_sessions_of_a_set_are_packed_onto_few_agents() -> None:
     snapshot = cluster(a=box(cpu=4), b=box(cpu=2), c=box(cpu=9))
-    each = what(ask(1), set="cache", set_grouping="pack")
+    each = workload(ask(1), set="cache", set_grouping="pack")
     snapshot.set_joined(agent("c"), (each.owner, "cache"), 1)
     snapshot.take(agent("a"), ask(3))  # the fullest
     assert placed(snapshot, each, 10) == ["c"] * 9 + ["a"]
@@ -201,8 +203,8 @@ def test_sessions_of_a_set_are_packed_onto_few_agents() -> None:
 
 def test_sets_of_others_and_other_sets_do_not_count() -> None:
     snapshot = cluster(a=box(), b=box())
-    each = what(ask(1), set="replicas")
-    snapshot.set_joined(agent("a"), (what(ask(1)).owner, "others"), 3)
+    each = workload(ask(1), set="replicas")
+    snapshot.set_joined(agent("a"), (workload(ask(1)).owner, "others"), 3)
     assert placed(snapshot, each) == ["a"]
     snapshot.set_joined(agent("a"), (each.owner, "replicas"), 1)
     assert placed(snapshot, each) == ["b"]
@@ -212,23 +214,25 @@ def test_sets_of_others_and_other_sets_do_not_count() -> None:
 
 def test_set_of_an_agent_that_left_is_forgotten() -> None:
     snapshot = cluster(a=box(), b=box())
-    key = what(ask(1)).owner, "replicas"
+    key = workload(ask(1)).owner, "replicas"
     snapshot.set_joined(agent("a"), key, 2)
     snapshot.remove_agent(agent("a"))
     assert snapshot.in_set(key) == {}
     snapshot.set_joined(agent("a"), key, -2)  # left with it
     put(snapshot, "c", box())
     # in the slot of a
-    assert placed(snapshot, what(ask(1), set="replicas"), 2) == ["c", "b"]
+    assert placed(snapshot, workload(ask(1), set="replicas"), 2) == ["c", "b"]
 
 
 def test_kernels_of_one_session_are_spread_with_its_set() -> None:
     snapshot = cluster(a=box(cpu=4), b=box(cpu=4))
     with Statement(snapshot) as statement:
-        fit = fit_session(statement, Concentrated(), what(ask(1), ask(1), ask(2), set="replicas"))
+        fit = fit_session(
+            statement, Concentrated(), workload(ask(1), ask(1), ask(2), set="replicas")
+        )
         assert places(fit.kernels or ()) == ["b", "a", "a"]
         statement.keep()
-    key = what(ask(1)).owner, "replicas"
+    key = workload(ask(1)).owner, "replicas"
     assert snapshot.in_set(key) == {0: 2, 1: 1}
 
 
@@ -237,7 +241,7 @@ def test_kernels_of_one_session_are_spread_with_its_set() -> None:
 
 def test_rules_are_looked_at_anew_when_agents_change() -> None:
     snapshot = cluster(a=box(has={"zone": "x"}), b=box())
-    each = what(ask(1), constraints=["zone=x"])
+    each = workload(ask(1), constraints=["zone=x"])
     assert placed(snapshot, each) == ["a"]
     put(snapshot, "a", box(has={"zone": "y"}))
     assert placed(snapshot, each) == []
@@ -251,7 +255,7 @@ def test_rules_are_looked_at_anew_when_agents_change() -> None:
 
 def test_rules_are_not_looked_at_anew_when_amounts_change() -> None:
     snapshot = cluster(a=box(has={"zone": "x"}), b=box())
-    each = what(ask(1), constraints=["zone=x"])
+    each = workload(ask(1), constraints=["zone=x"])
     known = tiers(snapshot, each)
     snapshot.take(agent("a"), ask(1))
     put(snapshot, "b", box(cpu=9, status="LOST"))
@@ -262,6 +266,7 @@ def test_equal_rules_of_other_objects_are_one() -> None:
     snapshot = cluster(a=box(has={"zone": "x"}), b=box())
     specs = [PlacementSpec.model_validate({"constraints": ["zone=x"]}) for _ in range(2)]
     one, other = (
-        WorkloadClass(what(ask(1)).owner, "pool", 50, (ask(1),), placement=spec) for spec in specs
+        WorkloadClass(workload(ask(1)).owner, "pool", 50, (ask(1),), placement=spec)
+        for spec in specs
     )
     assert tiers(snapshot, one) is tiers(snapshot, other)

@@ -357,14 +357,14 @@ def test_explanation_agrees_with_the_decision_and_changes_nothing(
         room = sum(group.agents for group in request.groups if not group.lacks)
         if explanation.starts:
             assert room
-        elif len(asked.what.kernels) == 1:
+        elif len(asked.workload.kernels) == 1:
             assert bool(room) == whole
         agents = sum(group.agents for group in request.groups) + request.other_agents
         assert agents == len(world.state.snapshot)
 
 
 def queue_contents(queue: Queue) -> object:
-    remembered = {each.what: (each.reasons, each.refused_at) for each in queue.classes}
+    remembered = {each.workload: (each.reasons, each.refused_at) for each in queue.classes}
     return sorted(each.id for each in queue), remembered, queue.kept
 
 
@@ -378,7 +378,7 @@ def usage_of(world: World) -> object:
 @settings(max_examples=60, deadline=None)
 @given(world=worlds(), queue=st.sampled_from(QueuePolicy))
 def test_position_is_that_in_the_order_of_the_queue(world: World, queue: QueuePolicy) -> None:
-    waiting = sorted(world.state.queue, key=lambda e: (-e.what.priority, e.submitted_at, e.id))
+    waiting = sorted(world.state.queue, key=lambda e: (-e.workload.priority, e.submitted_at, e.id))
     for position, asked in enumerate(waiting, 1):
         explanation = explain(
             asked, world.state.queue, world.state.snapshot, policy(queue=queue), world.context()

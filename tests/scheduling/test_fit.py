@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.scheduling.clusters import agent, ask, box, cluster, contents, places, put, what
+from tests.scheduling.clusters import agent, ask, box, cluster, contents, places, put, workload
 
 from muster.core.errors import MusterError, NotFound
 from muster.core.resources import DeviceShare, Resources
@@ -51,28 +51,28 @@ def placed(
 def test_fullest_agent_is_filled_first_and_then_the_smaller_one() -> None:
     snapshot = cluster(a=box(cpu=8), b=box(cpu=4), c=box(cpu=4), d=box(cpu=4))
     snapshot.take(agent("d"), ask(2))
-    assert placed(snapshot, what(ask(1)), 8) == ["d"] * 2 + ["b"] * 4 + ["c"] * 2
-    assert placed(snapshot, what(ask(3)), 9) == ["a"] * 2
+    assert placed(snapshot, workload(ask(1)), 8) == ["d"] * 2 + ["b"] * 4 + ["c"] * 2
+    assert placed(snapshot, workload(ask(3)), 9) == ["a"] * 2
 
 
 def test_emptiest_agent_is_next_and_the_larger_one_first() -> None:
     snapshot = cluster(a=box(cpu=4), b=box(cpu=8), c=box(cpu=4))
-    assert placed(snapshot, what(ask(1)), 7, Emptiest()) == ["b", "a", "c", "b", "b", "a", "c"]
+    assert placed(snapshot, workload(ask(1)), 7, Emptiest()) == ["b", "a", "c", "b", "b", "a", "c"]
 
 
 def test_agents_take_turns_from_where_the_last_kernel_went() -> None:
     snapshot = cluster(a=box(cpu=2), b=box(cpu=1), c=box(cpu=3))
-    assert placed(snapshot, what(ask(1)), 2, InTurn()) == ["a", "b"]
-    assert placed(snapshot, what(ask(1)), 9, InTurn()) == ["c", "a", "c", "c"]
+    assert placed(snapshot, workload(ask(1)), 2, InTurn()) == ["a", "b"]
+    assert placed(snapshot, workload(ask(1)), 9, InTurn()) == ["c", "a", "c", "c"]
 
 
 def test_turn_goes_back_with_what_is_undone() -> None:
     snapshot = cluster(a=box(), b=box(), c=box())
-    placed(snapshot, what(ask(1)), 1, InTurn())
+    placed(snapshot, workload(ask(1)), 1, InTurn())
     with Statement(snapshot) as statement:
-        assert places(fill(statement, InTurn(), what(ask(1)), 4)) == ["b", "c", "a", "b"]
-        assert fit_session(statement, InTurn(), what(*[ask(9)] * 2)).kernels is None
-    assert placed(snapshot, what(ask(1)), 1, InTurn()) == ["b"]
+        assert places(fill(statement, InTurn(), workload(ask(1)), 4)) == ["b", "c", "a", "b"]
+        assert fit_session(statement, InTurn(), workload(*[ask(9)] * 2)).kernels is None
+    assert placed(snapshot, workload(ask(1)), 1, InTurn()) == ["b"]
 
 
 @pytest.mark.parametrize("selector", [Concentrated(), Emptiest(), InTurn()])
@@ -86,33 +86,33 @@ def test_overbooked_silent_and_unfit_agents_get_nothing(
     snapshot.take(agent("b"), ask(0, gib=17), force=True)
     snapshot.take(agent("c"), ask(0, gpu=1), (DeviceShare(4, 1000),), force=True)
     snapshot.take(agent("d"), ask(0, licence=2), force=True)
-    assert placed(snapshot, what(ask(0.1)), count, selector) == ["f"] * min(count, 40)
+    assert placed(snapshot, workload(ask(0.1)), count, selector) == ["f"] * min(count, 40)
 
 
 def test_fill_answers_fewer_when_there_is_no_more_room() -> None:
     snapshot = cluster(a=box(cpu=2), b=box(cpu=1))
-    assert placed(snapshot, what(ask(1)), 500) == ["b", "a", "a"]
-    assert placed(snapshot, what(ask(1)), 500) == []
-    assert placed(snapshot, what(ask(0)), 3) == ["b"] * 3
+    assert placed(snapshot, workload(ask(1)), 500) == ["b", "a", "a"]
+    assert placed(snapshot, workload(ask(1)), 500) == []
+    assert placed(snapshot, workload(ask(0)), 3) == ["b"] * 3
 
 
 @pytest.mark.parametrize("request_", [ask(99), ask(0, gib=99), ask(1, unheard=1), ask(0, gpu=1)])
 def test_what_is_larger_than_any_agent_fits_nowhere(request_: Resources) -> None:
-    assert placed(cluster(a=box(), b=box()), what(request_), 2) == []
-    assert placed(cluster(), what(request_), 2) == []
+    assert placed(cluster(a=box(), b=box()), workload(request_), 2) == []
+    assert placed(cluster(), workload(request_), 2) == []
 
 
 def test_more_agents_and_larger_ones_are_found_as_they_come() -> None:
     snapshot = cluster(a=box(cpu=1))
-    assert placed(snapshot, what(ask(2))) == []
+    assert placed(snapshot, workload(ask(2))) == []
     put(snapshot, "b", box(cpu=3))
-    assert placed(snapshot, what(ask(2))) == ["b"]
+    assert placed(snapshot, workload(ask(2))) == ["b"]
     put(snapshot, "a", box(cpu=64, gpus=1))
-    assert placed(snapshot, what(ask(40))) == ["a"]
+    assert placed(snapshot, workload(ask(40))) == ["a"]
     put(snapshot, "c", box(cpu=4, licence=1))
-    assert placed(snapshot, what(ask(1, licence=1))) == ["c"]
+    assert placed(snapshot, workload(ask(1, licence=1))) == ["c"]
     snapshot.remove_agent(agent("a"))
-    assert placed(snapshot, what(ask(2)), 9) == ["c"]
+    assert placed(snapshot, workload(ask(2)), 9) == ["c"]
 
 
 # Which devices
@@ -221,9 +221,9 @@ class Stranger(AgentSelector):
 
 def test_stranger_decides_by_its_scores() -> None:
     snapshot = cluster(a=box(cpu=2), b=box(cpu=2))
-    assert placed(snapshot, what(ask(1)), 3, Stranger()) == ["b", "b", "a"]
+    assert placed(snapshot, workload(ask(1)), 3, Stranger()) == ["b", "b", "a"]
     fresh = cluster(a=box(cpu=2), b=box(cpu=2))
-    assert placed(fresh, what(ask(1)), 3, Stranger(packs=True)) == ["b", "b", "a"]
+    assert placed(fresh, workload(ask(1)), 3, Stranger(packs=True)) == ["b", "b", "a"]
 
 
 @pytest.mark.parametrize(
@@ -242,10 +242,10 @@ def test_stranger_decides_by_its_scores() -> None:
 @pytest.mark.parametrize(
     "ask_for",
     [
-        lambda statement, stranger: fill(statement, stranger, what(ask(1)), 2),
-        lambda statement, stranger: fit_session(statement, stranger, what(ask(1), ask(2))),
+        lambda statement, stranger: fill(statement, stranger, workload(ask(1)), 2),
+        lambda statement, stranger: fit_session(statement, stranger, workload(ask(1), ask(2))),
         lambda statement, stranger: fit_session(
-            statement, stranger, what(ask(1), ask(2), mode="single-node")
+            statement, stranger, workload(ask(1), ask(2), mode="single-node")
         ),
     ],
     ids=["sessions", "gang", "single node"],
@@ -255,7 +255,7 @@ def test_selector_that_answers_nonsense_is_named_and_nothing_is_taken(
 ) -> None:
     snapshot = cluster(a=box(), b=box())
     with Statement(snapshot) as statement:
-        fill(statement, Concentrated(), what(ask(1)), 1)
+        fill(statement, Concentrated(), workload(ask(1)), 1)
         before = contents(snapshot)
         with pytest.raises(MusterError, match="selector Stranger"):
             ask_for(statement, stranger)
@@ -307,7 +307,7 @@ def test_selector_that_names_devices_that_cannot_be_is_named_and_nothing_is_take
     before = contents(snapshot)
     with Statement(snapshot) as statement:
         with pytest.raises(MusterError, match="selector Stranger"):
-            fill(statement, Stranger(shares=shares, packs=packs), what(request_), 2)
+            fill(statement, Stranger(shares=shares, packs=packs), workload(request_), 2)
         assert contents(snapshot) == before
 
 
@@ -332,8 +332,10 @@ def test_many_kernels_are_placed_as_one_after_the_other(
         return snapshot
 
     one, other = machines(), machines()
-    together = placed(one, what(request_), 90, selector)
-    one_by_one = [place for _ in range(90) for place in placed(other, what(request_), 1, selector)]
+    together = placed(one, workload(request_), 90, selector)
+    one_by_one = [
+        place for _ in range(90) for place in placed(other, workload(request_), 1, selector)
+    ]
     assert together == one_by_one
     assert contents(one) == contents(other)
     assert len(names(together)) > 5

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.scheduling.clusters import Box, agent, ask, box, cluster, contents, put, what
+from tests.scheduling.clusters import Box, agent, ask, box, cluster, contents, put, workload
 
 from muster.core.resources import GPU_WHOLE, Resources, is_model
 from muster.scheduling.cluster import order
@@ -148,7 +148,7 @@ def classes(draw: st.DrawFn, most: int = 1) -> WorkloadClass:
     kinds = draw(st.lists(requests, min_size=1, max_size=min(most, 2)))
     kernels = draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=most))
     failed = draw(st.sampled_from(["", "", "", "a", "bc"]))
-    return what(*kernels, failed=failed, **draw(placements))
+    return workload(*kernels, failed=failed, **draw(placements))
 
 
 @st.composite
@@ -361,7 +361,7 @@ def _take_any(statement: Statement, slot: int, request: Resources) -> bool:
 def test_session_of_equal_kernels_fits_if_and_only_if_some_placement_holds(
     snapshot: Snapshot, request: Resources, count: int, placement: dict[str, Any]
 ) -> None:
-    each = what(*[request] * count, **placement)
+    each = workload(*[request] * count, **placement)
     with Statement(snapshot) as statement:
         fit = fit_session(statement, CONCENTRATED, each)
     assert (fit.kernels is not None) == fits_somehow(snapshot, each)

@@ -17,8 +17,8 @@ from tests.scheduling.clusters import (
     policy,
     put,
     session,
-    what,
     where,
+    workload,
 )
 from tests.scheduling.clusters import World as ClusterWorld
 
@@ -40,7 +40,7 @@ def taken(
     snapshot: Snapshot, selector: Fragmentation, request: Resources, count: int = 1
 ) -> list[KernelPlacement]:
     with Statement(snapshot) as statement:
-        found = fill(statement, selector, what(request), count)
+        found = fill(statement, selector, workload(request), count)
         statement.keep()
     return found
 
@@ -227,7 +227,7 @@ def test_a_trial_copy_teaches_nothing_and_answers_as_the_same_cluster_would() ->
     selector.arrived(ask(32, gpu=4), 100)  # so much that it would weigh anew
     assert selector.score(ask(8, gpu=1), empty, slots).tolist() != before
     with Statement(empty) as statement:
-        assert len(fill(statement, selector, what(ask(8, gpu=1)), 20)) == 10
+        assert len(fill(statement, selector, workload(ask(8, gpu=1)), 20)) == 10
     with Statement(snapshot, trial=True):
         assert selector.score(ask(8, gpu=1), snapshot, slots).tolist() == before
     assert selector._weights == weights
@@ -270,7 +270,7 @@ def test_looking_between_passes_changes_no_later_decision(
             if looks and look:
                 explain(coming, world.state.queue, snapshot, chosen, world.context())
                 with Statement(snapshot, trial=True) as statement:
-                    fill(statement, selector, coming.what, 3)
+                    fill(statement, selector, coming.workload, 3)
             world.end()
             world.arrive(coming)
             if number % 4:

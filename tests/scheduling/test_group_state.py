@@ -19,8 +19,8 @@ from tests.scheduling.clusters import (
     policy,
     put,
     session,
-    what,
     where,
+    workload,
 )
 from tests.scheduling.strategies import clusters, queues
 
@@ -80,7 +80,7 @@ def test_gang_counts_whole_until_its_last_kernel_has_left() -> None:
     state = gang()
     state.leave(A, 0, 7)
     assert (free_cpu(state), usage(state).amounts["cpu"]) == (3, 2000)
-    assert len(state.context(7).running[A].what.kernels) == 1
+    assert len(state.context(7).running[A].workload.kernels) == 1
     state.leave(A, 1, 8)
     assert (free_cpu(state), usage(state).sessions) == (4, 0)
 
@@ -99,7 +99,7 @@ def test_kernel_that_moves_to_another_device_gives_the_first_one_back() -> None:
 
 def test_adopted_session_holds_what_its_agent_says_even_where_it_is_too_much() -> None:
     state = GroupState(cluster(a=box(cpu=2)), policy())
-    state.adopt(A, what(ask(3)), {0: KernelPlacement(agent("a"))}, 5, since=1)
+    state.adopt(A, workload(ask(3)), {0: KernelPlacement(agent("a"))}, 5, since=1)
     assert (free_cpu(state), usage(state).sessions) == (-1, 1)
     state.end(A, 6)
     assert (free_cpu(state), usage(state).sessions) == (2, 0)
@@ -130,9 +130,9 @@ def test_what_waits_enters_anew_whole_or_not_at_all() -> None:
 
     with pytest.raises(PluginFault):
         state.requeue(fails)
-    assert state.waits_as(A) == what(ask(1))
-    state.requeue(lambda waiting: what(ask(1), priority=90))
-    assert {state.waits_as(id_) for id_ in (A, B)} == {what(ask(1), priority=90)}
+    assert state.waits_as(A) == workload(ask(1))
+    state.requeue(lambda waiting: workload(ask(1), priority=90))
+    assert {state.waits_as(id_) for id_ in (A, B)} == {workload(ask(1), priority=90)}
     assert list(state.aside) == [B]
 
 
@@ -191,7 +191,7 @@ class Known(NoHistory):
         yield ask(7), 3
 
     def live(self) -> Iterator[tuple[SessionId, WorkloadClass]]:
-        yield A, what(ask(1))
+        yield A, workload(ask(1))
 
 
 class Curious(Concentrated):
@@ -266,7 +266,7 @@ def test_room_and_sums_are_those_of_the_sessions_that_hold_a_place(
         for place in state.places.values():
             sessions.update(scopes(place.workload.owner))
         for each in state.queue:
-            pending.update(scopes(each.what.owner))
+            pending.update(scopes(each.workload.owner))
         for owner in (ANN, BOB):
             for scope in scopes(owner):
                 counted = usage(state, scope)

@@ -19,8 +19,8 @@ from tests.scheduling.clusters import (
     policy,
     running,
     session,
-    what,
     where,
+    workload,
 )
 
 from muster.core.ids import SessionId
@@ -144,7 +144,7 @@ class Validator:
         self._act = act
         self._calls_left = after
 
-    def validate(self, what: WorkloadClass, context: PassContext) -> Sequence[Reason]:
+    def validate(self, workload: WorkloadClass, context: PassContext) -> Sequence[Reason]:
         self._calls_left -= 1
         if self._calls_left >= 0:
             return ()
@@ -189,7 +189,7 @@ class Hook(BatchHook):
     def __init__(self, act: Act) -> None:
         self._act = act
 
-    def on_schedule(self, what: WorkloadClass) -> WorkloadClass:
+    def on_schedule(self, workload: WorkloadClass) -> WorkloadClass:
         answer: WorkloadClass = self._act()
         return answer
 
@@ -379,7 +379,7 @@ def test_selector_that_behaves_decides_as_the_built_in_one_it_is() -> None:
 def test_hook_that_misbehaves_is_refused_wherever_it_is_called(act: Act, why: str) -> None:
     guarded = GuardedHook("stranger", Hook(act))
     for call in (
-        lambda: guarded.on_schedule(what(ask(1))),
+        lambda: guarded.on_schedule(workload(ask(1))),
         lambda: guarded.before_start({}),
         lambda: guarded.after_end(SessionId("ses-a"), True),
     ):
@@ -391,10 +391,10 @@ def test_hook_that_misbehaves_is_refused_wherever_it_is_called(act: Act, why: st
 @pytest.mark.parametrize(
     "changed",
     [
-        what(ask(1), owner=BOB),
-        replace(what(ask(1)), group="other"),
-        what(ask(1), ask(1)),
-        what(ask(2)),
+        workload(ask(1), owner=BOB),
+        replace(workload(ask(1)), group="other"),
+        workload(ask(1), ask(1)),
+        workload(ask(2)),
         None,
         "workload",
     ],
@@ -402,13 +402,13 @@ def test_hook_that_misbehaves_is_refused_wherever_it_is_called(act: Act, why: st
 )
 def test_hook_may_not_change_whose_and_where_it_is(changed: object) -> None:
     with pytest.raises(PluginFault, match="hook 'stranger' must answer a workload"):
-        GuardedHook("stranger", Hook(answering(changed))).on_schedule(what(ask(1)))
+        GuardedHook("stranger", Hook(answering(changed))).on_schedule(workload(ask(1)))
 
 
 def test_hook_may_change_what_is_not_accounted_for() -> None:
-    changed = what(ask(1), priority=10, runs_s=60, not_before=9, preemptible=False, set="trial")
+    changed = workload(ask(1), priority=10, runs_s=60, not_before=9, preemptible=False, set="trial")
     guarded = GuardedHook("stranger", Hook(answering(changed)))
-    assert guarded.on_schedule(what(ask(1))) is changed
+    assert guarded.on_schedule(workload(ask(1))) is changed
 
 
 @pytest.mark.parametrize("answer", [None, ["PATH"], {"PATH": 1}, {1: "x"}])

@@ -1,7 +1,7 @@
 """What is special about each type of session."""
 
 import pytest
-from tests.scheduling.clusters import ask, group, policy, what
+from tests.scheduling.clusters import ask, group, policy, workload
 
 from muster.core.errors import MusterError
 from muster.core.ids import SessionId
@@ -29,19 +29,19 @@ def test_unknown_hook_is_refused_with_the_known_ones() -> None:
 
 
 def test_batch_work_is_scheduled_as_it_was_handed_in() -> None:
-    batch = what(ask(1))
+    batch = workload(ask(1))
     assert BatchHook().on_schedule(batch) is batch
     assert BatchHook().before_start({"A": "1"}) == {"A": "1"}
     BatchHook().after_end(SessionId("ses-a"), succeeded=True)
 
 
 def test_interactive_work_is_displaced_only_where_the_group_says_so() -> None:
-    assert what(ask(1)).preemptible
-    assert not InteractiveHook().on_schedule(what(ask(1))).preemptible
+    assert workload(ask(1)).preemptible
+    assert not InteractiveHook().on_schedule(workload(ask(1))).preemptible
     options = {"interactive": {"preemptible": True}}
     allowed = policy(options=options).hooks[SessionType.INTERACTIVE]
-    assert allowed.on_schedule(what(ask(1))).preemptible
-    assert not allowed.on_schedule(what(ask(1), preemptible=False)).preemptible
+    assert allowed.on_schedule(workload(ask(1))).preemptible
+    assert not allowed.on_schedule(workload(ask(1), preemptible=False)).preemptible
 
 
 def test_option_that_a_hook_does_not_have_is_refused_with_its_name() -> None:

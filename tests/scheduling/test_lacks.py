@@ -68,7 +68,7 @@ def test_runners_up_are_in_the_order_of_all_that_decides(
     rack = {"rack": "x"}
     snapshot = cluster(a=box(cpu=4, has=rack), b=box(cpu=4), c=box(cpu=5, has=rack))
     snapshot.take(agent("b"), ask(2))
-    snapshot.set_joined(agent("b"), (asked.what.owner, "trial"), 1)
+    snapshot.set_joined(agent("b"), (asked.workload.owner, "trial"), 1)
     explanation = why(snapshot, asked)
     assert "".join(best(explanation)) == order
     assert places(explanation.placement) == [order[0]]
@@ -127,18 +127,18 @@ def test_each_runner_up_is_where_it_would_go_if_the_better_ones_were_not_there(
         rules |= {"agents": agents, "agents_only": False}
     if grouping is not None:
         rules |= {"set": "trial", "set_grouping": grouping}
-    what = session("s", request, failed=failed, **rules).what
-    snapshot.set_joined(agent(held), (what.owner, "trial"), 1)
+    workload = session("s", request, failed=failed, **rules).workload
+    snapshot.set_joined(agent(held), (workload.owner, "trial"), 1)
     chooses = policy(selector=selector).selector
     fitting = snapshot.columns.fitting(request)
     if not fitting.size:
         return
-    order = [slot for slot, _ in best_first(snapshot, chooses, what, request, fitting, 5)]
+    order = [slot for slot, _ in best_first(snapshot, chooses, workload, request, fitting, 5)]
     assert sorted(order) == fitting.tolist()
     left = np.ones(snapshot.columns.slots, np.bool_)
     for slot in order[: 1 if selector == "fragmentation" else 5]:  # it prefers one of its equals
         with Statement(snapshot, trial=True) as statement:
-            (place,) = Filling(statement, chooses, what, left).fill(request, 1)
+            (place,) = Filling(statement, chooses, workload, left).fill(request, 1)
         assert snapshot.slot(place.agent_id) == slot
         left[slot] = False
 
@@ -175,7 +175,7 @@ def test_agent_that_meets_the_rule_is_not_among_those_that_do_not() -> None:
     for number in range(MAX_VALUES + 2):
         put(snapshot, f"n{number}", box(has={"hostname": f"h{number}"}))
     told = lacks(why(snapshot, session("s", ask(1), constraints=["hostname=h3"])))
-    assert [(agents, what) for agents, _, what in told] == [
+    assert [(agents, workload) for agents, _, workload in told] == [
         (9, "hostname=h3 asked, hostname is h0 (8 other values on the others)"),
         (1, ""),
     ]

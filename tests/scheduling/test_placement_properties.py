@@ -37,7 +37,7 @@ def test_nothing_placed_is_ever_over_capacity(
     }
     result = passed(snapshot, *queue, now=now, starvation_after=STARVATION_S, queue=by)
     for session, kernels in result.placed:
-        for request, kernel in zip(session.what.kernels, kernels, strict=True):
+        for request, kernel in zip(session.workload.kernels, kernels, strict=True):
             assert snapshot.facts(snapshot.slot(kernel.agent_id)).accepting
             assert min(free[kernel.agent_id].values()) >= 0
             for name, amount in request.as_dict().items():
@@ -62,13 +62,13 @@ def test_every_session_is_decided_once_and_gangs_start_whole(
 ) -> None:
     result = passed(snapshot, *queue, now=now, starvation_after=STARVATION_S, queue=by)
     started = [each for each, _ in result.placed]
-    assert started == sorted(started, key=lambda e: (-e.what.priority, e.submitted_at, e.id))
-    assert all(len(kernels) == len(each.what.kernels) for each, kernels in result.placed)
+    assert started == sorted(started, key=lambda e: (-e.workload.priority, e.submitted_at, e.id))
+    assert all(len(kernels) == len(each.workload.kernels) for each, kernels in result.placed)
     for members, reasons in result.refused.items():
         assert reasons
         assert any(each not in started for each in members)
-    left = {each.what for each in queue if each not in started}
-    assert {members.what for members in result.refused} == left
+    left = {each.workload for each in queue if each not in started}
+    assert {members.workload for members in result.refused} == left
 
 
 @examples
@@ -80,7 +80,7 @@ def test_among_equals_the_first_in_the_order_start(
     started = [each for each, _ in result.placed]
     by_class: dict[WorkloadClass, list[SessionWorkload]] = {}
     for each in sorted(queue, key=lambda e: (e.submitted_at, e.id)):
-        by_class.setdefault(each.what, []).append(each)
+        by_class.setdefault(each.workload, []).append(each)
     for members in by_class.values():
         went = [each in started for each in members]
         assert went == sorted(went, reverse=True), [name_of(each) for each in members]

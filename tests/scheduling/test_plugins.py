@@ -188,8 +188,8 @@ def test_built_in_selector_cannot_be_replaced() -> None:
 class OneAPass:
     """A validator that counts what was placed earlier in the pass."""
 
-    def validate(self, what: WorkloadClass, context: PassContext) -> Sequence[Reason]:
-        placed = context.usage.of((Level.USER, Level.USER.of(what.owner))).sessions
+    def validate(self, workload: WorkloadClass, context: PassContext) -> Sequence[Reason]:
+        placed = context.usage.of((Level.USER, Level.USER.of(workload.owner))).sessions
         return [reason(ReasonCode.LOST_RACE)] if placed else []
 
 
@@ -210,7 +210,7 @@ class Alternating(SessionSequencer):
     dynamic = True
 
     def key(self, session: SessionWorkload, context: PassContext) -> tuple[float, ...]:
-        user = Level.USER, Level.USER.of(session.what.owner)
+        user = Level.USER, Level.USER.of(session.workload.owner)
         return (context.usage.of(user).sessions,)
 
 
@@ -247,5 +247,5 @@ def test_selector_with_nothing_but_the_methods_of_a_plugin_serves() -> None:
     assert (selector.packs, selector.ranking, selector.fullest_device) == (False, None, None)
     snapshot = cluster(a=box(cpu=4), b=box(cpu=4))
     with Statement(snapshot, trial=True) as statement:
-        found = Filling(statement, selector, session("s", ask(1)).what).fill(ask(1), 1)
+        found = Filling(statement, selector, session("s", ask(1)).workload).fill(ask(1), 1)
     assert [place.agent_id for place in found] == ["agt-a"]

@@ -37,7 +37,7 @@ def displaced(
 ) -> Preemption | None:
     """``find_victims`` with ``sessions`` running and taken."""
     for each in sessions:
-        for request, kernel in zip(each.what.kernels, each.kernels, strict=True):
+        for request, kernel in zip(each.workload.kernels, each.kernels, strict=True):
             snapshot.take(kernel.agent_id, request, kernel.shares)
     spec = PreemptionSpec.model_validate({"minimum_lease": LEASE_S, **policy})
     before = contents(snapshot)
@@ -291,10 +291,10 @@ def world_of(seed: int) -> World:
                 priority=draw.choice([10, 10, 19, 20, 50]),
                 preemptible=draw.random() < 0.9,
             )
-            kernels = fit_session(statement, SELECTOR, each.what).kernels
+            kernels = fit_session(statement, SELECTOR, each.workload).kernels
             if kernels is not None:
                 since = draw.choice([0.0, 500.0, 800.0, 900.0, 950.0])
-                by_id[each.id] = RunningSession(each.id, each.what, kernels, since)
+                by_id[each.id] = RunningSession(each.id, each.workload, kernels, since)
         statement.keep()
     mode = draw.choice(["multi-node", "multi-node", "single-node"])
     kernels_of = draw.choices(shapes, k=draw.choice([1, 2, 2, 3, 4, 6]))
@@ -313,7 +313,7 @@ def without(snapshot: Snapshot, sessions: Iterable[RunningSession]) -> Snapshot:
     """The snapshot once these have left."""
     twin = snapshot.copy()
     for each in sessions:
-        for request, kernel in zip(each.what.kernels, each.kernels, strict=True):
+        for request, kernel in zip(each.workload.kernels, each.kernels, strict=True):
             twin.give_back(kernel.agent_id, request, kernel.shares)
     return twin
 
@@ -328,10 +328,10 @@ def allowed(world: World) -> list[RunningSession]:
     return [
         each
         for each in world.running.values()
-        if each.what.priority <= 50 - world.policy.least_difference
-        and each.what.preemptible
+        if each.workload.priority <= 50 - world.policy.least_difference
+        and each.workload.preemptible
         and NOW - each.started_at >= LEASE_S
-        and whose(each.what.owner) == whose(ANN)
+        and whose(each.workload.owner) == whose(ANN)
     ]
 
 
@@ -339,7 +339,7 @@ def allowed(world: World) -> list[RunningSession]:
 @given(world=worlds)
 def test_victims_are_allowed_needed_and_enough(world: World) -> None:
     before = contents(world.snapshot)
-    what = world.preemptor.what
+    workload = world.preemptor.workload
     found = find_victims(
         world.preemptor, world.snapshot, world.running, SELECTOR, world.policy, NOW
     )
@@ -350,11 +350,11 @@ def test_victims_are_allowed_needed_and_enough(world: World) -> None:
     may = {each.id for each in allowed(world)}
     assert {each.id for each in found.victims} <= may
     assert all(each is world.running[each.id] for each in found.victims), "whole sessions"
-    assert fits(world.snapshot, SELECTOR, what) is None
-    assert fits(without(world.snapshot, found.victims), SELECTOR, what) == found.kernels
+    assert fits(world.snapshot, SELECTOR, workload) is None
+    assert fits(without(world.snapshot, found.victims), SELECTOR, workload) == found.kernels
     for spared in found.victims:
         others = [each for each in found.victims if each is not spared]
-        assert fits(without(world.snapshot, others), SELECTOR, what) is None
+        assert fits(without(world.snapshot, others), SELECTOR, workload) is None
     for gain in found.gains:
         asked, free, freed = (each.as_dict() for each in (gain.asked, gain.free, gain.freed))
         assert all(free.get(name, 0) + freed.get(name, 0) >= asked[name] for name in asked)
@@ -363,14 +363,16 @@ def test_victims_are_allowed_needed_and_enough(world: World) -> None:
 @settings(max_examples=300, deadline=None)
 @given(world=worlds)
 def test_victims_are_found_exactly_where_displacing_helps(world: World) -> None:
-    what = world.preemptor.what
+    workload = world.preemptor.workload
     found = find_victims(
         world.preemptor, world.snapshot, world.running, SELECTOR, world.policy, NOW
     )
-    fits_now = fits(world.snapshot, SELECTOR, what) is not None
+    fits_now = fits(world.snapshot, SELECTOR, workload) is not None
     emptied = without(world.snapshot, allowed(world))
-    could_fit = fits(emptied, SELECTOR, what) is not None
-    if len(what.requests) == 1:  # otherwise kernels are placed greedily, where more room may harm
+    could_fit = fits(emptied, SELECTOR, workload) is not None
+    if (
+        len(workload.requests) == 1
+    ):  # otherwise kernels are placed greedily, where more room may harm
         assert (found is not None) == (could_fit and not fits_now)
     elif could_fit and not fits_now:
         assert found is not None

@@ -82,7 +82,7 @@ def test_session_that_is_added_again_waits_once_as_it_is_now() -> None:
     queue = Queue([session("a", ask(1))])
     queue.add(session("a", ask(2)))
     (members,) = queue.classes
-    assert (len(queue), members.what.kernels) == (1, (ask(2),))
+    assert (len(queue), members.workload.kernels) == (1, (ask(2),))
 
 
 def test_class_without_sessions_is_gone() -> None:
@@ -115,7 +115,7 @@ def test_queue_is_what_was_added_and_not_removed(steps: list[tuple[bool, int, in
             model.pop(each.id, None)
     assert {each.id: each for each in queue} == model
     for members in queue.classes:
-        mine = [each for each in model.values() if each.what is members.what]
+        mine = [each for each in model.values() if each.workload is members.workload]
         mine.sort(key=lambda each: (each.submitted_at, each.id))
         assert (list(members), list(reversed(members)), len(members)) == (
             mine,
@@ -164,14 +164,14 @@ def test_refusal_is_remembered_while_nothing_is_given_back() -> None:
     snapshot.take(agent("a"), ask(3))
     queue, by = Queue([session("a", ask(2)), session("b", ask(3))]), policy()
     first = settled(queue, snapshot, by)
-    remembered = {members.what: members.refused_at for members in queue.classes}
+    remembered = {members.workload: members.refused_at for members in queue.classes}
     assert None not in remembered.values()
 
     snapshot.take(agent("a"), ask(0.5))
     again = settled(queue, snapshot, by)
     assert again.refused == first.refused
     assert all(again.refused[members] is first.refused[members] for members in queue.classes)
-    assert {members.what: members.refused_at for members in queue.classes} == remembered
+    assert {members.workload: members.refused_at for members in queue.classes} == remembered
 
 
 def test_remembered_refusal_asks_the_selector_nothing() -> None:

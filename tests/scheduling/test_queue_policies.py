@@ -146,14 +146,14 @@ def test_pass_places_in_the_order_of_one_that_looks_at_all_after_each(
     while left:
         left.sort(
             key=lambda each: (
-                -each.what.priority,
+                -each.workload.priority,
                 *by.sequencer.key(each, now),
                 each.submitted_at,
                 each.id,
             )
         )
         each = left.pop(0)
-        usage.placed(each.what.owner, each.what.total)
+        usage.placed(each.workload.owner, each.workload.total)
         expected.append(name_of(each))
     assert order(passed(snapshot, *sessions, sequencer=sequencer)) == expected
 
@@ -216,12 +216,16 @@ def test_no_pass_places_more_than_quotas_allow(
     sessions = [session(f"{n:02}", ask(cpu), owner=owner) for n, (owner, cpu) in enumerate(asked)]
     limited = context(snapshot, quotas=quotas(limits={"cpu": limit}, sessions=most))
     result = place(Queue(sessions), snapshot, policy(sequencer=sequencer), limited)
-    anns = [each.what.kernels[0].cpu_milli for each, _ in result.placed if each.what.owner == ANN]
+    anns = [
+        each.workload.kernels[0].cpu_milli
+        for each, _ in result.placed
+        if each.workload.owner == ANN
+    ]
     assert sum(anns) <= limit * 1000
     assert len(anns) <= most
     for members in result.refused:
-        assert members.what.owner == ANN
-        cpu = members.what.kernels[0].cpu_milli
+        assert members.workload.owner == ANN
+        cpu = members.workload.kernels[0].cpu_milli
         assert sum(anns) + cpu > limit * 1000 or len(anns) == most
 
 
@@ -294,7 +298,7 @@ def test_priority_is_never_inverted_under_strict(
         for n, (cpu, priority) in enumerate(asked)
         if cpu * 1000 <= largest
     ]
-    sessions.sort(key=lambda each: (-each.what.priority, each.submitted_at))
+    sessions.sort(key=lambda each: (-each.workload.priority, each.submitted_at))
     started = order(passed(snapshot, *sessions, queue="strict"))
     assert started == [name_of(each) for each in sessions[: len(started)]]
 
@@ -443,7 +447,7 @@ def test_gang_of_unlike_kernels_takes_the_room_that_was_kept_for_it() -> None:
 
     queue, seen = Queue([gang]), context(snapshot)
     kernels = tuple(KernelPlacement(agent(name)) for name in "aabbb")
-    kept = Reservation(gang.id, gang.what, kernels, (), 20, ())
+    kept = Reservation(gang.id, gang.workload, kernels, (), 20, ())
     room = Kept(gang.id, kept, snapshot.version, snapshot.capacity_version, False, 9)
     queue.rooms = {gang.id: room}
     assert explain(gang, queue, snapshot, policy(), seen).placement == kernels
@@ -474,7 +478,7 @@ def test_no_head_is_delayed_by_what_overtakes_it(
     for number, (kernels, runs_s, later_s) in enumerate(asked):
         at += later_s
         each = session(f"{number:02}", *kernels, at=at, runs_s=runs_s)
-        if fits(empty, world.state.policy.selector, each.what) is not None:
+        if fits(empty, world.state.policy.selector, each.workload) is not None:
             world.runs_s[name_of(each)] = runs_s
             arriving.setdefault(at, []).append(each)
     promised: dict[str, float] = {}
@@ -587,7 +591,7 @@ def test_nobody_is_displaced_for_room_that_the_head_takes() -> None:
 
 def leaving(each: RunningSession, ends_at: float) -> RunningSession:
     """As control says of one that was told to stop."""
-    return replace(each, what=replace(each.what, preemptible=False), ends_at=ends_at)
+    return replace(each, workload=replace(each.workload, preemptible=False), ends_at=ends_at)
 
 
 @pytest.mark.parametrize("queue", [QueuePolicy.BEST_EFFORT, QueuePolicy.BACKFILL])
@@ -604,7 +608,7 @@ def test_room_that_is_made_for_several_goes_to_nobody_else(queue: QueuePolicy) -
     gone = first.displaced[1].victims[0]
     leave(snapshot, gone)
     waiting.rooms.clear()
-    waiting.add(SessionWorkload(gone.id, -1.0, gone.what))
+    waiting.add(SessionWorkload(gone.id, -1.0, gone.workload))
     rest = [leaving(each, 110) for each in lows if each is not gone]
     now = replace(context(snapshot, *rest, now=101), displacing=displacing)
     assert where(place(waiting, snapshot, by, now))[gone.id.removeprefix("ses-")] == [
@@ -676,12 +680,12 @@ def test_all_for_whom_others_are_displaced_fit_together_once_these_have_left(
     result = world.pass_()
     for found in result.displaced:
         for victim in found.victims:
-            assert victim.what.priority < found.priority
+            assert victim.workload.priority < found.priority
             assert victim.id in world.state.places
             world.leave(victim.id)
     taken = world.state.snapshot.copy()
     for found in result.displaced:
-        its = world.state.queue.class_of(found.session).what
+        its = world.state.queue.class_of(found.session).workload
         for request, kernel in zip(its.kernels, found.kernels, strict=True):
             taken.take(kernel.agent_id, request, kernel.shares)  # raises where it does not fit
 

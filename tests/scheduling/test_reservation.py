@@ -45,7 +45,7 @@ def kept_for(
 def occupied(snapshot: Snapshot, *sessions: RunningSession) -> Snapshot:
     """The snapshot, with what the sessions hold taken."""
     for each in sessions:
-        for request, kernel in zip(each.what.kernels, each.kernels, strict=True):
+        for request, kernel in zip(each.workload.kernels, each.kernels, strict=True):
             snapshot.take(kernel.agent_id, request, kernel.shares)
     return snapshot
 
@@ -361,9 +361,9 @@ def free_cpu(snapshot: Snapshot) -> float:
 
 def test_work_that_ends_by_then_is_not_bound(two_held: tuple[Snapshot, Reservation]) -> None:
     _, reservation = two_held
-    assert reservation.admits(session("s", ask(), runs_s=50).what, NOW)
-    assert not reservation.admits(session("s", ask(), runs_s=50.1).what, NOW)
-    assert not reservation.admits(session("s", ask()).what, NOW)
+    assert reservation.admits(session("s", ask(), runs_s=50).workload, NOW)
+    assert not reservation.admits(session("s", ask(), runs_s=50.1).workload, NOW)
+    assert not reservation.admits(session("s", ask()).workload, NOW)
 
 
 def test_firm_reservation_binds_everybody() -> None:
@@ -371,7 +371,7 @@ def test_firm_reservation_binds_everybody() -> None:
     snapshot = occupied(cluster(a=box(cpu=4)), endless)
     found = kept_for(session("head", ask(4)), snapshot, endless, firm=True)
     assert found is not None
-    assert not found.admits(session("s", ask(), runs_s=0.001).what, NOW)
+    assert not found.admits(session("s", ask(), runs_s=0.001).workload, NOW)
 
 
 def test_holds_are_taken_and_given_back(two_held: tuple[Snapshot, Reservation]) -> None:
@@ -396,7 +396,7 @@ def test_others_get_what_neither_the_holds_nor_those_on_them_need(
     binding = Binding(reservation, snapshot)
     binding.bind()
     binding.lift()
-    short = session("short", ask(short_cpu), runs_s=10).what
+    short = session("short", ask(short_cpu), runs_s=10).workload
     with Statement(snapshot) as statement:
         kernels = fit_session(statement, Concentrated(), short).kernels
         assert kernels is not None
@@ -415,7 +415,7 @@ def test_devices_lent_are_held_no_more() -> None:
     binding.bind()
     assert snapshot.columns.device_free[0].tolist() == [0, 0, 0]
     binding.lift()
-    short = session("short", ask(1, gpu=0.5), runs_s=10).what
+    short = session("short", ask(1, gpu=0.5), runs_s=10).workload
     with Statement(snapshot) as statement:
         kernels = fit_session(statement, Concentrated(), short).kernels
         assert kernels is not None

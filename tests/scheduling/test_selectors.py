@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.scheduling.clusters import Box, agent, ask, box, cluster, places, put, what
+from tests.scheduling.clusters import Box, agent, ask, box, cluster, places, put, workload
 
 from muster.core.errors import MusterError
 from muster.core.resources import DeviceShare, Resources
@@ -30,7 +30,7 @@ def placed(
 ) -> list[str]:
     """Where kernels went; they stay there."""
     with Statement(snapshot) as statement:
-        found = fill(statement, selector, what(request), count)
+        found = fill(statement, selector, workload(request), count)
         statement.keep()
     return places(found)
 
@@ -61,7 +61,7 @@ def test_round_robin_goes_round_and_passes_over_what_is_full() -> None:
 def test_round_robin_turn_is_given_back_with_the_statement() -> None:
     snapshot = cluster(a=box(), b=box())
     with Statement(snapshot) as statement:
-        fill(statement, RoundRobin(), what(ask(1)), 1)
+        fill(statement, RoundRobin(), workload(ask(1)), 1)
     assert placed(snapshot, RoundRobin(), ask(1)) == ["a"]
 
 
@@ -151,7 +151,7 @@ def test_fullness_is_that_of_the_first_resource_that_differs_then_of_the_smaller
             snapshot.remove_agent(agent(f"n{number}"))
         else:
             with Statement(snapshot) as statement:
-                fill(statement, Concentrated(), what(requests[number % 5]), 1)
+                fill(statement, Concentrated(), workload(requests[number % 5]), 1)
                 statement.keep()
         slots = snapshot.columns.fitting(ask(0))
         full = fullness.of(snapshot.columns, slots)

@@ -57,7 +57,7 @@ def context(
 
 def key(sequencer: SessionSequencer, each: SessionWorkload, running: PassContext) -> Key:
     """What a pass orders by."""
-    return -each.what.priority, sequencer.key(each, running), each.submitted_at, each.id
+    return -each.workload.priority, sequencer.key(each, running), each.submitted_at, each.id
 
 
 def order(
@@ -73,10 +73,10 @@ def order(
     while waiting:
         head = min(waiting, key=lambda each: key(sequencer, each, running))
         waiting.remove(head)
-        if all(head.what.total.get(name, 0) <= free for name, free in left.items()):
+        if all(head.workload.total.get(name, 0) <= free for name, free in left.items()):
             for name in left:
-                left[name] -= head.what.total.get(name, 0)
-            running.usage.placed(head.what.owner, head.what.total)
+                left[name] -= head.workload.total.get(name, 0)
+            running.usage.placed(head.workload.owner, head.workload.total)
             names.append(head.id.removeprefix("ses-"))
     return names
 
@@ -295,7 +295,7 @@ def test_no_key_falls_as_sessions_are_placed_and_only_a_dynamic_one_changes(
 ) -> None:
     before = [sequencer.key(each, running) for each in queue]
     for placed in queue:
-        running.usage.placed(placed.what.owner, placed.what.total)
+        running.usage.placed(placed.workload.owner, placed.workload.total)
         after = [sequencer.key(each, running) for each in queue]
         assert after == before or sequencer.dynamic
         assert all(new >= old for new, old in zip(after, before, strict=True))
@@ -309,6 +309,6 @@ def test_dynamic_key_is_the_owners(
 ) -> None:
     keys: dict[Owner, tuple[float, ...]] = {}
     for each in queue:
-        assert keys.setdefault(each.what.owner, sequencer.key(each, running)) == sequencer.key(
+        assert keys.setdefault(each.workload.owner, sequencer.key(each, running)) == sequencer.key(
             each, running
         )

@@ -4,7 +4,7 @@ import copy
 from collections.abc import Callable
 
 import pytest
-from tests.scheduling.clusters import GIB, agent, ask, box, cluster, contents, places, put, what
+from tests.scheduling.clusters import GIB, agent, ask, box, cluster, contents, places, put, workload
 
 from muster.core.errors import MusterError, NotFound
 from muster.core.resources import Device, DeviceShare, Resources
@@ -301,15 +301,15 @@ def test_attributes_are_those_that_were_said_whatever_becomes_of_the_mapping() -
 @pytest.mark.parametrize("make", [Snapshot.copy, copy.deepcopy, Snapshot.emptied])
 def test_copy_is_placed_on_by_itself(make: Callable[[Snapshot], Snapshot]) -> None:
     snapshot = cluster(a=box(cpu=4, gpus=1), b=box(cpu=8))
-    key = what(ask(1)).owner, "set"
+    key = workload(ask(1)).owner, "set"
     with Statement(snapshot) as statement:
-        fill(statement, Concentrated(), what(ask(1, gpu=1)), 1)
+        fill(statement, Concentrated(), workload(ask(1, gpu=1)), 1)
         statement.join_set(0, key)
         statement.keep()
     before = contents(snapshot)
     twin = make(snapshot)
     with Statement(twin) as statement:
-        found = [fill(statement, Concentrated(), what(ask(4)), 1) for _ in range(4)]
+        found = [fill(statement, Concentrated(), workload(ask(4)), 1) for _ in range(4)]
         assert found[-1] == []
         assert (twin.columns.free >= 0).all()
         assert fitting(twin, ask(4)) == []
@@ -321,16 +321,16 @@ def test_copy_is_placed_on_by_itself(make: Callable[[Snapshot], Snapshot]) -> No
     assert fitting(snapshot, ask(1, licence=1)) == ["c"]
     assert fitting(twin, ask(1, licence=1)) == []
     with Statement(snapshot) as statement:
-        assert places(fill(statement, Concentrated(), what(ask(1)), 1)) == ["b"]
+        assert places(fill(statement, Concentrated(), workload(ask(1)), 1)) == ["b"]
 
 
 def test_emptied_copy_holds_nothing() -> None:
     snapshot = cluster(a=box(cpu=4, gpus=1), b=box(cpu=8, status="LOST"))
     snapshot.take(agent("a"), ask(3, gpu=1), WHOLE_0)
     snapshot.take(agent("b"), ask(9), force=True)
-    snapshot.set_joined(agent("a"), (what(ask(1)).owner, "set"), 1)
+    snapshot.set_joined(agent("a"), (workload(ask(1)).owner, "set"), 1)
     twin = snapshot.emptied()
     assert fitting(twin, ask(4, gpu=1)) == ["a"]
-    assert twin.in_set((what(ask(1)).owner, "set")) == {}
+    assert twin.in_set((workload(ask(1)).owner, "set")) == {}
     assert fitting(snapshot.emptied(all_accept=True), ask(4)) == ["a", "b"]
     assert free_milli(snapshot, "a") == [0]

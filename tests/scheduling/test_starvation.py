@@ -166,7 +166,7 @@ def test_gangs_start_in_bounded_time_while_younger_work_keeps_coming(
     world = World(snapshot, policy(STARVATION_S), longest_s=LONGEST_S)
     waiting = [session(f"gang{n}", *kernels, at=0) for n, kernels in enumerate(gangs)]
     for each in waiting:
-        assume(fits(snapshot, world.state.policy.selector, each.what) is not None)
+        assume(fits(snapshot, world.state.policy.selector, each.workload) is not None)
     endless = itertools.cycle(small)
 
     def arrive(now: int, count: int) -> None:

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.scheduling.clusters import ask, box, cluster, contents, what
+from tests.scheduling.clusters import ask, box, cluster, contents, workload
 
 from muster.core.resources import DeviceShare, Resources
 from muster.scheduling.cluster.snapshot import OverCapacity
@@ -28,13 +28,13 @@ def test_rollback_restores_the_snapshot_exactly(
     snapshot = cluster(a=box(7, 9, gpus=3), b=box(5, 30, gpus=1), c=box(3, 3))
     with Statement(snapshot) as statement:
         for request, count in kept:
-            fill(statement, Concentrated(), what(request), count)
+            fill(statement, Concentrated(), workload(request), count)
         statement.keep()
     before = contents(snapshot)
 
     with Statement(snapshot) as statement:
         for request, count in tried:
-            fill(statement, Concentrated(), what(request), count)
+            fill(statement, Concentrated(), workload(request), count)
     assert contents(snapshot) == before
 
 

@@ -26,7 +26,7 @@ class Varied(Drf):
 
     def key(self, each: SessionWorkload, context: PassContext) -> tuple[float, ...]:
         (share,) = super().key(each, context)
-        return (share * each.what.total["cpu"],)
+        return (share * each.workload.total["cpu"],)
 
 
 queues = st.lists(

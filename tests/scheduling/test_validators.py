@@ -18,8 +18,8 @@ from tests.scheduling.clusters import (
     passed,
     policy,
     session,
-    what,
     where,
+    workload,
 )
 
 from muster.core.owner import Owner
@@ -91,7 +91,7 @@ LIMITS: Sequence[SessionValidator] = (
 @pytest.mark.parametrize("validator", [*LIMITS, Dependencies(), StartTime()])
 def test_nothing_is_forbidden_where_nothing_is_limited(validator: SessionValidator) -> None:
     held = context(held={ANN: {"cpu": 10**9}})
-    assert not validator.validate(what(ask(cpu=1000)), held)
+    assert not validator.validate(workload(ask(cpu=1000)), held)
 
 
 # Quotas
@@ -109,7 +109,7 @@ def test_quota_in_use_is_told_with_its_arithmetic_and_whose_it_is(
     validator: SessionValidator, whose: str
 ) -> None:
     spec = quota(whose, limits={"cpu": 10})
-    (reason,) = validator.validate(what(ask(cpu=4)), context(spec, held={ANN: {"cpu": 7000}}))
+    (reason,) = validator.validate(workload(ask(cpu=4)), context(spec, held={ANN: {"cpu": 7000}}))
     assert reason.sentence() == (
         f"cpu: used 7 + requested 4 > limit 10, over by 1 (quota of {spec.level} {whose})"
     )
@@ -120,14 +120,14 @@ def test_quota_in_use_is_told_with_its_arithmetic_and_whose_it_is(
 def test_quota_may_be_used_to_the_last() -> None:
     spec = quota("default/research/ann", limits={"cpu": 10, "gpu": 1})
     seven = context(spec, held={ANN: {"cpu": 7000, "gpu": 500}})
-    assert not KeypairResourceLimit().validate(what(ask(cpu=3, gpu=0.5)), seven)
-    assert not KeypairResourceLimit().validate(what(ask(cpu=10, gpu=1)), context(spec))
+    assert not KeypairResourceLimit().validate(workload(ask(cpu=3, gpu=0.5)), seven)
+    assert not KeypairResourceLimit().validate(workload(ask(cpu=10, gpu=1)), context(spec))
 
 
 def test_more_than_the_quota_itself_is_told_apart() -> None:
     spec = quota("default/research/ann", limits={"cpu": 10})
     (reason,) = KeypairResourceLimit().validate(
-        what(*[ask(cpu=4)] * 3), context(spec, held={ANN: {"cpu": 7000}})
+        workload(*[ask(cpu=4)] * 3), context(spec, held={ANN: {"cpu": 7000}})
     )
     assert reason.sentence() == (
         "cpu: requested 12 > limit 10, over by 2 (quota of user default/research/ann)"
@@ -141,7 +141,7 @@ def test_every_resource_that_is_over_is_told_not_the_first() -> None:
         limits={"cpu": 10, "memory": "64GiB", "gpu": 2, "extra": {"licence": 1}},
     )
     busy = context(spec, held={BOB: {"cpu": 9000, "memory": 63 * GIB, "gpu": 1000}})
-    asked = what(ask(cpu=1, gib=1.5, gpu=0.5, licence=1), ask(cpu=1, gpu=1, licence=1))
+    asked = workload(ask(cpu=1, gib=1.5, gpu=0.5, licence=1), ask(cpu=1, gpu=1, licence=1))
     assert told(GroupResourceLimit().validate(asked, busy)) == [
         "cpu: used 9 + requested 2 > limit 10, over by 1 (quota of project default/research)",
         "memory: used 63GiB + requested 1.5GiB > limit 64GiB, over by 512MiB"
@@ -154,27 +154,29 @@ def test_every_resource_that_is_over_is_told_not_the_first() -> None:
 def test_owner_over_a_lowered_quota_may_start_what_asks_for_none_of_it() -> None:
     spec = quota("default/research/ann", limits={"gpu": 1})
     over = context(spec, held={ANN: {"gpu": 3000}})
-    assert not KeypairResourceLimit().validate(what(ask(cpu=4)), over)
-    assert codes(KeypairResourceLimit().validate(what(ask(gpu=0.5)), over)) == ["QUOTA_IN_USE"]
+    assert not KeypairResourceLimit().validate(workload(ask(cpu=4)), over)
+    assert codes(KeypairResourceLimit().validate(workload(ask(gpu=0.5)), over)) == ["QUOTA_IN_USE"]
 
 
 def test_limit_of_nothing_can_never_be_kept() -> None:
     spec = quota("default", limits={"gpu": 0})
-    assert codes(DomainResourceLimit().validate(what(ask(gpu=1)), context(spec))) == ["ABOVE_QUOTA"]
+    assert codes(DomainResourceLimit().validate(workload(ask(gpu=1)), context(spec))) == [
+        "ABOVE_QUOTA"
+    ]
 
 
 def test_what_others_hold_counts_where_the_quota_is_shared() -> None:
     specs = [quota("default/research/*", limits={"cpu": 4}), quota("default", limits={"cpu": 8})]
     busy = context(*specs, held={BOB: {"cpu": 4000}, CAT: {"cpu": 3000}})
-    assert not KeypairResourceLimit().validate(what(ask(cpu=2), owner=ANN), busy)
-    assert codes(DomainResourceLimit().validate(what(ask(cpu=2), owner=ANN), busy)) == [
+    assert not KeypairResourceLimit().validate(workload(ask(cpu=2), owner=ANN), busy)
+    assert codes(DomainResourceLimit().validate(workload(ask(cpu=2), owner=ANN), busy)) == [
         "QUOTA_IN_USE"
     ]
 
 
 def test_what_was_placed_earlier_in_the_pass_counts() -> None:
     running = context(quota("default/research/ann", limits={"cpu": 4}))
-    two = what(ask(cpu=2))
+    two = workload(ask(cpu=2))
     answers = []
     for _ in range(3):
         answers.append(codes(KeypairResourceLimit().validate(two, running)))
@@ -192,7 +194,7 @@ def test_concurrency_is_counted_for_user_project_and_domain() -> None:
         quota("default", sessions=4),
     ]
     busy = context(*specs, held={ANN: {}, BOB: {}, CAT: {}})
-    assert told(Concurrency().validate(what(ask(1)), busy)) == [
+    assert told(Concurrency().validate(workload(ask(1)), busy)) == [
         "sessions: used 1 + requested 1 > limit 1, over by 1 (quota of user default/research/ann)",
         "sessions: used 2 + requested 1 > limit 2, over by 1 (quota of project default/research)",
     ]
@@ -200,14 +202,14 @@ def test_concurrency_is_counted_for_user_project_and_domain() -> None:
 
 def test_gang_is_one_session() -> None:
     two = context(quota("default/research/ann", sessions=2), held={ANN: {}})
-    assert not Concurrency().validate(what(*[ask(1)] * 64), two)
+    assert not Concurrency().validate(workload(*[ask(1)] * 64), two)
 
 
 def test_concurrency_of_zero_is_a_pause_not_an_end() -> None:
     paused = context(quota("default/research/ann", sessions=0))
-    (reason,) = Concurrency().validate(what(ask(1)), paused)
+    (reason,) = Concurrency().validate(workload(ask(1)), paused)
     assert reason.code not in NEVER
-    assert refusals_at_submission(what(ask(1)), paused.quotas, paused.usage) == []
+    assert refusals_at_submission(workload(ask(1)), paused.quotas, paused.usage) == []
 
 
 # Dependencies
@@ -238,7 +240,7 @@ _C, _T = DependencyCondition, TargetState
 def test_dependency_is_met_waited_for_or_hopeless(
     condition: DependencyCondition, state: TargetState, code: str | None
 ) -> None:
-    dependent = what(ask(1), after=[Dependency(on="train", condition=condition)])
+    dependent = workload(ask(1), after=[Dependency(on="train", condition=condition)])
     reasons = Dependencies().validate(dependent, context(targets={"train": state}))
     assert codes(reasons) == ([] if code is None else [code])
     assert all((each.code in NEVER) is (code != "DEPENDENCY_NOT_MET") for each in reasons)
@@ -247,7 +249,7 @@ def test_dependency_is_met_waited_for_or_hopeless(
 
 
 def test_every_unmet_dependency_is_told_with_what_to_do() -> None:
-    dependent = what(
+    dependent = workload(
         ask(1),
         after=[
             Dependency(on="sidecar", condition=_C.RUNNING),
@@ -283,7 +285,7 @@ def test_dependency_is_looked_for_among_what_the_owner_has() -> None:
         asked.append((owner, dependency.on))
         return TargetState.SUCCEEDED
 
-    dependent = what(ask(1), owner=BOB, after=[Dependency(on="train")])
+    dependent = workload(ask(1), owner=BOB, after=[Dependency(on="train")])
     Dependencies().validate(dependent, replace(context(), target=target))
     assert asked == [(BOB, "train")]
 
@@ -292,7 +294,7 @@ def test_dependency_is_looked_for_among_what_the_owner_has() -> None:
 
 
 def test_session_starts_not_before_its_time_and_says_when_that_is() -> None:
-    later = what(ask(1), not_before=1_800_000_000)
+    later = workload(ask(1), not_before=1_800_000_000)
     (reason,) = StartTime().validate(later, context(now=1_799_999_999.5))
     assert reason.sentence() == "starts not before 2027-01-15T08:00:00+00:00"
     assert (reason.kind, reason.code in NEVER) == (ReasonKind.WAITING, False)
@@ -300,14 +302,14 @@ def test_session_starts_not_before_its_time_and_says_when_that_is() -> None:
 
 
 def test_session_starts_at_its_time_to_the_second() -> None:
-    later = what(ask(1), not_before=1_800_000_000)
+    later = workload(ask(1), not_before=1_800_000_000)
     assert not StartTime().validate(later, context(now=1_800_000_000))
     assert next_moment(later, 1_800_000_000) is None
-    assert next_moment(what(ask(1)), 0) is None
+    assert next_moment(workload(ask(1)), 0) is None
 
 
 def test_start_time_that_no_calendar_has_is_told_in_seconds() -> None:
-    (reason,) = StartTime().validate(what(ask(1), not_before=2.0**40), context())
+    (reason,) = StartTime().validate(workload(ask(1), not_before=2.0**40), context())
     assert reason.sentence() == "starts not before 1099511627776 s after 1970"
 
 
@@ -322,7 +324,7 @@ def test_all_that_a_quota_refuses_is_told_at_submission() -> None:
     ]
     usage = Usage()
     usage.waits(ANN, 3)
-    reasons = refusals_at_submission(what(*[ask(cpu=4, gpu=1)] * 3), Quotas(specs), usage)
+    reasons = refusals_at_submission(workload(*[ask(cpu=4, gpu=1)] * 3), Quotas(specs), usage)
     assert told(reasons) == [
         "cpu: requested 12 > limit 10, over by 2 (quota of user default/research/ann)",
         "sessions waiting: 3 + requested 1 > limit 3, over by 1"
@@ -335,15 +337,15 @@ def test_all_that_a_quota_refuses_is_told_at_submission() -> None:
 
 def test_what_is_held_already_refuses_nothing_at_submission() -> None:
     full = context(quota("default/research/ann", limits={"cpu": 4}), held={ANN: {"cpu": 4000}})
-    assert refusals_at_submission(what(ask(cpu=4)), full.quotas, full.usage) == []
+    assert refusals_at_submission(workload(ask(cpu=4)), full.quotas, full.usage) == []
 
 
 def test_sessions_handed_in_together_are_counted_together() -> None:
     quotas = Quotas([quota("default/*", pending_sessions=10)])
     usage = Usage()
     usage.waits(BOB, 4)
-    assert refusals_at_submission(what(ask(1)), quotas, usage, sessions=6) == []
-    assert codes(refusals_at_submission(what(ask(1)), quotas, usage, sessions=7)) == [
+    assert refusals_at_submission(workload(ask(1)), quotas, usage, sessions=6) == []
+    assert codes(refusals_at_submission(workload(ask(1)), quotas, usage, sessions=7)) == [
         "TOO_MANY_PENDING"
     ]
 
@@ -389,7 +391,7 @@ quotas = st.lists(
     max_size=4,
 )
 classes = st.builds(
-    lambda owner, cpu, gpu, kernels: what(*[ask(cpu=cpu, gpu=gpu)] * kernels, owner=owner),
+    lambda owner, cpu, gpu, kernels: workload(*[ask(cpu=cpu, gpu=gpu)] * kernels, owner=owner),
     st.sampled_from(OWNERS),
     st.sampled_from([0, 0.5, 1, 2]),
     st.sampled_from([0, 0.25, 1]),
@@ -455,7 +457,7 @@ def test_as_many_are_allowed_at_once_as_one_after_the_other(
 def test_all_sessions_of_a_class_may_start_or_none_by_time_and_dependencies() -> None:
     ready = context(now=5, targets={"train": _T.SUCCEEDED})
     after, missing = [Dependency(on="train")], [Dependency(on="other")]
-    assert Dependencies().allows(what(ask(1), after=after), ready, 7) == 7
-    assert Dependencies().allows(what(ask(1), after=missing), ready, 7) == 0
-    assert StartTime().allows(what(ask(1), not_before=5), ready, 7) == 7
-    assert StartTime().allows(what(ask(1), not_before=6), ready, 7) == 0
+    assert Dependencies().allows(workload(ask(1), after=after), ready, 7) == 7
+    assert Dependencies().allows(workload(ask(1), after=missing), ready, 7) == 0
+    assert StartTime().allows(workload(ask(1), not_before=5), ready, 7) == 7
+    assert StartTime().allows(workload(ask(1), not_before=6), ready, 7) == 0

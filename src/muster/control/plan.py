@@ -73,8 +73,8 @@ def plan_job(
     targets = find_targets(cluster, principal.owner, spec.after, ended)
     spec = spec.model_copy(update={"after": by_id(spec.after, targets)})
     sessions = 1 if spec.coscheduled else spec.tasks_to_run
-    what = job_class(principal.owner, spec)
-    plan = _Planner(live, cluster, principal, targets, now).plan(what, sessions)
+    workload = job_class(principal.owner, spec)
+    plan = _Planner(live, cluster, principal, targets, now).plan(workload, sessions)
     if spec.only is None:
         return plan
     kernels = (msgspec.structs.replace(k, index=spec.only[k.index]) for k in plan.kernels)
@@ -96,8 +96,8 @@ def plan_session(
     """
     check_workdirs(live.group(spec.group), spec.kernels)
     targets = find_targets(cluster, principal.owner, spec.after, ended)
-    what = session_class(principal.owner, spec, by_id(spec.after, targets))
-    return _Planner(live, cluster, principal, targets, now).plan(what, 1)
+    workload = session_class(principal.owner, spec, by_id(spec.after, targets))
+    return _Planner(live, cluster, principal, targets, now).plan(workload, 1)
 
 
 def session_class(
@@ -130,17 +130,17 @@ class _Planner:
         self._targets = dict(targets.values())
         self._now = now
 
-    def plan(self, what: WorkloadClass, sessions: int) -> PlanView:
+    def plan(self, workload: WorkloadClass, sessions: int) -> PlanView:
         """
         Args:
             sessions: how many sessions of the class are handed in.
         """
-        admit(self._live, self._cluster, what, sessions)
-        group = self._cluster.groups[what.group]
+        admit(self._live, self._cluster, workload, sessions)
+        group = self._cluster.groups[workload.group]
         tried = min(sessions, MAX_TRIED)
 
         def look(policy: Policy) -> PlanView:
-            hooked = policy.hooks[what.type].on_schedule(what)
+            hooked = policy.hooks[workload.type].on_schedule(workload)
             # No session has such an id, and all ids sort before it where ages are equal.
             planned = [
                 SessionWorkload(SessionId(f"ses-planned-{index:05}"), self._now, hooked)

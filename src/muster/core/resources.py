@@ -23,55 +23,55 @@ KERNELS = "kernel slots"
 """The name of ``Resources.kernels``; no extra resource can be called so."""
 
 
-def _split(text: str, what: str) -> tuple[float, str]:
+def _split(text: str, expected: str) -> tuple[float, str]:
     match = _AMOUNT.fullmatch(text.strip()) if len(text) <= MAX_NAME else None
     if match is None:
-        raise ValueError(f"expected {what}")
+        raise ValueError(f"expected {expected}")
     return float(match["number"]), match["unit"]
 
 
-def _bounded(amount: float, what: str) -> int:
+def _bounded(amount: float, expected: str) -> int:
     if not 0 <= amount < _LIMIT:
-        raise ValueError(f"expected {what}, not less than 0 and not absurdly large")
+        raise ValueError(f"expected {expected}, not less than 0 and not absurdly large")
     return round(amount)
 
 
-def parse_milli(value: str | int | float, what: str = "a number such as 4, 0.5 or 500m") -> int:
+def parse_milli(value: str | int | float, expected: str = "a number such as 4, 0.5 or 500m") -> int:
     """Thousandths of ``value``: 4 → 4000, "500m" → 500, 0.5 → 500.
 
     Raises:
         ValueError: not an amount, negative, or finer than a thousandth.
     """
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise ValueError(f"expected {what}")
+        raise ValueError(f"expected {expected}")
     if isinstance(value, str):
-        number, unit = _split(value, what)
+        number, unit = _split(value, expected)
         if unit not in ("", "m"):
-            raise ValueError(f"expected {what}")
+            raise ValueError(f"expected {expected}")
         milli = number if unit == "m" else number * 1000
     else:
         milli = value * 1000
-    whole = _bounded(milli, what)
+    whole = _bounded(milli, expected)
     if abs(whole - milli) > 1e-6:
-        raise ValueError(f"expected {what}, in steps of a thousandth")
+        raise ValueError(f"expected {expected}, in steps of a thousandth")
     return whole
 
 
-def parse_bytes(value: str | int | float, what: str = "a size such as 16GiB, 512M or 0") -> int:
+def parse_bytes(value: str | int | float, expected: str = "a size such as 16GiB, 512M or 0") -> int:
     """Bytes in ``value``: "16GiB" and "16Gi" are 16·2³⁰, "16GB" and "16G" are 16·10⁹.
 
     Raises:
         ValueError: not a size, or negative.
     """
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise ValueError(f"expected {what}")
+        raise ValueError(f"expected {expected}")
     if isinstance(value, str):
-        number, unit = _split(value, what)
+        number, unit = _split(value, expected)
         scale = _BYTES_UNITS.get(unit.removesuffix("B") if unit != "B" else "")
         if scale is None:
-            raise ValueError(f"expected {what}")
-        return _bounded(number * scale, what)
-    return _bounded(value, what)
+            raise ValueError(f"expected {expected}")
+        return _bounded(number * scale, expected)
+    return _bounded(value, expected)
 
 
 def parse_gpu(value: str | int | float) -> int:
@@ -80,10 +80,10 @@ def parse_gpu(value: str | int | float) -> int:
     Raises:
         ValueError: not an amount, negative, or a fraction of several devices.
     """
-    what = "a whole number of GPUs, or a fraction of one such as 0.5"
-    milli = parse_milli(value, what)
+    expected = "a whole number of GPUs, or a fraction of one such as 0.5"
+    milli = parse_milli(value, expected)
     if milli > GPU_WHOLE and milli % GPU_WHOLE:
-        raise ValueError(f"expected {what}; fractions of several devices cannot be placed")
+        raise ValueError(f"expected {expected}; fractions of several devices cannot be placed")
     return milli
 
 

@@ -102,12 +102,12 @@ class SessionWorkload:
 
     Args:
         submitted_at: seconds since the epoch.
-        what: its class, one object for all that are equal (see ``Classes``).
+        workload: its class, one object for all that are equal (see ``Classes``).
     """
 
     id: SessionId
     submitted_at: float
-    what: WorkloadClass
+    workload: WorkloadClass
 
 
 class Classes:
@@ -116,12 +116,12 @@ class Classes:
     def __init__(self) -> None:
         self._known: dict[WorkloadClass, WorkloadClass] = {}
 
-    def one(self, what: WorkloadClass) -> WorkloadClass:
-        return self._known.setdefault(what, what)
+    def one(self, workload: WorkloadClass) -> WorkloadClass:
+        return self._known.setdefault(workload, workload)
 
-    def forget(self, what: WorkloadClass) -> None:
+    def forget(self, workload: WorkloadClass) -> None:
         """Forget a class of which no session is left."""
-        self._known.pop(what, None)
+        self._known.pop(workload, None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,7 +135,7 @@ class RunningSession:
     """
 
     id: SessionId
-    what: WorkloadClass
+    workload: WorkloadClass
     kernels: tuple[KernelPlacement, ...]
     started_at: float
     ends_at: float | None = None

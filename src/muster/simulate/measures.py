@@ -50,10 +50,10 @@ class Gauge:
         self._asked: Counter[Resources] = Counter()  # kernels that ask for GPUs
         self._owners: dict[Owner, None] = {}
 
-    def arrived(self, what: WorkloadClass) -> None:
+    def arrived(self, workload: WorkloadClass) -> None:
         """Count a session of the class, which is submitted."""
-        self._owners[what.owner] = None
-        for request, indexes in what.requests:
+        self._owners[workload.owner] = None
+        for request, indexes in workload.requests:
             if request.gpu_milli:
                 self._asked[request] += len(indexes)
 

@@ -84,7 +84,7 @@ class _Arrival:
     at: float
     name: str
     runs_s: float
-    what: WorkloadClass
+    workload: WorkloadClass
 
 
 def _arrivals(
@@ -97,7 +97,7 @@ def _arrivals(
     first = min(each.submit_at_s for each in trace)
     arrivals = []
     for each in sorted(trace, key=lambda each: each.submit_at_s):
-        what = WorkloadClass(
+        workload = WorkloadClass(
             each.owner,
             group,
             each.priority,
@@ -107,7 +107,7 @@ def _arrivals(
             not_before=_in_replay(each.not_before_s, first, speed_up),
         )
         at = (each.submit_at_s - first) / speed_up
-        arrivals.append(_Arrival(at, each.name, each.duration_s, classes.one(what)))
+        arrivals.append(_Arrival(at, each.name, each.duration_s, classes.one(workload)))
     return arrivals
 
 
@@ -185,32 +185,32 @@ class _World:
         """Take a session in, as ``control.session.admission`` does."""
         id_ = SessionId(f"ses-{number:09}")
         fate = self._fates[id_] = Fate(arrival.name, arrival.at)
-        what = self._state.policy.hooks[arrival.what.type].on_schedule(arrival.what)
-        self._gauge.arrived(what)
-        refusal = group_access(what.owner, self._group)
-        refusals = [refusal] if refusal else self._refusals(what)
+        workload = self._state.policy.hooks[arrival.workload.type].on_schedule(arrival.workload)
+        self._gauge.arrived(workload)
+        refusal = group_access(workload.owner, self._group)
+        refusals = [refusal] if refusal else self._refusals(workload)
         if refusals:
             fate.reasons = tuple(refusals)
             return
         self._runs_s[id_] = arrival.runs_s
-        self._enqueue(id_, what)
-        moment = next_moment(what, self._now)
+        self._enqueue(id_, workload)
+        moment = next_moment(workload, self._now)
         if moment is not None:
             heapq.heappush(self._moments, moment)
 
-    def _refusals(self, what: WorkloadClass) -> list[Reason]:
+    def _refusals(self, workload: WorkloadClass) -> list[Reason]:
         state, accounting = self._state, self._state.accounting
-        refusals = refusals_at_submission(what, accounting.quotas, accounting.usage)
+        refusals = refusals_at_submission(workload, accounting.quotas, accounting.usage)
         if not refusals:
-            if what.kernels not in self._never:
-                self._never[what.kernels] = never_fits(what, state.snapshot, state.policy)
-            never = self._never[what.kernels]
+            if workload.kernels not in self._never:
+                self._never[workload.kernels] = never_fits(workload, state.snapshot, state.policy)
+            never = self._never[workload.kernels]
             refusals = [never] if never is not None else []
         return refusals
 
-    def _enqueue(self, id_: SessionId, what: WorkloadClass) -> None:
+    def _enqueue(self, id_: SessionId, workload: WorkloadClass) -> None:
         """Put a session into the queue; a displaced one waits as a new attempt of its task does."""
-        self._state.submit(SessionWorkload(id_, self._now, what))
+        self._state.submit(SessionWorkload(id_, self._now, workload))
         if self._group.pending_timeout is not None:
             expires_at = self._expires_at[id_] = self._now + self._group.pending_timeout
             heapq.heappush(self._expiries, (expires_at, id_))
@@ -266,7 +266,7 @@ class _World:
         for session, _ in result.placed:
             id_ = session.id
             state.progressed(id_, now, running_since=now, leaves_by=None)
-            self._held.update(session.what.total)
+            self._held.update(session.workload.total)
             number = self.recording.placements
             self.recording.placements += 1
             self._placement_of[id_] = number
@@ -300,9 +300,9 @@ class _World:
             fate.preempted += 1
             recording.preemptions += 1
             ran_s = self._now - victim.started_at
-            recording.lost_gpu_milli_s += victim.what.total.get("gpu", 0) * ran_s
+            recording.lost_gpu_milli_s += victim.workload.total.get("gpu", 0) * ran_s
             if policy.mode is PreemptionMode.RESCHEDULE:
-                self._enqueue(victim.id, victim.what)
+                self._enqueue(victim.id, victim.workload)
             else:
                 code = ReasonCode.PREEMPTED_FOR_GOOD
                 fate.reasons = (reason(code, priority=preemption.priority),)
@@ -322,7 +322,7 @@ _Turn = tuple[int, float, str]
 
 def _turn(session: SessionWorkload) -> _Turn:
     """A session's place in the order of arrival, whatever the sequencer says."""
-    return -session.what.priority, session.submitted_at, session.id
+    return -session.workload.priority, session.submitted_at, session.id
 
 
 def _first_blocked(result: PassResult) -> _Turn | None:

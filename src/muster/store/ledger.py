@@ -63,8 +63,8 @@ def _charged(connection: Connection, agents: Sequence[str]) -> dict[str, Amounts
         charged[agent_id] = {"cpu_milli": cpu, "memory_bytes": memory, "disk_bytes": disk}
     for row in _PARTICULARS.rows(connection, agents):
         amounts = charged[row[0]]
-        for what, amount in _particular(row[1], row[2]):
-            amounts[what] = amounts.get(what, 0) + amount
+        for name, amount in _particular(row[1], row[2]):
+            amounts[name] = amounts.get(name, 0) + amount
     return charged
 
 
@@ -73,19 +73,19 @@ def _misfits(
 ) -> Iterator[Allocation]:
     """The latest rows that have to go so that the others fit. Where an agent's capacity is below
     the charges of before, a row that asks for none of the short resources fits all the same."""
-    if not any(_exceeds(what, amount, capacity) for what, amount in charged.items()):
+    if not any(_exceeds(name, amount, capacity) for name, amount in charged.items()):
         return
     for row in reversed(granted):
         asked = _asked(row)
-        if any(amount > 0 and _exceeds(what, charged[what], capacity) for what, amount in asked):
-            for what, amount in asked:
-                charged[what] -= amount
+        if any(amount > 0 and _exceeds(name, charged[name], capacity) for name, amount in asked):
+            for name, amount in asked:
+                charged[name] -= amount
             yield row
 
 
-def _exceeds(what: str | int, amount: int, capacity: Mapping[str, int]) -> bool:
+def _exceeds(name: str | int, amount: int, capacity: Mapping[str, int]) -> bool:
     """Whether an agent has less of a resource, or of a device."""
-    return amount > (capacity.get(what, 0) if isinstance(what, str) else GPU_WHOLE)
+    return amount > (capacity.get(name, 0) if isinstance(name, str) else GPU_WHOLE)
 
 
 def _asked(row: Allocation) -> list[tuple[str | int, int]]:

@@ -33,8 +33,8 @@ class StaleWrite(Exception):
     another status than the mirror knew, and ``Unit.stale_records`` finds them.
     """
 
-    def __init__(self, what: str, overcommitted: Sequence[Allocation] = ()) -> None:
-        super().__init__(what)
+    def __init__(self, sentence: str, overcommitted: Sequence[Allocation] = ()) -> None:
+        super().__init__(sentence)
         self.overcommitted = overcommitted
 
 

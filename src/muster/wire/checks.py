@@ -61,8 +61,8 @@ def check_join(request: JoinRequest) -> None:
     Raises:
         MalformedMessage: one of its texts is too long, or is no name where a name should be.
     """
-    for what, text in (("token", request.token), ("credential", request.credential)):
-        _check_text(what, text)
+    for field, text in (("token", request.token), ("credential", request.credential)):
+        _check_text(field, text)
     _check_name("name", request.name)
     _check_name("group", request.group)
 
@@ -80,7 +80,7 @@ def check_hello(hello: Hello) -> None:
         )
     _check_name("name", hello.name)
     _check_name("group", hello.group)
-    for what, text in (
+    for field, text in (
         ("agent id", hello.agent),
         ("boot id", hello.boot_id),
         ("version", hello.version),
@@ -88,7 +88,7 @@ def check_hello(hello: Hello) -> None:
         ("instance", hello.instance),
         ("supervisor", hello.supervisor),
     ):
-        _check_text(what, text)
+        _check_text(field, text)
     _check_moments(hello.sent_s, hello.time_s)
     _check_capacity(hello.capacity)
     _check_devices(hello.devices)
@@ -178,19 +178,19 @@ def _check_attributes(attributes: Mapping[str, str]) -> None:
         _check_text(f"attribute {name}", value)
 
 
-def _check_name(what: str, name: str) -> None:
+def _check_name(field: str, name: str) -> None:
     if len(name) > MAX_NAME or not _NAME.fullmatch(name):
         raise MalformedMessage(
-            f"the {what} {name[:80]!r}: expected 1 to 63 letters, digits, dots, dashes or "
+            f"the {field} {name[:80]!r}: expected 1 to 63 letters, digits, dots, dashes or "
             f"underscores, a letter or digit at both ends"
         )
 
 
-def _check_text(what: str, text: str, limit: int = MAX_NAME) -> None:
+def _check_text(field: str, text: str, limit: int = MAX_NAME) -> None:
     try:
         check_text(text, limit)
     except ValueError as wrong:
-        raise MalformedMessage(f"the {what}: {wrong}") from None
+        raise MalformedMessage(f"the {field}: {wrong}") from None
 
 
 def _require(holds: bool, otherwise: str) -> None:

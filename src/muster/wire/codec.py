@@ -360,10 +360,10 @@ def _decode_template(template: pb.KernelTemplate) -> KernelTemplate:
 # Parts
 
 
-def _known(table: Mapping[str, V], text: str, what: str) -> V:
+def _known(table: Mapping[str, V], text: str, kind: str) -> V:
     value = table.get(text)
     if value is None:
-        raise MalformedMessage(f"a {what} that this version does not know: {text[:64]!r}")
+        raise MalformedMessage(f"a {kind} that this version does not know: {text[:64]!r}")
     return value
 
 

@@ -277,15 +277,15 @@ def _must_know_domain(accounts: Accounts, domain: str) -> None:
         raise InvalidSpec([Problem("domain", repr(domain), expected)])
 
 
-def _must_be_new(taken: bool, what: str, so_far: int) -> None:
+def _must_be_new(taken: bool, kind: str, so_far: int) -> None:
     """
     Raises:
         Conflict: the name is taken, or there are too many of its kind.
     """
     if taken:
-        raise Conflict(f"there is a {what} already")
+        raise Conflict(f"there is a {kind} already")
     if so_far >= MAX_NAMED:
-        raise Conflict(f"{what} would be one too many: at most {MAX_NAMED:,} are kept")
+        raise Conflict(f"{kind} would be one too many: at most {MAX_NAMED:,} are kept")
 
 
 def _all(names: Collection[str]) -> str:

@@ -96,8 +96,8 @@ def _verdict(job: Job) -> str:
     waiting = job.tasks_total - job.next_task + job.counts.get(TaskState.PENDING, 0)
     failed = job.tasks_total - done - running - assigned - waiting
     parts = [
-        f"{count} {what}"
-        for count, what in (
+        f"{count} {how}"
+        for count, how in (
             (done, "done"),
             (running, "running"),
             (assigned, "being started"),

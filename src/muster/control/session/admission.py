@@ -26,7 +26,7 @@ _RULED_OUT = frozenset({ReasonCode.NO_AGENT_MEETS, ReasonCode.NO_SUCH_AGENTS})
 _TOO_LARGE = frozenset({ReasonCode.NO_AGENTS, ReasonCode.NEVER_FITS, ReasonCode.GANG_NEVER_FITS})
 
 
-def admit(live: Live, cluster: ClusterState, what: WorkloadClass, sessions: int) -> None:
+def admit(live: Live, cluster: ClusterState, workload: WorkloadClass, sessions: int) -> None:
     """
     Args:
         sessions: how many of the class are handed in.
@@ -35,23 +35,23 @@ def admit(live: Live, cluster: ClusterState, what: WorkloadClass, sessions: int)
         InvalidSpec: an attribute that no agent of the group has; more than the group could hold.
         Conflict: a quota forbids it, or the group is not for the owner's project.
     """
-    spec = live.group(what.group)
-    refusal = group_access(what.owner, spec)
+    spec = live.group(workload.group)
+    refusal = group_access(workload.owner, spec)
     if refusal is not None:
         raise Conflict(_told(refusal))
-    problems = _unknown_attributes(cluster, what)
-    unheard = (not each.boot_id for each in live.agents.values() if each.group == what.group)
+    problems = _unknown_attributes(cluster, workload)
+    unheard = (not each.boot_id for each in live.agents.values() if each.group == workload.group)
     if problems and not any(unheard):  # new agents may have them
         raise InvalidSpec(problems)
     refusals = refusals_at_submission(
-        what, cluster.accounting.quotas, cluster.accounting.usage, sessions
+        workload, cluster.accounting.quotas, cluster.accounting.usage, sessions
     )
     if refusals:
         raise Conflict(_told(*refusals))
     if spec.fixed:
-        never = _never(cluster, what)
+        never = _never(cluster, workload)
         if never is not None and never.code in _RULED_OUT | _TOO_LARGE:
-            ruled_out = never.code in _RULED_OUT and what.placement != ANYWHERE
+            ruled_out = never.code in _RULED_OUT and workload.placement != ANYWHERE
             field = "placement" if ruled_out else "resources"
             raise InvalidSpec([Problem(field, "", _told(never))])
 
@@ -118,9 +118,9 @@ def follow(cluster: ClusterState, targets: Ended) -> None:
         cluster.targets.follow(id_, progress)
 
 
-def _unknown_attributes(cluster: ClusterState, what: WorkloadClass) -> list[Problem]:
+def _unknown_attributes(cluster: ClusterState, workload: WorkloadClass) -> list[Problem]:
     """Attributes that a hard rule needs and no agent of the group has, if it has agents at all."""
-    snapshot, placement = cluster.groups[what.group].snapshot, what.placement
+    snapshot, placement = cluster.groups[workload.group].snapshot, workload.placement
     if not len(snapshot):
         return []
     needed = {
@@ -134,19 +134,19 @@ def _unknown_attributes(cluster: ClusterState, what: WorkloadClass) -> list[Prob
         needed["placement.rank_by"] = placement.rank_by
     known = snapshot.attribute_names
     return [
-        Problem(field, repr(name), _expected(name, sorted(known), what.group))
+        Problem(field, repr(name), _expected(name, sorted(known), workload.group))
         for field, name in needed.items()
         if name not in known
     ]
 
 
-def _never(cluster: ClusterState, what: WorkloadClass) -> Reason | None:
-    group = cluster.groups[what.group]
+def _never(cluster: ClusterState, workload: WorkloadClass) -> Reason | None:
+    group = cluster.groups[workload.group]
     try:
-        return never_fits(what, group.snapshot, group.policy)
+        return never_fits(workload, group.snapshot, group.policy)
     except PluginFault as fault:
-        cluster.plugin_failed(what.group, fault)
-        return _never(cluster, what)
+        cluster.plugin_failed(workload.group, fault)
+        return _never(cluster, workload)
 
 
 def _expected(name: str, known: list[str], group: str) -> str:

@@ -81,9 +81,9 @@ class Usage:
             for name, amount in amounts.items():
                 held[name] = held.get(name, 0) + amount
 
-    def note_placed(self, what: WorkloadClass, sessions: int) -> None:
+    def note_placed(self, workload: WorkloadClass, sessions: int) -> None:
         """``placed``, for so many sessions of a class; they are counted at the next question."""
-        self._noted.append((what, sessions))
+        self._noted.append((workload, sessions))
 
     def waits(self, owner: Owner, sessions: int) -> None:
         """Count so many more waiting sessions, or fewer if negative.
@@ -123,9 +123,9 @@ class Usage:
 
     def _count_noted(self) -> None:
         noted, self._noted = self._noted, []
-        for what, sessions in noted:
-            amounts = {name: amount * sessions for name, amount in what.total.items()}
-            self.placed(what.owner, amounts, sessions)
+        for workload, sessions in noted:
+            amounts = {name: amount * sessions for name, amount in workload.total.items()}
+            self.placed(workload.owner, amounts, sessions)
 
     def _own(self, owner: Owner) -> tuple[Holding, Holding, Holding]:
         """The owner's three holdings, for a change: copied from the original the first time."""

@@ -64,27 +64,29 @@ def meets_rule(snapshot: Snapshot, placement: PlacementSpec, rule: Constraint | 
     return _named(snapshot, placement) if rule is None else meets(snapshot, rule)
 
 
-def eligible(snapshot: Snapshot, what: WorkloadClass) -> Flags | None:
-    """Which slots the hard rules of ``what.placement`` allow, without those of agents that are
+def eligible(snapshot: Snapshot, workload: WorkloadClass) -> Flags | None:
+    """Which slots the hard rules of ``workload.placement`` allow, without those of agents that are
     unfit for it; None if all."""
-    placement, unfit = what.placement, what.unfit_agents
+    placement, unfit = workload.placement, workload.unfit_agents
     if placement is ANYWHERE and not unfit:
         return None
-    return snapshot.remembered(("eligible", placement, unfit), lambda: _eligible(snapshot, what))
+    return snapshot.remembered(
+        ("eligible", placement, unfit), lambda: _eligible(snapshot, workload)
+    )
 
 
-def soft_ranks(snapshot: Snapshot, what: WorkloadClass) -> Ints | None:
+def soft_ranks(snapshot: Snapshot, workload: WorkloadClass) -> Ints | None:
     """Ranks by slot, which come before the selector's score, the lowest first; None if all are
     equal.
 
     Agents that failed the session come last; among the others designated agents come first, then
     agents that meet more of the soft constraints.
     """
-    placement = what.placement
+    placement = workload.placement
     ranks: Ints | None = None
     if placement is not ANYWHERE:
         ranks = _ranks(snapshot, placement)
-    failed = snapshot.slots_among(what.failed_agents) if what.failed_agents else []
+    failed = snapshot.slots_among(workload.failed_agents) if workload.failed_agents else []
     if failed:
         if ranks is None:
             ranks = np.zeros(snapshot.columns.slots, np.int64)
@@ -96,27 +98,27 @@ EVERYWHERE = Tier()
 _ALL = (EVERYWHERE,)
 
 
-def tiers(snapshot: Snapshot, what: WorkloadClass) -> tuple[Tier, ...]:
+def tiers(snapshot: Snapshot, workload: WorkloadClass) -> tuple[Tier, ...]:
     """The slots that the hard rules allow, by ``soft_ranks``, the best first; none is empty.
 
     In a trial, the slots of agents that are returning come after all others: a session that waits
     for such agents needs as few of them as it can, and the room that it keeps is room that others
     could take now.
     """
-    known = _known_tiers(snapshot, what)
+    known = _known_tiers(snapshot, workload)
     if not snapshot.is_trial:
         return known
     away = snapshot.columns.returning
     return (*within(known, ~away), *within(known, away)) if away.any() else known
 
 
-def _known_tiers(snapshot: Snapshot, what: WorkloadClass) -> tuple[Tier, ...]:
+def _known_tiers(snapshot: Snapshot, workload: WorkloadClass) -> tuple[Tier, ...]:
     """``tiers`` whether agents are returning or not; one object for as long as nothing changes."""
-    placement, failed, unfit = what.placement, what.failed_agents, what.unfit_agents
+    placement, failed, unfit = workload.placement, workload.failed_agents, workload.unfit_agents
 
     def find() -> tuple[Tier, ...]:
         key = ("tiers", placement, failed, unfit)
-        return snapshot.remembered(key, lambda: _tiers(snapshot, what))
+        return snapshot.remembered(key, lambda: _tiers(snapshot, workload))
 
     if failed or unfit:
         return find()
@@ -127,8 +129,8 @@ def _known_tiers(snapshot: Snapshot, what: WorkloadClass) -> tuple[Tier, ...]:
     return known if spec is placement else find()
 
 
-def _tiers(snapshot: Snapshot, what: WorkloadClass) -> tuple[Tier, ...]:
-    mask, ranks = eligible(snapshot, what), soft_ranks(snapshot, what)
+def _tiers(snapshot: Snapshot, workload: WorkloadClass) -> tuple[Tier, ...]:
+    mask, ranks = eligible(snapshot, workload), soft_ranks(snapshot, workload)
     if ranks is None:
         if mask is None:
             return _ALL
@@ -150,17 +152,19 @@ def within(tiers: Iterable[Tier], mask: Flags) -> tuple[Tier, ...]:
     return _present(*(mask if each.mask is None else each.mask & mask for each in tiers))
 
 
-def _eligible(snapshot: Snapshot, what: WorkloadClass) -> Flags | None:
-    masks = [meets_rule(snapshot, what.placement, rule) for rule in hard_rules(what.placement)]
-    if what.unfit_agents:
-        masks.append(is_fit(snapshot, what))
+def _eligible(snapshot: Snapshot, workload: WorkloadClass) -> Flags | None:
+    masks = [
+        meets_rule(snapshot, workload.placement, rule) for rule in hard_rules(workload.placement)
+    ]
+    if workload.unfit_agents:
+        masks.append(is_fit(snapshot, workload))
     return np.logical_and.reduce(masks) if masks else None
 
 
-def is_fit(snapshot: Snapshot, what: WorkloadClass) -> Flags:
+def is_fit(snapshot: Snapshot, workload: WorkloadClass) -> Flags:
     """Which slots' agents have not said that they cannot run it."""
     mask = np.ones(snapshot.columns.slots, np.bool_)
-    mask[snapshot.slots_among(what.unfit_agents)] = False
+    mask[snapshot.slots_among(workload.unfit_agents)] = False
     return mask
 
 

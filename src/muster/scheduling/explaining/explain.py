@@ -79,15 +79,15 @@ def explain(
     Raises:
         MusterError: a plug-in answers nonsense.
     """
-    what = session.what
+    workload = session.workload
     with Statement(snapshot, trial=True) as statement:
         ahead = PlacementPass(queue, statement, policy, context)
         ahead.run(before=session)
         kernels_fit = ahead.most_placed(session)
         reasons, kernels = ahead.judge(session)
         requests = tuple(
-            explain_request(snapshot, policy.selector, what, request, indexes, kernels)
-            for request, indexes in what.requests[:MAX_REQUESTS]
+            explain_request(snapshot, policy.selector, workload, request, indexes, kernels)
+            for request, indexes in workload.requests[:MAX_REQUESTS]
         )
         lacks_room = len(reasons) == 1 and reasons[0].code in LACKS_ROOM
         others_leave = session.id in context.displacing
@@ -101,13 +101,13 @@ def explain(
         position=1 + ahead.ahead_of(session),
         queue=len(queue) + (session.id not in queue),
         agents=len(snapshot),
-        kernels=len(what.kernels),
+        kernels=len(workload.kernels),
         kernels_fit=kernels_fit,
         requests=requests,
         placement=() if reasons else kernels,
         reservation=_kept_for(session, queue),
         displaces=displaces,
-        other_requests=len(what.requests) - len(requests),
+        other_requests=len(workload.requests) - len(requests),
     )
 
 

@@ -144,7 +144,7 @@ class _Rule:
 def explain_request(
     snapshot: Snapshot,
     selector: AgentSelector,
-    what: WorkloadClass,
+    workload: WorkloadClass,
     request: Resources,
     indexes: Sequence[int],
     places: Sequence[KernelPlacement],
@@ -159,7 +159,7 @@ def explain_request(
     """
     kernels = len(indexes)
     slots = np.flatnonzero(snapshot.columns.present)
-    every: list[_Need | _Rule] = [*_rules(snapshot, what, slots)]
+    every: list[_Need | _Rule] = [*_rules(snapshot, workload, slots)]
     every += _needs(snapshot, request, slots)
     needs = [need for need in every if need.short().any()]
     kind, distance = _what_is_lacking(snapshot, needs, slots)
@@ -177,7 +177,7 @@ def explain_request(
         examples = [snapshot.facts(slot).name for slot in slots[members[:_EXAMPLES]].tolist()]
         groups.append(AgentGroup(members.size, tuple(examples), facts.name, tuple(lacking)))
     shown = int(counts[largest_first].sum())
-    candidates = _candidates(snapshot, what, request)
+    candidates = _candidates(snapshot, workload, request)
     room = snapshot.columns.copies(request, candidates, kernels)
     its = [places[index] for index in indexes] if places else []
     return RequestExplanation(
@@ -186,20 +186,20 @@ def explain_request(
         min(int(room.sum()), kernels),
         tuple(groups),
         slots.size - shown,
-        _scores(snapshot, selector, what, request, candidates, its),
+        _scores(snapshot, selector, workload, request, candidates, its),
     )
 
 
-def _candidates(snapshot: Snapshot, what: WorkloadClass, request: Resources) -> Ints:
+def _candidates(snapshot: Snapshot, workload: WorkloadClass, request: Resources) -> Ints:
     candidates = snapshot.columns.fitting(request)
-    allowed = eligible(snapshot, what)
+    allowed = eligible(snapshot, workload)
     return candidates if allowed is None else candidates[allowed[candidates]]
 
 
 def _scores(
     snapshot: Snapshot,
     selector: AgentSelector,
-    what: WorkloadClass,
+    workload: WorkloadClass,
     request: Resources,
     candidates: Ints,
     places: Sequence[KernelPlacement],
@@ -213,7 +213,7 @@ def _scores(
         return ()
     before: Ints | None = None
     if places:  # a gang's other kernels, and rules for all of them together, have a say in that
-        together, ranked = what.placement.together, what.placement.rank_by is not None
+        together, ranked = workload.placement.together, workload.placement.rank_by is not None
         before = np.full(snapshot.columns.slots, len(places), np.int64)
         slots = [snapshot.slot(place.agent_id) for place in places]
         for index in range(len(slots) - 1, -1, -1):
@@ -221,22 +221,22 @@ def _scores(
         if together is not None:
             values, _ = snapshot.attribute(together)
             before += values != values[slots[0]]
-    best = best_first(snapshot, selector, what, request, candidates, _RUNNERS_UP, before)
+    best = best_first(snapshot, selector, workload, request, candidates, _RUNNERS_UP, before)
     return tuple((snapshot.facts(slot).name, round(score, 6)) for slot, score in best)
 
 
-def _rules(snapshot: Snapshot, what: WorkloadClass, slots: Ints) -> list[_Rule]:
+def _rules(snapshot: Snapshot, workload: WorkloadClass, slots: Ints) -> list[_Rule]:
     none, no_values = np.full(slots.size, -1, np.int64), tuple[str, ...]()
     rules = []
-    for constraint in hard_rules(what.placement):
-        met = meets_rule(snapshot, what.placement, constraint)[slots]
+    for constraint in hard_rules(workload.placement):
+        met = meets_rule(snapshot, workload.placement, constraint)[slots]
         codes, values = none, no_values
         if constraint is not None:
             codes, values = snapshot.attribute(constraint.attribute)
             codes = codes[slots]
         rules.append(_Rule(constraint, met, codes, values))
-    if what.unfit_agents:
-        fit = is_fit(snapshot, what)[slots]
+    if workload.unfit_agents:
+        fit = is_fit(snapshot, workload)[slots]
         rules.append(_Rule(None, fit, none, no_values, ReasonCode.AGENT_UNFIT))
     return rules
 

@@ -36,13 +36,13 @@ def highest_in_need(lacking: Sequence[WorkloadClass], snapshot: Snapshot) -> Int
     its rules."""
     highest = np.zeros(snapshot.columns.slots, np.int64)
     columns = snapshot.emptied(all_accept=True).columns
-    by_priority = sorted(lacking, key=lambda what: -what.priority)
-    for what in by_priority[:_MOST_ASKED]:
-        mask = eligible(snapshot, what)
-        for request, _ in what.requests[:_MOST_ASKED]:
+    by_priority = sorted(lacking, key=lambda workload: -workload.priority)
+    for workload in by_priority[:_MOST_ASKED]:
+        mask = eligible(snapshot, workload)
+        for request, _ in workload.requests[:_MOST_ASKED]:
             slots = columns.fitting(request)
             slots = slots if mask is None else slots[mask[slots]]
-            highest[slots] = np.maximum(highest[slots], what.priority)
+            highest[slots] = np.maximum(highest[slots], workload.priority)
     if len(by_priority) > _MOST_ASKED:  # among so many classes some can use any room
         np.maximum(highest, by_priority[_MOST_ASKED].priority, out=highest)
     return highest

@@ -17,13 +17,13 @@ class Demand:
     """
 
     def __init__(
-        self, snapshot: Snapshot, what: WorkloadClass, kernels: Sequence[KernelPlacement]
+        self, snapshot: Snapshot, workload: WorkloadClass, kernels: Sequence[KernelPlacement]
     ) -> None:
         columns = snapshot.columns
         slots = np.array([snapshot.slot(kernel.agent_id) for kernel in kernels], np.int64)
         self.slots, entries = np.unique(slots, return_inverse=True)
         self.amounts: Ints = np.zeros((self.slots.size, len(columns.dimensions)), np.int64)
-        for request, indexes in what.requests:
+        for request, indexes in workload.requests:
             np.add.at(self.amounts, entries[list(indexes)], columns.amounts(request))
         self.device_milli: Ints = np.zeros(
             (self.slots.size, columns.device_free.shape[1]), np.int64
@@ -44,7 +44,7 @@ class Demand:
 
 def on_devices(
     snapshot: Snapshot,
-    what: WorkloadClass,
+    workload: WorkloadClass,
     kernels: tuple[KernelPlacement, ...],
     room: Columns,
     given: Ints,
@@ -57,8 +57,8 @@ def on_devices(
         if kernel.shares:
             indexes_of.setdefault(snapshot.slot(kernel.agent_id), []).append(index)
     for slot, wanted in indexes_of.items():
-        wanted.sort(key=lambda index: -what.kernels[index].gpu_milli)
-        requests = [what.kernels[index] for index in wanted]
+        wanted.sort(key=lambda index: -workload.kernels[index].gpu_milli)
+        requests = [workload.kernels[index] for index in wanted]
         shares = _devices(room, slot, requests, given[slot].tolist())
         if shares is not None:  # otherwise the selector's devices stay
             for index, devices in zip(wanted, shares, strict=True):

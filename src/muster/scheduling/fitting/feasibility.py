@@ -35,88 +35,88 @@ class Feasibility:
         self._snapshot = snapshot
         self._selector = selector
 
-    def never(self, what: WorkloadClass) -> Reason | None:
+    def never(self, workload: WorkloadClass) -> Reason | None:
         """The reason why the present group could not hold such a session even when empty; None if
         it could.
 
         Raises:
             MusterError: the selector raises or answers nonsense.
         """
-        snapshot, kernels = self._snapshot, len(what.kernels)
+        snapshot, kernels = self._snapshot, len(workload.kernels)
         every: dict[str, Any] = {"agents": len(snapshot), "group": snapshot.group}
         if not len(snapshot):
             return reason(ReasonCode.NO_AGENTS, group=snapshot.group)
         columns = snapshot.columns
         if not (columns.accepting | columns.returning).any():
             return reason(ReasonCode.NO_ALIVE_AGENTS, **every, **self._closed_among(None))
-        if self._fit(what, self._when_empty).kernels is not None:
+        if self._fit(workload, self._when_empty).kernels is not None:
             return None
-        fit = self._fit(what, self._with_closed)
+        fit = self._fit(workload, self._with_closed)
         if fit.kernels is not None:
             return reason(ReasonCode.NEEDS_ABSENT_AGENTS, **every, **self._closed_among(None))
-        absent = _absent(snapshot, what.placement)
+        absent = _absent(snapshot, workload.placement)
         missing = {"missing": _some(absent)} if absent else {}
-        unmet = self._unmet(what, absent)
+        unmet = self._unmet(workload, absent)
         if unmet is not None:
             return reason(unmet.code, **every, **dict(unmet.numbers), **missing)
-        meeting = self._meeting(what)
+        meeting = self._meeting(workload)
         if kernels == 1:
-            request = what.kernels[0].describe()
+            request = workload.kernels[0].describe()
             return reason(ReasonCode.NEVER_FITS, **every, request=request, **meeting, **missing)
-        placed = most_placed(self._with_closed, self._selector, what, fit)
-        most = self.most_kernels(what, self._with_closed)
+        placed = most_placed(self._with_closed, self._selector, workload, fit)
+        most = self.most_kernels(workload, self._with_closed)
         return reason(
             ReasonCode.GANG_NEVER_FITS,
             placed=placed,
             kernels=kernels,
             **every,
             **meeting,
-            **together(what),
-            **self._keys_in_the_way(what),
+            **together(workload),
+            **self._keys_in_the_way(workload),
             **({"most": most} if most else {}),
             **missing,
         )
 
-    def reach(self, what: WorkloadClass) -> dict[str, Any]:
+    def reach(self, workload: WorkloadClass) -> dict[str, Any]:
         """Numbers of a reason: how many agents the group has, how many of these meet the session's
         rules, if not all do, and how many of the latter take no new work, if any."""
         snapshot = self._snapshot
         every: dict[str, Any] = {"agents": len(snapshot), "group": snapshot.group}
-        return every | self._meeting(what) | self._closed_among(eligible(snapshot, what))
+        return every | self._meeting(workload) | self._closed_among(eligible(snapshot, workload))
 
-    def most_kernels(self, what: WorkloadClass, statement: Statement) -> int:
+    def most_kernels(self, workload: WorkloadClass, statement: Statement) -> int:
         """The number of kernels that an agent may hold, if only that limit keeps the session from
         fitting; else 0."""
         columns = statement.snapshot.columns
         if KERNELS not in columns.dimensions:
             return 0
         dimension = columns.dimensions.index(KERNELS)
-        few = columns.present & (columns.free[:, dimension] < len(what.kernels))
-        if not few.any() or self._fit(what.uncounted, statement).kernels is None:
+        few = columns.present & (columns.free[:, dimension] < len(workload.kernels))
+        if not few.any() or self._fit(workload.uncounted, statement).kernels is None:
             return 0
         return int(columns.capacity[few, dimension].max())
 
     # Agents that meet the rules
 
-    def _meeting(self, what: WorkloadClass) -> dict[str, Any]:
-        snapshot, mask = self._snapshot, eligible(self._snapshot, what)
+    def _meeting(self, workload: WorkloadClass) -> dict[str, Any]:
+        snapshot, mask = self._snapshot, eligible(self._snapshot, workload)
         meeting = len(snapshot)
         if mask is not None:
             meeting = int(np.count_nonzero(mask & snapshot.columns.present))
         if meeting == len(snapshot):
             return {}
-        rules = [_as_written(rule, what.placement) for rule in hard_rules(what.placement)]
-        rules += ["its needs"] if what.unfit_agents else []
+        rules = [_as_written(rule, workload.placement) for rule in hard_rules(workload.placement)]
+        rules += ["its needs"] if workload.unfit_agents else []
         return {"meeting": meeting, "rules": _some(rules)}
 
-    def _unmet(self, what: WorkloadClass, absent: Sequence[str]) -> Reason | None:
+    def _unmet(self, workload: WorkloadClass, absent: Sequence[str]) -> Reason | None:
         """The rules that no agent meets, alone or together; None if for each request an agent meets
         all of them.
 
         Args:
             absent: designated agents that the group lacks.
         """
-        snapshot, placement = self._snapshot, what.placement
+        snapshot, placement = self._snapshot, workload.placement
         there = snapshot.columns.present
         rules = list(hard_rules(placement))
         told = [_as_written(rule, placement) for rule in rules]
@@ -135,7 +135,7 @@ class Feasibility:
             mask &= met
         if not mask.any():
             return reason(ReasonCode.NO_AGENT_MEETS, rules=f"all of {_some(told)}")
-        for request, _ in what.requests:
+        for request, _ in workload.requests:
             if request.gpu_milli and request.gpu_models:
                 model = f"gpu_model: {'|'.join(request.gpu_models)}"
                 every = np.arange(there.size)
@@ -183,24 +183,24 @@ class Feasibility:
 
     # Room
 
-    def _keys_in_the_way(self, what: WorkloadClass) -> dict[str, Any]:
+    def _keys_in_the_way(self, workload: WorkloadClass) -> dict[str, Any]:
         """The rules for all kernels together, if the group could hold the session without them."""
-        rules = together(what)
+        rules = together(workload)
         if not rules:
             return {}
-        apart = replace(what, placement=what.placement.model_copy(update=_APART))
+        apart = replace(workload, placement=workload.placement.model_copy(update=_APART))
         if self._fit(apart, self._with_closed).kernels is None:
             return {}
         keys = {
             "single_node": "mode: single-node",
-            "together": f"together: {what.placement.together}",
-            "per_agent": f"max_kernels_per_agent: {what.placement.max_kernels_per_agent}",
+            "together": f"together: {workload.placement.together}",
+            "per_agent": f"max_kernels_per_agent: {workload.placement.max_kernels_per_agent}",
         }
         return {"keys": ", ".join(keys[rule] for rule in rules)}
 
-    def _fit(self, what: WorkloadClass, statement: Statement) -> Fit:
+    def _fit(self, workload: WorkloadClass, statement: Statement) -> Fit:
         mark = statement.mark()
-        fit = fit_session(statement, self._selector, what)
+        fit = fit_session(statement, self._selector, workload)
         statement.rollback(mark)
         return fit
 
@@ -216,9 +216,9 @@ class Feasibility:
 _BARS = tuple(map(str, AgentBar))  # an operator's note may follow
 
 
-def together(what: WorkloadClass) -> dict[str, Any]:
+def together(workload: WorkloadClass) -> dict[str, Any]:
     """Numbers of a reason: a session's rules for all of its kernels together."""
-    placement, kernels = what.placement, len(what.kernels)
+    placement, kernels = workload.placement, len(workload.kernels)
     rules: dict[str, Any] = {}
     if kernels == 1:
         return rules

@@ -38,10 +38,10 @@ class Filling:
         self,
         statement: Statement,
         selector: AgentSelector,
-        what: WorkloadClass,
+        workload: WorkloadClass,
         only: Flags | None = None,
     ) -> None:
-        placement, snapshot = what.placement, statement.snapshot
+        placement, snapshot = workload.placement, statement.snapshot
         self._statement = statement
         self._snapshot = snapshot
         self._columns = columns = snapshot.columns
@@ -49,16 +49,16 @@ class Filling:
         self._ranking = selector.ranking if columns.slots <= MAX_SLOTS else None
         self._many = _MANY + columns.slots // _SLOTS_FOR_ONE
         self._fullest_device = selector.fullest_device
-        self._tiers = tiers(snapshot, what)
+        self._tiers = tiers(snapshot, workload)
         if only is not None:
             self._tiers = within(self._tiers, only)
         self._set: SetKey | None = None
         if placement.set is not None:
-            self._set = what.owner, placement.set
+            self._set = workload.owner, placement.set
             self._spread = placement.set_grouping is Grouping.SPREAD
         self._limit: int | None = None
         self._full: Collection[int] = ()  # slots that hold as many kernels of the session as may be
-        if placement.max_kernels_per_agent is not None and len(what.kernels) > 1:
+        if placement.max_kernels_per_agent is not None and len(workload.kernels) > 1:
             self._limit = placement.max_kernels_per_agent
             self._on_slot: dict[int, int] = {}
             self._full = self._filled = set[int]()
@@ -292,7 +292,7 @@ class Filling:
 def best_first(
     snapshot: Snapshot,
     selector: AgentSelector,
-    what: WorkloadClass,
+    workload: WorkloadClass,
     request: Resources,
     candidates: Ints,
     count: int,
@@ -308,10 +308,10 @@ def best_first(
     Raises:
         MusterError: the selector raises or answers nonsense.
     """
-    columns, placement = snapshot.columns, what.placement
-    keys = [before, soft_ranks(snapshot, what)]
+    columns, placement = snapshot.columns, workload.placement
+    keys = [before, soft_ranks(snapshot, workload)]
     if placement.set is not None:
-        held = _held_of_set(snapshot, (what.owner, placement.set), np.arange(columns.slots))
+        held = _held_of_set(snapshot, (workload.owner, placement.set), np.arange(columns.slots))
         keys.append(held if placement.set_grouping is Grouping.SPREAD else -held)
     if not request.gpu_milli and columns.is_mixed:
         keys.append(np.minimum(columns.device_count, 1))

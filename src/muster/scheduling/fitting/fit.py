@@ -33,7 +33,7 @@ class Fit:
 
 
 def fill(
-    statement: Statement, selector: AgentSelector, what: WorkloadClass, count: int
+    statement: Statement, selector: AgentSelector, workload: WorkloadClass, count: int
 ) -> list[KernelPlacement]:
     """Take room for up to ``count`` single-kernel sessions of a class, the best place first: the
     same places that ``fit_session`` would give them one by one.
@@ -47,9 +47,9 @@ def fill(
     found: list[KernelPlacement] = []
     try:
         # The first of these places stays the first until it is full.
-        for within in _places_to_try(statement, selector, what):
-            filling = Filling(statement, selector, what, within)
-            found += filling.fill(what.kernels[0], count - len(found))
+        for within in _places_to_try(statement, selector, workload):
+            filling = Filling(statement, selector, workload, within)
+            found += filling.fill(workload.kernels[0], count - len(found))
             if len(found) == count:
                 break
     except BaseException:
@@ -58,7 +58,7 @@ def fill(
     return found
 
 
-def fit_session(statement: Statement, selector: AgentSelector, what: WorkloadClass) -> Fit:
+def fit_session(statement: Statement, selector: AgentSelector, workload: WorkloadClass) -> Fit:
     """Take room for all kernels of a session together, or for none.
 
     The answer is exact when all kernels ask for the same; otherwise kernels are placed greedily, in
@@ -70,14 +70,14 @@ def fit_session(statement: Statement, selector: AgentSelector, what: WorkloadCla
     mark = statement.mark()
     best = 0
     try:
-        for within in _places_to_try(statement, selector, what):
-            for requests in _orders(statement.snapshot, what):
-                filling = Filling(statement, selector, what, within)
-                kernels = _fill_all(filling, what, requests)
+        for within in _places_to_try(statement, selector, workload):
+            for requests in _orders(statement.snapshot, workload):
+                filling = Filling(statement, selector, workload, within)
+                kernels = _fill_all(filling, workload, requests)
                 if None not in kernels:
                     found = [kernel for kernel in kernels if kernel is not None]
-                    if what.placement.rank_by is not None:
-                        found = ranked(statement.snapshot, what, found)
+                    if workload.placement.rank_by is not None:
+                        found = ranked(statement.snapshot, workload, found)
                     return Fit(len(found), tuple(found))
                 best = max(best, len(kernels) - kernels.count(None))
                 statement.rollback(mark)
@@ -88,7 +88,7 @@ def fit_session(statement: Statement, selector: AgentSelector, what: WorkloadCla
 
 
 def most_placed(
-    statement: Statement, selector: AgentSelector, what: WorkloadClass, fit: Fit
+    statement: Statement, selector: AgentSelector, workload: WorkloadClass, fit: Fit
 ) -> int:
     """How many kernels of a session find room together, for people. Where all kernels must be on
     one agent, or share a value, the agent or value with room for most counts.
@@ -99,34 +99,36 @@ def most_placed(
     Raises:
         MusterError: the selector raises or answers nonsense; nothing was taken.
     """
-    alone = what.placement.mode is ClusterMode.SINGLE_NODE
-    if fit.kernels is not None or not (alone or what.placement.together):
+    alone = workload.placement.mode is ClusterMode.SINGLE_NODE
+    if fit.kernels is not None or not (alone or workload.placement.together):
         return fit.placed
     mark, most = statement.mark(), fit.placed
-    for within, bound in _roomiest(statement.snapshot, what):
+    for within, bound in _roomiest(statement.snapshot, workload):
         if bound <= most:
             break
-        if len(what.requests) == 1:
+        if len(workload.requests) == 1:
             return bound
-        for requests in _orders(statement.snapshot, what):
+        for requests in _orders(statement.snapshot, workload):
             try:
-                kernels = _fill_all(Filling(statement, selector, what, within), what, requests)
+                kernels = _fill_all(
+                    Filling(statement, selector, workload, within), workload, requests
+                )
             finally:
                 statement.rollback(mark)
             most = max(most, len(kernels) - kernels.count(None))
     return most
 
 
-def _roomiest(snapshot: Snapshot, what: WorkloadClass) -> Iterator[tuple[Flags, int]]:
+def _roomiest(snapshot: Snapshot, workload: WorkloadClass) -> Iterator[tuple[Flags, int]]:
     """Single agents, or the agents of single values, for all of the session's kernels: those with
     room for most kernels, counted for each request by itself, with that number."""
-    columns, placement, mask = snapshot.columns, what.placement, eligible(snapshot, what)
+    columns, placement, mask = snapshot.columns, workload.placement, eligible(snapshot, workload)
     alone, limit = placement.mode is ClusterMode.SINGLE_NODE, placement.max_kernels_per_agent
     place_of = np.arange(columns.slots)
     if not alone and placement.together is not None:
         place_of = snapshot.attribute(placement.together)[0]
     room = np.zeros(place_of.max(initial=0) + 1, np.int64)
-    for request, indexes in what.requests:
+    for request, indexes in workload.requests:
         slots = columns.fitting(request)
         slots = slots if mask is None else slots[mask[slots]]
         copies = columns.copies(request, slots, min(limit or len(indexes), len(indexes)))
@@ -156,10 +158,10 @@ def devices_at(
 
 
 def _fill_all(
-    filling: Filling, what: WorkloadClass, requests: _Requests
+    filling: Filling, workload: WorkloadClass, requests: _Requests
 ) -> list[KernelPlacement | None]:
     """Places by kernel's index; None where a kernel finds no room."""
-    kernels: list[KernelPlacement | None] = [None] * len(what.kernels)
+    kernels: list[KernelPlacement | None] = [None] * len(workload.kernels)
     for request, indexes in requests:
         for index, kernel in zip(indexes, filling.fill(request, len(indexes)), strict=False):
             kernels[index] = kernel
@@ -167,41 +169,43 @@ def _fill_all(
 
 
 def _places_to_try(
-    statement: Statement, selector: AgentSelector, what: WorkloadClass
+    statement: Statement, selector: AgentSelector, workload: WorkloadClass
 ) -> Iterator[Flags | None]:
     """The masks of slots in which all kernels are to be tried, the best choice first; None stands
     for all slots."""
-    placement, snapshot = what.placement, statement.snapshot
+    placement, snapshot = workload.placement, statement.snapshot
     within: Iterable[Flags | None] = (None,)
     if placement.together is not None:
-        within = _values(snapshot, what, placement.together)
+        within = _values(snapshot, workload, placement.together)
     for mask in within:
-        if placement.mode is not ClusterMode.SINGLE_NODE or len(what.kernels) == 1:
+        if placement.mode is not ClusterMode.SINGLE_NODE or len(workload.kernels) == 1:
             yield mask
             continue
-        for slot in _single_slots(snapshot, selector, what, mask):
+        for slot in _single_slots(snapshot, selector, workload, mask):
             alone = np.zeros(snapshot.columns.slots, np.bool_)
             alone[slot] = True
             yield alone
 
 
 def _single_slots(
-    snapshot: Snapshot, selector: AgentSelector, what: WorkloadClass, within: Flags | None
+    snapshot: Snapshot, selector: AgentSelector, workload: WorkloadClass, within: Flags | None
 ) -> Iterator[int]:
     """Slots that may hold all kernels together, the best slot for the most demanding kernel
     first."""
-    columns, limit = snapshot.columns, what.placement.max_kernels_per_agent
-    if limit is not None and limit < len(what.kernels):
+    columns, limit = snapshot.columns, workload.placement.max_kernels_per_agent
+    if limit is not None and limit < len(workload.kernels):
         return
-    first = what.requests[0][0]
+    first = workload.requests[0][0]
     slots = columns.fitting(first)
-    for request, indexes in what.requests:
+    for request, indexes in workload.requests:
         slots = slots[columns.copies(request, slots, len(indexes)) >= len(indexes)]
-    together = sum(columns.amounts(request) * len(indexes) for request, indexes in what.requests)
-    milli = sum(request.gpu_milli * len(indexes) for request, indexes in what.requests)
+    together = sum(
+        columns.amounts(request) * len(indexes) for request, indexes in workload.requests
+    )
+    milli = sum(request.gpu_milli * len(indexes) for request, indexes in workload.requests)
     enough = (columns.free[slots] >= together).all(axis=1)
     slots = slots[enough & (columns.device_free[slots].sum(axis=1) >= milli)]
-    for tier in tiers(snapshot, what):
+    for tier in tiers(snapshot, workload):
         mask = tier.mask if within is None or tier.mask is None else tier.mask & within
         mask = within if mask is None else mask
         mine = slots if mask is None else slots[mask[slots]]
@@ -219,14 +223,14 @@ def _unlike(columns: Columns, slots: Ints) -> Ints:
     return slots[np.sort(first)]
 
 
-def _values(snapshot: Snapshot, what: WorkloadClass, attribute: str) -> Iterator[Flags]:
+def _values(snapshot: Snapshot, workload: WorkloadClass, attribute: str) -> Iterator[Flags]:
     """The agents of each value of ``attribute`` with room for each request by itself, the value
     with the least room first."""
     codes, values = snapshot.attribute(attribute)
-    mask, limit = eligible(snapshot, what), what.placement.max_kernels_per_agent
+    mask, limit = eligible(snapshot, workload), workload.placement.max_kernels_per_agent
     assert mask is not None, "agents without the attribute are not in it"
     least = np.full(len(values), np.iinfo(np.int64).max)  # how often the scarcest request fits
-    for request, indexes in what.requests:
+    for request, indexes in workload.requests:
         slots = snapshot.columns.fitting(request)
         slots = slots[mask[slots]]
         copies = snapshot.columns.copies(request, slots, limit or _MOST_COPIES)
@@ -237,11 +241,11 @@ def _values(snapshot: Snapshot, what: WorkloadClass, attribute: str) -> Iterator
             yield codes == value
 
 
-def _orders(snapshot: Snapshot, what: WorkloadClass) -> Iterator[_Requests]:
+def _orders(snapshot: Snapshot, workload: WorkloadClass) -> Iterator[_Requests]:
     """The orders in which to place a session's requests: the most demanding first, by more than one
     measure, so that a request that is hard to place does not find its room broken up."""
-    yield what.requests
-    if len(what.requests) > 1:
+    yield workload.requests
+    if len(workload.requests) > 1:
         columns = snapshot.columns
         largest = np.maximum(columns.capacity.max(axis=0, initial=1), 1)
         devices = max(int(columns.device_count.max(initial=0)), 1) * GPU_WHOLE
@@ -251,17 +255,17 @@ def _orders(snapshot: Snapshot, what: WorkloadClass) -> Iterator[_Requests]:
             part = float((columns.amounts(item[0]) / largest).max())
             return max(part, item[0].gpu_milli / devices)
 
-        again = tuple(sorted(what.requests, key=share, reverse=True))
-        yield again if again != what.requests else what.requests[::-1]
+        again = tuple(sorted(workload.requests, key=share, reverse=True))
+        yield again if again != workload.requests else workload.requests[::-1]
 
 
 def ranked(
-    snapshot: Snapshot, what: WorkloadClass, kernels: list[KernelPlacement]
+    snapshot: Snapshot, workload: WorkloadClass, kernels: list[KernelPlacement]
 ) -> list[KernelPlacement]:
     """The same places in an order that follows the attribute of ``rank_by``, then the agent's name.
     Values compare as numbers if all are numbers; agents without the attribute come last. Only
     kernels with equal requests change places."""
-    attribute = what.placement.rank_by
+    attribute = workload.placement.rank_by
     facts = {kernel.agent_id: snapshot.facts(snapshot.slot(kernel.agent_id)) for kernel in kernels}
     texts = {id_: agent.attributes.get(attribute or "") for id_, agent in facts.items()}
     numbers = {id_: as_number(text) for id_, text in texts.items() if text is not None}
@@ -275,7 +279,7 @@ def ranked(
         return False, (numbers[id_] or 0.0) if numeric else 0.0, "" if numeric else text, name
 
     ordered = list(kernels)
-    for _, indexes in what.requests:
+    for _, indexes in workload.requests:
         mine = sorted((kernels[index] for index in indexes), key=key)
         for index, kernel in zip(indexes, mine, strict=True):
             ordered[index] = kernel

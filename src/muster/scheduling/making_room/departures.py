@@ -90,10 +90,10 @@ def _requests(sessions: Sequence[RunningSession], counts: Ints) -> tuple[list[Re
     of_classes: list[int] = []  # codes of the kernels of each class, one class after the other
     starts: dict[int, int] = {}  # by the identity of a class
     for session in sessions:
-        if id(session.what) not in starts:
-            starts[id(session.what)] = len(of_classes)
-            of_classes += [codes.setdefault(each, len(codes)) for each in session.what.kernels]
-    start = np.array([starts[id(session.what)] for session in sessions], np.int64)
+        if id(session.workload) not in starts:
+            starts[id(session.workload)] = len(of_classes)
+            of_classes += [codes.setdefault(each, len(codes)) for each in session.workload.kernels]
+    start = np.array([starts[id(session.workload)] for session in sessions], np.int64)
     before = np.cumsum(counts) - counts
     index = np.arange(counts.sum()) - np.repeat(before, counts)
     return list(codes), np.array(of_classes, np.int64)[np.repeat(start, counts) + index]
@@ -163,7 +163,7 @@ class Departures:
         return high
 
     def earliest_fit(
-        self, what: WorkloadClass, selector: AgentSelector, last: int | None = None
+        self, workload: WorkloadClass, selector: AgentSelector, last: int | None = None
     ) -> tuple[KernelPlacement, ...] | None:
         """The places of the class after the fewest groups have left, at most ``last``, and the copy
         stays at that step. None if the class does not fit.
@@ -173,28 +173,28 @@ class Departures:
         """
         last = len(self.ends) if last is None else last
         # Counting is cheap and nearly always right, so that a session is tried only where it fits.
-        low = self.first(lambda snapshot: may_fit(snapshot, what), 0, last)
+        low = self.first(lambda snapshot: may_fit(snapshot, workload), 0, last)
         if low is None:
             return None
-        found = fits(self.snapshot, selector, what)
+        found = fits(self.snapshot, selector, workload)
         if found is not None or low == last:
             return found
         tried: dict[int, tuple[KernelPlacement, ...] | None] = {}
 
         def holds(snapshot: Snapshot) -> bool:
-            tried[self.step] = fits(snapshot, selector, what)
+            tried[self.step] = fits(snapshot, selector, workload)
             return tried[self.step] is not None
 
         step = self.first(holds, low + 1, last)
         return None if step is None else tried[step]
 
 
-def may_fit(snapshot: Snapshot, what: WorkloadClass) -> bool:
+def may_fit(snapshot: Snapshot, workload: WorkloadClass) -> bool:
     """Whether there is room for each distinct request by itself, without which there is none for
     all of them."""
-    mask, columns, limit = eligible(snapshot, what), snapshot.columns, what.placement
+    mask, columns, limit = eligible(snapshot, workload), snapshot.columns, workload.placement
     single = limit.mode is ClusterMode.SINGLE_NODE
-    for request, indexes in what.requests:
+    for request, indexes in workload.requests:
         slots = columns.fitting(request)
         if mask is not None:
             slots = slots[mask[slots]]
@@ -207,8 +207,8 @@ def may_fit(snapshot: Snapshot, what: WorkloadClass) -> bool:
 
 
 def fits(
-    snapshot: Snapshot, selector: AgentSelector, what: WorkloadClass
+    snapshot: Snapshot, selector: AgentSelector, workload: WorkloadClass
 ) -> tuple[KernelPlacement, ...] | None:
     """The places that the class would get; nothing is taken."""
     with Statement(snapshot) as statement:
-        return fit_session(statement, selector, what).kernels
+        return fit_session(statement, selector, workload).kernels

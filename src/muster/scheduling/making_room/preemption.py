@@ -100,56 +100,56 @@ def find_victims(
     Raises:
         MusterError: the selector answers nonsense.
     """
-    what = session.what
-    candidates = _candidates(running.values(), what, policy, now)
+    workload = session.workload
+    candidates = _candidates(running.values(), workload, policy, now)
     if not candidates:
         return None
     costs = _costs(snapshot, candidates, now)
     order = np.argsort(costs, kind="stable")
     candidates = [candidates[index] for index in order.tolist()]  # an index is now a rank of cost
     held = Held(snapshot, candidates)
-    keys = _departing(snapshot, what, held, costs[order])
+    keys = _departing(snapshot, workload, held, costs[order])
     departures = Departures(snapshot, held, keys)
-    kernels = departures.earliest_fit(what, selector)
+    kernels = departures.earliest_fit(workload, selector)
     if kernels is None or not departures.step:
         return None
     gone = np.flatnonzero(keys <= departures.end)
-    found = _spare(snapshot, what, selector, held, kernels, gone)
+    found = _spare(snapshot, workload, selector, held, kernels, gone)
     if found is None:
         return None
     victims, kernels, after = found
     return Preemption(
         session.id,
-        what.priority,
+        workload.priority,
         tuple(candidates[index] for index in victims),
         kernels,
-        _gains(snapshot, after, what, kernels),
+        _gains(snapshot, after, workload, kernels),
     )
 
 
 def _candidates(
-    running: Iterable[RunningSession], what: WorkloadClass, policy: PreemptionSpec, now: float
+    running: Iterable[RunningSession], workload: WorkloadClass, policy: PreemptionSpec, now: float
 ) -> list[RunningSession]:
     """The sessions that may be displaced, by id."""
     sessions = tuple(running)  # some make them as one looks, and an identity must last
     allowed: dict[int, bool] = {}  # by the identity of a class
     found = []
     for each in sessions:
-        may = allowed.get(id(each.what))
+        may = allowed.get(id(each.workload))
         if may is None:
-            may = allowed[id(each.what)] = _is_below(each.what, what, policy)
+            may = allowed[id(each.workload)] = _is_below(each.workload, workload, policy)
         if may and each.started_at + policy.minimum_lease <= now:
             found.append(each)
     found.sort(key=attrgetter("id"))
     return found
 
 
-def _is_below(its: WorkloadClass, what: WorkloadClass, policy: PreemptionSpec) -> bool:
-    """Whether sessions of class ``what`` may displace sessions of class ``its``."""
+def _is_below(its: WorkloadClass, workload: WorkloadClass, policy: PreemptionSpec) -> bool:
+    """Whether sessions of class ``workload`` may displace sessions of class ``its``."""
     return (
         its.preemptible
-        and its.priority + policy.least_difference <= what.priority
-        and _in_scope(its.owner, what.owner, policy.scope)
+        and its.priority + policy.least_difference <= workload.priority
+        and _in_scope(its.owner, workload.owner, policy.scope)
     )
 
 
@@ -170,34 +170,36 @@ def _costs(snapshot: Snapshot, sessions: Sequence[RunningSession], now: float) -
     capacity["gpu"] = int(columns.device_capacity.sum())
     parts: dict[int, float] = {}  # by the identity of a class
     for each in sessions:
-        if id(each.what) not in parts:
-            parts[id(each.what)] = max(
+        if id(each.workload) not in parts:
+            parts[id(each.workload)] = max(
                 (
                     amount / max(capacity.get(name, 0), amount)
-                    for name, amount in each.what.total.items()
+                    for name, amount in each.workload.total.items()
                 ),
                 default=0.0,
             )
-    part = np.array([parts[id(each.what)] for each in sessions], np.float64)
+    part = np.array([parts[id(each.workload)] for each in sessions], np.float64)
     ran = now - np.array([each.started_at for each in sessions], np.float64)
     lost = (ran + _RESTART_S) * part
-    priorities = np.array([each.what.priority for each in sessions], np.float64)
+    priorities = np.array([each.workload.priority for each in sessions], np.float64)
     costs: Floats = priorities * _BAND + np.minimum(lost, _MOST)
     return costs
 
 
-def _departing(snapshot: Snapshot, what: WorkloadClass, held: Held, costs: Floats) -> Floats:
+def _departing(snapshot: Snapshot, workload: WorkloadClass, held: Held, costs: Floats) -> Floats:
     """The keys by which sessions leave: the price of the room that they make together.
 
     Sessions that make no room by themselves come last: a preemptor whose kernels differ may need
     them.
     """
-    single = what.placement.mode is ClusterMode.SINGLE_NODE
-    on_agents = _OnAgents(held, costs, 1 if single else len(what.kernels), snapshot.columns.slots)
+    single = workload.placement.mode is ClusterMode.SINGLE_NODE
+    on_agents = _OnAgents(
+        held, costs, 1 if single else len(workload.kernels), snapshot.columns.slots
+    )
     prices = np.full(on_agents.slots.size, np.inf)
     rooms = on_agents.sessions.astype(np.float64)  # sessions that make no room form one each
-    for index in range(1 if single else min(len(what.requests), _REQUESTS)):
-        its_prices, its_rooms = on_agents.prices(snapshot, what, index)
+    for index in range(1 if single else min(len(workload.requests), _REQUESTS)):
+        its_prices, its_rooms = on_agents.prices(snapshot, workload, index)
         cheaper = its_prices < prices
         prices = np.where(cheaper, its_prices, prices)
         rooms = np.where(cheaper, its_rooms, rooms)
@@ -230,7 +232,9 @@ class _OnAgents:
         self._lost = costs[self.sessions] % _BAND / agents
         self._entries = InOrder(held, self.levels[entries].astype(np.float64))
 
-    def prices(self, snapshot: Snapshot, what: WorkloadClass, index: int) -> tuple[Floats, Floats]:
+    def prices(
+        self, snapshot: Snapshot, workload: WorkloadClass, index: int
+    ) -> tuple[Floats, Floats]:
         """For each entry the price of the room to which it belongs, and that room's number.
 
         On all agents at once the cheapest session leaves, then the next. When one kernel more fits
@@ -238,7 +242,7 @@ class _OnAgents:
         that have left since the last time are its price, which is never below the price before.
         """
         state = snapshot.copy()
-        room = _room(state, what, index)
+        room = _room(state, workload, index)
         bands, lost, price = (np.zeros(self._count) for _ in range(3))
         made: list[tuple[Ints, Ints, Floats]] = []  # by level: entries, completed rooms, prices
         for level in range(int(self.levels.max(initial=-1)) + 1):
@@ -247,7 +251,7 @@ class _OnAgents:
             slots = self.slots[entries]
             bands[slots] = np.maximum(bands[slots], self._bands[entries])
             lost[slots] += self._lost[entries]
-            room, before = _room(state, what, index), room
+            room, before = _room(state, workload, index), room
             grown = np.flatnonzero(room > before)
             price[grown] = np.maximum(price[grown], bands[grown] + np.minimum(lost[grown], _MOST))
             made.append((entries, grown, price[grown]))
@@ -261,12 +265,12 @@ class _OnAgents:
         return prices, rooms
 
 
-def _room(snapshot: Snapshot, what: WorkloadClass, index: int) -> Ints:
+def _room(snapshot: Snapshot, workload: WorkloadClass, index: int) -> Ints:
     """By slot how many kernels with the request of that index find room; for a single-node session
     1 where all of its kernels seem to fit."""
-    columns, placement = snapshot.columns, what.placement
-    request, kernels = what.requests[index][0], len(what.requests[index][1])
-    slots, mask = columns.fitting(request), eligible(snapshot, what)
+    columns, placement = snapshot.columns, workload.placement
+    request, kernels = workload.requests[index][0], len(workload.requests[index][1])
+    slots, mask = columns.fitting(request), eligible(snapshot, workload)
     if mask is not None:
         slots = slots[mask[slots]]
     room = np.zeros(columns.slots, np.int64)
@@ -274,10 +278,10 @@ def _room(snapshot: Snapshot, what: WorkloadClass, index: int) -> Ints:
         limit = placement.max_kernels_per_agent or kernels
         room[slots] = columns.copies(request, slots, min(kernels, limit))
         return room
-    for each, indexes in what.requests:
+    for each, indexes in workload.requests:
         slots = slots[columns.copies(each, slots, len(indexes)) >= len(indexes)]
-    together = sum(columns.amounts(each) * len(indexes) for each, indexes in what.requests)
-    milli = sum(each.gpu_milli * len(indexes) for each, indexes in what.requests)
+    together = sum(columns.amounts(each) * len(indexes) for each, indexes in workload.requests)
+    milli = sum(each.gpu_milli * len(indexes) for each, indexes in workload.requests)
     enough = (columns.free[slots] >= together).all(axis=1)
     room[slots[enough & (columns.device_free[slots].sum(axis=1) >= milli)]] = 1
     return room
@@ -288,7 +292,7 @@ def _room(snapshot: Snapshot, what: WorkloadClass, index: int) -> Ints:
 
 def _spare(
     snapshot: Snapshot,
-    what: WorkloadClass,
+    workload: WorkloadClass,
     selector: AgentSelector,
     held: Held,
     kernels: tuple[KernelPlacement, ...],
@@ -301,7 +305,7 @@ def _spare(
     for victims in (np.intersect1d(gone, held.on(slots)), gone):
         state = snapshot.copy()
         state.columns.move_all(held.of(victims))
-        found = fits(state, selector, what)
+        found = fits(state, selector, workload)
         if found is not None:  # different kernels, placed greedily, may miss the smaller room
             break
     if found is None:
@@ -312,28 +316,31 @@ def _spare(
         spared = False
         for victim in reversed(needed.copy()):
             _move(state, held.sessions[victim], -1)
-            without = fits(state, selector, what) if may_fit(state, what) else None
+            without = fits(state, selector, workload) if may_fit(state, workload) else None
             if without is None:
                 _move(state, held.sessions[victim], +1)
             else:
                 needed.remove(victim)
                 # A victim may be needed no longer, where kernels differ and are placed greedily.
-                found, spared = without, len(what.requests) > 1
+                found, spared = without, len(workload.requests) > 1
     return needed, found, state
 
 
 def _move(snapshot: Snapshot, session: RunningSession, copies: int) -> None:
     """Give back the session's holdings, or take them again."""
-    for request, kernel in zip(session.what.kernels, session.kernels, strict=True):
+    for request, kernel in zip(session.workload.kernels, session.kernels, strict=True):
         for slot in snapshot.slots_among((kernel.agent_id,)):
             snapshot.columns.move(slot, request, kernel.shares, copies)
 
 
 def _gains(
-    snapshot: Snapshot, after: Snapshot, what: WorkloadClass, kernels: tuple[KernelPlacement, ...]
+    snapshot: Snapshot,
+    after: Snapshot,
+    workload: WorkloadClass,
+    kernels: tuple[KernelPlacement, ...],
 ) -> tuple[Gain, ...]:
     """The gains by agent, with ``after`` the snapshot without the victims."""
-    demand, now, then = Demand(snapshot, what, kernels), snapshot.columns, after.columns
+    demand, now, then = Demand(snapshot, workload, kernels), snapshot.columns, after.columns
     gains = []
     for entry, slot in enumerate(demand.slots.tolist()):
         devices = now.device_free[slot], then.device_free[slot]
@@ -350,18 +357,18 @@ def _gains(
 
 
 def let_displace(
-    what: WorkloadClass,
+    workload: WorkloadClass,
     found: Preemption,
     snapshot: Snapshot,
     running: dict[SessionId, RunningSession],
 ) -> None:
     """``let_start`` for a session that displaces others."""
     victims = [victim.id for victim in found.victims]
-    let_start(what, found.kernels, victims, snapshot, running)
+    let_start(workload, found.kernels, victims, snapshot, running)
 
 
 def let_start(
-    what: WorkloadClass,
+    workload: WorkloadClass,
     kernels: Sequence[KernelPlacement],
     leaving: Iterable[SessionId],
     snapshot: Snapshot,
@@ -374,8 +381,8 @@ def let_start(
     """
     columns = snapshot.columns
     for victim in filter(None, [running.pop(id_, None) for id_ in leaving]):
-        for request, kernel in zip(victim.what.kernels, victim.kernels, strict=True):
+        for request, kernel in zip(victim.workload.kernels, victim.kernels, strict=True):
             for slot in snapshot.slots_among((kernel.agent_id,)):
                 columns.move(slot, request, kernel.shares, +1)
-    for request, kernel in zip(what.kernels, kernels, strict=True):
+    for request, kernel in zip(workload.kernels, kernels, strict=True):
         columns.move(snapshot.slot(kernel.agent_id), request, kernel.shares, -1)

@@ -67,18 +67,18 @@ class Reservation:
     """
 
     session: SessionId
-    what: WorkloadClass
+    workload: WorkloadClass
     kernels: tuple[KernelPlacement, ...]
     holds: tuple[Hold, ...]
     expected_at: float | None
     waits_for: tuple[SessionId, ...]
 
-    def admits(self, what: WorkloadClass, runs_from: float) -> bool:
+    def admits(self, workload: WorkloadClass, runs_from: float) -> bool:
         """Whether a session of the class that runs from ``runs_from`` on will have left by
         ``expected_at``, so that the holds do not bind it."""
-        if self.expected_at is None or what.duration_s is None:
+        if self.expected_at is None or workload.duration_s is None:
             return False
-        return runs_from + what.duration_s <= self.expected_at
+        return runs_from + workload.duration_s <= self.expected_at
 
     def start(self, statement: Statement) -> tuple[KernelPlacement, ...] | None:
         """Take the kept places, if all are free; otherwise take nothing and answer None.
@@ -86,16 +86,16 @@ class Reservation:
         It is for a session that finds no room otherwise: kernels with different requests are placed
         greedily, which may miss the kept room.
         """
-        snapshot, what = statement.snapshot, self.what
-        if not _may_hold(snapshot, what, self.kernels, snapshot.columns.accepting):
+        snapshot, workload = statement.snapshot, self.workload
+        if not _may_hold(snapshot, workload, self.kernels, snapshot.columns.accepting):
             return None
-        if not Demand(snapshot, what, self.kernels).is_free(snapshot.columns):
+        if not Demand(snapshot, workload, self.kernels).is_free(snapshot.columns):
             return None
-        for request, kernel in zip(what.kernels, self.kernels, strict=True):
+        for request, kernel in zip(workload.kernels, self.kernels, strict=True):
             slot = snapshot.slot(kernel.agent_id)
             statement.take(slot, request, kernel.shares)
-            if what.placement.set is not None:
-                statement.join_set(slot, (what.owner, what.placement.set))
+            if workload.placement.set is not None:
+                statement.join_set(slot, (workload.owner, workload.placement.set))
         return self.kernels
 
 
@@ -129,11 +129,11 @@ def reserve(
     Raises:
         MusterError: the selector answers nonsense.
     """
-    what, kept = session.what, None
+    workload, kept = session.workload, None
     columns, back = snapshot.columns, snapshot.with_returning()
     stays_firm = False
-    if previous is not None and previous.session == session.id and previous.what == what:
-        may = _may_hold(snapshot, what, previous.kernels, columns.accepting | columns.returning)
+    if previous is not None and previous.session == session.id and previous.workload == workload:
+        may = _may_hold(snapshot, workload, previous.kernels, columns.accepting | columns.returning)
         kept = previous.kernels if may else None
         stays_firm = firm and kept is not None and previous.expected_at is None
     held = Held(snapshot, tuple(running.values()))
@@ -141,13 +141,13 @@ def reserve(
         [np.inf if each.ends_at is None else each.ends_at for each in held.sessions], np.float64
     )
     ends[ends <= now] = now + OVERDUE_S
-    plan = None if stays_firm else _earliest(what, back, held, ends, selector, kept)
+    plan = None if stays_firm else _earliest(workload, back, held, ends, selector, kept)
     if plan is not None and not (firm and plan.at <= now + OVERDUE_S):
         return _keep_until(max(plan.at, now), plan, session, snapshot, held, ends)
     if not firm:
         return None
     kernels = kept or (None if plan is None else plan.kernels)
-    kernels = kernels or _least_disturbing(what, back, held, ends, selector, now)
+    kernels = kernels or _least_disturbing(workload, back, held, ends, selector, now)
     return None if kernels is None else _keep(kernels, session, snapshot, held)
 
 
@@ -197,12 +197,12 @@ class Binding:
             self._snapshot.columns.move_all(self._bulk)
         self._bound = False
 
-    def lend(self, what: WorkloadClass, kernels: Sequence[KernelPlacement]) -> None:
+    def lend(self, workload: WorkloadClass, kernels: Sequence[KernelPlacement]) -> None:
         """Lend held room to a session that ends in time and took these places while the holds were
         lifted."""
         assert not self._bound, "it chose its place beside what is held"
         columns, bulk = self._snapshot.columns, self._bulk
-        for request, kernel in zip(what.kernels, kernels, strict=True):
+        for request, kernel in zip(workload.kernels, kernels, strict=True):
             slot = self._snapshot.slot(kernel.agent_id)
             entry = self._entry.get(slot)
             if entry is not None:
@@ -228,7 +228,7 @@ class _Plan:
 
 
 def _earliest(
-    what: WorkloadClass,
+    workload: WorkloadClass,
     snapshot: Snapshot,
     held: Held,
     ends: Floats,
@@ -240,12 +240,12 @@ def _earliest(
     departures = Departures(snapshot, held, ends)
     step, last = None, len(departures.ends)
     if kept is not None:
-        demand = Demand(snapshot, what, kept)
+        demand = Demand(snapshot, workload, kept)
         step = departures.first(lambda then: demand.is_free(then.columns), 0, last)
         if step is not None:
             is_away = snapshot.columns.returning[demand.slots].any()
             last = step if is_away else step - 1
-    kernels = departures.earliest_fit(what, selector, last) if last >= 0 else None
+    kernels = departures.earliest_fit(workload, selector, last) if last >= 0 else None
     if kernels is None and step is not None:
         departures.go(step)
         kernels = kept
@@ -255,7 +255,7 @@ def _earliest(
 
 
 def _least_disturbing(
-    what: WorkloadClass,
+    workload: WorkloadClass,
     snapshot: Snapshot,
     held: Held,
     ends: Floats,
@@ -276,20 +276,24 @@ def _least_disturbing(
     rank[np.lexsort((progress, sessions))] = np.arange(sessions.size)
     keys = np.where(unknown, np.inf, 0.0)  # all sessions of known end first, then agent by agent
     np.minimum.at(keys, whose, 1.0 + rank[slots])
-    kernels = Departures(snapshot, held, keys).earliest_fit(what, selector)
-    return kernels or fits(snapshot.emptied(), selector, what)
+    kernels = Departures(snapshot, held, keys).earliest_fit(workload, selector)
+    return kernels or fits(snapshot.emptied(), selector, workload)
 
 
 def _may_hold(
     snapshot: Snapshot,
-    what: WorkloadClass,
+    workload: WorkloadClass,
     kernels: tuple[KernelPlacement, ...],
     accepting: Flags,
 ) -> bool:
     """Whether the agents of these places are ``accepting`` and can hold the session's kernels once
     they have room."""
     slots = snapshot.slots_among(kernel.agent_id for kernel in kernels)
-    mask, columns, together = eligible(snapshot, what), snapshot.columns, what.placement.together
+    mask, columns, together = (
+        eligible(snapshot, workload),
+        snapshot.columns,
+        workload.placement.together,
+    )
     if len(slots) < len(kernels) or not accepting[slots].all():
         return False
     if mask is not None and not mask[slots].all():
@@ -298,7 +302,7 @@ def _may_hold(
         values = set(snapshot.attribute(together)[0][slots].tolist())
         if len(values) > 1 or -1 in values:
             return False
-    demand = Demand(snapshot, what, kernels)
+    demand = Demand(snapshot, workload, kernels)
     return demand.is_within(columns.capacity, columns.device_capacity)
 
 
@@ -312,10 +316,10 @@ def _keep_until(
 ) -> Reservation:
     """The reservation that holds the session's amounts, less the amounts that will have come back
     by then."""
-    what, columns, then = session.what, snapshot.columns, plan.then
+    workload, columns, then = session.workload, snapshot.columns, plan.then
     device_comes = then.device_free - columns.device_free
-    kernels = on_devices(snapshot, what, plan.kernels, then, device_comes)
-    demand = Demand(snapshot, what, kernels)
+    kernels = on_devices(snapshot, workload, plan.kernels, then, device_comes)
+    demand = Demand(snapshot, workload, kernels)
     slots = demand.slots
     comes = then.free[slots] - columns.free[slots]
     amounts = np.maximum(demand.amounts - comes, 0)
@@ -323,7 +327,7 @@ def _keep_until(
     leave = [index for index in held.on(slots).tolist() if ends[index] <= plan.at]
     return Reservation(
         session.id,
-        what,
+        workload,
         kernels,
         _holds(snapshot, slots, amounts, milli),
         expected_at,
@@ -338,15 +342,17 @@ def _keep(
     held: Held,
 ) -> Reservation:
     """The reservation that holds all of the session's amounts that are free."""
-    what, columns = session.what, snapshot.columns
-    kernels = on_devices(snapshot, what, kernels, snapshot.emptied().columns, columns.device_free)
-    demand = Demand(snapshot, what, kernels)
+    workload, columns = session.workload, snapshot.columns
+    kernels = on_devices(
+        snapshot, workload, kernels, snapshot.emptied().columns, columns.device_free
+    )
+    demand = Demand(snapshot, workload, kernels)
     slots = demand.slots
     amounts = np.minimum(demand.amounts, np.maximum(columns.free[slots], 0))
     milli = np.minimum(demand.device_milli, np.maximum(columns.device_free[slots], 0))
     return Reservation(
         session.id,
-        what,
+        workload,
         kernels,
         _holds(snapshot, slots, amounts, milli),
         None,

@@ -157,9 +157,9 @@ class GroupState:
         """The class of a waiting session; None for any other."""
         members = self.queue.find(id_)
         if members is not None:
-            return members.what
+            return members.workload
         aside = self.aside.get(id_)
-        return None if aside is None else aside.what
+        return None if aside is None else aside.workload
 
     def submit(self, session: SessionWorkload, *, aside: bool = False) -> None:
         """Have a session wait from now on, in the queue unless it is put ``aside``.
@@ -167,7 +167,7 @@ class GroupState:
         Raises:
             PluginFault: the selector fails to learn of it; the session waits all the same.
         """
-        self.accounting.usage.waits(session.what.owner, 1)
+        self.accounting.usage.waits(session.workload.owner, 1)
         if aside:
             self.aside[session.id] = session
         else:
@@ -194,7 +194,7 @@ class GroupState:
             if left is None:
                 return False
         self.displacing.pop(id_, None)
-        self.accounting.usage.waits(left.what.owner, -1)
+        self.accounting.usage.waits(left.workload.owner, -1)
         return True
 
     def requeue(self, class_of: Callable[[SessionWorkload], WorkloadClass]) -> None:
@@ -211,8 +211,8 @@ class GroupState:
         self.queue, self.aside = queue, {id_: anew(each) for id_, each in self.aside.items()}
 
     def _enqueue(self, session: SessionWorkload) -> None:
-        workload = self.queue.known(session.what)
-        if workload is not session.what:
+        workload = self.queue.known(session.workload)
+        if workload is not session.workload:
             session = SessionWorkload(session.id, session.submitted_at, workload)
         self.queue.add(session)
         self.due = True
@@ -266,7 +266,7 @@ class GroupState:
         session, kernels = placed
         self.withdraw(session.id)
         held = dict(enumerate(kernels))
-        self._hold(session.id, Place(session.what, held, now, begun_anew, now), now)
+        self._hold(session.id, Place(session.workload, held, now, begun_anew, now), now)
 
     def adopt(
         self,

@@ -21,10 +21,7 @@ from muster.scheduling.making_room.reservation import Binding, Reservation, rese
 from muster.scheduling.passes.outcome import PassResult, Placed, behind
 from muster.scheduling.passes.queue import Kept, Queue, QueueClass
 from muster.scheduling.passes.turns import Rank, Turn, Turns, bounds, rank_of
-from muster.scheduling.policy.plugins import (
-    CountingValidator,
-    PassContext,
-)
+from muster.scheduling.policy.plugins import CountingValidator, PassContext
 from muster.scheduling.policy.policy import Policy
 from muster.scheduling.workload import (
     KernelPlacement,
@@ -56,10 +53,10 @@ def place(queue: Queue, snapshot: Snapshot, policy: Policy, context: PassContext
     return result
 
 
-def never_fits(what: WorkloadClass, snapshot: Snapshot, policy: Policy) -> Reason | None:
+def never_fits(workload: WorkloadClass, snapshot: Snapshot, policy: Policy) -> Reason | None:
     """The reason why the present group could not hold such a session even when empty; None if it
     could."""
-    return Feasibility(snapshot, policy.selector).never(what)
+    return Feasibility(snapshot, policy.selector).never(workload)
 
 
 class PlacementPass:
@@ -119,12 +116,12 @@ class PlacementPass:
     ) -> tuple[tuple[Reason, ...], tuple[KernelPlacement, ...]]:
         """The reasons that keep a session from starting after the decisions so far, or else its
         places. Nothing is placed."""
-        members = QueueClass(session.what)
+        members = QueueClass(session.workload)
         members.add(session)
         reasons = [*self._forbidden(members)]
         never, kernels = self.never(members), None
         try:
-            self._bind_for(session.what)
+            self._bind_for(session.workload)
             if never is not None:
                 reasons.append(never)
             else:
@@ -164,7 +161,7 @@ class PlacementPass:
     def _decide(self, turn: Turn, limit: Rank | None) -> bool:
         """Place sessions of the class that may start before ``limit``; whether the class has more
         to try."""
-        members, what = turn.members, turn.members.what
+        members, workload = turn.members, turn.members.workload
         assert turn.session is not None
         reasons = self._forbidden(members)
         if reasons:
@@ -173,13 +170,13 @@ class PlacementPass:
         if self._stopped is not None:
             self.result.refused[members] = (self.never(members) or self._stopped,)
             return False
-        if members.refused_at is not None and members.refused_at == self._state(what):
+        if members.refused_at is not None and members.refused_at == self._state(workload):
             self._lacks_room(members, turn.session)
             return False
         sequencer = self._policy.sequencer
-        most = 1 if sequencer.dynamic else self._allowed(what, len(members))
+        most = 1 if sequencer.dynamic else self._allowed(workload, len(members))
         run = turn.run(limit, most, sequencer, self._context)
-        self._bind_for(what)
+        self._bind_for(workload)
         started = self._start(members, run)
         if started < len(run):
             self._lacks_room(members, run[started])
@@ -189,24 +186,24 @@ class PlacementPass:
     def _forbidden(self, members: QueueClass) -> tuple[Reason, ...]:
         reasons: tuple[Reason, ...] = ()
         for validator in self._validators:
-            reasons += tuple(validator.validate(members.what, self._context))
+            reasons += tuple(validator.validate(members.workload, self._context))
         return reasons
 
-    def _allowed(self, what: WorkloadClass, count: int) -> int:
+    def _allowed(self, workload: WorkloadClass, count: int) -> int:
         """How many sessions of the class the validators allow in a row; at least the one about
         which they were just asked."""
         if count == 1 or len(self._counting) < len(self._policy.validators):
             return 1
         for validator in self._counting:
-            count = min(count, validator.allows(what, self._context, count))
+            count = min(count, validator.allows(workload, self._context, count))
         return max(count, 1)
 
     def _start(self, members: QueueClass, run: list[SessionWorkload]) -> int:
         """Place as many of ``run`` as fit, from the first on; the answer is how many."""
-        what, selector = members.what, self._policy.selector
+        workload, selector = members.workload, self._policy.selector
         placed: list[Placed] = []
-        if len(what.kernels) == 1:
-            found = fill(self._statement, selector, what, len(run))
+        if len(workload.kernels) == 1:
+            found = fill(self._statement, selector, workload, len(run))
             placed = list(map(Placed, run, zip(found)))
         else:
             for session in run:
@@ -216,10 +213,10 @@ class PlacementPass:
                 placed.append(Placed(session, kernels))
         if placed:
             for reservation, binding in self._bindings:
-                if reservation.admits(what, self._context.runs_from):
+                if reservation.admits(workload, self._context.runs_from):
                     for _, kernels in placed:
-                        binding.lend(what, kernels)
-            self._context.usage.note_placed(what, len(placed))
+                        binding.lend(workload, kernels)
+            self._context.usage.note_placed(workload, len(placed))
             self.result.placed += placed
         return len(placed)
 
@@ -228,15 +225,17 @@ class PlacementPass:
         now = self._context.now
         running = dict(self._context.running)
         for session, kernels in self.result.placed:
-            duration_s = session.what.duration_s
+            duration_s = session.workload.duration_s
             ends_at = None if duration_s is None else self._context.runs_from + duration_s
-            running[session.id] = RunningSession(session.id, session.what, kernels, now, ends_at)
+            running[session.id] = RunningSession(
+                session.id, session.workload, kernels, now, ends_at
+            )
         return running
 
     def _lacks_room(self, members: QueueClass, session: SessionWorkload) -> None:
         """Note that ``session`` finds no room: its reason, and the consequences for sessions behind
         it."""
-        state = self._state(members.what)
+        state = self._state(members.workload)
         remembered = members.refused_at == state and members.reasons
         never = self.never(members)
         self.result.refused[members] = (
@@ -255,7 +254,7 @@ class PlacementPass:
         elif (is_head and policy is QueuePolicy.BACKFILL) or others_leave:
             self._reserve_for(session)  # room of leaving sessions is for it alone
         if others_leave:  # nor may its owner's other work use its quota
-            self._context.usage.note_placed(members.what, 1)
+            self._context.usage.note_placed(members.workload, 1)
 
     # Kept rooms
 
@@ -270,7 +269,7 @@ class PlacementPass:
                 self._lift()
                 snapshot = snapshot.copy()
                 for earlier, _ in self._bindings:
-                    waits_for, its = earlier.waits_for, earlier.what
+                    waits_for, its = earlier.waits_for, earlier.workload
                     let_start(its, earlier.kernels, waits_for, snapshot, running)
             reservation = reserve(
                 session, snapshot, running, self._policy.selector, now, firm, previous=previous
@@ -286,7 +285,7 @@ class PlacementPass:
             )
         self.result.rooms[session.id] = kept
         if kept.reservation is not None:
-            self._bind_for(session.what)
+            self._bind_for(session.workload)
             self._bindings.append((kept.reservation, Binding(kept.reservation, self._snapshot)))
 
     def _stands(self, kept: Kept, session: SessionWorkload, firm: bool) -> bool:
@@ -298,13 +297,15 @@ class PlacementPass:
         if kept.version == snapshot.version:
             return True
         back = snapshot.with_returning()
-        return back is snapshot or fits(back, self._policy.selector, session.what) is None
+        return back is snapshot or fits(back, self._policy.selector, session.workload) is None
 
-    def _bind_for(self, what: WorkloadClass, spared: Container[SessionId] = ()) -> None:
+    def _bind_for(self, workload: WorkloadClass, spared: Container[SessionId] = ()) -> None:
         """Take kept room from the snapshot, except room on which sessions of the class may stand,
         and room kept for ``spared`` sessions."""
         for reservation, binding in self._bindings:
-            if reservation.session in spared or reservation.admits(what, self._context.runs_from):
+            if reservation.session in spared or reservation.admits(
+                workload, self._context.runs_from
+            ):
                 binding.lift()
             else:
                 binding.bind()
@@ -336,26 +337,26 @@ class PlacementPass:
         spared = {session.id, *(each.session for each in displaced)}
         try:
             # Sessions that get the room of others are counted below, and not by their kept room.
-            self._bind_for(session.what, spared)
+            self._bind_for(session.workload, spared)
             if displaced:
                 snapshot = snapshot.copy()
                 for each in displaced:
-                    its = self._queue.class_of(each.session).what
+                    its = self._queue.class_of(each.session).workload
                     let_displace(its, each, snapshot, running)
             back = snapshot.with_returning()
-            if back is not snapshot and fits(back, self._policy.selector, session.what):
+            if back is not snapshot and fits(back, self._policy.selector, session.workload):
                 return None  # the session only has to wait for them
             found = find_victims(
                 session, snapshot, running, self._policy.selector, policy, self._context.now
             )
         finally:
             self._lift()
-        if found is None or not self._leaves_holds(session.what, found, spared):
+        if found is None or not self._leaves_holds(session.workload, found, spared):
             return None
         return found
 
     def _leaves_holds(
-        self, what: WorkloadClass, found: Preemption, spared: Container[SessionId]
+        self, workload: WorkloadClass, found: Preemption, spared: Container[SessionId]
     ) -> bool:
         """Whether the room of the victims is the session's once they are gone. Room kept for others
         may be lent to a session that soon ends; if that one were displaced, the session could not
@@ -363,51 +364,55 @@ class PlacementPass:
         holds = [
             hold
             for each, _ in self._bindings
-            if each.session not in spared and not each.admits(what, self._context.runs_from)
+            if each.session not in spared and not each.admits(workload, self._context.runs_from)
             for hold in each.holds
         ]
         if not holds:
             return True
         after, running = self._snapshot.copy(), dict(self._context.running)
         for each in self.result.displaced:
-            let_displace(self._queue.class_of(each.session).what, each, after, running)
-        let_displace(what, found, after, running)
+            let_displace(self._queue.class_of(each.session).workload, each, after, running)
+        let_displace(workload, found, after, running)
         taken = {kernel.agent_id for kernel in found.kernels}
         return all(hold.is_free(after) for hold in holds if hold.agent_id in taken)
 
     # Why not
 
-    def _state(self, what: WorkloadClass) -> object:
+    def _state(self, workload: WorkloadClass) -> object:
         """The state on which a lack of room depends: while it stays equal, sessions of the class go
         on lacking room."""
         bound = [
             reservation.holds
             for reservation, _ in self._bindings
-            if not reservation.admits(what, self._context.runs_from)
+            if not reservation.admits(workload, self._context.runs_from)
         ]
         return self._snapshot.version, bound
 
     def _no_room(self, members: QueueClass, session: SessionWorkload) -> Reason:
-        what = members.what
+        workload = members.workload
         for reservation, binding in self._bindings:
-            if reservation.admits(what, self._context.runs_from):
+            if reservation.admits(workload, self._context.runs_from):
                 continue
             binding.lift()
             if self.would_fit(session).kernels is not None:
-                self._bind_for(what)
+                self._bind_for(workload)
                 group, after_s = self._snapshot.group, self._policy.starvation_after_s
                 return behind(reservation, group, after_s, self._context.now)
-        self._bind_for(what)
-        most = self._feasibility.most_kernels(what, self._statement)
+        self._bind_for(workload)
+        most = self._feasibility.most_kernels(workload, self._statement)
         if most:
             return reason(ReasonCode.AGENTS_FULL, group=self._snapshot.group, most=most)
-        reach, kernels = self._feasibility.reach(what), len(what.kernels)
+        reach, kernels = self._feasibility.reach(workload), len(workload.kernels)
         if kernels > 1:
             placed = self.most_placed(session)
             return reason(
-                ReasonCode.GANG_NO_ROOM, placed=placed, kernels=kernels, **reach, **together(what)
+                ReasonCode.GANG_NO_ROOM,
+                placed=placed,
+                kernels=kernels,
+                **reach,
+                **together(workload),
             )
-        return reason(ReasonCode.NO_ROOM, **reach, request=what.kernels[0].describe())
+        return reason(ReasonCode.NO_ROOM, **reach, request=workload.kernels[0].describe())
 
     def would_fit(self, session: SessionWorkload) -> Fit:
         """How many kernels would find room, whatever else forbids the session to start."""
@@ -419,15 +424,15 @@ class PlacementPass:
     def most_placed(self, session: SessionWorkload) -> int:
         """How many kernels find room together, whatever else forbids the session to start."""
         fit = self.would_fit(session)
-        return most_placed(self._statement, self._policy.selector, session.what, fit)
+        return most_placed(self._statement, self._policy.selector, session.workload, fit)
 
     def _fit(self, session: SessionWorkload) -> Fit:
         """Take room for the session; if it finds none otherwise, the room that was kept for it."""
-        fit = fit_session(self._statement, self._policy.selector, session.what)
+        fit = fit_session(self._statement, self._policy.selector, session.workload)
         kept = self._queue.rooms.get(session.id)
         if fit.kernels is None and kept is not None:
             reservation = kept.reservation
-            if reservation is not None and reservation.what == session.what:
+            if reservation is not None and reservation.workload == session.workload:
                 kernels = reservation.start(self._statement)
                 if kernels is not None:
                     return Fit(len(kernels), kernels)
@@ -438,6 +443,6 @@ class PlacementPass:
         can."""
         known = members.never
         if known is None or known[0] != self._snapshot.capacity_version:
-            known = self._snapshot.capacity_version, self._feasibility.never(members.what)
+            known = self._snapshot.capacity_version, self._feasibility.never(members.workload)
             members.never = known
         return known[1]

@@ -73,10 +73,10 @@ class QueueClass:
     version of the group's capacity.
     """
 
-    __slots__ = ("_order", "_waiting", "never", "reasons", "refused_at", "what")
+    __slots__ = ("_order", "_waiting", "never", "reasons", "refused_at", "workload")
 
-    def __init__(self, what: WorkloadClass) -> None:
-        self.what = what
+    def __init__(self, workload: WorkloadClass) -> None:
+        self.workload = workload
         self.reasons: tuple[Reason, ...] = ()
         self.refused_at: object = None
         self.never: tuple[int, Reason | None] | None = None
@@ -169,11 +169,11 @@ class Queue:
     def classes(self) -> Iterable[QueueClass]:
         return self._classes.values()
 
-    def known(self, what: WorkloadClass) -> WorkloadClass:
-        """The object that equal waiting sessions share as their class, or ``what`` itself if none
-        waits."""
-        members = self._classes.get(what)
-        return what if members is None else members.what
+    def known(self, workload: WorkloadClass) -> WorkloadClass:
+        """The object that equal waiting sessions share as their class, or ``workload`` itself where
+        no equal session waits."""
+        members = self._classes.get(workload)
+        return workload if members is None else members.workload
 
     def find(self, id_: SessionId) -> QueueClass | None:
         """The class of a session; None if it does not wait here."""
@@ -198,9 +198,9 @@ class Queue:
     def add(self, session: SessionWorkload) -> QueueClass:
         """Add a session, unless it waits already."""
         self.remove(session.id)
-        members = self._classes.get(session.what)
+        members = self._classes.get(session.workload)
         if members is None:
-            members = self._classes[session.what] = QueueClass(session.what)
+            members = self._classes[session.workload] = QueueClass(session.workload)
         members.add(session)
         self._class_of[session.id] = members
         return members
@@ -211,5 +211,5 @@ class Queue:
         if members is not None:
             members.remove(id_)
             if not members:
-                del self._classes[members.what]
+                del self._classes[members.workload]
         return members

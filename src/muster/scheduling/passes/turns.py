@@ -20,7 +20,7 @@ Rank: TypeAlias = tuple[Any, ...]
 
 def rank_of(session: SessionWorkload, sequencer: SessionSequencer, context: PassContext) -> Rank:
     key = sequencer.key(session, context)
-    return (-session.what.priority, *key, session.submitted_at, session.id)
+    return (-session.workload.priority, *key, session.submitted_at, session.id)
 
 
 _BEFORE_ALL, _AFTER_ALL = "", chr(sys.maxunicode)  # of the ids of one age
@@ -142,8 +142,8 @@ _Lane: TypeAlias = tuple[Owner, int]
 
 
 def _lane(turn: Turn) -> _Lane:
-    what = turn.members.what
-    return what.owner, what.priority
+    workload = turn.members.workload
+    return workload.owner, workload.priority
 
 
 def _age(turn: Turn) -> Rank:

@@ -122,9 +122,9 @@ _TOLD = Repr()
 _TOLD.maxother = _TOLD.maxstring = 200
 
 
-def _told(what: object) -> str:
+def _told(workload: object) -> str:
     """A short description of any object, even of one that cannot describe itself."""
-    return _TOLD.repr(what)
+    return _TOLD.repr(workload)
 
 
 class _Leash:
@@ -187,8 +187,8 @@ class GuardedValidator:
         self._leash = _Leash("validator", name)
         self._inner = inner
 
-    def validate(self, what: WorkloadClass, context: PassContext) -> Sequence[Reason]:
-        reasons = self._leash.call(self._inner.validate, what, context)
+    def validate(self, workload: WorkloadClass, context: PassContext) -> Sequence[Reason]:
+        reasons = self._leash.call(self._inner.validate, workload, context)
         if not isinstance(reasons, Sequence) or not all(isinstance(r, Reason) for r in reasons):
             raise self._leash.fault(f"must answer reasons, not {_told(reasons)}")
         return tuple(reasons)
@@ -282,15 +282,15 @@ class GuardedHook:
         self._leash = _Leash("hook", name)
         self._inner = inner
 
-    def on_schedule(self, what: WorkloadClass) -> WorkloadClass:
-        changed = self._leash.call(self._inner.on_schedule, what)
+    def on_schedule(self, workload: WorkloadClass) -> WorkloadClass:
+        changed = self._leash.call(self._inner.on_schedule, workload)
         if not isinstance(changed, WorkloadClass):
             raise self._leash.fault(f"must answer a workload, not {_told(changed)}")
         if (changed.owner, changed.group, changed.type, changed.kernels) != (
-            what.owner,
-            what.group,
-            what.type,
-            what.kernels,
+            workload.owner,
+            workload.group,
+            workload.type,
+            workload.kernels,
         ):
             raise self._leash.fault(
                 "must answer a workload with the same owner, group, type and kernels"

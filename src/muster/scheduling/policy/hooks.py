@@ -14,8 +14,8 @@ from muster.scheduling.workload import WorkloadClass
 class BatchHook:
     """Batch sessions run as they were handed in."""
 
-    def on_schedule(self, what: WorkloadClass) -> WorkloadClass:
-        return what
+    def on_schedule(self, workload: WorkloadClass) -> WorkloadClass:
+        return workload
 
     def before_start(self, environment: Mapping[str, str]) -> Mapping[str, str]:
         return environment
@@ -30,8 +30,8 @@ class InteractiveHook(BatchHook):
     def __init__(self, preemptible: bool = False) -> None:
         self._preemptible = preemptible
 
-    def on_schedule(self, what: WorkloadClass) -> WorkloadClass:
-        return replace(what, preemptible=what.preemptible and self._preemptible)
+    def on_schedule(self, workload: WorkloadClass) -> WorkloadClass:
+        return replace(workload, preemptible=workload.preemptible and self._preemptible)
 
 
 class InferenceHook(BatchHook):

@@ -66,7 +66,7 @@ class PassContext:
 class SessionValidator(Protocol):
     """A rule that may forbid sessions of a class to start now, wherever there is room."""
 
-    def validate(self, what: WorkloadClass, context: PassContext) -> Sequence[Reason]:
+    def validate(self, workload: WorkloadClass, context: PassContext) -> Sequence[Reason]:
         """All reasons that hold; empty when sessions of the class may start.
 
         It is asked before each placement of the class. Once it forbids, it has to forbid for the
@@ -81,7 +81,7 @@ class CountingValidator(Protocol):
     def is_idle(self, context: PassContext) -> bool:
         """Whether it forbids nothing to anybody in this pass."""
 
-    def allows(self, what: WorkloadClass, context: PassContext, count: int) -> int:
+    def allows(self, workload: WorkloadClass, context: PassContext, count: int) -> int:
         """How many of ``count`` sessions of the class may be placed one after the other."""
 
 
@@ -159,7 +159,7 @@ class LearningSelector(Protocol):
 class SessionHook(Protocol):
     """The special treatment of a type of session (source: Sokovan)."""
 
-    def on_schedule(self, what: WorkloadClass) -> WorkloadClass:
+    def on_schedule(self, workload: WorkloadClass) -> WorkloadClass:
         """Called once when a session enters the queue, and again if its group gets another policy
         while it waits; the answer is scheduled in its place. Equal sessions may share the answer.
         Owner, group, type and the kernels' requests must stay."""

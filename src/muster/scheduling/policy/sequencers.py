@@ -43,7 +43,7 @@ class Drf(SessionSequencer):
         self._capacity = Capacity()
 
     def key(self, session: SessionWorkload, context: PassContext) -> tuple[float, ...]:
-        user, _, _ = scopes(session.what.owner)
+        user, _, _ = scopes(session.workload.owner)
         capacity = self._capacity.of(context.snapshot)
         return (dominant_share(context.usage.of(user).amounts, capacity),)
 
@@ -81,7 +81,7 @@ class FairShare(SessionSequencer):
         if context.fairness.half_life_s != self.half_life_s:
             kept = context.fairness.half_life_s
             raise ValueError(f"fairness was kept with a half-life of {kept} s")
-        user, project, domain = scopes(session.what.owner)
+        user, project, domain = scopes(session.workload.owner)
         return self._had(domain, context), self._had(project, context), self._had(user, context)
 
     def _had(self, scope: Scope, context: PassContext) -> float:

@@ -40,15 +40,15 @@ class _ResourceLimit:
     def is_idle(self, context: PassContext) -> bool:
         return self.level not in context.quotas.levels
 
-    def validate(self, what: WorkloadClass, context: PassContext) -> Sequence[Reason]:
-        scope = scopes(what.owner)[_POSITION[self.level]]
+    def validate(self, workload: WorkloadClass, context: PassContext) -> Sequence[Reason]:
+        scope = scopes(workload.owner)[_POSITION[self.level]]
         quota = context.quotas.of(scope)
         if quota is None:
             return ()
         held = context.usage.of(scope).amounts
         reasons = []
         for resource, limit in quota.limits.amounts.items():
-            requested, used = what.total.get(resource, 0), held.get(resource, 0)
+            requested, used = workload.total.get(resource, 0), held.get(resource, 0)
             if requested > limit:
                 reasons.append(_above(ReasonCode.ABOVE_QUOTA, scope, resource, requested, limit))
             elif requested and used + requested > limit:
@@ -56,15 +56,15 @@ class _ResourceLimit:
                 reasons.append(_of_resource(ReasonCode.QUOTA_IN_USE, scope, resource, amounts))
         return reasons
 
-    def allows(self, what: WorkloadClass, context: PassContext, count: int) -> int:
+    def allows(self, workload: WorkloadClass, context: PassContext, count: int) -> int:
         """How many of ``count`` sessions of the class may be placed one after the other."""
-        scope = scopes(what.owner)[_POSITION[self.level]]
+        scope = scopes(workload.owner)[_POSITION[self.level]]
         quota = context.quotas.of(scope)
         if quota is None:
             return count
         held = context.usage.of(scope).amounts
         for resource, limit in quota.limits.amounts.items():
-            requested = what.total.get(resource, 0)
+            requested = workload.total.get(resource, 0)
             if requested:
                 count = min(count, (limit - held.get(resource, 0)) // requested)
         return max(count, 0)
@@ -97,9 +97,9 @@ class Concurrency:
     def is_idle(self, context: PassContext) -> bool:
         return not context.quotas.levels
 
-    def validate(self, what: WorkloadClass, context: PassContext) -> Sequence[Reason]:
+    def validate(self, workload: WorkloadClass, context: PassContext) -> Sequence[Reason]:
         reasons = []
-        for scope in scopes(what.owner):
+        for scope in scopes(workload.owner):
             quota = context.quotas.of(scope)
             if quota is not None and quota.sessions is not None:
                 used = context.usage.of(scope).sessions
@@ -108,9 +108,9 @@ class Concurrency:
                     reasons.append(_of_sessions(ReasonCode.QUOTA_IN_USE, scope, amounts))
         return reasons
 
-    def allows(self, what: WorkloadClass, context: PassContext, count: int) -> int:
+    def allows(self, workload: WorkloadClass, context: PassContext, count: int) -> int:
         """How many of ``count`` sessions of the class may be placed one after the other."""
-        for scope in scopes(what.owner):
+        for scope in scopes(workload.owner):
             quota = context.quotas.of(scope)
             if quota is not None and quota.sessions is not None:
                 count = min(count, quota.sessions - context.usage.of(scope).sessions)
@@ -151,19 +151,19 @@ class Dependencies:
     def is_idle(self, context: PassContext) -> bool:
         return False
 
-    def validate(self, what: WorkloadClass, context: PassContext) -> Sequence[Reason]:
-        if not what.after:
+    def validate(self, workload: WorkloadClass, context: PassContext) -> Sequence[Reason]:
+        if not workload.after:
             return ()
         reasons = []
-        for dependency in what.after:
-            state = context.target(what.owner, dependency)
+        for dependency in workload.after:
+            state = context.target(workload.owner, dependency)
             if not is_met(dependency, state):
                 reasons.append(_unmet(dependency, state))
         return reasons
 
-    def allows(self, what: WorkloadClass, context: PassContext, count: int) -> int:
+    def allows(self, workload: WorkloadClass, context: PassContext, count: int) -> int:
         """All of ``count`` sessions of the class, or none."""
-        return 0 if what.after and self.validate(what, context) else count
+        return 0 if workload.after and self.validate(workload, context) else count
 
 
 class StartTime:
@@ -172,15 +172,15 @@ class StartTime:
     def is_idle(self, context: PassContext) -> bool:
         return False
 
-    def validate(self, what: WorkloadClass, context: PassContext) -> Sequence[Reason]:
-        moment = next_moment(what, context.now)
+    def validate(self, workload: WorkloadClass, context: PassContext) -> Sequence[Reason]:
+        moment = next_moment(workload, context.now)
         if moment is None:
             return ()
         return (reason(ReasonCode.BEFORE_START_TIME, moment=_moment(moment)),)
 
-    def allows(self, what: WorkloadClass, context: PassContext, count: int) -> int:
+    def allows(self, workload: WorkloadClass, context: PassContext, count: int) -> int:
         """All of ``count`` sessions of the class, or none."""
-        return count if next_moment(what, context.now) is None else 0
+        return count if next_moment(workload, context.now) is None else 0
 
 
 class GroupAccess:
@@ -193,33 +193,37 @@ class GroupAccess:
     def is_idle(self, context: PassContext) -> bool:
         return False
 
-    def validate(self, what: WorkloadClass, context: PassContext) -> Sequence[Reason]:
-        refusal = group_access(what.owner, self._group)
+    def validate(self, workload: WorkloadClass, context: PassContext) -> Sequence[Reason]:
+        refusal = group_access(workload.owner, self._group)
         return () if refusal is None else (refusal,)
 
-    def allows(self, what: WorkloadClass, context: PassContext, count: int) -> int:
+    def allows(self, workload: WorkloadClass, context: PassContext, count: int) -> int:
         """All of ``count`` sessions of the class, or none."""
-        return 0 if self.validate(what, context) else count
+        return 0 if self.validate(workload, context) else count
 
 
-def next_moment(what: WorkloadClass, now: float) -> float | None:
+def next_moment(workload: WorkloadClass, now: float) -> float | None:
     """The moment in seconds since the epoch from which on time permits what it forbids now; None if
     it forbids nothing."""
-    return what.not_before if what.not_before is not None and what.not_before > now else None
+    return (
+        workload.not_before
+        if workload.not_before is not None and workload.not_before > now
+        else None
+    )
 
 
 # At submission
 
 
 def refusals_at_submission(
-    what: WorkloadClass, quotas: Quotas, usage: Usage, sessions: int = 1
+    workload: WorkloadClass, quotas: Quotas, usage: Usage, sessions: int = 1
 ) -> list[Reason]:
     """The reasons for which ``sessions`` sessions of the class are refused at once, by the quotas
     of their user, project and domain: they ask for more than the quota itself, or than one session
     may, or too many would wait. All but the last are in ``NEVER``.
     """
     reasons = []
-    for scope in scopes(what.owner):
+    for scope in scopes(workload.owner):
         quota = quotas.of(scope)
         if quota is None:
             continue
@@ -228,7 +232,7 @@ def refusals_at_submission(
             (ReasonCode.ABOVE_LARGEST, quota.largest.amounts),
         ):
             for resource, limit in limits.items():
-                requested = what.total.get(resource, 0)
+                requested = workload.total.get(resource, 0)
                 if requested > limit:
                     reasons.append(_above(code, scope, resource, requested, limit))
         pending, most = usage.of(scope).pending, quota.pending_sessions

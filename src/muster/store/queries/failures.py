@@ -101,8 +101,8 @@ def read_to_retry(
         raise Conflict(f"the tasks lie too far apart: in more than {MAX_RANGES} ranges")
     again = TaskRanges.of([*((each.first, each.last) for each in rows), *left])
     if not again.ranges:
-        what = "none of its tasks failed" if failed else "all of its tasks succeeded"
-        raise Conflict(f"there is nothing of job {job.name} to run again: {what}")
+        outcome = "none of its tasks failed" if failed else "all of its tasks succeeded"
+        raise Conflict(f"there is nothing of job {job.name} to run again: {outcome}")
     if job.spec.coscheduled or len(again) == job.spec.tasks:
         return job, None
     return job, again

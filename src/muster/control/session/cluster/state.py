@@ -243,7 +243,7 @@ class ClusterState:
             self._live.sessions[waiting.id]
             for state in (self.groups.values() if news else ())
             for members in state.queue.classes
-            if any(each.on in news for each in members.what.after)
+            if any(each.on in news for each in members.workload.after)
             for waiting in members
         ]
 
@@ -284,8 +284,8 @@ class ClusterState:
                 if why is not None and why.code in _DISPLACED and session.status not in STAYING:
                     leaving.setdefault(dict(why.numbers)["priority"], set()).add(id_)
             for waiting in state.queue if leaving else ():
-                if waiting.what.priority in leaving:
-                    state.displacing[waiting.id] = set(leaving[waiting.what.priority])
+                if waiting.workload.priority in leaving:
+                    state.displacing[waiting.id] = set(leaving[waiting.workload.priority])
 
     # -- jobs ----------------------------------------------------------------------------------
 

@@ -80,9 +80,9 @@ def _room(
     """The holders of the resource that most agents are short of, on the agents that are least short
     of it."""
     resource = _lacking(request)
-    snapshot, what = cluster.groups[waiting.group].snapshot, cluster.workload(waiting)
+    snapshot, workload = cluster.groups[waiting.group].snapshot, cluster.workload(waiting)
     slots = snapshot.emptied(all_accept=True).columns.fitting(request.request)
-    mask = eligible(snapshot, what)
+    mask = eligible(snapshot, workload)
     slots = slots if mask is None else slots[mask[slots]]
     if resource is None or not slots.size:
         return None
@@ -130,7 +130,7 @@ def _quota(why: Reason, cluster: ClusterState, asker: Principal) -> HoldingView:
     level, name, resource = Level(numbers["level"]), numbers["owner"], numbers["resource"]
     counts = resource == "sessions"
     placed = islice(cluster.placed_of(level, name), _MOST_SESSIONS)
-    holds = ((each, 1 if counts else what.total.get(resource, 0)) for each, what in placed)
+    holds = ((each, 1 if counts else workload.total.get(resource, 0)) for each, workload in placed)
     return HoldingView(
         resource=resource,
         held=str(numbers["used"]),

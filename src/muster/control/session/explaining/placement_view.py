@@ -62,7 +62,7 @@ def victims_of(found: Preemption, live: Live, may_see: MaySee) -> tuple[VictimVi
     named: list[VictimView] = []
     others: dict[int, list[int]] = {}  # numbers of kernels, by priority
     for victim in found.victims:
-        priority, kernels = victim.what.priority, len(victim.kernels)
+        priority, kernels = victim.workload.priority, len(victim.kernels)
         name = name_of(live, victim.id, may_see)
         if name is None:
             others.setdefault(priority, []).append(kernels)

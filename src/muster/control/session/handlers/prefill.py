@@ -77,7 +77,7 @@ def grant_held_ahead(group: GroupState, work: Work, cluster: ClusterState) -> No
     if backlogs.lowest_ahead(snapshot.group) is None:
         return
     waiting = [
-        members.what.priority
+        members.workload.priority
         for members in group.queue.classes
         if not members.reasons or lacks_room(members.reasons)  # new, or held up by room alone
     ]
@@ -107,7 +107,7 @@ def overtaken(
     could use at a higher priority."""
     snapshot, backlogs = group.snapshot, cluster.backlogs
     lowest = backlogs.lowest_ahead(snapshot.group)
-    above = [what for what in lacking if lowest is not None and what.priority > lowest]
+    above = [workload for workload in lacking if lowest is not None and workload.priority > lowest]
     if not above:
         return []
     highest = highest_in_need(above, snapshot)

@@ -104,8 +104,8 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
         that it cannot run it."""
         if not session.unfit:
             return None
-        group, what = self._cluster.groups[session.group], self._cluster.workload(session)
-        never = never_fits(what, group.snapshot, group.policy)
+        group, workload = self._cluster.groups[session.group], self._cluster.workload(session)
+        never = never_fits(workload, group.snapshot, group.policy)
         if never is None or never.code in _MAY_RETURN:
             return None
         _, said = session.unfit[-1]
@@ -176,7 +176,7 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
             result.successes.append(session)
         for preemption in decided.displaced:
             self._displace(preemption, group, work)
-        lacking = [each.what for each, why in decided.refused.items() if lacks_room(why)]
+        lacking = [each.workload for each, why in decided.refused.items() if lacks_room(why)]
         self._give_way(overtaken(group, lacking, work, self._cluster), work)
         ahead = Ahead(self._cluster)
         for members, reasons in decided.refused.items():
