@@ -4,30 +4,36 @@ Ended work leaves the mirror with that commit, so it need not be stored whether 
 made: either both are stored, or neither.
 """
 
+from abc import abstractmethod
 from collections.abc import Sequence
+from typing import TypeVar
 
 from muster.control.engine.handler import FollowingHandler, Stage
-from muster.control.engine.work import Move, Work
-from muster.control.notice.entity import PREFIX, Message, Notice, NoticeId
+from muster.control.engine.work import Work
+from muster.control.notice.entity import PREFIX, Message, Notice, NoticeId, Tone
+from muster.control.notice.lifecycle import NoticeLifecycle
 from muster.control.notice.message import job_message, session_message
 from muster.control.notice.states import NoticeStatus
 from muster.control.notice.turns import Turns
 from muster.core.owner import Owner
 from muster.core.reasons import ReasonCode, reason
-from muster.core.results import SchedulingResult
+from muster.core.specs import JobSpec, SessionSpec
 from muster.core.specs.notify import Channel
-from muster.core.states import JOB_TABLE, SESSION_TABLE, JobState
+from muster.core.states import JOB_TABLE, SESSION_TABLE
 from muster.store.records import Job, Session
 
 MAX_WAITING_OF_ONE = 1_000
 """Notices of one user that wait for an attempt."""
 
+W = TypeVar("W", Job, Session)
+
 
 class Writer:
     """Makes notices."""
 
-    def __init__(self, turns: Turns) -> None:
+    def __init__(self, turns: Turns, notices: NoticeLifecycle) -> None:
         self._turns = turns
+        self._notices = notices
 
     def write(
         self, work: Work, channel: Channel, message: Message, owner: Owner, subject: str | None
@@ -49,11 +55,9 @@ class Writer:
         if waiting < MAX_WAITING_OF_ONE:
             self._turns.wait(notice)
             work.mark(notice)
-            return notice
-        why = reason(ReasonCode.NOTICES_TOO_MANY, waiting=waiting)
-        move = Move("LimitNotices", SchedulingResult.GIVE_UP, why)
-        work.move(notice, {NoticeStatus.PENDING}, NoticeStatus.FAILED, move)
-        notice.end(work.now, why)
+        else:
+            why = reason(ReasonCode.NOTICES_TOO_MANY, waiting=waiting)
+            self._notices.refuse(work, notice, "LimitNotices", why)
         return notice
 
 
@@ -62,53 +66,50 @@ def _subjects() -> set[str]:
     return set()
 
 
-def _is_new(subject: str, work: Work) -> bool:
-    """Whether the end is new in this wake, whose later passes see it again."""
-    told = work.once(_subjects)
-    is_new = subject not in told
-    told.add(subject)
-    return is_new
+def _channels(spec: JobSpec | SessionSpec | None) -> Sequence[Channel]:
+    """The channels that are to be told. A session of a job has no spec: its job's end is told."""
+    return () if spec is None else spec.notify
 
 
-class TellEndsOfJobs(FollowingHandler[Job]):
-    name = "TellEndsOfJobs"
+class _TellEnds(FollowingHandler[W]):
+    """Makes notices for the channels that the spec of ended work names."""
+
     stage = Stage.TELL
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+
+    @abstractmethod
+    def message(self, record: W) -> Message:
+        """The message that the work has ended, and how."""
+
+    def follow(self, record: W, work: Work) -> None:
+        channels = _channels(record.spec)
+        if not channels:
+            return
+        told = work.once(_subjects)
+        if record.id in told:  # a later pass of the wake sees the end again
+            return
+        told.add(record.id)
+        message = self.message(record)
+        for channel in channels:
+            if channel.wants(success=message.tone is Tone.SUCCESS):
+                self._writer.write(work, channel, message, record.owner, record.id)
+
+
+class TellEndsOfJobs(_TellEnds[Job]):
+    name = "TellEndsOfJobs"
     entity = Job
     targets = frozenset(JOB_TABLE.terminal)
 
-    def __init__(self, writer: Writer) -> None:
-        self._writer = writer
-
-    def follow(self, record: Job, work: Work) -> None:
-        if not record.spec.notify or not _is_new(record.id, work):
-            return
-        success = record.status is JobState.SUCCEEDED
-        for channel in record.spec.notify:
-            if channel.wants(success=success):
-                self._writer.write(work, channel, job_message(record), record.owner, record.id)
+    def message(self, record: Job) -> Message:
+        return job_message(record)
 
 
-class TellEndsOfSessions(FollowingHandler[Session]):
-    """Tells the ends of sessions without a job."""
-
+class TellEndsOfSessions(_TellEnds[Session]):
     name = "TellEndsOfSessions"
-    stage = Stage.TELL
     entity = Session
     targets = frozenset(SESSION_TABLE.terminal)
 
-    def __init__(self, writer: Writer) -> None:
-        self._writer = writer
-
-    def gather(self, candidates: Sequence[Session], work: Work) -> Sequence[Session]:
-        """The sessions to tell of. Most sessions belong to jobs, and cost no call each."""
-        asking = [each for each in candidates if each.spec is not None and each.spec.notify]
-        return super().gather(asking, work)
-
-    def follow(self, record: Session, work: Work) -> None:
-        if record.spec is None or not _is_new(record.id, work):
-            return
-        success = record.reason is not None and record.reason.code is ReasonCode.COMPLETED
-        for channel in record.spec.notify:
-            if channel.wants(success=success):
-                message = session_message(record, success=success)
-                self._writer.write(work, channel, message, record.owner, record.id)
+    def message(self, record: Session) -> Message:
+        return session_message(record)

@@ -16,12 +16,14 @@ from muster.control.notice.entity import Notice
 from muster.control.notice.states import NOTICE_TABLE, NoticeStatus
 from muster.control.notice.turns import Turns
 from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.results import SchedulingResult
 
 RETRIES = RetryPolicy(max_tries=6, backoff_s=10.0, longest_backoff_s=600.0)
 ONCE = RetryPolicy(max_tries=1, backoff_s=0.0)
 """The tries of a trial: the person who waits for its outcome can try again."""
 MAX_WAIT_S = 86_400.0
 """How old a notice may become before its turn; nobody needs an older one."""
+FAIL = TransitionStatus(NoticeStatus.FAILED)
 _FINAL = frozenset(
     {
         ReasonCode.NOTICE_FORBIDDEN,
@@ -41,6 +43,11 @@ class NoticeLifecycle(Lifecycle[Notice]):
         if record.status in NOTICE_TABLE.terminal:
             record.end(work.now, move.reason)
             _give_way(record, self._turns, work)
+
+    def refuse(self, work: Work, notice: Notice, phase: str, why: Reason) -> None:
+        """End a notice that never gets a turn."""
+        move = Move(phase, SchedulingResult.GIVE_UP, why)
+        self.move(work, [notice], {NoticeStatus.PENDING}, FAIL, move)
 
     def deadlines(self, record: Notice, work: Work) -> Iterable[float]:
         if record.status is NoticeStatus.SENDING:
@@ -71,7 +78,7 @@ class TakeTurns(LifecycleHandler[Notice]):
     targets = frozenset({NoticeStatus.PENDING})
     transitions = StatusTransitions(
         success=TransitionStatus(NoticeStatus.SENDING),
-        expired=TransitionStatus(NoticeStatus.FAILED),
+        expired=FAIL,
     )
 
     def __init__(self, turns: Turns) -> None:
@@ -100,7 +107,7 @@ class SendNotices(LifecycleHandler[Notice]):
     transitions = StatusTransitions(
         success=TransitionStatus(NoticeStatus.SENT),
         need_retry=STAY,
-        give_up=TransitionStatus(NoticeStatus.FAILED),
+        give_up=FAIL,
     )
 
     def __init__(self, turns: Turns) -> None:

@@ -10,6 +10,7 @@ from muster.control.notice.requests import ChannelPolicy, NoticeRequests
 from muster.control.notice.settings import load_settings
 from muster.control.notice.turns import Turns
 from muster.core.specs import JobSpec, SessionSpec
+from muster.core.specs.amounts import Spec
 
 
 class NoticeModule(EntityModule):
@@ -27,15 +28,18 @@ class NoticeModule(EntityModule):
         self._policy = ChannelPolicy(settings, reach)
         self.performers = (NoticeSender(surroundings, settings, reach),)
 
-    def check(self, spec: JobSpec | SessionSpec) -> None:
+    def check(self, spec: Spec) -> None:
+        if not isinstance(spec, JobSpec | SessionSpec):
+            return
         fields = {f"notify.{index}": each for index, each in enumerate(spec.notify)}
         self._policy.check(fields)
 
     def declare(self, context: Context) -> Declared:
         turns = Turns(context.store.live)
-        writer = Writer(turns)
+        notices = NoticeLifecycle(turns)
+        writer = Writer(turns, notices)
         return Declared(
-            lifecycles=[NoticeLifecycle(turns)],
+            lifecycles=[notices],
             handlers=[
                 TakeTurns(turns),
                 SendNotices(turns),
