@@ -10,6 +10,7 @@ from sqlalchemy import insert, select, text
 from tests.control.world import HollowAgent, Run, World, attempt
 
 from muster.control.agent.joining import join
+from muster.control.agent.lifecycle import AgentLifecycle
 from muster.control.agent.requests import AgentRequests
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
@@ -236,8 +237,8 @@ def test_token_for_so_many_uses_lets_no_more_join_however_many_ask_at_once(world
     joined: list[str] = []
     refused: list[str] = []
 
-    def join_as(request: JoinRequest, work: Work, _: Parts) -> Agent:
-        return join(work, world.cluster, request)
+    def join_as(request: JoinRequest, work: Work, parts: Parts) -> Agent:
+        return join(work, parts[AgentLifecycle], request)
 
     def answered(agent: Agent | None, error: Exception | None) -> None:
         if agent is None:
@@ -257,9 +258,9 @@ def test_token_for_so_many_uses_lets_no_more_join_however_many_ask_at_once(world
 def test_token_is_not_charged_for_a_join_that_could_not_be_stored(world: World) -> None:
     token = invite(world)
 
-    def fails(work: Work, _: Parts) -> None:
+    def fails(work: Work, parts: Parts) -> None:
         request = JoinRequest(token, "c", "default", "chosen by c".ljust(40, "-"))
-        join(work, world.cluster, request)
+        join(work, parts[AgentLifecycle], request)
         work.unit.also(insert(schema.groups), {"name": "default", "spec": "twice"})
 
     with pytest.raises(MusterError, match="cannot be carried out"):
@@ -288,8 +289,8 @@ def test_credential_that_could_be_guessed_is_refused(world: World, credential: s
     token = invite(world)
     with pytest.raises(MusterError, match="too short or too long"):
         world.ask(
-            lambda work, _: join(
-                work, world.cluster, JoinRequest(token, "c", "default", credential)
+            lambda work, parts: join(
+                work, parts[AgentLifecycle], JoinRequest(token, "c", "default", credential)
             )
         )
 

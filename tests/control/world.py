@@ -7,7 +7,7 @@ acknowledged, backlog, lease) without processes: a kernel runs for as long as ``
 import itertools
 import math
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -16,8 +16,9 @@ from typing import Any
 from muster.control.agent.desk import AgentDesk
 from muster.control.agent.joining import join
 from muster.control.agent.leases import LeaseBook
+from muster.control.agent.lifecycle import AgentLifecycle
 from muster.control.engine.effects import Surroundings
-from muster.control.engine.module import Parts
+from muster.control.engine.module import Module, Parts
 from muster.control.engine.work import Work
 from muster.control.group.requests import GroupRequests
 from muster.control.identity.tokens import create_open_join_token
@@ -302,7 +303,7 @@ class HollowAgent:
 class World:
     """Control and agents in one thread; ``run`` moves time from event to event.
 
-    ``channels`` is where notices go.
+    ``channels`` is where notices go, ``more`` are modules beside the product's.
     ``drips`` has each agent send what it reports one by one, each in a wake of its own.
     """
 
@@ -316,8 +317,10 @@ class World:
         behaviour: Behaviour = lambda start: Run(),
         seed: int = 1,
         channels: Faults = NO_FAULTS,
+        more: Sequence[Module] = (),
     ) -> None:
         self.path = path
+        self._more = more
         self.clock = VirtualClock()
         self.ids = IdFactory(self.clock, random.Random(seed))
         self.behaviour = behaviour
@@ -345,7 +348,10 @@ class World:
         self.inbox = Inbox()
         self.desk = AgentDesk(self.store, self.clock, self.leases, self.inbox)
         surroundings = Surroundings(engine, self.inbox.put, self.path)
-        self.modules = cluster_modules(self.desk, self.leases, surroundings)
+        self.modules = [
+            *cluster_modules(self.desk, self.leases, surroundings),
+            *self._more,
+        ]
         self.plane = ControlPlane(
             self.store, self.clock, self.ids, self.inbox, self.modules, [self.channels]
         )
@@ -406,7 +412,7 @@ class World:
             token = self.ask(lambda work, _: create_open_join_token(work, "root"))
         credential = credential or f"credential-{next(self._credentials)}".ljust(40, "-")
         request = JoinRequest(token, name, "default", credential)
-        record: Agent = self.ask(lambda work, _: join(work, self.cluster, request))
+        record: Agent = self.ask(lambda work, parts: join(work, parts[AgentLifecycle], request))
         assert self.desk.authenticate(credential) == record.id
         return record
 

@@ -14,6 +14,7 @@ from muster.control.agent.effects import TellAgent
 from muster.control.agent.hello import Greeter
 from muster.control.agent.joining import check, join
 from muster.control.agent.leases import LeaseBook
+from muster.control.agent.lifecycle import AgentLifecycle
 from muster.control.engine.effects import Performer
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
@@ -104,7 +105,7 @@ class AgentDesk:
         try:
             check(self._store.live, request, self._clock.now())  # a wrong request costs no wake
             agent = await self._inbox.request(
-                lambda work, parts: join(work, parts[ClusterState], request)
+                lambda work, parts: join(work, parts[AgentLifecycle], request)
             )
         except MusterError as error:
             raise Refused(str(error)) from error
@@ -120,8 +121,8 @@ class AgentDesk:
     def hear(self, work: Work, parts: Parts, said: "Said") -> None:
         """Apply an agent's message to the wake's work."""
         agent = work.live.agents.get(said.agent)
-        if agent is None:
-            return
+        if agent is None or agent.status is AgentStatus.REMOVED:
+            return  # its stream is closed with the commit
         match said.message:
             case None:
                 self.connected.discard(agent.id)

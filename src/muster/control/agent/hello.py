@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from muster.control.agent.effects import TellAgent
 from muster.control.agent.leases import LeaseBook
-from muster.control.agent.lifecycle import lose_kernels
+from muster.control.agent.lifecycle import AgentLifecycle, lose_kernels
 from muster.control.engine.work import Work
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.handlers.barrier import is_held
@@ -18,7 +18,7 @@ from muster.control.session.handlers.environment import ports_needed
 from muster.control.session.handlers.start import send_starts
 from muster.control.session.kernel_reports import Facts
 from muster.core.reasons import Reason, ReasonCode, reason
-from muster.core.states import KERNEL_TABLE, AgentStatus, KernelStatus
+from muster.core.states import KERNEL_TABLE, KernelStatus
 from muster.store.records import Agent, Kernel, LedgerKey
 from muster.wire.messages import HeldStatus, Hello, Prepare, Stop
 
@@ -29,7 +29,10 @@ _ON_AGENT = frozenset({KernelStatus.RUNNING, KernelStatus.TERMINATING})
 
 
 class Greeter:
-    def __init__(self, facts: Facts, cluster: ClusterState, leases: LeaseBook) -> None:
+    def __init__(
+        self, agents: AgentLifecycle, facts: Facts, cluster: ClusterState, leases: LeaseBook
+    ) -> None:
+        self._agents = agents
         self._facts = facts
         self._cluster = cluster
         self._leases = leases
@@ -53,10 +56,7 @@ class Greeter:
         agent.devices = hello.devices
         agent.attributes = dict(hello.attributes)
         work.unit.touch(agent)
-        if agent.status is not AgentStatus.ALIVE:
-            why = reason(ReasonCode.AGENT_RETURNED)
-            work.transition([agent], {agent.status}, AgentStatus.ALIVE, phase=PHASE, reason=why)
-            agent.reason = None
+        self._agents.revive(work, agent, PHASE, reason(ReasonCode.AGENT_RETURNED))
         work.mark(agent)
         self._cluster.agent_changed(agent)
         if rebooted:

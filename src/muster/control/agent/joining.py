@@ -8,14 +8,13 @@ kernels can still run. The former agent is removed then: its credential is refus
 agent's, so that it ends its kernels.
 """
 
+from muster.control.agent.lifecycle import AgentLifecycle
 from muster.control.engine.work import Work
 from muster.control.identity.tokens import charge
-from muster.control.session.cluster.state import ClusterState
 from muster.core.errors import MusterError
 from muster.core.ids import AgentId
 from muster.core.reasons import ReasonCode, reason
 from muster.core.resources import Resources
-from muster.core.results import SchedulingResult
 from muster.core.states import AgentStatus
 from muster.store.live import Live
 from muster.store.records import Agent
@@ -42,7 +41,7 @@ def check(live: Live, request: JoinRequest, now: float) -> None:
         _token(live, request, now)
 
 
-def join(work: Work, cluster: ClusterState, request: JoinRequest) -> Agent:
+def join(work: Work, agents: AgentLifecycle, request: JoinRequest) -> Agent:
     """Make an agent for the request, and charge the token.
 
     Raises:
@@ -59,7 +58,7 @@ def join(work: Work, cluster: ClusterState, request: JoinRequest) -> Agent:
         raise JoinRefused("the agent's credential is too short or too long to be one")
     if hashed in work.live.credentials:
         raise JoinRefused("the agent's credential is that of another: remove its directory")
-    _free_name(work, cluster, token, request.name)
+    _free_name(work, agents, token, request.name)
     charge(work, token)
     agent = Agent(
         id=work.ids.agent(),
@@ -77,12 +76,8 @@ def join(work: Work, cluster: ClusterState, request: JoinRequest) -> Agent:
         joined_at=work.now,
         seen_at=work.now,
     )
-    work.unit.add(agent)
     work.live.credentials[hashed] = agent.id
-    cluster.agent_changed(agent)
-    why = reason(ReasonCode.AGENT_JOINED, group=request.group)
-    work.unit.note(agent, PHASE, SchedulingResult.SUCCESS, why)
-    work.mark(agent)
+    agents.add(work, agent, PHASE, reason(ReasonCode.AGENT_JOINED, group=request.group))
     return agent
 
 
@@ -138,7 +133,7 @@ def agent_named(live: Live, name: str) -> Agent | None:
     return next((each for each in there if each.name == name), None)
 
 
-def _free_name(work: Work, cluster: ClusterState, token: JoinToken, name: str) -> None:
+def _free_name(work: Work, agents: AgentLifecycle, token: JoinToken, name: str) -> None:
     """Free the name, if it may be freed.
 
     Raises:
@@ -160,6 +155,4 @@ def _free_name(work: Work, cluster: ClusterState, token: JoinToken, name: str) -
             f"until its lease has ended; if that machine is gone or was rebooted, have an "
             f"administrator run `muster agents remove --lost {name}`"
         )
-    why = reason(ReasonCode.AGENT_REPLACED, by=token.made_by)
-    work.transition([named], {named.status}, AgentStatus.REMOVED, phase=PHASE, reason=why)
-    cluster.agent_changed(named)
+    agents.remove(work, named, PHASE, reason(ReasonCode.AGENT_REPLACED, by=token.made_by))

@@ -10,14 +10,22 @@ from muster.control.agent.leases import (
     LEASE_MARGIN_S,
     LeaseBook,
 )
-from muster.control.engine.handler import DerivationHandler, FollowingHandler, Stage
+from muster.control.engine.handler import (
+    DerivationHandler,
+    FollowingHandler,
+    Stage,
+    TransitionStatus,
+)
 from muster.control.engine.lifecycle import Lifecycle
 from muster.control.engine.work import Move, Work
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.kernel_reports import Facts
 from muster.core.reasons import Reason, ReasonCode, reason
-from muster.core.states import AgentStatus
+from muster.core.results import SchedulingResult
+from muster.core.states import AGENT_TABLE, AgentStatus
 from muster.store.records import Agent, LedgerKey
+
+_AWAY = frozenset({AgentStatus.UNREACHABLE, AgentStatus.LOST})
 
 
 class AgentLifecycle(Lifecycle[Agent]):
@@ -28,8 +36,29 @@ class AgentLifecycle(Lifecycle[Agent]):
         self._leases = leases
 
     def moved(self, work: Work, record: Agent, move: Move) -> None:
-        record.reason = move.reason
+        record.reason = None if record.status is AgentStatus.ALIVE else move.reason
         self._cluster.agent_changed(record)
+
+    # -- what others have agents do ------------------------------------------------------------
+
+    def add(self, work: Work, agent: Agent, phase: str, why: Reason) -> None:
+        """Take in an agent that has just joined."""
+        work.unit.add(agent)
+        work.unit.note(agent, phase, SchedulingResult.SUCCESS, why)
+        work.mark(agent)
+        self._cluster.agent_changed(agent)
+
+    def revive(self, work: Work, agent: Agent, phase: str, why: Reason) -> None:
+        """Have an agent that spoke be ALIVE, if it was UNREACHABLE or LOST."""
+        to = TransitionStatus(AgentStatus.ALIVE)
+        self.move(work, [agent], _AWAY, to, Move(phase, reason=why))
+
+    def remove(self, work: Work, agent: Agent, phase: str, why: Reason) -> None:
+        """Forget an agent; its name becomes free."""
+        to = TransitionStatus(AgentStatus.REMOVED)
+        self.move(work, [agent], AGENT_TABLE.live, to, Move(phase, reason=why))
+
+    # -- time ----------------------------------------------------------------------------------
 
     def deadlines(self, record: Agent, work: Work) -> Iterable[float]:
         if record.leave_by is not None:

@@ -36,19 +36,27 @@ class AgentModule(Module):
     def declare(self, context: Context) -> Declared:
         parts, leases = context.parts, self._leases
         cluster, facts = parts[ClusterState], parts[Facts]
+        agents = AgentLifecycle(cluster, leases)
         return Declared(
-            lifecycles=[AgentLifecycle(cluster, leases)],
+            lifecycles=[agents],
             handlers=[
                 GrantLeases(leases),
                 DetectSilence(leases),
                 DetectLoss(facts, leases),
                 DrainAgents(parts[SessionLifecycle]),
             ],
-            offers=[Greeter(facts, cluster, leases), AgentRequests(cluster, facts)],
+            offers=[
+                agents,
+                Greeter(agents, facts, cluster, leases),
+                AgentRequests(agents, cluster, facts),
+            ],
         )
 
     def committed(self, work: Work) -> None:
         self._desk.committed(work)
+
+    def sweep(self, work: Work, since: float) -> None:
+        self._desk.sweep()
 
     def catch_up(self) -> None:
         self._desk.catch_up()

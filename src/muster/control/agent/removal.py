@@ -1,8 +1,7 @@
 """Removal of agents that are gone for good, or were drained; the name becomes free."""
 
-from muster.control.agent.lifecycle import lose_kernels
+from muster.control.agent.lifecycle import AgentLifecycle, lose_kernels
 from muster.control.engine.work import Work
-from muster.control.session.cluster.state import ClusterState
 from muster.control.session.kernel_reports import Facts
 from muster.core.errors import Conflict
 from muster.core.reasons import ReasonCode, reason
@@ -13,7 +12,7 @@ PHASE = "Remove"
 
 
 def remove(
-    work: Work, cluster: ClusterState, facts: Facts, agent: Agent, by: str, *, lost: bool
+    work: Work, agents: AgentLifecycle, facts: Facts, agent: Agent, by: str, *, lost: bool
 ) -> None:
     """Forget an agent.
 
@@ -42,6 +41,4 @@ def remove(
         gone = reason(ReasonCode.AGENT_GIVEN_UP, agent=agent.name, by=by)
         lose_kernels(work, agent, held, gone, facts, agent.seen_at)
     code = ReasonCode.AGENT_REMOVED_AS_LOST if lost else ReasonCode.AGENT_REMOVED
-    why = reason(code, by=by)
-    work.transition([agent], {agent.status}, AgentStatus.REMOVED, phase=PHASE, reason=why)
-    cluster.agent_changed(agent)
+    agents.remove(work, agent, PHASE, reason(code, by=by))

@@ -1,6 +1,7 @@
 """Operators' requests about agents: functions of one wake's work that refuse before they change
 anything."""
 
+from muster.control.agent.lifecycle import AgentLifecycle
 from muster.control.agent.removal import remove
 from muster.control.engine.work import Work
 from muster.control.session.cluster.state import ClusterState
@@ -20,7 +21,8 @@ PHASE = "Request"
 class AgentRequests:
     """Requests about agents."""
 
-    def __init__(self, cluster: ClusterState, facts: Facts) -> None:
+    def __init__(self, agents: AgentLifecycle, cluster: ClusterState, facts: Facts) -> None:
+        self._agents = agents
         self._cluster = cluster
         self._facts = facts
 
@@ -71,5 +73,5 @@ class AgentRequests:
         agent = work.live.agents.get(id_)
         if agent is None:
             raise NotFound(f"there is no agent {id_} any more")
-        remove(work, self._cluster, self._facts, agent, principal.owner.user, lost=lost)
+        remove(work, self._agents, self._facts, agent, principal.owner.user, lost=lost)
         return agent
