@@ -12,6 +12,7 @@ from tests.control.world import ADA, Run, World
 
 from muster.control import plane
 from muster.control.agent.requests import AgentRequests
+from muster.control.engine import races
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.job.requests import JobRequests
@@ -112,10 +113,10 @@ def test_race_that_is_lost_again_and_again_is_given_up_also_after_a_full_wake(
         lambda work, parts: parts[JobRequests].submit(work, ADA, one("x")),
         lambda _, error: answers.append(error),
     )
-    for _ in range(10 * plane.MAX_RACES):
+    for _ in range(10 * races.MAX_IN_A_ROW):
         world.plane.step()
     assert [type(error) for error in answers] == [plane.Unavailable]
-    assert len(commits) == 1 + plane.MAX_RACES
+    assert len(commits) == 1 + races.MAX_IN_A_ROW
 
 
 def test_record_that_another_process_changed_fails_only_itself(group_world: GroupWorld) -> None:

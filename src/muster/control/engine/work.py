@@ -1,10 +1,11 @@
 """One wake's work: the unit that will be committed, and the effects that are performed
 afterwards."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeVar, cast
 
+from muster.control.engine.races import Races
 from muster.core.ids import IdFactory
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.results import SchedulingResult
@@ -32,20 +33,17 @@ class Work:
     ``dirty`` are the records that the next pass looks at, in the order in which they were marked;
     ``effects`` are performed once the unit is committed, never before (design: Commit before
     effect), and ``must_be_whole`` says that handlers have to run before the commit, however much
-    came in. ``sit_out`` are records that lost a race at a commit, by the names that history gives
-    them, and until when sessions among them are not to be placed; with ``new_sit_out`` sessions
-    that this wake makes are not placed either.
+    came in. ``races`` are those that records lost of late.
     """
 
-    def __init__(self, unit: Unit, ids: IdFactory) -> None:
+    def __init__(self, unit: Unit, ids: IdFactory, races: Races | None = None) -> None:
         self.unit = unit
         self.ids = ids
+        self.races = races or Races()
         self.now = unit.now
         self.effects: dict[type, list[Any]] = {}
         self.must_be_whole = False
         self.dirty: dict[type, dict[Record, None]] = {}
-        self.sit_out: Mapping[str, float] = {}
-        self.new_sit_out = False
         self._wholes = unit.live.entities.wholes
         self._once: dict[Callable[[], Any], Any] = {}
 
@@ -67,10 +65,16 @@ class Work:
         if whole_of is not None and (whole := whole_of(record)) is not None:
             self.dirty.setdefault(type(whole), {})[whole] = None
 
+    def sits_out_until(self, record: Record) -> float | None:
+        """The moment until which the record sits out, because it lost a race at a commit; None if
+        it does not."""
+        name = self.live.entities.name_of(record)
+        return self.races.until(name, self.now, is_new=self.unit.is_new(record))
+
     def tell_losers(self) -> None:
-        """Note in history the records that lost a race in the last wake."""
+        """If the last wake lost a race, note that in the history of the records that sit out."""
         why = reason(ReasonCode.LOST_RACE)
-        for name in self.sit_out:
+        for name in self.races.to_tell():
             record = self.live.find(name)
             if record is not None:
                 self.unit.note(record, COMMIT_PHASE, SchedulingResult.SKIPPED, why)

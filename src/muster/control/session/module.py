@@ -17,12 +17,17 @@ from muster.control.session.handlers.terminate import TerminateSessions
 from muster.control.session.kernel_reports import Facts
 from muster.control.session.lifecycle import SessionLifecycle
 from muster.control.session.requests import SessionRequests
+from muster.scheduling.accounting.fairness import Stay
 
 
 class SessionModule(Module):
     def declare(self, context: Context) -> Declared:
-        store = context.store
-        cluster = ClusterState(store.live, context.past, store.asked)
+        store, clock = context.store, context.clock
+
+        def ended(group: str, span_s: float) -> list[Stay]:
+            return store.stays(group, clock.now() - span_s)
+
+        cluster = ClusterState(store.live, ended, store.asked)
         sessions = SessionLifecycle(cluster)
         return Declared(
             lifecycles=[sessions],

@@ -1,7 +1,7 @@
 """ScheduleNewSessions: PENDING → SCHEDULED, a scaling group's queue at a time."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from muster.control.engine.handler import (
     HandlerResult,
@@ -94,7 +94,7 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
             if group.due:
                 aside = self._set_aside(group, work)
                 self._serve(group, result, work)
-                self._take_back(aside, group, work)
+                self._take_back(aside, group)
         for session in targets:
             self._say_why(session, result, work)
         return result
@@ -111,29 +111,29 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
         _, said = session.unfit[-1]
         return reason(ReasonCode.NO_AGENT_ABLE, how=said.sentence())
 
-    def _set_aside(self, group: GroupState, work: Work) -> list[Session]:
-        """Put sessions aside for a while whose room was found taken at a commit: whatever is wrong
-        with their place must not hold up other sessions."""
-        if not work.sit_out:
-            return []
+    def _set_aside(self, group: GroupState, work: Work) -> Mapping[Session, float]:
+        """Put sessions aside that sit out, because their room was found taken at a commit: whatever
+        is wrong with their place must not hold up other sessions. The answer says until when."""
+        if not work.races.any(work.now):
+            return {}
         waiting = [work.live.sessions[each.id] for each in group.queue]
-        aside = [
-            session
+        aside = {
+            session: until
             for session in waiting
-            if session.id in work.sit_out or (work.new_sit_out and session.created_at == work.now)
-        ]
+            if (until := work.sits_out_until(session)) is not None
+        }
         for session in aside:
             group.set_aside(session.id)
         return aside
 
-    def _take_back(self, aside: Sequence[Session], group: GroupState, work: Work) -> None:
+    def _take_back(self, aside: Mapping[Session, float], group: GroupState) -> None:
         due = group.due
-        for session in aside:
+        for session, until in aside.items():
             try:
                 group.readmit(session.id)
             except PluginFault as fault:  # it is in the queue; a selector did not want to learn it
                 self._cluster.plugin_failed(group.snapshot.group, fault)
-            session.retry_at = max(work.sit_out.values())
+            session.retry_at = until
         group.due = due  # readmission makes a pass due, in this very wake
 
     def _say_why(self, session: Session, result: HandlerResult[Session], work: Work) -> None:
