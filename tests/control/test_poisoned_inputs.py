@@ -23,7 +23,7 @@ from muster.core.ids import AgentId, KernelId
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec
 from muster.core.states import JOB_TABLE, JobState
-from muster.store.records import Agent, Job
+from muster.store.records import Agent, Job, Kernel
 from muster.wire.messages import Acknowledge, Hello, KernelReport, ReportKind, Reports
 
 LARGE = Resources(cpu_milli=8000, memory_bytes=2**33)
@@ -89,14 +89,24 @@ def test_exactly_the_poisoned_requests_are_refused(world: World, poisoned: list[
     assert [isinstance(answer, MusterError) for (answer,) in answers] == poisoned
 
 
-def test_report_that_cannot_be_stored_is_dropped_and_all_others_are_heard(
-    world: World, monkeypatch: pytest.MonkeyPatch
+def unstorable(work: Work) -> None:
+    work.unit.also(text("SELECT :a"), {"a": POISON})
+
+
+def half_way(work: Work) -> None:
+    work.unit.also(text("INSERT INTO cluster VALUES ('half', 'made')"))
+    raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("poison", [unstorable, half_way])
+def test_report_that_fails_is_dropped_whole_and_all_others_are_heard(
+    world: World, monkeypatch: pytest.MonkeyPatch, poison: Callable[[Work], None]
 ) -> None:
     apply = Facts.apply
 
     def poisoned(facts: Facts, work: Work, agent: AgentId, report: KernelReport) -> None:
         if report.detail == "poison":
-            work.unit.also(text("SELECT :a"), {"a": POISON})
+            poison(work)
         apply(facts, work, agent, report)
 
     monkeypatch.setattr(Facts, "apply", poisoned)
@@ -108,10 +118,34 @@ def test_report_that_cannot_be_stored_is_dropped_and_all_others_are_heard(
     world.settle()
     assert world.closed[0] == (agent.id, "a report of it could not be taken, and is dropped")
     assert not agent.reports, "all of them are acknowledged, that one too"
+    with world.store.engine.connect() as connection:
+        assert not connection.execute(text("SELECT 1 FROM cluster WHERE key = 'half'")).all()
     world.connect_again()
     job = world.plane.live.jobs[job_id]
     world.run_until(lambda: job.status in JOB_TABLE.terminal, 60.0)
     assert job.status is JobState.SUCCEEDED
+
+
+def test_end_whose_report_fails_is_learnt_from_the_agents_next_hello(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(facts: Facts, work: Work, kernel: Kernel, report: KernelReport) -> None:
+        work.unit.release((kernel.id, kernel.generation))
+        raise ZeroDivisionError
+
+    job_id = world.submit(JobSpec(command=["x"])).id
+    (agent,) = (each for each in world.agents.values() if each.running)
+    with monkeypatch.context() as patch:
+        patch.setattr(Facts, "_end", broken)
+        world.clock.advance(60.0)
+        agent.tick()
+        world.settle()
+        assert len(world.plane.live.ledger) == 1, "the room is not given back by half of a report"
+    world.connect_again()
+    job = world.plane.live.jobs[job_id]
+    world.run_until(lambda: job.status in JOB_TABLE.terminal, 60.0)
+    assert job.status is JobState.SUCCEEDED
+    assert len(agent.starts) == 2, "the lost end is a lost machine's"
 
 
 def test_hello_that_cannot_be_taken_is_not_heard_again_for_a_while(

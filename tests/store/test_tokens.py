@@ -8,6 +8,7 @@ from sqlalchemy import Engine, insert, select, text
 from tests.control.world import ADA, World
 
 from muster.control.engine.module import Parts
+from muster.control.engine.sweeps import SWEEP_S
 from muster.control.engine.work import Work
 from muster.control.identity.accounts import ensure_user
 from muster.control.identity.tokens import (
@@ -18,7 +19,6 @@ from muster.control.identity.tokens import (
     revoke_token,
     verify,
 )
-from muster.control.plane import SWEEP_S
 from muster.core.errors import Ambiguous, Conflict, InvalidSpec, NotFound
 from muster.core.owner import Owner, Principal, Role
 from muster.core.specs.account import JoinTokenSpec, TokenSpec

@@ -1,6 +1,7 @@
 """Inputs that wait for a wake: requests of people, messages of agents, outcomes of effects."""
 
 import asyncio
+import logging
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -13,6 +14,8 @@ from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.core.errors import Busy, MusterError
 from muster.core.owner import Owner
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -86,7 +89,10 @@ class Answers(Performer[Answer]):
 
     def perform(self, effects: Sequence[Answer]) -> None:
         for each in effects:
-            each.to.answer(each.result, each.refusal)
+            try:
+                each.to.answer(each.result, each.refusal)
+            except Exception:  # the others' callers wait too
+                log.exception("a caller could not be told what became of its request")
 
 
 class Inbox:

@@ -17,7 +17,9 @@ from muster.control.engine.coordinator import MAX_CHANGES, Coordinator
 from muster.control.engine.defects import Defects, Undone
 from muster.control.engine.effects import Performer
 from muster.control.engine.module import Context, Declared, Module, Parts
+from muster.control.engine.races import Races
 from muster.control.engine.steps import Order
+from muster.control.engine.sweeps import Sweeps
 from muster.control.engine.work import Work
 from muster.control.inbox import Answer, Answers, Inbox, Input
 from muster.core.clock import Clock
@@ -25,7 +27,7 @@ from muster.core.errors import MusterError
 from muster.core.ids import IdFactory
 from muster.core.owner import Owner
 from muster.core.resources import DeviceShare
-from muster.core.specs import JobSpec, SessionSpec
+from muster.core.specs.amounts import Spec
 from muster.store.live import Live
 from muster.store.records import Allocation
 from muster.store.schema import cluster
@@ -36,19 +38,12 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-SWEEP_S = 60.0
-"""How often every record is looked at, whatever was hinted (design: Level-triggered)."""
 RETRY_COMMIT_S = 1.0
 LOOK_AGAIN_S = 1.0
 """How long new records wait on which a handler was not run, because it failed on one of them."""
 MOST_PUT_OFF = 2
 """How many wakes in a row may take in so many changes that handlers wait for the next wake. After
 the first such wake, inputs that came meanwhile are taken before the handlers have their turn."""
-MAX_RACES = 5
-"""How often in a row a wake is taken again because somebody else wrote first."""
-SIT_OUT_S = 10.0
-"""How long a session that lost a race is not placed: each race costs another reading of the whole
-state."""
 
 
 class Unavailable(MusterError):
@@ -97,8 +92,14 @@ class ControlPlane:
         self.trouble: str | None = None
         """Why nothing can be stored; None as long as everything can."""
         self._broken = False  # mirror and SQL differ: it is read again before anything else
-        self._races = 0  # lost since the last commit
-        self._losers: dict[str, float] = {}  # of those and earlier ones, until when they sit out
+        self._former: Live | None = None  # the mirror that was thrown away, until that is done
+        self._catching_up = {
+            f"catching up of {type(module).__name__}": module
+            for module in modules
+            if type(module).catch_up is not Module.catch_up
+        }
+        self._sweeps = Sweeps(modules, self._defects, clock.now())
+        self._races = Races()
         self.changes = 0
         """How many rows the last wake changed, but for history."""
         self._build()
@@ -111,21 +112,22 @@ class ControlPlane:
         """
         for module in self._modules:
             module.begin(before)
-        self.parts = Parts()
-        context = Context(self._store, self._clock, self.parts)
+        parts = Parts()
+        context = Context(self._store, self._clock, parts)
         declared: list[Declared] = []
         for module in self._modules:
             declared.append(module.declare(context))
             for part in declared[-1].offers:
-                self.parts.add(part)
+                parts.add(part)
         handlers = [handler for each in declared for handler in each.handlers]
         lifecycles = [lifecycle for each in declared for lifecycle in each.lifecycles]
         order = Order.of(lifecycles, handlers, self._defects)
+        self.parts = parts
         self._coordinator = Coordinator(order)
         self._watch = _Watches([each.watch for each in declared if each.watch is not None])
-        self._next_sweep = self._clock.now()
+        self._sweeps.bring_forward(self._clock.now())
 
-    def check(self, spec: JobSpec | SessionSpec) -> None:
+    def check(self, spec: Spec) -> None:
         """Refuse a spec that a module cannot serve.
 
         Raises:
@@ -146,8 +148,12 @@ class ControlPlane:
         return self._store.live
 
     def _note_news(self) -> None:
-        for module in self._modules:
-            module.catch_up()
+        for name, module in self._catching_up.items():
+            if not self._defects.rests(name, self._clock.now()):
+                try:
+                    module.catch_up()
+                except Exception as error:
+                    self._defects.rest(name, error, self._clock.now())
 
     def ask(
         self,
@@ -182,83 +188,70 @@ class ControlPlane:
         self.changes = 0
         if now < self._retry_at:
             return self._retry_at
-        if self._broken:
-            before = self._store.live
-            try:
-                self._store.reload()
-            except SQLAlchemyError as error:
-                inputs = [] if self._suspect is not None else self._inbox.take(now)
-                self._fail(inputs, f"the state cannot be read: {error}"[:200])
-                return self._retry_at
-            self._build(before)
-            self._broken = False
-            self._put_off = 0  # the inputs that filled the last wake are undone
+        handlers_only = self._suspect is not None
+        if self._broken and (why := self._read_again()) is not None:
+            self._fail([] if handlers_only else self._inbox.take(now), why)
+            return self._retry_at
         self._note_news()
-        handlers_only = self._put_off == MOST_PUT_OFF or self._suspect is not None
+        handlers_only = handlers_only or self._put_off == MOST_PUT_OFF
         inputs = [] if handlers_only else self._inbox.take(now)
-        work = Work(self._store.unit(now, self._watch), self._ids)
-        if self.trouble is not None:
-            work.unit.also(update(cluster).values(value=cluster.c.value))  # is there room again?
-        self._have_losers_sit_out(work)
-        self._sweep_if_due(work)
-        if not self._take_all(inputs, work):
-            return now
+        work = Work(self._store.unit(now, self._watch), self._ids, self._races)
         try:
-            full = work.unit.size > MAX_CHANGES and not work.unit.ends_something
-            self._put_off = self._put_off + 1 if full and not work.must_be_whole else 0
-            calm = not self._put_off and self._coordinator.run(work)
+            calm = self._decide(inputs, work)
             self._store.commit(work.unit)
-            self._races, self.trouble = 0, None
-            if self._defects.committed():
-                self._next_sweep = min(self._next_sweep, now + LOOK_AGAIN_S)
-        except Undone:
-            self._broken = True
-            self._inbox.give_back(inputs)
-            return now
-        except CommitFailed as error:
-            if isinstance(error, LostRace) and self._races < MAX_RACES:
-                return self._take_again(inputs, error)
-            if isinstance(error, Unstorable) and inputs:
-                self._find_culprit(inputs, error)
-                return now
-            self._fail(inputs, f"the change could not be stored: {error}")
-            return self._retry_at
         except Exception as error:
-            log.exception("a wake failed")
-            if inputs:
-                self._find_culprit(inputs, error)
-                return now
-            self._fail(inputs, "the controller failed; its log says more")
-            return self._retry_at
-        if self._suspect is not None and calm:  # a wake without the suspect can be stored
-            suspect, why = self._suspect
-            self._suspect = None
-            suspect.refuse(why)
-        self.changes = work.unit.size
+            return self._give_up(inputs, error)
+        self._note_commit(work, calm)
         self._perform(work)
-        if self._inbox or not calm:
+        if self._inbox or self._sweeps.is_under_way or not calm:
             for kind in work.dirty.values():
                 for record in kind:
                     self._coordinator.timers.set(record, now)
             return now
         due = self._coordinator.timers.next_due()
-        return self._next_sweep if due is None else min(due, self._next_sweep)
+        return self._sweeps.due_at if due is None else min(due, self._sweeps.due_at)
 
-    def _sweep_if_due(self, work: Work) -> None:
-        if work.now < self._next_sweep:
-            return
-        since, self._next_sweep = self._next_sweep - SWEEP_S, work.now + SWEEP_S
-        for module in self._modules:
-            try:
-                module.sweep(work, since=since)
-            except Exception:
-                log.exception("module %s cannot sweep", type(module).__name__)
-        for record in self.live.swept():
-            work.mark(record)
+    def _read_again(self) -> str | None:
+        """Read the mirror again, and have the modules take it over; the answer is why that is not
+        possible, if it is not."""
+        self._former = self._former or self._store.live
+        try:
+            self._store.reload()
+            self._build(self._former)
+        except SQLAlchemyError as error:
+            return f"the state cannot be read: {error}"[:200]
+        except Exception as error:
+            why = f"the state cannot be taken over: {error!r}"[:200]
+            if why != self.trouble:  # once, and not each second
+                log.exception("the state cannot be taken over")
+            return why
+        self._former = None
+        self._broken = False
+        self._put_off = 0  # the inputs that filled the last wake are undone
+        return None
 
-    def _take_all(self, inputs: list[Input], work: Work) -> bool:
-        """Apply the inputs; whether none failed. If one did, the wake is undone, and the next one
-        takes the others. Inputs that are left after MAX_CHANGES changes wait for the next wake."""
+    def _decide(self, inputs: list[Input], work: Work) -> bool:
+        """Take the inputs, and run handlers; whether these have nothing left to do.
+
+        Raises:
+            Undone: a part of the control plane failed; ``inputs`` are those to be taken again.
+        """
+        if self.trouble is not None:
+            work.unit.also(update(cluster).values(value=cluster.c.value))  # is there room again?
+        work.tell_losers()
+        self._sweeps.run(work)
+        self._take_all(inputs, work)
+        full = work.unit.size > MAX_CHANGES and not work.unit.ends_something
+        self._put_off = self._put_off + 1 if full and not work.must_be_whole else 0
+        return not self._put_off and self._coordinator.run(work)
+
+    def _take_all(self, inputs: list[Input], work: Work) -> None:
+        """Apply the inputs. Inputs that are left after MAX_CHANGES changes wait for the next wake.
+
+        Raises:
+            Undone: an input failed. It is refused, and no longer among ``inputs``; one that can be
+                divided has its parts there.
+        """
         for position, item in enumerate(inputs):
             if work.unit.size > MAX_CHANGES:
                 self._inbox.give_back(inputs[position:])
@@ -269,12 +262,24 @@ class ControlPlane:
                 item.take(work, self.parts)
             except Exception as error:
                 log.exception("an input failed; the others are taken again without it")
-                self._broken = True
-                self._inbox.give_back(inputs[:position] + inputs[position + 1 :])
-                item.refuse(error)
-                return False
+                parts = item.apart()
+                inputs[position : position + 1] = parts if len(parts) > 1 else ()
+                if len(parts) == 1:
+                    _refuse(item, error)
+                raise Undone from error
             self._inbox.note_size(item, work.unit.size - before, work.now)
-        return True
+
+    def _note_commit(self, work: Work, calm: bool) -> None:
+        self._races.committed()
+        self.trouble = None
+        self.changes = work.unit.size
+        self._sweeps.committed(work.now)
+        if self._defects.committed():
+            self._sweeps.bring_forward(work.now + LOOK_AGAIN_S)
+        if self._suspect is not None and calm:  # a wake without the suspect can be stored
+            suspect, why = self._suspect
+            self._suspect = None
+            _refuse(suspect, why)
 
     def _perform(self, work: Work) -> None:
         """Tell modules, performers and watchers about the commit, in this order."""
@@ -296,44 +301,51 @@ class ControlPlane:
         for kind in work.effects:
             log.error("no performer carries out effects of kind %s", kind.__name__)
 
-    def _take_again(self, inputs: list[Input], race: LostRace) -> float:
-        """Nothing was written, because somebody else wrote first: the losers sit out the next wake,
-        which reads everything again and takes the same inputs."""
-        log.warning("the wake is taken again: %s (%s)", race, ", ".join(sorted(race.losers)))
-        now = self._clock.now()
-        self._races += 1
-        self._losers |= dict.fromkeys(race.losers, now + SIT_OUT_S)
-        self._broken = True
-        self._inbox.give_back(inputs)
-        return now
+    # -- when nothing was committed ------------------------------------------------------------
 
-    def _have_losers_sit_out(self, work: Work) -> None:
-        """Tell the work who sits out. Work that is submitted in a wake that is taken again gets
-        another id, so from the second race on all new sessions sit out too."""
-        if not self._losers:
-            return
-        self._losers = {name: until for name, until in self._losers.items() if until > work.now}
-        work.sit_out = self._losers
-        work.new_sit_out = self._races > 1
-        if self._races:
-            work.tell_losers()
+    def _give_up(self, inputs: list[Input], error: Exception) -> float:
+        """Nothing of the wake was written: decide what the next one takes, so that it does not fail
+        in the same way. The answer is when it is due."""
+        now = self._clock.now()
+        self._broken = True
+        why = f"the change could not be stored: {error}"
+        if not isinstance(error, Undone | CommitFailed):
+            log.error("a wake failed", exc_info=error)
+            why = "the controller failed; its log says more"
+        match error:
+            case Undone():
+                self._inbox.give_back(inputs)
+            case LostRace(losers=losers) if self._races.lost(losers, now):
+                log.warning("the wake is taken again: %s (%s)", error, ", ".join(sorted(losers)))
+                self._inbox.give_back(inputs)
+            case CommitFailed() if not isinstance(error, Unstorable):
+                self._fail(inputs, why)
+            case _ if inputs:
+                self._find_culprit(inputs, error)
+            case _ if self._sweeps.blame(error, now):
+                self._acquit()
+            case _:
+                self._fail(inputs, why)
+        return max(now, self._retry_at)
 
     def _find_culprit(self, inputs: list[Input], error: Exception) -> None:
-        """Nothing was written, and the same wake would fail again, because of an input or of the
-        state itself. An input is refused once it failed alone and a wake without inputs did not
-        fail."""
-        self._broken = True
+        """The same wake would fail again, because of an input or of the state itself. An input is
+        refused once it failed alone and a wake without inputs did not fail."""
         suspect = self._inbox.give_back_apart(inputs)
         if suspect is not None:
             why = MusterError(f"this cannot be carried out: {error!r}"[:1000])
             self._suspect = suspect, why
 
+    def _acquit(self) -> None:
+        """The suspect, if there is one, was not to blame: it is taken again."""
+        if self._suspect is not None:
+            self._inbox.give_back([self._suspect[0]])
+            self._suspect = None
+
     def _fail(self, inputs: list[Input], why: str) -> None:
         """Nothing could be written: refuse requests, and keep other inputs for later."""
         log.error("nothing was committed, trying again in %s s: %s", RETRY_COMMIT_S, why)
-        if self._suspect is not None:  # the suspect was not to blame
-            self._inbox.give_back([self._suspect[0]])
-            self._suspect = None
+        self._acquit()
         inputs = [*inputs, *self._inbox.take_all_given_back()]
         self._inbox.give_back([item for item in inputs if item.is_kept])
         self._broken = True
@@ -342,7 +354,14 @@ class ControlPlane:
         refusal = Unavailable(why)
         for item in inputs:
             if not item.is_kept:
-                item.refuse(refusal)
+                _refuse(item, refusal)
+
+
+def _refuse(item: Input, error: Exception) -> None:
+    try:
+        item.refuse(error)
+    except Exception:  # other senders wait too
+        log.exception("a sender could not be told that its input is refused")
 
 
 class _Watches:

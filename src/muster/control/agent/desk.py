@@ -138,19 +138,13 @@ class AgentDesk:
                 parts[Greeter].greet(work, agent, hello)
                 work.must_be_whole = True  # the answer holds a term that a handler computes
             case Reports() as batch:
-                self._hear_reports(work, parts[Facts], agent, batch)
-
-    def _hear_reports(self, work: Work, facts: Facts, agent: Agent, batch: Reports) -> None:
-        for report in batch.reports:
-            try:
-                facts.apply(work, agent.id, report)
-            except Exception:
-                # The message would fail again, and hold up all later reports of its agent.
-                log.exception("a report of agent %s is dropped: %s", agent.id, report)
-        work.emit(TellAgent(agent.id, Acknowledge(batch.last_seq)))
+                for report in batch.reports:
+                    parts[Facts].apply(work, agent.id, report)
+                work.emit(TellAgent(agent.id, Acknowledge(batch.last_seq)))
 
     def refuse(self, said: "Said") -> None:
-        """Give up a message that cannot be applied."""
+        """Give up a message that cannot be applied. Its agent says Hello anew, with all that it
+        holds, which makes up for a report that is dropped."""
         agent = said.agent
         match said.message:
             case Reports(last_seq=seq):
@@ -199,6 +193,17 @@ class AgentDesk:
             greeted = {id_ for id_, letters in told.items() if letters.hello is not None}
             for id_ in self.connected - greeted:
                 self.link.close(id_, "say hello again")
+
+    def sweep(self) -> None:
+        """Publish all agents anew, and end streams that are over, as ``committed`` would have done
+        if it had never failed."""
+        live = self._store.live
+        self._leases.forget_all_but(live.agents)
+        for agent in live.agents.values():
+            self._leases.publish(agent, live.groups[agent.group])
+        alive = {agent.id for agent in live.agents.values() if agent.status is AgentStatus.ALIVE}
+        for id_ in self.connected - alive:
+            self.link.close(id_, "say hello again")
 
     def catch_up(self) -> None:
         """Note when agents were heard: heartbeats count from when they came, however busy control

@@ -8,7 +8,7 @@ the commit, the terms that may be granted, and looks into it at the moment when 
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import TypeVar
@@ -208,6 +208,12 @@ class LeaseBook:
             lease.term_s = 0.0 if agent.status is AgentStatus.LOST else agent.term_s
             lease.silence_s = group.agent_silence
             lease.heartbeat_s = min(group.agent_silence, agent.term_s) / HEARTBEATS_A_TERM
+
+    def forget_all_but(self, agents: Collection[AgentId]) -> None:
+        """Grant leases to no other agents, because these are all there are."""
+        with self._lock:
+            for gone in [agent for agent in self._leases if agent not in agents]:
+                del self._leases[gone]
 
     def answer(self, agent: AgentId, sent_s: float) -> Renew | None:
         """The renewal that answers a Hello that control has heard."""

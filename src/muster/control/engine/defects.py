@@ -1,9 +1,10 @@
-"""What becomes of a wake in which a handler of Muster's own fails.
+"""What becomes of a wake in which a part of Muster's own fails.
 
 A handler that raises may have made half of its changes. So nothing of its wake is committed: the
 mirror is read again, and the same inputs are taken once more while the record on which the handler
 failed is left out of it for a while, with HANDLER_ERROR in its history. All other records, and the
-record's other handlers, go on.
+record's other handlers, go on. The sweep of a module that raises is left out in the same way, and
+rests as a whole.
 """
 
 import logging
@@ -19,11 +20,11 @@ MAX_IN_A_ROW = 16
 
 
 class Undone(Exception):
-    """A handler failed: the wake is to be undone, and taken again."""
+    """A part of the wake failed: the wake is to be undone, and taken again without that part."""
 
 
 class Defects:
-    """Where handlers failed of late. It outlives the mirror."""
+    """The handlers and other parts of modules that failed of late. It outlives the mirror."""
 
     def __init__(self) -> None:
         self._in_a_row = 0
@@ -65,6 +66,13 @@ class Defects:
             self._left_out[handler, record] = until, why
         return Undone(handler)
 
+    def rest(self, part: str, error: Exception, now: float) -> Undone:
+        """Have a part of a module rest for a while, because it failed as a whole; the caller raises
+        the answer if the part may have made half of its changes."""
+        log.error("%s failed, and rests for %g s", part, LEFT_OUT_S, exc_info=error)
+        self._until = self._resting[part] = now + LEFT_OUT_S
+        return Undone(part)
+
     def committed(self) -> bool:
         """Take note of a commit; whether handlers were not run on records that it made, which are
         to be looked at soon."""
@@ -86,8 +94,9 @@ class Defects:
             self._resting.clear()
         return self._until > 0.0
 
-    def rests(self, handler: str, now: float) -> bool:
-        return self._resting.get(handler, 0.0) > now
+    def rests(self, part: str, now: float) -> bool:
+        """Whether a handler, or another part of a module, is not run at all."""
+        return self._resting.get(part, 0.0) > now
 
     def is_alone(self, handler: str, now: float) -> bool:
         """Whether the handler is to be run on each record by itself."""

@@ -10,8 +10,7 @@ from muster.control.engine.handler import Handler
 from muster.control.engine.lifecycle import Lifecycle
 from muster.control.engine.work import Work
 from muster.core.clock import Clock
-from muster.core.specs import JobSpec, SessionSpec
-from muster.scheduling.accounting.fairness import Stay
+from muster.core.specs.amounts import Spec
 from muster.store.entity import Entity
 from muster.store.live import Live
 from muster.store.store import Store
@@ -50,10 +49,6 @@ class Context:
     clock: Clock
     parts: Parts
 
-    def past(self, group: str, span_s: float) -> list[Stay]:
-        """The ended runs of a group in the last ``span_s`` seconds."""
-        return self.store.stays(group, self.clock.now() - span_s)
-
 
 @dataclass(frozen=True, slots=True)
 class Declared:
@@ -75,7 +70,7 @@ class Module:
 
     performers: Sequence[Performer[Any]] = ()
 
-    def check(self, spec: JobSpec | SessionSpec) -> None:
+    def check(self, spec: Spec) -> None:
         """Refuse a spec that is handed in, or planned, for what only this module knows.
 
         Raises:
@@ -86,23 +81,33 @@ class Module:
         """Complete the mirror's records by values that are not stored. Called for all modules
         whenever the mirror was read, before the first declares.
 
+        A raise means that the state cannot be taken over, because without the module its part of
+        each commit would be missing. At its start the controller ends; later it changes nothing,
+        tells whoever asks why, and tries again each second.
+
         Args:
             before: the mirror that was thrown away, if there was one.
         """
 
     def declare(self, context: Context) -> Declared:
-        """Derive the module's parts from the mirror. Called whenever the mirror was read."""
+        """Derive the module's parts from the mirror. Called whenever the mirror was read; a raise
+        means what it means of ``begin``."""
         return Declared()
 
     def catch_up(self) -> None:
         """Note in the mirror facts that came in outside of wakes (heartbeats); nothing is decided
-        here."""
+        here. A raise has the module's catching up rest for a while: a handler must not depend on
+        it to be right, only to be quick."""
 
     def sweep(self, work: Work, since: float) -> None:
-        """Do the module's periodic work; ``since`` is when it was done last."""
+        """Do the module's periodic work, before anything else in its wake; ``since`` is when that
+        was committed last. A raise, or a change that cannot be stored, undoes the wake, which is
+        taken again without this sweep, and the sweep rests for a while."""
 
     def committed(self, work: Work) -> None:
-        """Called after each commit, before its effects are performed."""
+        """Called after each commit, before its effects are performed. A raise is logged: the commit
+        stands, and everybody else is told of it. The module makes up for the call in its sweep at
+        the latest."""
 
 
 class EntityModule(Module):

@@ -288,7 +288,7 @@ def _drop_join_token(work: Work, token: JoinToken) -> None:
 def keep_tokens(work: Work, since: float) -> None:
     """Store when tokens were used since that moment, and forget tokens that ended long ago.
 
-    A crash before that loses the times of last use, and nothing else.
+    A crash before that, or a wake that is undone, loses the times of last use, and nothing else.
     """
     accounts = work.live.accounts
     used = [
