@@ -1,4 +1,6 @@
-"""The entities of every cluster, each declared once (see ``store.entity``)."""
+"""The entities whose records the store itself works with: the ledger and the mirror's indexes are
+about them, and they are read together. Any other entity is declared in its folder of ``control``.
+"""
 
 from enum import StrEnum
 from typing import cast
@@ -133,4 +135,4 @@ KERNEL = Entity(
 )
 
 ENTITIES = Entities((AGENT, JOB, SESSION, KERNEL, TASK))
-"""The entities in the order in which their rows are read and written."""
+"""In the order in which their rows are read and written; any others come after these."""

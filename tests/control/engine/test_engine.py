@@ -28,6 +28,8 @@ from muster.control.engine.handler import (
     StatusTransitions,
     TransitionStatus,
 )
+from muster.control.engine.races import MAX_IN_A_ROW as MAX_RACES
+from muster.control.engine.races import SIT_OUT_S
 from muster.control.engine.steps import Order, Verdict
 from muster.control.engine.work import Move, Work
 from muster.core.reasons import Reason, ReasonCode, reason
@@ -185,6 +187,55 @@ def test_verdict_that_is_not_declared_changes_nothing(make_world: MakeWorld) -> 
     door = world.door("d")
     assert (door.status, door.tries, world.undone) == (DoorStatus.SHUT, 0, 1)
     assert reached(world) == {}
+
+
+# -- races -----------------------------------------------------------------------------------------
+
+
+def test_record_that_lost_a_race_sits_out_for_a_while_and_its_history_says_so(
+    make_world: MakeWorld,
+) -> None:
+    world = make_world()
+    slow, quick = world.doors("slow", "quick")
+    now = world.clock.now()
+    assert world.races.lost(["slow"], now)
+    work = world.work()
+    work.tell_losers()
+    assert [work.sits_out_until(each) for each in (slow, quick)] == [now + SIT_OUT_S, None]
+    world.wake(work)
+    world.races.committed()
+    assert history(world, slow) == [("SHUT", "SHUT", "SKIPPED", 1)]
+    assert history(world, quick) == []
+
+    world.clock.advance(SIT_OUT_S)
+    work = world.work()
+    work.tell_losers()
+    assert work.sits_out_until(slow) is None
+    world.wake(work)
+    assert history(world, slow) == [("SHUT", "SHUT", "SKIPPED", 1)], "of each race once"
+
+
+def test_new_record_sits_out_once_its_wake_lost_a_second_race(make_world: MakeWorld) -> None:
+    world = make_world()
+    until: list[float | None] = []
+    for _ in range(2):
+        assert world.races.lost(["of another wake"], world.clock.now())
+        work = world.work()
+        door = Door(id="new", status=DoorStatus.SHUT, status_changed_at=work.now)
+        work.unit.add(door)
+        until.append(work.sits_out_until(door))
+        world.store.reload()
+    assert until == [None, world.clock.now() + SIT_OUT_S]
+
+
+def test_wake_that_loses_races_again_and_again_is_not_taken_for_ever(
+    make_world: MakeWorld,
+) -> None:
+    races = make_world().races
+    taken_again = [races.lost(["d"], 0.0) for _ in range(2 * MAX_RACES)]
+    assert taken_again == [True] * MAX_RACES + [False] * MAX_RACES
+    races.committed()
+    assert races.lost(["d"], 0.0)
 
 
 # -- defects of handlers ---------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from muster.control.engine.handler import (
     TransitionStatus,
 )
 from muster.control.engine.lifecycle import Lifecycle, RetryPolicy
+from muster.control.engine.races import Races
 from muster.control.engine.steps import Order
 from muster.control.engine.work import Move, Work
 from muster.core.clock import VirtualClock
@@ -227,6 +228,7 @@ class ToyWorld:
         self._ids = IdFactory(self.clock, random.Random(1))
         self._handlers = handlers
         self.defects = Defects()
+        self.races = Races()
         self.undone = 0
         self._build()
 
@@ -276,7 +278,7 @@ class ToyWorld:
         raise AssertionError("the wake is undone again and again")
 
     def work(self) -> Work:
-        return Work(self.store.unit(self.clock.now(), _Watch()), self._ids)
+        return Work(self.store.unit(self.clock.now(), _Watch()), self._ids, self.races)
 
     def wake(self, work: Work | None = None) -> bool:
         work = work or self.work()
