@@ -249,8 +249,7 @@ class ControlPlane:
         """Apply the inputs. Inputs that are left after MAX_CHANGES changes wait for the next wake.
 
         Raises:
-            Undone: an input failed. It is refused, and no longer among ``inputs``; one that can be
-                divided has its parts there.
+            Undone: an input failed; see ``_take_apart``.
         """
         for position, item in enumerate(inputs):
             if work.unit.size > MAX_CHANGES:
@@ -261,13 +260,23 @@ class ControlPlane:
             try:
                 item.take(work, self.parts)
             except Exception as error:
-                log.exception("an input failed; the others are taken again without it")
-                parts = item.apart()
-                inputs[position : position + 1] = parts if len(parts) > 1 else ()
-                if len(parts) == 1:
-                    _refuse(item, error)
+                self._take_apart(inputs, position, error)
                 raise Undone from error
             self._inbox.note_size(item, work.unit.size - before, work.now)
+
+    def _take_apart(self, inputs: list[Input], position: int, error: Exception) -> None:
+        """One of the inputs failed. It is refused once it fails as the first of a wake: a refusal
+        may tell its sender that all earlier inputs are stored. Until then those before it are taken
+        in a wake of their own, and then its parts."""
+        item, parts = inputs[position], inputs[position].apart()
+        self._inbox.give_back(inputs[position + 1 :])
+        if position == 0 and len(parts) == 1:
+            log.error("an input failed, and is refused", exc_info=error)
+            _refuse(item, error)
+        else:
+            self._inbox.give_back([*parts])
+            self._inbox.give_back(inputs[:position])
+        inputs.clear()
 
     def _note_commit(self, work: Work, calm: bool) -> None:
         self._races.committed()

@@ -152,7 +152,9 @@ class AgentDesk:
                 self.link.send(agent, Acknowledge(seq))
                 self.link.close(agent, "a report of it could not be taken, and is dropped")
             case Hello():
-                self._not_heard[agent] = self._clock.now() + REFUSED_S
+                now = self._clock.now()
+                lately = {id_: until for id_, until in self._not_heard.items() if until > now}
+                self._not_heard = {**lately, agent: now + REFUSED_S}
                 self.link.close(agent, "what it said could not be understood")
             case None:
                 self.connected.discard(agent)
