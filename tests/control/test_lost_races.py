@@ -144,6 +144,19 @@ def test_record_that_another_process_changed_fails_only_itself(group_world: Grou
     assert len(world.agent("a").running) == 2
 
 
+def test_task_that_another_process_changed_is_told_with_its_job(group_world: GroupWorld) -> None:
+    world = group_world({"a": 4}, lambda start: Run(5))
+    job = world.submit(one("first"))
+    other = world.submit(one("other"))
+    changed = schema.tasks.c.job_id == job.id
+    write_behind(world, update(schema.tasks).where(changed).values(exit_code=1, status="KILLED"))
+    world.run(6.0)
+    reconnect(world)
+    world.run_until(lambda: other.id not in world.plane.live.jobs, 5.0)
+    assert lost_races(world, job.id) == 1
+    assert lost_races(world, other.id) == 0
+
+
 def test_room_that_another_process_took_is_seen_at_commit_and_others_are_placed(
     group_world: GroupWorld,
 ) -> None:

@@ -187,6 +187,12 @@ class Entities(dict[type, Entity[Any]]):
         kinds = (each for each in self.values() if each.prefix)
         return next((each.name for each in kinds if part.startswith(f"{each.prefix}-")), None)
 
+    def whole_of(self, record: Record) -> Record:
+        """The record itself, or the one with which it leaves the mirror."""
+        entity = self[type(record)]
+        whole = entity.part_of(record) if entity.goes_with and entity.part_of else None
+        return record if whole is None else whole
+
     def name_of(self, record: Record) -> str:
         """The name of a record in history: its id, or ``job/index`` for a task."""
         return self[type(record)].id_of(record)

@@ -18,7 +18,6 @@ from muster.store.entities import ENTITIES
 from muster.store.entity import Entities
 from muster.store.live import Live
 from muster.store.load import load_live
-from muster.store.records import Kernel
 from muster.store.stays import read_asked, read_stays
 from muster.store.unit import LedgerWatch, StaleWrite, Unit
 
@@ -130,10 +129,8 @@ class Store:
                 records = unit.stale_records(self._connection)
         except SQLAlchemyError as error:
             raise CommitFailed(str(getattr(error, "orig", None) or error)) from error
-        return frozenset(
-            self.entities.name_of(record.session if isinstance(record, Kernel) else record)
-            for record in records
-        )
+        wholes = map(self.entities.whole_of, records)
+        return frozenset(map(self.entities.name_of, wholes))
 
     def _write_outbox(self, unit: Unit) -> None:
         events = unit.events()

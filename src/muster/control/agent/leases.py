@@ -109,9 +109,8 @@ class LeaseBook:
             else:
                 self._replace(lease, hello, now)
             if place == lease.place or place != lease.admitted:
-                lease.silent_since = (
-                    lease.spoke_at
-                )  # else: a boot whose Hello control has not heard
+                lease.silent_since = lease.spoke_at
+            # Else it is a boot whose Hello control has not heard.
             lease.admitted, lease.hello_s = place, hello.sent_s
             lease.beside = beside and bool(self._boot_id) and hello.boot_id == self._boot_id
             self._note(hello.agent, lease, now, hello.time_s)

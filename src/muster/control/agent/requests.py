@@ -1,18 +1,17 @@
 """Operators' requests about agents: functions of one wake's work that refuse before they change
 anything."""
 
-from muster.control.agent.lifecycle import AgentLifecycle
-from muster.control.agent.removal import remove
+from muster.control.agent.lifecycle import AgentLifecycle, lose_kernels
 from muster.control.engine.work import Work
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.handlers.start import recall_held_ahead
 from muster.control.session.kernel_reports import Facts
-from muster.core.errors import NotFound
+from muster.core.errors import Conflict, NotFound
 from muster.core.ids import AgentId
 from muster.core.owner import Principal
 from muster.core.reasons import ReasonCode, reason
 from muster.core.results import SchedulingResult
-from muster.core.states import AgentBar
+from muster.core.states import AgentBar, AgentStatus
 from muster.store.records import Agent
 
 PHASE = "Request"
@@ -44,9 +43,7 @@ class AgentRequests:
         Raises:
             NotFound: no such agent.
         """
-        agent = work.live.agents.get(id_)
-        if agent is None:
-            raise NotFound(f"there is no agent {id_} any more")
+        agent = _found(work, id_)
         leave_by = None if leave_within_s is None else work.now + leave_within_s
         before = agent.barred, agent.bar_note
         agent.barred, agent.bar_note, agent.leave_by = bar, note, leave_by
@@ -64,14 +61,44 @@ class AgentRequests:
     def remove(
         self, work: Work, principal: Principal, id_: AgentId, *, lost: bool = False
     ) -> Agent:
-        """Forget an agent that is gone for good, or that was drained; see ``removal.remove``.
+        """Forget an agent that is gone for good, or that was drained; its name becomes free.
+
+        Args:
+            lost: whether the administrator vouches that the machine, and with it all of its
+                kernels, is gone or was rebooted.
 
         Raises:
             NotFound: no such agent.
-            Conflict: it is alive and takes work, or holds work that is not proven gone.
+            Conflict: it is alive and takes work; or it holds kernels that are not proven gone, and
+                nobody vouches for their end.
         """
-        agent = work.live.agents.get(id_)
-        if agent is None:
-            raise NotFound(f"there is no agent {id_} any more")
-        remove(work, self._agents, self._facts, agent, principal.owner.user, lost=lost)
+        agent, by = _found(work, id_), principal.owner.user
+        held = list(work.live.held_by.get(agent.id, ()))
+        if agent.status is AgentStatus.ALIVE and (lost or agent.barred is not AgentBar.DRAINING):
+            raise Conflict(
+                f"agent {agent.name} is alive: stop it, or empty it with `muster drain "
+                f"{agent.name}` first"
+            )
+        if held and not lost:
+            raise Conflict(
+                f"agent {agent.name} may still run {len(held)} kernels: wait until they have ended "
+                f"or its lease has; if its machine is gone or was rebooted, say so with `muster "
+                f"agents remove --lost {agent.name}`"
+            )
+        if held:
+            gone = reason(ReasonCode.AGENT_GIVEN_UP, agent=agent.name, by=by)
+            lose_kernels(work, agent, held, gone, self._facts, agent.seen_at)
+        code = ReasonCode.AGENT_REMOVED_AS_LOST if lost else ReasonCode.AGENT_REMOVED
+        self._agents.remove(work, agent, "Remove", reason(code, by=by))
         return agent
+
+
+def _found(work: Work, id_: AgentId) -> Agent:
+    """
+    Raises:
+        NotFound: no such agent.
+    """
+    agent = work.live.agents.get(id_)
+    if agent is None:
+        raise NotFound(f"there is no agent {id_} any more")
+    return agent

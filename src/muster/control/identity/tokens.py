@@ -190,8 +190,7 @@ def visible_tokens(accounts: Accounts, principal: Principal) -> list[Token]:
     ]
 
 
-# -- tokens for agents to join
-# -----------------------------------------------------------------------
+# -- tokens for agents to join ---------------------------------------------------------------------
 
 
 def create_join_token(work: Work, by: Principal, spec: JoinTokenSpec) -> tuple[JoinToken, str]:
@@ -282,7 +281,7 @@ def _drop_join_token(work: Work, token: JoinToken) -> None:
     work.unit.also(delete(kept).where(kept.c.id == token.id))
 
 
-# -- sweeps ----------------------------------------------------------------------
+# -- of both kinds ---------------------------------------------------------------------------------
 
 
 def keep_tokens(work: Work, since: float) -> None:
