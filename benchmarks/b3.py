@@ -20,8 +20,8 @@ from muster.core.specs.placement import ANYWHERE
 from muster.scheduling.cluster.snapshot import Snapshot
 from muster.scheduling.explaining.explain import explain
 from muster.scheduling.passes.group_state import GroupState
-from muster.scheduling.passes.outcome import PassResult
-from muster.scheduling.policy.policy import SELECTORS, Policy
+from muster.scheduling.passes.pass_result import PassResult
+from muster.scheduling.policy.group_policy import SELECTORS, Policy
 from muster.scheduling.policy.selectors import fullest_devices
 from muster.scheduling.workload import SessionWorkload, WorkloadClass
 

@@ -217,6 +217,6 @@ def test_nothing_is_followed_that_nobody_waits_for_any_more(group_world: GroupWo
     world = group_world({"a": 8})
     first = world.submit(named("first"))
     second = world.submit(named("second", "first", first.id))
-    assert list(world.cluster.targets._progress) == [first.id]
+    assert list(world.cluster.dependencies._progress) == [first.id]
     finish(world, first, second)
-    assert not world.cluster.targets._progress
+    assert not world.cluster.dependencies._progress

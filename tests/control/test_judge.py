@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.control.job.judge import Attempt, Budget, derive_job, judge, judge_gang, outcome
+from muster.control.job.judge import Attempt, Budget, attempt_state, derive_job, judge, judge_gang
 from muster.core.reasons import ReasonCode, reason
 from muster.core.states import JOB_TABLE, TASK_TABLE, JobState, KernelStatus, TaskState
 
@@ -48,12 +48,12 @@ def stopped(by: ReasonCode | None = None) -> Attempt:
     ],
 )  # fmt: skip
 def test_outcome_of_an_attempt(attempt: Attempt, state: TaskState) -> None:
-    assert outcome(attempt) is state
+    assert attempt_state(attempt) is state
 
 
 def test_task_that_ended_well_before_it_was_stopped_has_succeeded() -> None:
     late = replace(ended(0), session_reason=reason(ReasonCode.TIMEOUT, timeout_s=1))
-    assert outcome(late) is TaskState.SUCCEEDED
+    assert attempt_state(late) is TaskState.SUCCEEDED
 
 
 @given(st.integers(0, 5), st.integers(0, 5))

@@ -14,7 +14,7 @@ from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec, SessionSpec
 from muster.core.states import JOB_TABLE, SESSION_TABLE
 from muster.scheduling.policy.selectors import Fragmentation
-from muster.store import stays
+from muster.store.queries import workload_history
 
 FRAGMENTATION = {"selector": "fragmentation", "options": {"fragmentation": {"seed": 3}}}
 
@@ -66,7 +66,7 @@ def test_all_that_came_is_known_after_a_restart_too(
     heard.clear()
     world.restart_controller()
     assert sorted(heard) == told
-    monkeypatch.setattr(stays, "MAX_LEARNT", 2)
+    monkeypatch.setattr(workload_history, "MAX_LEARNT", 2)
     heard.clear()
     world.restart_controller()
     assert sorted(heard) == [(0, 3), (3, 2), (4, 1), (4, 1)], "the newest, and all that is live"
@@ -76,7 +76,7 @@ def test_group_that_begins_to_learn_knows_the_past(group_world: GroupWorld) -> N
     world = group_world({"a": 7})
     some_past(world)
     write_group(world, **FRAGMENTATION)
-    assert selector(world)._demand.kernels == 10
+    assert selector(world)._mix.kernels == 10
 
 
 def test_selector_goes_on_when_other_things_of_its_group_change(group_world: GroupWorld) -> None:
@@ -85,10 +85,10 @@ def test_selector_goes_on_when_other_things_of_its_group_change(group_world: Gro
     before = selector(world)
     write_group(world, starvation_after=301.0, sequencer="drf")
     assert selector(world) is before
-    assert before._demand.kernels == 10
+    assert before._mix.kernels == 10
     write_group(world, options={"fragmentation": {"seed": 4}})
     assert selector(world) is not before
-    assert selector(world)._demand.kernels == 10
+    assert selector(world)._mix.kernels == 10
 
 
 @pytest.mark.usefixtures("strangers")
@@ -98,7 +98,7 @@ def test_selector_goes_on_when_another_plug_in_fails(group_world: GroupWorld) ->
     world.submit(job(3))
     assert world.cluster.groups["default"].policy.refused
     assert selector(world) is before
-    assert before._demand.kernels == 3
+    assert before._mix.kernels == 3
 
 
 def test_session_that_comes_back_to_the_queue_asks_for_nothing_new(
@@ -114,7 +114,7 @@ def test_session_that_comes_back_to_the_queue_asks_for_nothing_new(
     world.submit(job())
     world.run(60)
     assert not failures
-    assert selector(world)._demand.kernels == 1
+    assert selector(world)._mix.kernels == 1
 
 
 def test_asking_why_and_planning_change_nothing_of_what_is_known(group_world: GroupWorld) -> None:
@@ -125,8 +125,8 @@ def test_asking_why_and_planning_change_nothing_of_what_is_known(group_world: Gr
     learnt = selector(world)
     weights, prices = learnt._weights, learnt._prices
     live, cluster, now = world.plane.live, world.cluster, world.clock.now()
-    assert learnt._board is not None
-    assert learnt._is_refresh_due(learnt._board)
+    assert learnt._table is not None
+    assert learnt._is_refresh_due(learnt._table)
     explain_job(live, cluster, waits.id, now)
     plan_job(live, cluster, ADA, job(5, gpu=1), now)
     assert learnt._weights is weights

@@ -24,8 +24,8 @@ from muster.scheduling.cluster.snapshot import Snapshot
 from muster.scheduling.passes import group_state
 from muster.scheduling.passes.placement import place
 from muster.scheduling.passes.queue import Queue
+from muster.scheduling.policy.group_policy import Policy
 from muster.scheduling.policy.plugins import PassContext
-from muster.scheduling.policy.policy import Policy
 from muster.store import schema
 from muster.store.records import Session
 from muster.store.store import LostRace
@@ -233,7 +233,7 @@ def test_placement_that_gives_room_twice_never_passes_a_commit(
         assert charged_cpus(world, "b") <= 1
         devices = [
             share.index
-            for row in world.plane.live.held_by.get(world.agent("a").id, {}).values()
+            for row in world.plane.live.allocations_on.get(world.agent("a").id, {}).values()
             for share in row.shares
         ]
         assert len(devices) == len(set(devices))

@@ -112,7 +112,9 @@ def check(world: World) -> None:
     live, cluster = world.plane.live, world.cluster
     group = cluster.groups["default"]
     pending = {s.id for s in live.sessions.values() if s.status is SessionStatus.PENDING}
-    unclean = {s for s in pending if any(k.id in live.rows_of for k in live.sessions[s].kernels)}
+    unclean = {
+        s for s in pending if any(k.id in live.allocations_of for k in live.sessions[s].kernels)
+    }
     assert {each.id for each in group.queue} == pending - unclean
     assert set(group.aside) == unclean
 
@@ -141,7 +143,7 @@ def check(world: World) -> None:
     for job in live.jobs.values():
         to_come = min(job.tasks_total - job.next_task, 1 if job.spec.coscheduled else 10**9)
         waiting.update(dict.fromkeys(scopes(job.owner), to_come))
-    for scope, holding in cluster.accounting.usage._holdings.items():
+    for scope, holding in cluster.accounting.usage._entries.items():
         assert holding.sessions == sessions[scope]
         assert holding.pending == waiting[scope]
         told = {(scope, name): amount for name, amount in holding.amounts.items()}

@@ -63,7 +63,7 @@ def test_group_goes_on_without_a_plug_in_that_fails(
     assert (told_kind, name) == (kind, name_of(policy))
     assert re.search(why, told)
     usage = world.cluster.accounting.usage
-    assert not any(holding.amounts for holding in usage._holdings.values())
+    assert not any(holding.amounts for holding in usage._entries.values())
 
 
 def test_selector_that_takes_every_device_is_refused(group_world: GroupWorld) -> None:

@@ -38,7 +38,7 @@ from muster.core.resources import Device, DeviceShare, Resources
 from muster.core.specs import JobSpec, ScalingGroup, SessionSpec
 from muster.core.states import JobState
 from muster.store.database import open_engine, sqlite_url
-from muster.store.queries.targets import read_ended
+from muster.store.queries.dependencies import read_ended
 from muster.store.records import Agent, Job, Session
 from muster.store.store import Store
 from muster.wire.messages import (

@@ -13,11 +13,11 @@ from muster.core.specs import Dependency, PlacementSpec, ScalingGroup
 from muster.scheduling.cluster.columns import Columns
 from muster.scheduling.cluster.snapshot import Snapshot
 from muster.scheduling.passes.group_state import GroupState
-from muster.scheduling.passes.outcome import PassResult
+from muster.scheduling.passes.pass_result import PassResult
 from muster.scheduling.passes.placement import place
 from muster.scheduling.passes.queue import Queue
+from muster.scheduling.policy.group_policy import Policy
 from muster.scheduling.policy.plugins import PassContext
-from muster.scheduling.policy.policy import Policy
 from muster.scheduling.workload import (
     Classes,
     KernelPlacement,
@@ -286,6 +286,6 @@ def contents(snapshot: Snapshot) -> dict[str, object]:
         "dimensions": columns.dimensions,
         "models": columns.models,
         "version": snapshot.version,
-        "turn": snapshot.turn,
+        "next_slot": snapshot.next_slot,
         "agents": len(snapshot),
     }

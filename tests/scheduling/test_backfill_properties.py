@@ -21,8 +21,8 @@ from tests.scheduling.clusters import (
 from tests.scheduling.strategies import requests
 
 from muster.core.resources import Resources
-from muster.scheduling.making_room.departures import Departures, Held, fits
-from muster.scheduling.passes.outcome import PassResult
+from muster.scheduling.making_room.departures import Departures, Occupancy, fits
+from muster.scheduling.passes.pass_result import PassResult
 from muster.scheduling.policy.selectors import Concentrated
 from muster.scheduling.workload import SessionWorkload
 
@@ -179,7 +179,7 @@ def test_leaving_in_bulk_is_leaving_one_by_one(world: Backfill, data: st.DataObj
     everybody = list(world.context().running.values())
     ends = st.sampled_from([1.0, 2.0, 3.0, np.inf])
     keys = np.array([data.draw(ends) for _ in everybody], np.float64)
-    departures = Departures(world.state.snapshot, Held(world.state.snapshot, everybody), keys)
+    departures = Departures(world.state.snapshot, Occupancy(world.state.snapshot, everybody), keys)
     before = contents(world.state.snapshot)
     for step in data.draw(st.lists(st.integers(0, len(departures.ends)), max_size=5)):
         departures.go(step)

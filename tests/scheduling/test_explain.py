@@ -34,7 +34,7 @@ from muster.core.specs.group import QueuePolicy
 from muster.scheduling.accounting.usage import Quotas, scopes
 from muster.scheduling.cluster.snapshot import Snapshot
 from muster.scheduling.explaining.explain import MAX_REQUESTS, Explanation, explain
-from muster.scheduling.explaining.lacks import MAX_GROUPS
+from muster.scheduling.explaining.shortfalls import MAX_GROUPS
 from muster.scheduling.passes.placement import place
 from muster.scheduling.passes.queue import Queue
 from muster.scheduling.workload import RunningSession, SessionWorkload

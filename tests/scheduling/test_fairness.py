@@ -9,7 +9,7 @@ from tests.scheduling.clusters import ANN, BOB, GIB, agent, ask, box, cluster, p
 
 from muster.core.owner import Owner
 from muster.core.specs import Level
-from muster.scheduling.accounting.fairness import Capacity, DecayedUsage, Stay, dominant_share
+from muster.scheduling.accounting.fairness import Capacity, DecayedUsage, UsageSpan, dominant_share
 from muster.scheduling.accounting.usage import Scope, scopes
 from muster.scheduling.cluster.snapshot import NotHeld
 
@@ -164,8 +164,8 @@ def test_more_than_is_held_cannot_be_released(amounts: dict[str, int]) -> None:
 # Against the integral
 
 moments = st.integers(0, 1000)
-stays = st.builds(
-    lambda owner, amounts, start, length: Stay(
+spans = st.builds(
+    lambda owner, amounts, start, length: UsageSpan(
         owner, amounts, start, None if length is None else start + length
     ),
     st.sampled_from([ANN, BOB, CAT]),
@@ -175,16 +175,16 @@ stays = st.builds(
 )
 
 
-def integral(past: list[Stay], scope: Scope, now: float) -> dict[str, float]:
+def integral(past: list[UsageSpan], scope: Scope, now: float) -> dict[str, float]:
     """Each stay by itself, as it is written down in the books."""
     rate = math.log(2) / HALF_LIFE_S
     sums: dict[str, float] = {}
-    for stay in past:
-        if scope in scopes(stay.owner):
-            end = now if stay.ended_at is None else stay.ended_at
-            for name, amount in stay.amounts.items():
+    for span in past:
+        if scope in scopes(span.owner):
+            end = now if span.ended_at is None else span.ended_at
+            for name, amount in span.amounts.items():
                 weighed = 2 ** (-(now - end) / HALF_LIFE_S) - 2 ** (
-                    -(now - stay.started_at) / HALF_LIFE_S
+                    -(now - span.started_at) / HALF_LIFE_S
                 )
                 sums[name] = sums.get(name, 0) + amount * weighed / rate
     return sums
@@ -192,7 +192,7 @@ def integral(past: list[Stay], scope: Scope, now: float) -> dict[str, float]:
 
 def test_integral_that_the_rest_is_compared_with_is_one() -> None:
     """Added up in steps of a hundredth of a second."""
-    past = [Stay(ANN, {"cpu": 3}, 10, 60), Stay(ANN, {"cpu": 5}, 40)]
+    past = [UsageSpan(ANN, {"cpu": 3}, 10, 60), UsageSpan(ANN, {"cpu": 5}, 40)]
     steps = [step / 100 + 0.005 for step in range(10_000)]
     by_hand = sum(
         (3 * (10 <= t < 60) + 5 * (t >= 40)) * 2 ** (-(100 - t) / HALF_LIFE_S) / 100 for t in steps
@@ -201,24 +201,24 @@ def test_integral_that_the_rest_is_compared_with_is_one() -> None:
 
 
 @settings(deadline=None)
-@given(past=st.lists(stays, max_size=12), order=st.permutations(range(12)), later=moments)
+@given(past=st.lists(spans, max_size=12), order=st.permutations(range(12)), later=moments)
 def test_decayed_usage_is_the_integral_in_whatever_order_it_is_told(
-    past: list[Stay], order: list[int], later: int
+    past: list[UsageSpan], order: list[int], later: int
 ) -> None:
-    starts = [(stay.started_at, "placed", stay) for stay in past]
-    ends = [(stay.ended_at, "released", stay) for stay in past if stay.ended_at is not None]
+    starts = [(span.started_at, "placed", span) for span in past]
+    ends = [(span.ended_at, "released", span) for span in past if span.ended_at is not None]
     shuffled = [past[index] for index in order if index < len(past)]
 
     as_it_happened = decayed()
-    for at, change, stay in sorted(starts + ends, key=lambda told: told[:2]):
-        getattr(as_it_happened, change)(stay.owner, stay.amounts, at)
+    for at, change, span in sorted(starts + ends, key=lambda told: told[:2]):
+        getattr(as_it_happened, change)(span.owner, span.amounts, at)
     starts_first = decayed()
-    for at, change, stay in starts + ends:
-        getattr(starts_first, change)(stay.owner, stay.amounts, at)
+    for at, change, span in starts + ends:
+        getattr(starts_first, change)(span.owner, span.amounts, at)
     from_books = DecayedUsage.of_past(shuffled, HALF_LIFE_S)
 
     now = 1500 + later
-    for scope in {scope for stay in past for scope in scopes(stay.owner)}:
+    for scope in {scope for span in past for scope in scopes(span.owner)}:
         expected = integral(past, scope, now)
         for usage in (as_it_happened, starts_first, from_books):
             used = {**dict.fromkeys(expected, 0.0), **usage.used(scope, now)}

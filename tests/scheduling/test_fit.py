@@ -32,7 +32,7 @@ class InTurn(Concentrated):
     """One agent after the other."""
 
     packs = False
-    ranking = Ranking.TURN
+    ranking = Ranking.ROUND_ROBIN
 
 
 def placed(
@@ -181,10 +181,10 @@ def test_devices_of_many_kernels_are_those_chosen_one_by_one(
     together = choose_all(columns, need, slots, number, fullest=fullest).tolist()
     expected: list[int] = []
     for slot, count in zip(slots.tolist(), number.tolist(), strict=True):
-        at_once = choose(need.devices_in(columns.row(slot)), need, count, fullest=fullest)
+        at_once = choose(need.devices_in(columns.agent(slot)), need, count, fullest=fullest)
         one_by_one = []
         for _ in range(count):
-            (shares,) = choose(need.devices_in(columns.row(slot)), need, 1, fullest=fullest)
+            (shares,) = choose(need.devices_in(columns.agent(slot)), need, 1, fullest=fullest)
             snapshot.take_at(slot, ask(0), shares)
             one_by_one.append(shares)
         assert at_once == one_by_one

@@ -37,8 +37,8 @@ class Scored(AgentSelector):
 
     def score(self, request: Resources, snapshot: Snapshot, candidates: Ints) -> Floats:
         columns = snapshot.columns
-        if self._kind is Ranking.TURN:
-            turns: Floats = -((candidates - snapshot.turn) % columns.slots).astype(float)
+        if self._kind is Ranking.ROUND_ROBIN:
+            turns: Floats = -((candidates - snapshot.next_slot) % columns.slots).astype(float)
             return turns
         fullness = columns.utilisation[candidates] - 0.5e-6 * columns.size[candidates]
         return fullness if self._kind is Ranking.FULLEST else -fullness
@@ -169,7 +169,7 @@ RULES = [
         (Ranking.FULLEST, True),
         (Ranking.EMPTIEST, False),
         (Ranking.EMPTIEST, True),
-        (Ranking.TURN, True),
+        (Ranking.ROUND_ROBIN, True),
     ]
 ]
 

@@ -30,9 +30,9 @@ from muster.scheduling.explaining.explain import explain
 from muster.scheduling.fitting.fit import fill
 from muster.scheduling.policy.plugins import LearningSelector
 from muster.scheduling.policy.selectors import Fragmentation
-from muster.scheduling.policy.selectors.board import WORTH_FACTOR, Board, Prices
 from muster.scheduling.policy.selectors.cutting_stock import piece_values
-from muster.scheduling.policy.selectors.demand import MAX_SHAPES, Demand, WholeShape
+from muster.scheduling.policy.selectors.request_mix import MAX_SHAPES, RequestMix, WholeShape
+from muster.scheduling.policy.selectors.worth import WORTH_FACTOR, Prices, WorthTable
 from muster.scheduling.workload import KernelPlacement
 
 
@@ -135,32 +135,32 @@ def test_agents_that_only_some_can_use_are_left_to_those_who_need_them() -> None
 
 def test_mix_that_has_changed_is_followed_with_a_half_life() -> None:
     for half_life, worthless in ((None, False), (100, True)):
-        demand = Demand(half_life)
-        demand.add(ask(0, gpu=0.19), 1000)
-        demand.add(ask(0, gpu=0.81), 5000)
-        share = demand.fractions[190] / demand.fractions[810]
+        mix = RequestMix(half_life)
+        mix.add(ask(0, gpu=0.19), 1000)
+        mix.add(ask(0, gpu=0.81), 5000)
+        share = mix.fractions[190] / mix.fractions[810]
         assert (share < 1e-6) is worthless
 
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from([250, 500, 1000, 2000]), st.integers(1, 10**6))))
 def test_weights_stay_finite_whatever_arrives(asked: list[tuple[int, int]]) -> None:
-    demand = Demand(half_life=0.5)
+    mix = RequestMix(half_life=0.5)
     for milli, kernels in asked:
-        demand.add(Resources(1000, gpu_milli=milli), kernels)
-    weights = [*demand.fractions.values(), *demand.wholes.values()]
+        mix.add(Resources(1000, gpu_milli=milli), kernels)
+    weights = [*mix.fractions.values(), *mix.wholes.values()]
     assert all(0 <= weight < float("inf") for weight in weights)
-    assert demand.cpu_milli_per_gpu < float("inf")
+    assert mix.cpu_milli_per_gpu < float("inf")
 
 
 def test_only_so_many_shapes_are_remembered_the_commonest_and_the_newest() -> None:
-    demand = Demand()
-    demand.add(ask(1, gpu=1), 5)
+    mix = RequestMix()
+    mix.add(ask(1, gpu=1), 5)
     for cpus in range(2, MAX_SHAPES + 2):
-        demand.add(ask(cpus, gpu=1), 1)
-    assert len(demand.wholes) <= MAX_SHAPES
-    assert WholeShape(1000, 1, ()) in demand.wholes
-    assert WholeShape((MAX_SHAPES + 1) * 1000, 1, ()) in demand.wholes
+        mix.add(ask(cpus, gpu=1), 1)
+    assert len(mix.wholes) <= MAX_SHAPES
+    assert WholeShape(1000, 1, ()) in mix.wholes
+    assert WholeShape((MAX_SHAPES + 1) * 1000, 1, ()) in mix.wholes
 
 
 @pytest.mark.parametrize("half_life", [0, -1, float("nan"), float("inf"), "7d", True])
@@ -332,7 +332,7 @@ def assert_as_from_scratch(selector: Fragmentation, snapshot: Snapshot) -> None:
         if not slots.size:
             continue
         scores = selector.score(request, snapshot, slots)
-        fresh = Board(columns, selector._prices)
+        fresh = WorthTable(columns, selector._prices)
         fresh.weigh(selector._weights)
         losses = fresh.losses(columns, request)[slots]
         assert np.allclose(scores, -losses, rtol=0, atol=1e-6)

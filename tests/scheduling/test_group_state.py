@@ -26,13 +26,13 @@ from tests.scheduling.strategies import clusters, queues
 
 from muster.core.ids import SessionId
 from muster.core.resources import DeviceShare, Resources
-from muster.scheduling.accounting.fairness import Stay
+from muster.scheduling.accounting.fairness import UsageSpan
 from muster.scheduling.accounting.history import NoHistory
-from muster.scheduling.accounting.usage import Holding, Scope, scopes
+from muster.scheduling.accounting.usage import Scope, ScopeUsage, scopes
 from muster.scheduling.cluster.snapshot import Snapshot
 from muster.scheduling.passes.group_state import GroupState
+from muster.scheduling.policy.group_policy import Policy
 from muster.scheduling.policy.guard import PluginFault
-from muster.scheduling.policy.policy import Policy
 from muster.scheduling.policy.selectors import Concentrated
 from muster.scheduling.workload import KernelPlacement, SessionWorkload, WorkloadClass
 
@@ -40,7 +40,7 @@ A, B = SessionId("ses-a"), SessionId("ses-b")
 ANNS = scopes(ANN)[0]
 
 
-def usage(state: GroupState, scope: Scope = ANNS) -> Holding:
+def usage(state: GroupState, scope: Scope = ANNS) -> ScopeUsage:
     return state.accounting.usage.of(scope)
 
 
@@ -184,8 +184,8 @@ def test_start_times_are_those_seen_first() -> None:
 class Known(NoHistory):
     """Ann held a processor for the last ten seconds."""
 
-    def usage(self, seconds: float) -> Iterator[Stay]:
-        yield Stay(ANN, {"cpu": 1000}, 0, 10)
+    def usage(self, seconds: float) -> Iterator[UsageSpan]:
+        yield UsageSpan(ANN, {"cpu": 1000}, 0, 10)
 
     def requests(self) -> Iterator[tuple[Resources, int]]:
         yield ask(7), 3
@@ -274,6 +274,6 @@ def test_room_and_sums_are_those_of_the_sessions_that_hold_a_place(
     for id_ in list(state.places):
         state.end(id_, world.now)
     after = contents(state.snapshot)
-    for changed in ("version", "turn"):
+    for changed in ("version", "next_slot"):
         after.pop(changed), empty.pop(changed)
     assert after == empty

@@ -32,6 +32,7 @@ from muster.scheduling.explaining.explain import explain
 from muster.scheduling.passes.placement import place
 from muster.scheduling.passes.queue import Queue
 from muster.scheduling.policy import guard
+from muster.scheduling.policy.group_policy import Policy
 from muster.scheduling.policy.guard import (
     GuardedHook,
     GuardedSelector,
@@ -41,7 +42,6 @@ from muster.scheduling.policy.guard import (
 )
 from muster.scheduling.policy.hooks import BatchHook
 from muster.scheduling.policy.plugins import PassContext
-from muster.scheduling.policy.policy import Policy
 from muster.scheduling.policy.selectors import Concentrated
 from muster.scheduling.workload import SessionWorkload, WorkloadClass
 

@@ -6,8 +6,8 @@ from tests.scheduling.clusters import ask, group, policy, workload
 from muster.core.errors import MusterError
 from muster.core.ids import SessionId
 from muster.core.specs import SessionType
+from muster.scheduling.policy.group_policy import Policy
 from muster.scheduling.policy.hooks import BatchHook, InferenceHook, InteractiveHook
-from muster.scheduling.policy.policy import Policy
 
 
 def test_each_type_of_session_has_its_hook_by_default() -> None:

@@ -40,8 +40,8 @@ def best(snapshot: Snapshot, ranking: Ranking, slots: list[int]) -> int | None:
                 return -utilisation, size, slot
             case Ranking.EMPTIEST:
                 return utilisation, -size, slot
-            case Ranking.TURN:
-                return ((slot - snapshot.turn) % columns.slots,)
+            case Ranking.ROUND_ROBIN:
+                return ((slot - snapshot.next_slot) % columns.slots,)
 
     return min(slots, key=key, default=None)
 
@@ -74,7 +74,7 @@ def test_first_is_the_best_of_all_that_fit(busy: Snapshot, ranking: Ranking, see
             held.append((name, amount, shares))
         if step % 97 == 0:
             put(busy, f"n{rng.randrange(60)}", box(7, 8, gpus=2, licence=1))
-        busy.turn = rng.randrange(61)
+        busy.next_slot = rng.randrange(61)
         request = rng.choice(REQUESTS)
         need = columns.need(request)
         assert need is not None
@@ -88,7 +88,7 @@ def test_first_is_the_best_of_all_that_fit(busy: Snapshot, ranking: Ranking, see
             and slot not in full
             and not (plain and columns.device_count[slot])
         ]
-        found = busy.order(ranking).first(need, tier, full, busy.turn, plain=plain)
+        found = busy.order(ranking).first(need, tier, full, busy.next_slot, plain=plain)
         assert found == best(busy, ranking, fitting)
 
 
@@ -111,8 +111,8 @@ def test_best_are_those_that_first_would_find(busy: Snapshot, ranking: Ranking) 
 def test_turn_goes_round() -> None:
     snapshot = cluster(a=box(), b=box(status="LOST"), c=box(), d=box())
     slots = snapshot.columns.fitting(ask(1))
-    turns = snapshot.order(Ranking.TURN)
-    assert [turns.best(slots, 9, turn).tolist() for turn in range(5)] == [
+    turns = snapshot.order(Ranking.ROUND_ROBIN)
+    assert [turns.best(slots, 9, next_slot).tolist() for next_slot in range(5)] == [
         [0, 2, 3],
         [2, 3, 0],
         [2, 3, 0],

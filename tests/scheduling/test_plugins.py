@@ -30,10 +30,10 @@ from muster.scheduling.cluster.statement import Statement
 from muster.scheduling.fitting.filling import Filling
 from muster.scheduling.passes.placement import place
 from muster.scheduling.passes.queue import Queue
+from muster.scheduling.policy.group_policy import Policy, check_options, missing_parts
 from muster.scheduling.policy.guard import GuardedSelector, PluginFault, guarded_selector
 from muster.scheduling.policy.hooks import BatchHook
 from muster.scheduling.policy.plugins import PassContext, SessionSequencer
-from muster.scheduling.policy.policy import Policy, check_options, missing_parts
 from muster.scheduling.policy.selectors import Concentrated
 from muster.scheduling.policy.sequencers import FairShare, Fifo
 from muster.scheduling.workload import SessionWorkload, WorkloadClass

@@ -23,10 +23,10 @@ from muster.core.ids import SessionId
 from muster.core.resources import Resources
 from muster.scheduling.cluster.columns import Floats, Ints
 from muster.scheduling.cluster.snapshot import Snapshot
-from muster.scheduling.passes.outcome import PassResult
+from muster.scheduling.passes.pass_result import PassResult
 from muster.scheduling.passes.placement import place
 from muster.scheduling.passes.queue import KEPT_S, Queue, QueueClass
-from muster.scheduling.policy.policy import Policy
+from muster.scheduling.policy.group_policy import Policy
 from muster.scheduling.policy.selectors import Concentrated
 from muster.scheduling.workload import SessionWorkload
 
@@ -293,15 +293,15 @@ def test_reservation_is_made_anew_when_one_that_it_counts_on_ends() -> None:
     assert kept is not None
     assert kept.reservation is not None
     assert set(kept.reservation.waits_for) == {first.id, second.id}
-    assert not kept.reservation.holds
+    assert not kept.reservation.reserved
 
     snapshot.give_back(agent("a"), ask(2))
     place(queue, snapshot, policy(), context(snapshot, first, other))
     assert queue.kept is not kept
     assert queue.kept is not None
     assert queue.kept.reservation is not None
-    (hold,) = queue.kept.reservation.holds
-    assert (hold.agent_id, hold.resources) == (agent("a"), ask(2))
+    (reserved,) = queue.kept.reservation.reserved
+    assert (reserved.agent_id, reserved.resources) == (agent("a"), ask(2))
 
 
 def test_reservation_on_an_agent_that_left_is_made_anew() -> None:

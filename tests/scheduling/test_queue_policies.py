@@ -37,7 +37,7 @@ from muster.scheduling.cluster.snapshot import Snapshot
 from muster.scheduling.explaining.explain import explain
 from muster.scheduling.making_room.departures import fits
 from muster.scheduling.making_room.reservation import Reservation
-from muster.scheduling.passes.outcome import PassResult
+from muster.scheduling.passes.pass_result import PassResult
 from muster.scheduling.passes.placement import place
 from muster.scheduling.passes.queue import Kept, Queue
 from muster.scheduling.workload import KernelPlacement, RunningSession, SessionWorkload
@@ -706,5 +706,5 @@ def test_what_is_held_for_the_head_is_not_held_after_the_pass() -> None:
     before = snapshot.columns.free.tolist()
     result = passed(snapshot, sessions[1], holding=(FIRST, SECOND))
     assert result.reservation is not None
-    assert result.reservation.holds
+    assert result.reservation.reserved
     assert snapshot.columns.free.tolist() == before

@@ -63,14 +63,14 @@ def held(reservation: Reservation | None) -> dict[str, object]:
     """By agent what is held: its processors and devices ("0", or "0=500" for a part)."""
     assert reservation is not None
     return {
-        hold.agent_id.removeprefix("agt-"): (
-            hold.resources.cpu_milli / 1000,
+        room.agent_id.removeprefix("agt-"): (
+            room.resources.cpu_milli / 1000,
             [
                 str(share.index) if share.milli == 1000 else f"{share.index}={share.milli}"
-                for share in hold.shares
+                for share in room.shares
             ],
         )
-        for hold in reservation.holds
+        for room in reservation.reserved
     }
 
 
@@ -82,7 +82,7 @@ def test_head_waits_for_the_first_end_that_makes_room() -> None:
     assert found is not None
     assert (found.expected_at, shown(found.kernels)) == (150, ["b"])
     assert found.waits_for == (early.id,)
-    assert not found.holds, "what ends there is enough"
+    assert not found.reserved, "what ends there is enough"
 
 
 def test_head_that_waits_for_agents_away_keeps_the_room_of_those_that_are_here() -> None:
@@ -138,7 +138,7 @@ def test_head_takes_the_devices_that_ending_sessions_hold() -> None:
     found = kept_for(session("head", ask(1, gpu=2)), snapshot, ends, endless)
     assert found is not None
     assert shown(found.kernels) == ["a:2,3"]
-    assert not found.holds, "device 0 is free for whoever comes"
+    assert not found.reserved, "device 0 is free for whoever comes"
 
 
 def test_free_device_that_the_head_needs_beside_ending_ones_is_held() -> None:
@@ -336,10 +336,10 @@ def test_reservation_keeps_what_is_free_of_its_places_and_names_whose_end_it_cou
     found = kept_for(session("head", ask(1, gpu=3)), snapshot, ends)
     assert found is not None
     assert (found.session, found.expected_at, found.waits_for) == ("ses-head", 150, ("ses-ends",))
-    (place,), (hold,) = found.kernels, found.holds
+    (place,), (reserved,) = found.kernels, found.reserved
     assert (place.agent_id, [share.index for share in place.shares]) == ("agt-a", [0, 1, 2])
-    assert (hold.agent_id, hold.resources.as_dict()) == ("agt-a", {"gpu": 2000})
-    assert [(share.index, share.milli) for share in hold.shares] == [(0, 1000), (1, 1000)]
+    assert (reserved.agent_id, reserved.resources.as_dict()) == ("agt-a", {"gpu": 2000})
+    assert [(share.index, share.milli) for share in reserved.shares] == [(0, 1000), (1, 1000)]
 
 
 # Who is bound by it

@@ -9,7 +9,7 @@ from tests.scheduling.clusters import ANN, BOB
 
 from muster.core.owner import Owner
 from muster.core.specs import Level, Limits, QuotaSpec
-from muster.scheduling.accounting.usage import Holding, Quotas, Scope, Usage, scopes
+from muster.scheduling.accounting.usage import Quotas, Scope, ScopeUsage, Usage, scopes
 from muster.scheduling.cluster.snapshot import NotHeld
 
 CAT = Owner("default", "sales", "cat")
@@ -17,10 +17,10 @@ DAN = Owner("other", "research", "dan")
 OWNERS = (ANN, BOB, CAT, DAN)
 SCOPES = tuple({scope for owner in OWNERS for scope in scopes(owner)})
 
-NOTHING = Holding()
+NOTHING = ScopeUsage()
 
 
-def held(usage: Usage) -> dict[str, Holding]:
+def held(usage: Usage) -> dict[str, ScopeUsage]:
     """All that is held, by name; who holds nothing is left out."""
     return {
         name: usage.of((level, name))
@@ -35,14 +35,14 @@ def test_session_counts_for_its_user_project_and_domain() -> None:
     usage.placed(BOB, {"cpu": 2000}, sessions=2)
     usage.placed(CAT, {"memory": 7})
     usage.waits(ANN, 4)
-    research = Holding({"cpu": 5000, "gpu": 1000}, sessions=3, pending=4)
+    research = ScopeUsage({"cpu": 5000, "gpu": 1000}, sessions=3, pending=4)
     assert held(usage) == {
-        "default/research/ann": Holding({"cpu": 3000, "gpu": 1000}, sessions=1, pending=4),
-        "default/research/bob": Holding({"cpu": 2000}, sessions=2),
-        "default/sales/cat": Holding({"memory": 7}, sessions=1),
+        "default/research/ann": ScopeUsage({"cpu": 3000, "gpu": 1000}, sessions=1, pending=4),
+        "default/research/bob": ScopeUsage({"cpu": 2000}, sessions=2),
+        "default/sales/cat": ScopeUsage({"memory": 7}, sessions=1),
         "default/research": research,
-        "default/sales": Holding({"memory": 7}, sessions=1),
-        "default": Holding(research.amounts | {"memory": 7}, sessions=4, pending=4),
+        "default/sales": ScopeUsage({"memory": 7}, sessions=1),
+        "default": ScopeUsage(research.amounts | {"memory": 7}, sessions=4, pending=4),
     }
 
 
@@ -90,9 +90,9 @@ def test_fork_starts_from_the_original_and_leaves_it_as_it_was() -> None:
     twig.placed(ANN, {"cpu": 1000}, sessions=-1)
     twig.waits(ANN, 1)
     project = (Level.PROJECT, "default/research")
-    assert usage.of(project) == Holding({"cpu": 1000}, sessions=1, pending=7)
-    assert fork.of(project) == Holding({"cpu": 1500}, sessions=2, pending=7)
-    assert twig.of(project) == Holding({"cpu": 500}, sessions=1, pending=8)
+    assert usage.of(project) == ScopeUsage({"cpu": 1000}, sessions=1, pending=7)
+    assert fork.of(project) == ScopeUsage({"cpu": 1500}, sessions=2, pending=7)
+    assert twig.of(project) == ScopeUsage({"cpu": 500}, sessions=1, pending=8)
 
 
 Session = tuple[Owner, dict[str, int]]
@@ -103,11 +103,11 @@ sessions: st.SearchStrategy[Session] = st.tuples(
 )
 
 
-def added_up(placed: Iterable[Session]) -> dict[str, Holding]:
-    sums: dict[str, Holding] = {}
+def added_up(placed: Iterable[Session]) -> dict[str, ScopeUsage]:
+    sums: dict[str, ScopeUsage] = {}
     for owner, amounts in placed:
         for _, name in scopes(owner):
-            holding = sums.setdefault(name, Holding())
+            holding = sums.setdefault(name, ScopeUsage())
             holding.sessions += 1
             for resource, amount in amounts.items():
                 holding.amounts[resource] = holding.amounts.get(resource, 0) + amount

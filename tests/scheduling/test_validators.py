@@ -41,7 +41,7 @@ from muster.scheduling.policy.validators import (
     next_moment,
     refusals_at_submission,
 )
-from muster.scheduling.workload import TargetState, WorkloadClass
+from muster.scheduling.workload import DependencyState, WorkloadClass
 
 CAT = Owner("default", "sales", "cat")
 OWNERS = (ANN, BOB, CAT)
@@ -57,7 +57,7 @@ def context(
     *quotas: QuotaSpec,
     held: Mapping[Owner, Mapping[str, int]] | None = None,
     now: float = 0,
-    targets: Mapping[str, TargetState] | None = None,
+    targets: Mapping[str, DependencyState] | None = None,
 ) -> PassContext:
     """A pass in which each owner of ``held`` has one session with so much."""
     usage = Usage()
@@ -68,7 +68,9 @@ def context(
         now,
         usage=usage,
         quotas=Quotas(quotas),
-        target=lambda owner, dependency: (targets or {}).get(dependency.on, TargetState.MISSING),
+        dependency_state=lambda owner, dependency: (targets or {}).get(
+            dependency.on, DependencyState.MISSING
+        ),
     )
 
 
@@ -214,7 +216,7 @@ def test_concurrency_of_zero_is_a_pause_not_an_end() -> None:
 
 # Dependencies
 
-_C, _T = DependencyCondition, TargetState
+_C, _T = DependencyCondition, DependencyState
 
 
 @pytest.mark.parametrize(
@@ -238,7 +240,7 @@ _C, _T = DependencyCondition, TargetState
     ],
 )
 def test_dependency_is_met_waited_for_or_hopeless(
-    condition: DependencyCondition, state: TargetState, code: str | None
+    condition: DependencyCondition, state: DependencyState, code: str | None
 ) -> None:
     dependent = workload(ask(1), after=[Dependency(on="train", condition=condition)])
     reasons = Dependencies().validate(dependent, context(targets={"train": state}))
@@ -281,12 +283,12 @@ def test_every_unmet_dependency_is_told_with_what_to_do() -> None:
 def test_dependency_is_looked_for_among_what_the_owner_has() -> None:
     asked = []
 
-    def target(owner: Owner, dependency: Dependency) -> TargetState:
+    def dependency_state(owner: Owner, dependency: Dependency) -> DependencyState:
         asked.append((owner, dependency.on))
-        return TargetState.SUCCEEDED
+        return DependencyState.SUCCEEDED
 
     dependent = workload(ask(1), owner=BOB, after=[Dependency(on="train")])
-    Dependencies().validate(dependent, replace(context(), target=target))
+    Dependencies().validate(dependent, replace(context(), dependency_state=dependency_state))
     assert asked == [(BOB, "train")]
 
 

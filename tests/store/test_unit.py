@@ -115,14 +115,14 @@ def test_freeing_twice_is_harmless_and_the_row_is_gone(store: Store) -> None:
     row = Allocation(
         "krn-1", 0, AgentId("agt-1"), True, Resources(1000), (DeviceShare(0, 500),), "boot", 1.0  # type: ignore[arg-type]
     )  # fmt: skip
-    store.live.hold(row)
+    store.live.allocate(row)
     watch = Watch()
     work = store.unit(100.0, watch)
     assert work.release((row.kernel_id, 0)) is row
     assert work.release((row.kernel_id, 0)) is None
     assert watch.told == ["released"]
     assert not store.live.ledger
-    assert not store.live.rows_of
+    assert not store.live.allocations_of
 
 
 def an_agent(id_: str = "agt-1") -> Agent:

@@ -8,11 +8,13 @@ class Watch:
     def __init__(self) -> None:
         self.told: list[str] = []
 
-    def held(self, row: Allocation) -> None:
-        self.told.append("held")
+    def allocated(self, allocation: Allocation) -> None:
+        self.told.append("allocated")
 
-    def charged(self, row: Allocation, before: tuple[DeviceShare, ...] | None, now: float) -> None:
+    def charged(
+        self, allocation: Allocation, before: tuple[DeviceShare, ...] | None, now: float
+    ) -> None:
         self.told.append("charged")
 
-    def released(self, row: Allocation, now: float) -> None:
+    def released(self, allocation: Allocation, now: float) -> None:
         self.told.append("released")

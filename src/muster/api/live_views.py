@@ -77,7 +77,7 @@ def agent_view(agent: Agent, live: Live, cluster: ClusterState) -> AgentView:
         sum(device_free[device.index] for device in agent.devices),
         tuple((name, free_of.get(name, 0)) for name, _ in capacity.extra),
     )
-    rows = live.held_by.get(agent.id, {}).values()
+    rows = live.allocations_on.get(agent.id, {}).values()
     charged = sum(1 for row in rows if row.charged)
     why = agent.reason
     if agent.disk_full:

@@ -15,7 +15,7 @@ from muster.core.errors import InvalidSpec, Problem
 from muster.core.owner import Role
 from muster.core.specs import Level, QuotaSpec
 from muster.core.views.cluster import LimitView, QuotaPage, QuotaView
-from muster.scheduling.accounting.usage import Holding, scopes
+from muster.scheduling.accounting.usage import ScopeUsage, scopes
 
 router = APIRouter(prefix="/v1/quotas", tags=["cluster"])
 
@@ -87,7 +87,7 @@ def _view(spec: QuotaSpec, cluster: ClusterState, of: str | None) -> QuotaView:
     )
 
 
-def _limits(limits: Mapping[str, int], held: Holding | None) -> Iterator[LimitView]:
+def _limits(limits: Mapping[str, int], held: ScopeUsage | None) -> Iterator[LimitView]:
     for resource, limit in limits.items():
         used = held.amounts.get(resource, 0) if held is not None else None
         yield LimitView(resource=resource, used=used, limit=limit)

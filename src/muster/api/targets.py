@@ -10,7 +10,7 @@ from muster.core.errors import InvalidSpec, NotFound, Problem
 from muster.core.owner import Owner
 from muster.core.specs import JobSpec, SessionSpec
 from muster.store.live import Live
-from muster.store.queries.targets import read_ended
+from muster.store.queries.dependencies import read_ended
 
 R = TypeVar("R")
 

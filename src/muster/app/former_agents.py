@@ -45,7 +45,7 @@ async def forget(
             if plane.live.agents[id_].status is AgentStatus.ALIVE:
                 continue
             try:
-                if plane.live.held_by.get(id_):
+                if plane.live.allocations_on.get(id_):
                     await asyncio.to_thread(_end_kernels, home, id_)
                     leases.end(id_)
                     await plane.request(partial(look_at, id_))

@@ -36,7 +36,7 @@ async def watch_supervisors(plane: ControlPlane, leases: LeaseBook) -> None:
 
 
 async def _look(plane: ControlPlane, leases: LeaseBook, agent: Agent) -> None:
-    kernels = {kernel for kernel, _ in plane.live.held_by.get(agent.id, ())}
+    kernels = {kernel for kernel, _ in plane.live.allocations_on.get(agent.id, ())}
     try:
         if not await asyncio.to_thread(is_gone, agent.supervisor, kernels):
             return

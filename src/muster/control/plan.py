@@ -14,10 +14,10 @@ from muster.control.session.admission import (
     NONE_ENDED,
     Ended,
     admit,
-    by_id,
     check_name,
     check_workdirs,
-    find_targets,
+    find_dependencies,
+    with_ids,
 )
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.cluster.workloads import job_class
@@ -34,16 +34,16 @@ from muster.core.views.work import ShareView
 from muster.scheduling.cluster.statement import Statement
 from muster.scheduling.explaining.explain import Explanation, explain
 from muster.scheduling.passes.group_state import GroupState
-from muster.scheduling.passes.outcome import PassResult
+from muster.scheduling.passes.pass_result import PassResult
 from muster.scheduling.passes.placement import PlacementPass
 from muster.scheduling.passes.queue import Queue, QueueClass
+from muster.scheduling.policy.group_policy import Policy
 from muster.scheduling.policy.plugins import PassContext
-from muster.scheduling.policy.policy import Policy
 from muster.scheduling.policy.validators import NEVER
 from muster.scheduling.workload import (
+    DependencyState,
     KernelPlacement,
     SessionWorkload,
-    TargetState,
     WorkloadClass,
 )
 from muster.store.live import Live
@@ -70,11 +70,11 @@ def plan_job(
     check_workdirs(live.group(spec.group), [spec])
     if spec.name is not None:
         check_name(live, principal.owner, spec.name)
-    targets = find_targets(cluster, principal.owner, spec.after, ended)
-    spec = spec.model_copy(update={"after": by_id(spec.after, targets)})
+    dependencies = find_dependencies(cluster, principal.owner, spec.after, ended)
+    spec = spec.model_copy(update={"after": with_ids(spec.after, dependencies)})
     sessions = 1 if spec.coscheduled else spec.tasks_to_run
     workload = job_class(principal.owner, spec)
-    plan = _Planner(live, cluster, principal, targets, now).plan(workload, sessions)
+    plan = _Planner(live, cluster, principal, dependencies, now).plan(workload, sessions)
     if spec.only is None:
         return plan
     kernels = (msgspec.structs.replace(k, index=spec.only[k.index]) for k in plan.kernels)
@@ -95,9 +95,9 @@ def plan_session(
         NotFound, InvalidSpec, Conflict: as at submission.
     """
     check_workdirs(live.group(spec.group), spec.kernels)
-    targets = find_targets(cluster, principal.owner, spec.after, ended)
-    workload = session_class(principal.owner, spec, by_id(spec.after, targets))
-    return _Planner(live, cluster, principal, targets, now).plan(workload, 1)
+    dependencies = find_dependencies(cluster, principal.owner, spec.after, ended)
+    workload = session_class(principal.owner, spec, with_ids(spec.after, dependencies))
+    return _Planner(live, cluster, principal, dependencies, now).plan(workload, 1)
 
 
 def session_class(
@@ -122,12 +122,17 @@ class _Planner:
     """One plan."""
 
     def __init__(
-        self, live: Live, cluster: ClusterState, principal: Principal, targets: Ended, now: float
+        self,
+        live: Live,
+        cluster: ClusterState,
+        principal: Principal,
+        dependencies: Ended,
+        now: float,
     ) -> None:
         self._live = live
         self._cluster = cluster
         self._principal = principal
-        self._targets = dict(targets.values())
+        self._dependencies = dict(dependencies.values())
         self._now = now
 
     def plan(self, workload: WorkloadClass, sessions: int) -> PlanView:
@@ -173,12 +178,12 @@ class _Planner:
         """The context of a pass, in which the plan's dependencies are known too."""
         context = group.context(self._now)
 
-        def target(owner: Owner, dependency: Dependency) -> TargetState:
-            if owner == self._principal.owner and dependency.on in self._targets:
-                return self._targets[dependency.on].state
-            return context.target(owner, dependency)
+        def dependency_state(owner: Owner, dependency: Dependency) -> DependencyState:
+            if owner == self._principal.owner and dependency.on in self._dependencies:
+                return self._dependencies[dependency.on].state
+            return context.dependency_state(owner, dependency)
 
-        return replace(context, target=target)
+        return replace(context, dependency_state=dependency_state)
 
     def _view(
         self,

@@ -379,14 +379,16 @@ class _Watches:
     def __init__(self, watches: Sequence[LedgerWatch]) -> None:
         self._watches = watches
 
-    def held(self, row: Allocation) -> None:
+    def allocated(self, allocation: Allocation) -> None:
         for watch in self._watches:
-            watch.held(row)
+            watch.allocated(allocation)
 
-    def charged(self, row: Allocation, before: tuple[DeviceShare, ...] | None, now: float) -> None:
+    def charged(
+        self, allocation: Allocation, before: tuple[DeviceShare, ...] | None, now: float
+    ) -> None:
         for watch in self._watches:
-            watch.charged(row, before, now)
+            watch.charged(allocation, before, now)
 
-    def released(self, row: Allocation, now: float) -> None:
+    def released(self, allocation: Allocation, now: float) -> None:
         for watch in self._watches:
-            watch.released(row, now)
+            watch.released(allocation, now)

@@ -72,7 +72,7 @@ class WorkloadClass:
             if request is not last:  # hashing is costly, and gangs repeat one object
                 last, indexes = request, indexes_of.setdefault(request, [])
             indexes.append(index)
-        ordered = sorted(indexes_of.items(), key=lambda item: _demand(item[0]), reverse=True)
+        ordered = sorted(indexes_of.items(), key=lambda item: _size(item[0]), reverse=True)
         return tuple((request, tuple(members)) for request, members in ordered)
 
     @cached_property
@@ -141,7 +141,7 @@ class RunningSession:
     ends_at: float | None = None
 
 
-class TargetState(Enum):
+class DependencyState(Enum):
     """How far a job or session on which another depends has come."""
 
     MISSING = "missing"
@@ -153,13 +153,13 @@ class TargetState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A TargetState, and since when it holds, in seconds since the epoch."""
+    """A DependencyState, and since when it holds, in seconds since the epoch."""
 
-    state: TargetState
+    state: DependencyState
     since: float
 
 
-def _demand(request: Resources) -> tuple[int, int, int, int, tuple[tuple[str, int], ...]]:
+def _size(request: Resources) -> tuple[int, int, int, int, tuple[tuple[str, int], ...]]:
     return (
         request.gpu_milli,
         request.cpu_milli,

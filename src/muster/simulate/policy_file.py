@@ -10,7 +10,7 @@ from muster.core.errors import InvalidSpec, MusterError, Problem
 from muster.core.specs import QuotaSpec, ScalingGroup, parse_spec
 from muster.core.specs.documents import load_documents
 from muster.core.specs.group import QueuePolicy
-from muster.scheduling.policy.policy import SELECTORS, SEQUENCERS, check_options
+from muster.scheduling.policy.group_policy import SELECTORS, SEQUENCERS, check_options
 from muster.simulate.cluster_file import in_file, read_text
 
 GROUP = "simulated"

@@ -22,9 +22,9 @@ from muster.scheduling.accounting.usage import Accounting, Quotas
 from muster.scheduling.cluster.snapshot import AgentFacts, Snapshot
 from muster.scheduling.making_room.preemption import Preemption
 from muster.scheduling.passes.group_state import GroupState
-from muster.scheduling.passes.outcome import WAITS_FOR_ROOM, PassResult
+from muster.scheduling.passes.pass_result import WAITS_FOR_ROOM, PassResult
 from muster.scheduling.passes.placement import never_fits
-from muster.scheduling.policy.policy import Policy
+from muster.scheduling.policy.group_policy import Policy
 from muster.scheduling.policy.validators import (
     NEVER,
     group_access,

@@ -61,7 +61,7 @@ def _session_leaves(live: Live, session: Session) -> None:
             del live.session_names[name]
     for kernel in session.kernels:
         del live.kernels[kernel.id]
-        if kernel.id in live.rows_of:
+        if kernel.id in live.allocations_of:
             live.left_by[kernel.id] = session.job.id if session.job else session.id
 
 

@@ -45,8 +45,8 @@ def overcommitted(connection: Connection, granted: Sequence[Allocation]) -> list
     latest first. The rows have been written already. Agents without a granted row are not looked
     at."""
     of_agent: dict[str, list[Allocation]] = {}
-    for row in granted:
-        of_agent.setdefault(row.agent_id, []).append(row)
+    for allocation in granted:
+        of_agent.setdefault(allocation.agent_id, []).append(allocation)
     agents = list(of_agent)
     charged = _charged(connection, agents)
     misfits: list[Allocation] = []
@@ -75,12 +75,14 @@ def _misfits(
     the charges of before, a row that asks for none of the short resources fits all the same."""
     if not any(_exceeds(name, amount, capacity) for name, amount in charged.items()):
         return
-    for row in reversed(granted):
-        asked = _asked(row)
-        if any(amount > 0 and _exceeds(name, charged[name], capacity) for name, amount in asked):
-            for name, amount in asked:
+    for allocation in reversed(granted):
+        requested = _requested(allocation)
+        if any(
+            amount > 0 and _exceeds(name, charged[name], capacity) for name, amount in requested
+        ):
+            for name, amount in requested:
                 charged[name] -= amount
-            yield row
+            yield allocation
 
 
 def _exceeds(name: str | int, amount: int, capacity: Mapping[str, int]) -> bool:
@@ -88,10 +90,10 @@ def _exceeds(name: str | int, amount: int, capacity: Mapping[str, int]) -> bool:
     return amount > (capacity.get(name, 0) if isinstance(name, str) else GPU_WHOLE)
 
 
-def _asked(row: Allocation) -> list[tuple[str | int, int]]:
-    has = row.resources
+def _requested(allocation: Allocation) -> list[tuple[str | int, int]]:
+    has = allocation.resources
     amounts = (("cpu_milli", has.cpu_milli), ("memory_bytes", has.memory_bytes))
-    shares = ((share.index, share.milli) for share in row.shares)
+    shares = ((share.index, share.milli) for share in allocation.shares)
     return [*amounts, ("disk_bytes", has.disk_bytes), *has.extra, *shares]
 
 

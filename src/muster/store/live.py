@@ -32,14 +32,14 @@ class Live:
         self.jobs: dict[JobId, Job] = self._records[Job]
         self.sessions: dict[SessionId, Session] = self._records[Session]
         self.kernels: dict[KernelId, Kernel] = {}
-        self.ended_targets: dict[str, Progress] = {}  # how work ended on which live work depends
+        self.ended_dependencies: dict[str, Progress] = {}  # of live work
         self.job_names: dict[tuple[Owner, str], Job] = {}
         self.session_names: dict[tuple[Owner, str], Session] = {}  # the newest session of each name
         # The ledger; an agent's rows in order of their making.
         self.ledger: dict[LedgerKey, Allocation] = {}
-        self.held_by: dict[AgentId, dict[LedgerKey, Allocation]] = {}
+        self.allocations_on: dict[AgentId, dict[LedgerKey, Allocation]] = {}
         self.specs: WeakValueDictionary[str, SessionSpec] = WeakValueDictionary()
-        self.rows_of: dict[KernelId, tuple[Allocation, ...]] = {}  # not proven gone, by age
+        self.allocations_of: dict[KernelId, tuple[Allocation, ...]] = {}  # not proven gone, by age
         self.left_by: dict[KernelId, str] = {}  # the job or session of ended kernels that hold room
 
     def group(self, name: str) -> ScalingGroup:
@@ -96,22 +96,31 @@ class Live:
         session = record.session
         return session.job.id if session.job is not None else session.id
 
-    def hold(self, row: Allocation) -> None:
-        self.ledger[row.key] = row
-        of_agent = self.held_by.get(row.agent_id)
+    def allocate(self, allocation: Allocation) -> None:
+        self.ledger[allocation.key] = allocation
+        of_agent = self.allocations_on.get(allocation.agent_id)
         if of_agent is None:
-            of_agent = self.held_by[row.agent_id] = {}
-        of_agent[row.key] = row
-        self.rows_of[row.kernel_id] = (*self.rows_of.get(row.kernel_id, ()), row)
+            of_agent = self.allocations_on[allocation.agent_id] = {}
+        of_agent[allocation.key] = allocation
+        self.allocations_of[allocation.kernel_id] = (
+            *self.allocations_of.get(allocation.kernel_id, ()),
+            allocation,
+        )
 
     def release(self, key: LedgerKey) -> Allocation | None:
-        row = self.ledger.pop(key, None)
-        if row is not None:
-            del self.held_by[row.agent_id][key]
-            left = tuple([other for other in self.rows_of[row.kernel_id] if other is not row])
+        allocation = self.ledger.pop(key, None)
+        if allocation is not None:
+            del self.allocations_on[allocation.agent_id][key]
+            left = tuple(
+                [
+                    other
+                    for other in self.allocations_of[allocation.kernel_id]
+                    if other is not allocation
+                ]
+            )
             if left:
-                self.rows_of[row.kernel_id] = left
+                self.allocations_of[allocation.kernel_id] = left
             else:
-                del self.rows_of[row.kernel_id]
-                self.left_by.pop(row.kernel_id, None)
-        return row
+                del self.allocations_of[allocation.kernel_id]
+                self.left_by.pop(allocation.kernel_id, None)
+        return allocation

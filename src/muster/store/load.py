@@ -34,7 +34,7 @@ from muster.store import schema
 from muster.store.accounts import read_accounts
 from muster.store.entity import Entities
 from muster.store.live import Live
-from muster.store.queries.targets import read_ended_by_id
+from muster.store.queries.dependencies import read_ended_by_id
 from muster.store.records import Agent, Allocation, Job, Kernel, Session, Task
 from muster.store.rows import (
     load_devices,
@@ -58,9 +58,9 @@ def load_live(connection: Connection, entities: Entities) -> Live:
     for entity in entities.values():
         if entity.load is not None:
             entity.load(connection, live)
-    _load_ended_targets(connection, live)
+    _load_ended_dependencies(connection, live)
     for row in connection.execute(select(schema.allocations).order_by(schema.allocations.c.since)):
-        live.hold(_allocation(row))
+        live.allocate(_allocation(row))
     _load_orphans(connection, live)
     return live
 
@@ -75,7 +75,7 @@ def load_agents(connection: Connection, live: Live) -> None:
         live.add(_agent(row))
 
 
-def _load_ended_targets(connection: Connection, live: Live) -> None:
+def _load_ended_dependencies(connection: Connection, live: Live) -> None:
     """How work has ended that live work depends on."""
     wanted = {each.on for job in live.jobs.values() for each in job.spec.after}
     for session in live.sessions.values():
@@ -83,12 +83,12 @@ def _load_ended_targets(connection: Connection, live: Live) -> None:
             wanted.update(each.on for each in session.spec.after)
     missing = sorted(wanted - live.jobs.keys() - live.sessions.keys())
     for first in range(0, len(missing), CHUNK):
-        live.ended_targets |= read_ended_by_id(connection, missing[first : first + CHUNK])
+        live.ended_dependencies |= read_ended_by_id(connection, missing[first : first + CHUNK])
 
 
 def _load_orphans(connection: Connection, live: Live) -> None:
     """The owners of kernels that still hold room though their session has ended."""
-    orphans = [kernel for kernel in live.rows_of if kernel not in live.kernels]
+    orphans = [kernel for kernel in live.allocations_of if kernel not in live.kernels]
     for row in _in_chunks(connection, schema.kernels, schema.kernels.c.id, orphans):
         live.left_by[KernelId(row.id)] = row.job_id or row.session_id
 

@@ -149,15 +149,15 @@ class Tally:
     """Counts over a session's kernels, so that a look at a gang need not touch all of its
     kernels."""
 
-    __slots__ = ("_by_status", "_unjudged", "ended_well", "failed", "grace_s", "held")
+    __slots__ = ("_by_status", "_unjudged", "ended_well", "failed", "grace_s", "ready")
 
     def __init__(self, kernels: "Sequence[Kernel]") -> None:
         self.ended_well = sum(kernel.ended_well for kernel in kernels)
         """How many kernels exited with 0."""
         self.failed: dict[Kernel, None] = {}
         """The kernels that have a ``failure``."""
-        self.held: dict[Kernel, None] = {}
-        """The kernels of a gang that agents hold, ready to run."""
+        self.ready: dict[Kernel, None] = {}
+        """The kernels of a gang that are ready to run, and wait at its barrier."""
         self.grace_s = max((kernel.process.grace for kernel in kernels), default=0.0)
         """The longest grace of any of the kernels, in seconds."""
         self._by_status = Counter([kernel.status for kernel in kernels])
@@ -187,12 +187,12 @@ class Tally:
         unjudged, self._unjudged = self._unjudged, []
         return unjudged
 
-    def note_held(self, kernel: "Kernel", held: bool) -> None:
-        """Take note that the agent holds the kernel ready to run, or does so no longer."""
-        if held:
-            self.held[kernel] = None
+    def note_ready(self, kernel: "Kernel", ready: bool) -> None:
+        """Take note that the kernel is ready to run, or is so no longer."""
+        if ready:
+            self.ready[kernel] = None
         else:
-            self.held.pop(kernel, None)
+            self.ready.pop(kernel, None)
 
 
 class LoneTally:
@@ -213,7 +213,7 @@ class LoneTally:
         return _NONE if self._kernel.failure is None else {self._kernel: None}
 
     @property
-    def held(self) -> "Mapping[Kernel, None]":
+    def ready(self) -> "Mapping[Kernel, None]":
         return _NONE  # it waits at no barrier
 
     @property
@@ -235,7 +235,7 @@ class LoneTally:
         self._is_unjudged = False
         return (self._kernel,)
 
-    def note_held(self, kernel: "Kernel", held: bool) -> None:
+    def note_ready(self, kernel: "Kernel", ready: bool) -> None:
         pass
 
 

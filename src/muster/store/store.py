@@ -12,13 +12,13 @@ from sqlalchemy.exc import (
 )
 
 from muster.core.resources import Resources
-from muster.scheduling.accounting.fairness import Stay
+from muster.scheduling.accounting.fairness import UsageSpan
 from muster.store import schema
 from muster.store.entities import ENTITIES
 from muster.store.entity import Entities
 from muster.store.live import Live
 from muster.store.load import load_live
-from muster.store.stays import read_asked, read_stays
+from muster.store.queries.workload_history import read_ended_requests, read_ended_usage
 from muster.store.unit import LedgerWatch, StaleWrite, Unit
 
 OUTBOX_KEPT = 10_000  # commits; a reader that missed more reads the state itself
@@ -73,16 +73,16 @@ class Store:
             row = self._connection.execute(newest).first()
             self._outbox_seq, self.last_commit_at = (row.seq, row.at) if row else (0, 0.0)
 
-    def stays(self, group: str, since: float) -> list[Stay]:
+    def ended_usage(self, group: str, since: float) -> list[UsageSpan]:
         """The committed sessions of a group that ran and have ended since the moment ``since``."""
         with self._connection.begin():
-            return read_stays(self._connection, group, since)
+            return read_ended_usage(self._connection, group, since)
 
-    def asked(self, group: str) -> list[tuple[Resources, int]]:
+    def ended_requests(self, group: str) -> list[tuple[Resources, int]]:
         """The requests of the newest committed sessions of a group that have ended, each with its
         number of kernels; the oldest first."""
         with self._connection.begin():
-            return read_asked(self._connection, group)
+            return read_ended_requests(self._connection, group)
 
     def unit(self, now: float, watch: LedgerWatch) -> Unit:
         """A unit of work over the mirror, to be committed with ``commit``."""

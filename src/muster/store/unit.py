@@ -41,14 +41,16 @@ class StaleWrite(Exception):
 class LedgerWatch(Protocol):
     """A follower of the ledger."""
 
-    def held(self, row: Allocation) -> None:
+    def allocated(self, allocation: Allocation) -> None:
         """A new row."""
 
-    def charged(self, row: Allocation, before: tuple[DeviceShare, ...] | None, now: float) -> None:
+    def charged(
+        self, allocation: Allocation, before: tuple[DeviceShare, ...] | None, now: float
+    ) -> None:
         """A row left the backlog (``before`` is None), or got other devices than those
         ``before``."""
 
-    def released(self, row: Allocation, now: float) -> None:
+    def released(self, allocation: Allocation, now: float) -> None:
         """A row is gone; the room that it charged is free."""
 
 
@@ -183,7 +185,7 @@ class Unit:
 
     # -- the ledger ----------------------------------------------------------------------------
 
-    def hold(
+    def allocate(
         self,
         kernel: Kernel,
         agent: Agent,
@@ -196,7 +198,7 @@ class Unit:
         Placement has taken the room of a charged row from its snapshot already; the commit checks
         in SQL that the room is there.
         """
-        row = Allocation(
+        allocation = Allocation(
             kernel.id,
             kernel.generation,
             agent.id,
@@ -206,38 +208,38 @@ class Unit:
             agent.boot_id,
             self.now,
         )
-        self.live.hold(row)
-        self._ledger[row.key] = (True, row)
+        self.live.allocate(allocation)
+        self._ledger[allocation.key] = (True, allocation)
         if charged:
-            self._granted[row.key] = row
-        self._watch.held(row)
-        return row
+            self._granted[allocation.key] = allocation
+        self._watch.allocated(allocation)
+        return allocation
 
-    def grant(self, row: Allocation, shares: tuple[DeviceShare, ...]) -> None:
+    def grant(self, allocation: Allocation, shares: tuple[DeviceShare, ...]) -> None:
         """Give a backlog row room of its own; the commit checks in SQL that the room is there."""
-        self._granted[row.key] = row
-        self.charge(row, shares)
+        self._granted[allocation.key] = allocation
+        self.charge(allocation, shares)
 
-    def charge(self, row: Allocation, shares: tuple[DeviceShare, ...]) -> None:
+    def charge(self, allocation: Allocation, shares: tuple[DeviceShare, ...]) -> None:
         """Charge a backlog row, or change the devices of a charged one, as an agent reported:
         facts, which count even where they exceed the room."""
-        before = row.shares if row.charged else None
-        row.charged = True
-        row.shares = shares
-        self._watch.charged(row, before, self.now)
-        created = self._ledger.get(row.key, (False, None))[0]
-        self._ledger[row.key] = (created, row)
+        before = allocation.shares if allocation.charged else None
+        allocation.charged = True
+        allocation.shares = shares
+        self._watch.charged(allocation, before, self.now)
+        created = self._ledger.get(allocation.key, (False, None))[0]
+        self._ledger[allocation.key] = (created, allocation)
 
     def release(self, key: LedgerKey) -> Allocation | None:
         """Remove a row, because its agent confirmed the end or the machine is proven gone. Freeing
         twice is harmless."""
-        row = self.live.release(key)
-        if row is not None:
+        allocation = self.live.release(key)
+        if allocation is not None:
             self._granted.pop(key, None)
             created = self._ledger.get(key, (False, None))[0]
             self._ledger[key] = (created, None)
-            self._watch.released(row, self.now)
-        return row
+            self._watch.released(allocation, self.now)
+        return allocation
 
     # -- commit --------------------------------------------------------------------------------
 
@@ -313,20 +315,28 @@ class Unit:
 
     def _write_ledger(self, connection: Connection) -> None:
         inserts, updates, deletes = [], [], []
-        for key, (created, row) in self._ledger.items():
-            if row is None:
+        for key, (created, allocation) in self._ledger.items():
+            if allocation is None:
                 if not created:
                     deletes.append(key)
             elif created:
-                inserts.append(rows.ALLOCATIONS.whole(row))
+                inserts.append(rows.ALLOCATIONS.whole(allocation))
             else:
-                updates.append(rows.ALLOCATIONS.changed(row))
+                updates.append(rows.ALLOCATIONS.changed(allocation))
         rows.ALLOCATIONS.delete.execute(connection, deletes)
         rows.ALLOCATIONS.insert.execute(connection, inserts)
         written = rows.ALLOCATIONS.update.execute(connection, updates)
         if written != len(updates):
-            kept = [row for created, row in self._ledger.values() if row and not created]
-            gone = [row for row in kept if rows.ALLOCATIONS.stored(connection, row) is None]
+            kept = [
+                allocation
+                for created, allocation in self._ledger.values()
+                if allocation and not created
+            ]
+            gone = [
+                allocation
+                for allocation in kept
+                if rows.ALLOCATIONS.stored(connection, allocation) is None
+            ]
             raise StaleWrite(f"{len(gone)} rows of the ledger are gone", gone)
         if self._granted:
             misfits = overcommitted(connection, list(self._granted.values()))

@@ -26,7 +26,7 @@ class DrainAgents(FollowingHandler[Agent]):
         if work.now < record.leave_by:
             return
         why = reason(ReasonCode.DRAINED, agent=record.name, note=record.bar_note)
-        for kernel_id, generation in list(work.live.held_by.get(record.id, ())):
+        for kernel_id, generation in list(work.live.allocations_on.get(record.id, ())):
             kernel = work.live.kernels.get(kernel_id)
             if kernel is not None and kernel.generation == generation:
                 self._sessions.displace(work, kernel.session, self.name, why)

@@ -13,7 +13,7 @@ from muster.control.agent.leases import LeaseBook
 from muster.control.agent.lifecycle import AgentLifecycle, lose_kernels
 from muster.control.engine.work import Work
 from muster.control.session.cluster.state import ClusterState
-from muster.control.session.handlers.barrier import is_held
+from muster.control.session.handlers.barrier import note_ready
 from muster.control.session.handlers.environment import ports_needed
 from muster.control.session.handlers.start import send_starts
 from muster.control.session.kernel_reports import Facts
@@ -63,7 +63,7 @@ class Greeter:
             why = reason(ReasonCode.AGENT_REBOOTED, agent=agent.name)
             gone = [
                 key
-                for key, row in work.live.held_by.get(agent.id, {}).items()
+                for key, row in work.live.allocations_on.get(agent.id, {}).items()
                 if row.boot_id != hello.boot_id
             ]
             self._lose(work, agent, gone, why)
@@ -79,7 +79,7 @@ class Greeter:
         held: dict[LedgerKey, HeldStatus] = {
             (kernel.kernel, kernel.generation): kernel.status for kernel in hello.kernels
         }
-        for key in list(work.live.held_by.get(agent.id, ())):
+        for key in list(work.live.allocations_on.get(agent.id, ())):
             kernel = work.live.kernels.get(key[0])
             if kernel is None or kernel.generation != key[1] or kernel.agent_id != agent.id:
                 if key not in held:
@@ -113,7 +113,7 @@ class Greeter:
             # A Recall, or the Start of a kernel that is only queued there, may have been lost.
             kernel.stop_sent_at = None
             if held is HeldStatus.CREATED:
-                is_held(kernel, work)
+                note_ready(kernel, work)
             elif held in _NOT_STARTED:
                 send_starts(kernel.session, [kernel], work, self._cluster)
         elif kernel.status in _ON_AGENT and held is None:

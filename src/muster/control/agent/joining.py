@@ -149,7 +149,7 @@ def _free_name(work: Work, agents: AgentLifecycle, token: JoinToken, name: str) 
             f"agent name {name!r} is taken: start that agent again where its directory is, choose "
             f"another name with --name, or have an administrator run `muster agents invite {name}`"
         )
-    if work.live.held_by.get(named.id):
+    if work.live.allocations_on.get(named.id):
         raise JoinRefused(
             f"agent {name!r} may still run kernels where it was: start it again there, or wait "
             f"until its lease has ended; if that machine is gone or was rebooted, have an "

@@ -142,7 +142,7 @@ class DetectLoss(DerivationHandler[Agent]):
 
     def derived(self, record: Agent, work: Work) -> None:
         why = reason(ReasonCode.AGENT_LOST, agent=record.name)
-        held = list(work.live.held_by.get(record.id, ()))
+        held = list(work.live.allocations_on.get(record.id, ()))
         lose_kernels(work, record, held, why, self._facts, record.seen_at)
 
 

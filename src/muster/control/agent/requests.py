@@ -4,7 +4,7 @@ anything."""
 from muster.control.agent.lifecycle import AgentLifecycle, lose_kernels
 from muster.control.engine.work import Work
 from muster.control.session.cluster.state import ClusterState
-from muster.control.session.handlers.start import recall_held_ahead
+from muster.control.session.handlers.start import recall_prefilled
 from muster.control.session.kernel_reports import Facts
 from muster.core.errors import Conflict, NotFound
 from muster.core.ids import AgentId
@@ -55,7 +55,7 @@ class AgentRequests:
             work.unit.note(agent, PHASE, SchedulingResult.SUCCESS, why)
             self._cluster.agent_changed(agent)
             if bar is not None:
-                recall_held_ahead(work, agent.id)
+                recall_prefilled(work, agent.id)
         return agent
 
     def remove(
@@ -73,7 +73,7 @@ class AgentRequests:
                 nobody vouches for their end.
         """
         agent, by = _found(work, id_), principal.owner.user
-        held = list(work.live.held_by.get(agent.id, ()))
+        held = list(work.live.allocations_on.get(agent.id, ()))
         if agent.status is AgentStatus.ALIVE and (lost or agent.barred is not AgentBar.DRAINING):
             raise Conflict(
                 f"agent {agent.name} is alive: stop it, or empty it with `muster drain "

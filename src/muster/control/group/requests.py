@@ -5,10 +5,10 @@ from sqlalchemy import delete, insert
 
 from muster.control.engine.work import Work
 from muster.control.session.cluster.state import ClusterState
-from muster.control.session.handlers.start import recall_held_ahead
+from muster.control.session.handlers.start import recall_prefilled
 from muster.core.errors import NotFound
 from muster.core.specs import Level, QuotaSpec, ScalingGroup
-from muster.scheduling.policy.policy import Policy, check_options
+from muster.scheduling.policy.group_policy import Policy, check_options
 from muster.store import schema
 
 
@@ -70,5 +70,5 @@ class GroupRequests:
             work.unit.also(insert(quotas), row)
             work.live.quotas[key] = spec
         self._cluster.quotas_changed()
-        for agent_id in work.live.held_by:
-            recall_held_ahead(work, agent_id, unless=self._cluster.may_wait_ahead)
+        for agent_id in work.live.allocations_on:
+            recall_prefilled(work, agent_id, unless=self._cluster.may_prefill)

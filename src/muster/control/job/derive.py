@@ -1,12 +1,10 @@
-"""DeriveJobs: a job's state is derived from its tasks; its end ends the others (design: Job
-derivation)."""
+"""DeriveJobs: the state of a job is derived from its tasks' states; the end of a job ends its other
+tasks (design: Job derivation)."""
 
-from collections.abc import Iterable
 from enum import StrEnum
 
 from muster.control.engine.handler import DerivationHandler, Stage
-from muster.control.engine.lifecycle import Lifecycle
-from muster.control.engine.work import Move, Work
+from muster.control.engine.work import Work
 from muster.control.job.judge import derive_job
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.lifecycle import SessionLifecycle
@@ -15,28 +13,11 @@ from muster.core.states import JOB_TABLE, TASK_TABLE, JobState, TaskState
 from muster.scheduling.policy.validators import NEVER
 from muster.store.records import Job
 
-LOOK_AGAIN_S = 1.0
-"""How often a job is looked at while processes of its tasks' last attempts may be left."""
-
-
-class JobLifecycle(Lifecycle[Job]):
-    entity = Job
-
-    def __init__(self, cluster: ClusterState) -> None:
-        self._cluster = cluster
-
-    def moved(self, work: Work, record: Job, move: Move) -> None:
-        self._cluster.job_changed(record)
-        if record.status in JOB_TABLE.terminal:
-            record.finished_at = work.now
-            record.reason = move.reason
-
-    def deadlines(self, record: Job, work: Work) -> Iterable[float]:
-        if record.waiting and record.status in JOB_TABLE.live:
-            yield work.now + LOOK_AGAIN_S
-
 
 class DeriveJobs(DerivationHandler[Job]):
+    """Derives the state of a job from those of its tasks; when the job ends, its other tasks are
+    killed."""
+
     name = "DeriveJobs"
     stage = Stage.DERIVE
     entity = Job

@@ -15,9 +15,9 @@ from muster.core.states import JOB_TABLE, KernelStatus, SessionStatus, TaskState
 from muster.store.records import Job, Kernel, Session, Task
 
 LEAST_CANDIDATES = 2
-"""Sessions of one job that wait in the queue at least, so that placement knows of the demand. Each
-costs a look in every pass, and one write more than a session that is placed as soon as it is
-made."""
+"""Sessions of one job that wait in the queue at least, so that placement knows that the job wants
+more room. Each costs a look in every pass, and one write more than a session that is placed as soon
+as it is made."""
 MOST_CANDIDATES = 1024
 """Sessions of one job that a pass may bring up at most. The number doubles from pass to pass of a
 wake while all sessions that the last one brought up are placed."""
@@ -28,6 +28,8 @@ class _BroughtUp(dict[Job, int]):
 
 
 class ExpandJobs(FollowingHandler[Job]):
+    """Makes tasks candidates: each gets a row, a session and a place in the queue."""
+
     name = "ExpandJobs"
     stage = Stage.EXPAND
     entity = Job
@@ -49,10 +51,10 @@ class ExpandJobs(FollowingHandler[Job]):
         if not job.waiting and job.next_task >= job.tasks_total:
             return
         queued = self._cluster.candidates.get(job.id, 0)
-        ahead = sum(
-            room for _, room in self._cluster.backlogs.room_ahead(job, job.resources, work.now)
+        prefilled = sum(
+            room for _, room in self._cluster.backlogs.prefill_room(job, job.resources, work.now)
         )
-        room = LEAST_CANDIDATES + ahead - queued
+        room = LEAST_CANDIDATES + prefilled - queued
         if not queued:
             doubled = work.once(_BroughtUp).get(job, LEAST_CANDIDATES) * 2
             room = work.once(_BroughtUp)[job] = max(room, doubled)
@@ -79,7 +81,7 @@ class ExpandJobs(FollowingHandler[Job]):
 
     def _gone(self, task: Task, work: Work) -> bool:
         """Whether the processes of the task's last attempt are proven gone."""
-        gone = task.kernel_id is None or task.kernel_id not in work.live.rows_of
+        gone = task.kernel_id is None or task.kernel_id not in work.live.allocations_of
         return gone and work.now >= task.retry_at
 
     def _next_task(self, job: Job, work: Work) -> Task:

@@ -44,7 +44,7 @@ def explain_job(
     reasons = found.reasons
     reasons += [why for why in _of_machines(live, job, now) if why not in reasons]
     for task in job.waiting.values():
-        if task.kernel_id is not None and task.kernel_id in live.rows_of:
+        if task.kernel_id is not None and task.kernel_id in live.allocations_of:
             reasons.append(cleaning_up(task.kernel_id, live))
             break
     queued = cluster.candidates.get(job.id, 0)

@@ -38,14 +38,14 @@ _OWN_ENDS = frozenset(
 
 
 CANNOT_TELL_S = 5.0
-"""Of two ends this close nobody can say which came first: clocks are known to a second or so, and a
-supervisor's death only as of when the next supervisor found it. The machine is charged before the
-task."""
+"""Of two ends this close nobody can say which came first: clocks are known to a second or so, and
+the death of a supervisor is known only from when the next supervisor found it. The machine is
+charged before the task."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One kernel's end, as far as the verdict on its task needs it.
+    """The end of one kernel, as far as the verdict on its task depends on it.
 
     ``ended_at`` is by the controller's clock, so that ends on several machines can be compared.
     ``kernel_reason`` says how the kernel ended, ``session_reason`` why its session did.
@@ -70,22 +70,23 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """A task's next state, its counters, and how its attempt ended.
+class TaskVerdict:
+    """The consequence of an attempt's end for its task: the task's next state and counters.
 
-    PENDING is a retry; ``outcome`` is then the state in which the *attempt* ended.
+    ``state`` is PENDING where the task is tried again; ``attempt_state`` is the state in which the
+    attempt ended.
     """
 
     state: TaskState
     failure_count: int
     preemption_count: int
-    outcome: TaskState
+    attempt_state: TaskState
     reason: Reason | None
 
 
-def outcome(attempt: Attempt) -> TaskState:
-    """How an attempt ended: SUCCEEDED, FAILED, KILLED, WORKER_FAILED, UNSCHEDULABLE; or PENDING
-    when it never began and no budget is charged."""
+def attempt_state(attempt: Attempt) -> TaskState:
+    """The state in which an attempt ended: SUCCEEDED, FAILED, KILLED, WORKER_FAILED, UNSCHEDULABLE;
+    or PENDING if it never began, so that no budget is charged."""
     if attempt.status is KernelStatus.TERMINATED and attempt.exit_code == 0:
         code = attempt.kernel_reason.code if attempt.kernel_reason else ReasonCode.EXITED
         if code is ReasonCode.EXITED:
@@ -111,12 +112,13 @@ def outcome(attempt: Attempt) -> TaskState:
 
 
 def _ended_by_itself(attempt: Attempt) -> bool:
+    """Whether nobody stopped the kernel."""
     return attempt.kernel_reason is not None and attempt.kernel_reason.code in _OWN_ENDS
 
 
-def judge(attempt: Attempt, budget: Budget) -> Verdict:
+def judge(attempt: Attempt, budget: Budget) -> TaskVerdict:
     """The verdict on the task of a single attempt, by the task's two budgets."""
-    ended = outcome(attempt)
+    ended = attempt_state(attempt)
     why = attempt.kernel_reason or attempt.session_reason
     session_code = attempt.session_reason.code if attempt.session_reason else None
     if ended in (TaskState.KILLED, TaskState.UNSCHEDULABLE) or session_code in (
@@ -134,10 +136,10 @@ def judge(attempt: Attempt, budget: Budget) -> Verdict:
         preemptions += 1
         if preemptions <= budget.max_retries_preemption:
             state = TaskState.PENDING
-    return Verdict(state, failures, preemptions, ended, why)
+    return TaskVerdict(state, failures, preemptions, ended, why)
 
 
-def judge_gang(attempts: Sequence[Attempt], budgets: Sequence[Budget]) -> list[Verdict]:
+def judge_gang(attempts: Sequence[Attempt], budgets: Sequence[Budget]) -> list[TaskVerdict]:
     """The verdicts on the tasks of one coscheduled attempt.
 
     If all succeeded, or were stopped by Muster, each task is judged for itself. Otherwise the gang
@@ -145,12 +147,12 @@ def judge_gang(attempts: Sequence[Attempt], budgets: Sequence[Budget]) -> list[V
     a peer that then failed on a broken connection; or every task on a lost machine. With budget
     left all tasks are requeued; without it the charged ones end, and the others are WORKER_FAILED.
     """
-    outcomes = [outcome(attempt) for attempt in attempts]
+    states = [attempt_state(attempt) for attempt in attempts]
     alone = [judge(a, b) for a, b in zip(attempts, budgets, strict=True)]
     stopped = {TaskState.KILLED, TaskState.UNSCHEDULABLE}
-    if all(state is TaskState.SUCCEEDED for state in outcomes) or stopped & set(outcomes):
+    if all(state is TaskState.SUCCEEDED for state in states) or stopped & set(states):
         return _whole(alone)
-    culprits = _culprits(attempts, outcomes)
+    culprits = _culprits(attempts, states)
     finished = any(alone[index].state is not TaskState.PENDING for index in culprits)
     return _whole(
         [
@@ -160,7 +162,7 @@ def judge_gang(attempts: Sequence[Attempt], budgets: Sequence[Budget]) -> list[V
     )
 
 
-def _whole(verdicts: list[Verdict]) -> list[Verdict]:
+def _whole(verdicts: list[TaskVerdict]) -> list[TaskVerdict]:
     """A gang does not begin again without tasks that have ended for good: where one has, the others
     end as their attempts did, whatever is left of their budgets."""
     if all(verdict.state is TaskState.PENDING for verdict in verdicts):
@@ -171,16 +173,18 @@ def _whole(verdicts: list[Verdict]) -> list[Verdict]:
     ]
 
 
-def _end_of(verdict: Verdict) -> TaskState:
-    began = verdict.outcome is not TaskState.PENDING
-    return verdict.outcome if began else TaskState.WORKER_FAILED
+def _end_of(verdict: TaskVerdict) -> TaskState:
+    """The terminal state of a task that is not tried again."""
+    began = verdict.attempt_state is not TaskState.PENDING
+    return verdict.attempt_state if began else TaskState.WORKER_FAILED
 
 
-def _culprits(attempts: Sequence[Attempt], outcomes: Sequence[TaskState]) -> set[int]:
-    lost = {i for i, state in enumerate(outcomes) if state is TaskState.WORKER_FAILED}
+def _culprits(attempts: Sequence[Attempt], states: Sequence[TaskState]) -> set[int]:
+    """The indexes of the attempts that are charged: the first that failed, or all lost ones."""
+    lost = {i for i, state in enumerate(states) if state is TaskState.WORKER_FAILED}
     failed = {
         i
-        for i, state in enumerate(outcomes)
+        for i, state in enumerate(states)
         if state is TaskState.FAILED and not _was_stopped(attempts[i])
     }
     if not lost | failed:
@@ -204,11 +208,11 @@ def _was_stopped(attempt: Attempt) -> bool:
     )
 
 
-def _gang_verdict(alone: Verdict, culprit: bool, finished: bool, budget: Budget) -> Verdict:
-    if culprit or (finished and alone.outcome is TaskState.SUCCEEDED):
+def _gang_verdict(alone: TaskVerdict, culprit: bool, finished: bool, budget: Budget) -> TaskVerdict:
+    if culprit or (finished and alone.attempt_state is TaskState.SUCCEEDED):
         return alone
     state = TaskState.WORKER_FAILED if finished else TaskState.PENDING
-    return Verdict(
+    return TaskVerdict(
         state,
         budget.failure_count,
         budget.preemption_count,

@@ -1,8 +1,9 @@
 """Jobs and their tasks, as the control plane composes them."""
 
 from muster.control.engine.module import Context, Declared, Module
-from muster.control.job.derive import DeriveJobs, JobLifecycle
+from muster.control.job.derive import DeriveJobs
 from muster.control.job.expand import ExpandJobs
+from muster.control.job.lifecycle import JobLifecycle
 from muster.control.job.requests import JobRequests
 from muster.control.job.settle import SettleTasks
 from muster.control.session.cluster.state import ClusterState

@@ -10,11 +10,11 @@ from muster.control.session.admission import (
     NONE_ENDED,
     Ended,
     admit,
-    by_id,
     check_name,
     check_workdirs,
-    find_targets,
-    follow,
+    find_dependencies,
+    track_dependencies,
+    with_ids,
 )
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.cluster.workloads import job_class
@@ -68,7 +68,7 @@ class JobRequests:
         Raises:
             NotFound: no such group.
             InvalidSpec: a working directory lies outside the group's workspaces; or ``admit`` or
-                ``find_targets`` refuses the spec.
+                ``find_dependencies`` refuses the spec.
             Conflict: a live job of the same owner has the name; a quota forbids it.
         """
         group = work.live.group(spec.group)
@@ -76,9 +76,9 @@ class JobRequests:
         id_ = work.ids.job()
         name = spec.name or self._new_name(work, principal.owner, program_name(spec.command))
         check_name(work.live, principal.owner, name)
-        targets = find_targets(self._cluster, principal.owner, spec.after, ended)
-        if targets:
-            spec = spec.model_copy(update={"after": by_id(spec.after, targets)})
+        dependencies = find_dependencies(self._cluster, principal.owner, spec.after, ended)
+        if dependencies:
+            spec = spec.model_copy(update={"after": with_ids(spec.after, dependencies)})
         sessions = 1 if spec.coscheduled else spec.tasks_to_run
         admit(work.live, self._cluster, job_class(principal.owner, spec), sessions)
         job = Job(
@@ -96,7 +96,7 @@ class JobRequests:
             submitted_at=work.now,
             retry_of=retry_of,
         )
-        follow(self._cluster, targets)
+        track_dependencies(self._cluster, dependencies)
         work.unit.add(job)
         self._cluster.expanded(job)
         work.mark(job)

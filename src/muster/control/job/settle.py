@@ -2,7 +2,7 @@
 
 from muster.control.engine.handler import FollowingHandler, Stage
 from muster.control.engine.work import Work
-from muster.control.job.judge import Attempt, Budget, Verdict, judge, judge_gang
+from muster.control.job.judge import Attempt, Budget, TaskVerdict, judge, judge_gang
 from muster.control.session.cluster.state import ClusterState
 from muster.core.reasons import ReasonCode, reason
 from muster.core.results import SchedulingResult
@@ -91,7 +91,7 @@ class SettleTasks(FollowingHandler[Session]):
         for (kernel, task), verdict in zip(pairs, verdicts, strict=True):
             self._apply(kernel, task, verdict, work)
 
-    def _apply(self, kernel: Kernel, task: Task, verdict: Verdict, work: Work) -> None:
+    def _apply(self, kernel: Kernel, task: Task, verdict: TaskVerdict, work: Work) -> None:
         sibling = (
             verdict.state is TaskState.WORKER_FAILED
             and verdict.preemption_count == task.preemption_count
@@ -111,7 +111,7 @@ class SettleTasks(FollowingHandler[Session]):
             if not sibling:
                 _note_first_loss(task, verdict)
         result = SchedulingResult.SUCCESS
-        if verdict.outcome is not TaskState.SUCCEEDED:
+        if verdict.attempt_state is not TaskState.SUCCEEDED:
             result = SchedulingResult.NEED_RETRY if retry else SchedulingResult.GIVE_UP
         if task.status is not verdict.state:
             work.transition(
@@ -138,7 +138,7 @@ def _put_off(task: Task, kernel: Kernel, work: Work) -> None:
         task.retry_at = work.now + min(2.0 ** (task.lost_starts - 2), LONGEST_WAIT_S)
 
 
-def _note_first_loss(task: Task, verdict: Verdict) -> None:
+def _note_first_loss(task: Task, verdict: TaskVerdict) -> None:
     """Note in the job the first of its tasks that did not succeed, and how it ended."""
     job = task.job
     if job.reason is not None or verdict.state is TaskState.SUCCEEDED:

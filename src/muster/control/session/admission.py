@@ -81,7 +81,7 @@ def check_name(live: Live, owner: Owner, name: str) -> None:
         )
 
 
-def find_targets(
+def find_dependencies(
     cluster: ClusterState, owner: Owner, after: tuple[Dependency, ...], ended: Ended
 ) -> Ended:
     """The work for which dependencies wait, by the name or id in each.
@@ -90,32 +90,32 @@ def find_targets(
         InvalidSpec: there is no such work of the owner's, or it ended otherwise than it should.
     """
     problems = []
-    targets: dict[str, tuple[str, Progress]] = {}
+    dependencies: dict[str, tuple[str, Progress]] = {}
     for index, dependency in enumerate(after):
-        found = cluster.targets.find(owner, dependency.on) or ended.get(dependency.on)
+        found = cluster.dependencies.find(owner, dependency.on) or ended.get(dependency.on)
         if found is None:
             expected = "expected the name or id of a job or session of yours"
             problems.append(Problem(f"after.{index}.on", repr(dependency.on), expected))
         elif (why := failed(dependency, found[1].state)) is not None:
             problems.append(Problem(f"after.{index}", repr(dependency.on), _told(why)))
         else:
-            targets[dependency.on] = found
+            dependencies[dependency.on] = found
     if problems:
         raise InvalidSpec(problems)
-    return targets
+    return dependencies
 
 
-def by_id(after: tuple[Dependency, ...], targets: Ended) -> tuple[Dependency, ...]:
+def with_ids(after: tuple[Dependency, ...], dependencies: Ended) -> tuple[Dependency, ...]:
     """The dependencies, with ids in place of names."""
     return tuple(
-        each.model_copy(update={"on": targets[each.on][0], "name": each.on}) for each in after
+        each.model_copy(update={"on": dependencies[each.on][0], "name": each.on}) for each in after
     )
 
 
-def follow(cluster: ClusterState, targets: Ended) -> None:
-    """Have the cluster follow these targets from now on, because new work waits for them."""
-    for id_, progress in dict(targets.values()).items():
-        cluster.targets.follow(id_, progress)
+def track_dependencies(cluster: ClusterState, dependencies: Ended) -> None:
+    """Have the cluster follow the progress of these dependencies: new work waits for them."""
+    for id_, progress in dict(dependencies.values()).items():
+        cluster.dependencies.follow(id_, progress)
 
 
 def _unknown_attributes(cluster: ClusterState, workload: WorkloadClass) -> list[Problem]:

@@ -9,7 +9,7 @@ import logging
 from muster.control.agent.effects import TellAgent
 from muster.control.engine.work import Work
 from muster.control.session.cluster.state import ClusterState
-from muster.control.session.handlers.barrier import is_closed, is_held, may_have_run
+from muster.control.session.handlers.barrier import is_closed, may_have_run, note_ready
 from muster.control.session.lifecycle import LOST_CODES, SessionLifecycle
 from muster.core.ids import AgentId
 from muster.core.reasons import DISPLACED, Reason, ReasonCode, reason
@@ -33,10 +33,10 @@ class Facts:
 
     def apply(self, work: Work, agent_id: AgentId, report: KernelReport) -> None:
         key = (report.kernel, report.generation)
-        row = work.live.ledger.get(key)
+        allocation = work.live.ledger.get(key)
         kernel = work.live.kernels.get(report.kernel)
-        if row is not None and row.agent_id != agent_id:
-            self._refuse(work, agent_id, report, row.agent_id)
+        if allocation is not None and allocation.agent_id != agent_id:
+            self._refuse(work, agent_id, report, allocation.agent_id)
             return
         current = (
             kernel is not None
@@ -54,7 +54,7 @@ class Facts:
                     kernel.ports = report.ports
                     work.unit.fail(kernel, None)
             case ReportKind.CREATED:
-                is_held(kernel, work)
+                note_ready(kernel, work)
             case ReportKind.STARTED:
                 self._started(work, work.live.agents[agent_id], kernel, report)
             case ReportKind.PREPARE_FAILED | ReportKind.CREATE_FAILED:
@@ -94,15 +94,17 @@ class Facts:
 
     def _started(self, work: Work, agent: Agent, kernel: Kernel, report: KernelReport) -> None:
         key = (kernel.id, kernel.generation)
-        row = work.live.ledger.get(key)
-        shares = self._devices_of(agent, report, kernel.shares if row is None else row.shares)
-        if row is not None and (not row.charged or shares != row.shares):
-            work.unit.charge(row, shares)
+        allocation = work.live.ledger.get(key)
+        shares = self._devices_of(
+            agent, report, kernel.shares if allocation is None else allocation.shares
+        )
+        if allocation is not None and (not allocation.charged or shares != allocation.shares):
+            work.unit.charge(allocation, shares)
         kernel.shares = shares
         if kernel.started_at is None:
             kernel.started_at = report.at + agent.clock_offset_s
         work.unit.fail(kernel, None)
-        kernel.session.tally.note_held(kernel, False)
+        kernel.session.tally.note_ready(kernel, False)
         kernel.stop_sent_at = (
             kernel.stop_sent_at if kernel.session.status is SessionStatus.TERMINATING else None
         )
@@ -128,11 +130,11 @@ class Facts:
 
     def _hand_over(self, work: Work, key: KernelKey, heir: KernelKey | None) -> None:
         """The allocation of ``key`` passes to the heir: released and charged in one commit."""
-        row = work.live.ledger.get(key)
+        allocation = work.live.ledger.get(key)
         heir_row = work.live.ledger.get(heir) if heir else None
-        if row is None or heir_row is None or heir_row.agent_id != row.agent_id:
+        if allocation is None or heir_row is None or heir_row.agent_id != allocation.agent_id:
             return
-        shares = row.shares
+        shares = allocation.shares
         work.unit.release(key)
         work.unit.charge(heir_row, shares)
 

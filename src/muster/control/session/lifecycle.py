@@ -58,7 +58,7 @@ AGAIN = TransitionStatus(SessionStatus.PENDING, KernelStatus.PENDING)
 STOP = TransitionStatus(SessionStatus.TERMINATING, KernelStatus.TERMINATING)
 CANCEL = TransitionStatus(SessionStatus.CANCELLED, KernelStatus.CANCELLED)
 RECALL_AFTER_S = 1.0
-"""How long a kernel may be held ahead on an agent before it is taken back to be placed anew."""
+"""How long a prefilled kernel waits on an agent before it is taken back to be placed anew."""
 TELLING_S = 5.0
 """The time that an agent has after it connects to report what happened meanwhile."""
 STOP_AGAIN_AFTER_S = 5.0
@@ -145,19 +145,21 @@ class SessionLifecycle(Lifecycle[Session]):
         if kernel.status is not KernelStatus.PENDING:
             work.unit.transition([kernel], KERNEL_TABLE.live, KernelStatus.PENDING, phase=phase)
         key = (kernel.id, kernel.generation)
-        row = work.live.ledger.get(key)
-        if row is not None:
+        allocation = work.live.ledger.get(key)
+        if allocation is not None:
             if never_sent:
                 work.unit.release(key)
             else:
-                work.emit(TellAgent(row.agent_id, Stop(*key, kernel.process.grace, "re-scheduled")))
+                work.emit(
+                    TellAgent(allocation.agent_id, Stop(*key, kernel.process.grace, "re-scheduled"))
+                )
         kernel.generation += 1
         kernel.agent_id = None
         kernel.shares = ()
         kernel.ports = ()
         work.unit.fail(kernel, None)
         kernel.failed_at = None
-        kernel.session.tally.note_held(kernel, False)
+        kernel.session.tally.note_ready(kernel, False)
         kernel.stop_sent_at = None
         kernel.started_at = None
 
@@ -193,7 +195,7 @@ class SessionLifecycle(Lifecycle[Session]):
                 not_before = self._cluster.workload(record).not_before
                 if not_before is not None:
                     yield not_before
-            case SessionStatus.CREATING if held_ahead(record, work):
+            case SessionStatus.CREATING if is_prefilled(record, work):
                 yield record.status_changed_at + RECALL_AFTER_S
             case SessionStatus.RUNNING if record.timeout_s is not None:
                 yield (record.started_at or work.now) + record.timeout_s
@@ -285,11 +287,11 @@ def _told_by(session: Session, work: Work) -> float:
     return max((each.connected_at for each in agents if each), default=0.0) + TELLING_S
 
 
-def held_ahead(session: Session, work: Work) -> bool:
+def is_prefilled(session: Session, work: Work) -> bool:
     """Whether the session waits in an agent's backlog, not charged yet."""
     kernel = session.kernels[0]
-    row = work.live.ledger.get((kernel.id, kernel.generation))
-    return row is not None and not row.charged
+    allocation = work.live.ledger.get((kernel.id, kernel.generation))
+    return allocation is not None and not allocation.charged
 
 
 def reschedule_limit(session: Session, limit: int) -> Reason | None:

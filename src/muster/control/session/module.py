@@ -17,17 +17,17 @@ from muster.control.session.handlers.terminate import TerminateSessions
 from muster.control.session.kernel_reports import Facts
 from muster.control.session.lifecycle import SessionLifecycle
 from muster.control.session.requests import SessionRequests
-from muster.scheduling.accounting.fairness import Stay
+from muster.scheduling.accounting.fairness import UsageSpan
 
 
 class SessionModule(Module):
     def declare(self, context: Context) -> Declared:
         store, clock = context.store, context.clock
 
-        def ended(group: str, span_s: float) -> list[Stay]:
-            return store.stays(group, clock.now() - span_s)
+        def ended(group: str, span_s: float) -> list[UsageSpan]:
+            return store.ended_usage(group, clock.now() - span_s)
 
-        cluster = ClusterState(store.live, ended, store.asked)
+        cluster = ClusterState(store.live, ended, store.ended_requests)
         sessions = SessionLifecycle(cluster)
         return Declared(
             lifecycles=[sessions],

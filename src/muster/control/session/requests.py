@@ -5,10 +5,10 @@ from muster.control.session.admission import (
     NONE_ENDED,
     Ended,
     admit,
-    by_id,
     check_workdirs,
-    find_targets,
-    follow,
+    find_dependencies,
+    track_dependencies,
+    with_ids,
 )
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.cluster.workloads import workload_class
@@ -43,13 +43,13 @@ class SessionRequests:
         Raises:
             NotFound: no such group.
             InvalidSpec: a working directory lies outside the group's workspaces; or ``admit`` or
-                ``find_targets`` refuses the spec.
+                ``find_dependencies`` refuses the spec.
             Conflict: a quota forbids it.
         """
         check_workdirs(work.live.group(spec.group), spec.kernels)
-        targets = find_targets(self._cluster, principal.owner, spec.after, ended)
-        if targets:
-            spec = spec.model_copy(update={"after": by_id(spec.after, targets)})
+        dependencies = find_dependencies(self._cluster, principal.owner, spec.after, ended)
+        if dependencies:
+            spec = spec.model_copy(update={"after": with_ids(spec.after, dependencies)})
         session = Session(
             id=work.ids.session(),
             job=None,
@@ -77,7 +77,7 @@ class SessionRequests:
             for index, (process, resources) in enumerate(session_processes(session))
         ]
         admit(work.live, self._cluster, workload_class(session), 1)
-        follow(self._cluster, targets)
+        track_dependencies(self._cluster, dependencies)
         work.unit.add(session)
         work.unit.add(*session.kernels)
         work.mark(session)

@@ -1,1 +1,1 @@
-"""Who holds what now, and who has used what of late."""
+"""The resources that owners use now, and have used of late."""

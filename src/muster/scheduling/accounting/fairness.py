@@ -48,7 +48,7 @@ class Capacity:
 
 
 @dataclass(frozen=True, slots=True)
-class Stay:
+class UsageSpan:
     """The holding of one session from its start to its end, or until now: a piece of the past."""
 
     owner: Owner
@@ -87,14 +87,14 @@ class DecayedUsage:
         self._scopes: dict[Scope, _Decaying] = {}
 
     @staticmethod
-    def of_past(stays: Iterable[Stay], half_life_s: float = WEEK_S) -> "DecayedUsage":
-        """The usage after all ``stays``."""
+    def of_past(spans: Iterable[UsageSpan], half_life_s: float = WEEK_S) -> "DecayedUsage":
+        """The usage after all ``spans``."""
         usage = DecayedUsage(half_life_s)
-        for stay in stays:
-            if stay.ended_at is None:
-                usage.placed(stay.owner, stay.amounts, stay.started_at)
+        for span in spans:
+            if span.ended_at is None:
+                usage.placed(span.owner, span.amounts, span.started_at)
             else:
-                usage.ran(stay.owner, stay.amounts, stay.started_at, stay.ended_at)
+                usage.ran(span.owner, span.amounts, span.started_at, span.ended_at)
         return usage
 
     def placed(self, owner: Owner, amounts: Mapping[str, int], at: float) -> None:

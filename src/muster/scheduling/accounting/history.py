@@ -5,14 +5,14 @@ from typing import Protocol
 
 from muster.core.ids import SessionId
 from muster.core.resources import Resources
-from muster.scheduling.accounting.fairness import Stay
+from muster.scheduling.accounting.fairness import UsageSpan
 from muster.scheduling.workload import WorkloadClass
 
 
 class History(Protocol):
     """The past of a group, which is read when a policy begins to need it."""
 
-    def usage(self, seconds: float) -> Iterable[Stay]:
+    def usage(self, seconds: float) -> Iterable[UsageSpan]:
         """The stays of sessions that ended in the last so many seconds."""
 
     def requests(self) -> Iterable[tuple[Resources, int]]:
@@ -25,7 +25,7 @@ class History(Protocol):
 class NoHistory:
     """The History of a new group."""
 
-    def usage(self, seconds: float) -> Iterable[Stay]:
+    def usage(self, seconds: float) -> Iterable[UsageSpan]:
         return ()
 
     def requests(self) -> Iterable[tuple[Resources, int]]:

@@ -1,4 +1,4 @@
-"""The holdings of owners: sums at the three levels, for quotas and fairness."""
+"""The usage of owners now: sums at the three levels, for quotas and fairness."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -22,8 +22,8 @@ def scopes(owner: Owner) -> tuple[Scope, Scope, Scope]:
 
 
 @dataclass(slots=True)
-class Holding:
-    """The sum over an owner's sessions.
+class ScopeUsage:
+    """The sum over the sessions of an owner at one level.
 
     Args:
         amounts: canonical amounts by name of the resource; none is 0.
@@ -36,17 +36,17 @@ class Holding:
     pending: int = 0
 
 
-_NOTHING = Holding()
+_NOTHING = ScopeUsage()
 
 
 class Usage:
-    """Holdings by scope, kept current by deltas."""
+    """The usage of each scope, kept current by deltas."""
 
     def __init__(self) -> None:
         self._below: Usage | None = None  # the original, for scopes without an entry here
         self._noted: list[tuple[WorkloadClass, int]] = []  # placed, and not yet counted in
-        self._holdings: dict[Scope, Holding] = {}
-        self._of_owner: dict[Owner, tuple[Holding, Holding, Holding]] = {}  # in _holdings too
+        self._entries: dict[Scope, ScopeUsage] = {}
+        self._of_owner: dict[Owner, tuple[ScopeUsage, ScopeUsage, ScopeUsage]] = {}  # of _entries
 
     def fork(self) -> "Usage":
         """A copy to try on, which costs nothing to make; the original must not be changed while it
@@ -55,14 +55,14 @@ class Usage:
         twin._below = self
         return twin
 
-    def of(self, scope: Scope) -> Holding:
-        """The holding of a scope; must not be changed."""
+    def of(self, scope: Scope) -> ScopeUsage:
+        """The usage of a scope; must not be changed."""
         if self._noted:
             self._count_noted()
-        holding = self._holdings.get(scope)
-        if holding is None:
+        entry = self._entries.get(scope)
+        if entry is None:
             return _NOTHING if self._below is None else self._below.of(scope)
-        return holding
+        return entry
 
     def placed(self, owner: Owner, amounts: Mapping[str, int], sessions: int = 1) -> None:
         """Count ``sessions`` placed sessions with ``amounts`` together; a negative number is the
@@ -71,13 +71,13 @@ class Usage:
         Raises:
             NotHeld: the owner has fewer placed sessions, or they hold less; nothing was changed.
         """
-        holdings = self._own(owner)
+        entries = self._own(owner)
         if sessions < 0:
-            self._give_back(owner, holdings, amounts, -sessions)
+            self._give_back(owner, entries, amounts, -sessions)
             return
-        for holding in holdings:
-            holding.sessions += sessions
-            held = holding.amounts
+        for entry in entries:
+            entry.sessions += sessions
+            held = entry.amounts
             for name, amount in amounts.items():
                 held[name] = held.get(name, 0) + amount
 
@@ -91,29 +91,29 @@ class Usage:
         Raises:
             NotHeld: the owner has fewer waiting sessions; nothing was changed.
         """
-        holdings = self._own(owner)
-        if holdings[0].pending + sessions < 0:
-            raise NotHeld(f"{owner} has {holdings[0].pending} sessions waiting, not {-sessions}")
-        for holding in holdings:
-            holding.pending += sessions
+        entries = self._own(owner)
+        if entries[0].pending + sessions < 0:
+            raise NotHeld(f"{owner} has {entries[0].pending} sessions waiting, not {-sessions}")
+        for entry in entries:
+            entry.pending += sessions
 
     def _give_back(
         self,
         owner: Owner,
-        holdings: tuple[Holding, Holding, Holding],
+        entries: tuple[ScopeUsage, ScopeUsage, ScopeUsage],
         amounts: Mapping[str, int],
         sessions: int,
     ) -> None:
-        user = holdings[0]  # a project and a domain hold at least as much as each of their users
+        user = entries[0]  # a project and a domain hold at least as much as each of their users
         less = [name for name, amount in amounts.items() if user.amounts.get(name, 0) < amount]
         if less or user.sessions < sessions:
             raise NotHeld(
                 f"{owner} holds {user.amounts} with {user.sessions} sessions, which is less than "
                 f"{dict(amounts)} with {sessions}"
             )
-        for holding in holdings:
-            holding.sessions -= sessions
-            held = holding.amounts
+        for entry in entries:
+            entry.sessions -= sessions
+            held = entry.amounts
             for name, amount in amounts.items():
                 left = held.get(name, 0) - amount
                 if left:
@@ -127,8 +127,9 @@ class Usage:
             amounts = {name: amount * sessions for name, amount in workload.total.items()}
             self.placed(workload.owner, amounts, sessions)
 
-    def _own(self, owner: Owner) -> tuple[Holding, Holding, Holding]:
-        """The owner's three holdings, for a change: copied from the original the first time."""
+    def _own(self, owner: Owner) -> tuple[ScopeUsage, ScopeUsage, ScopeUsage]:
+        """The owner's entries at its three levels, for a change; in a fork they are copied from the
+        original the first time."""
         own = self._of_owner.get(owner)
         if own is None:
             user, project, domain = scopes(owner)
@@ -136,13 +137,13 @@ class Usage:
             self._of_owner[owner] = own
         return own
 
-    def _copied(self, scope: Scope) -> Holding:
-        holding = self._holdings.get(scope)
-        if holding is None:
+    def _copied(self, scope: Scope) -> ScopeUsage:
+        entry = self._entries.get(scope)
+        if entry is None:
             below = self.of(scope)
-            holding = Holding(dict(below.amounts), below.sessions, below.pending)
-            self._holdings[scope] = holding
-        return holding
+            entry = ScopeUsage(dict(below.amounts), below.sessions, below.pending)
+            self._entries[scope] = entry
+        return entry
 
 
 class Quotas:
@@ -178,7 +179,7 @@ class Quotas:
 
 @dataclass(slots=True)
 class Accounting:
-    """The holdings and limits of owners in the whole cluster, which the groups share."""
+    """The usage and limits of owners in the whole cluster, which the groups share."""
 
     usage: Usage = field(default_factory=Usage)
     quotas: Quotas = field(default_factory=Quotas)

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from muster.core.resources import GPU_WHOLE, Resources, is_model
+from muster.scheduling.cluster.agent_amounts import STEPS, AgentAmounts
 from muster.scheduling.cluster.bulk import Array, Bulk, Flags, Floats, Ints, Shares
+from muster.scheduling.cluster.column_store import MAX_DEVICES, ColumnStore
 from muster.scheduling.cluster.packing import MAX_DIMENSIONS, NOWHERE, Words
-from muster.scheduling.cluster.rows import STEPS, Row
-from muster.scheduling.cluster.stock import MAX_DEVICES, Stock
 
 __all__ = [
     "MAX_DEVICES",
@@ -49,10 +49,10 @@ class Need:
     allowed: list[bool] | None
     word: int
 
-    def devices_in(self, row: Row) -> list[tuple[int, int]]:
+    def devices_in(self, agent: AgentAmounts) -> list[tuple[int, int]]:
         """Free milli and index of each device from which a share may be taken, by index: wholly
         free ones for whole devices, else devices with enough free."""
-        return self.devices_among(row.devices, row.machine.models)
+        return self.devices_among(agent.devices, agent.machine.models)
 
     def devices_among(self, free: Sequence[int], models: Sequence[int]) -> list[tuple[int, int]]:
         """``devices_in``, from the free milli and the model's code of each device."""
@@ -66,7 +66,7 @@ class Need:
         ]
 
 
-class Columns(Stock):
+class Columns(ColumnStore):
     """Capacity and free amounts of a group's agents, in canonical units (``core.resources``)."""
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class Columns(Stock):
     @property
     def dimensions(self) -> tuple[str, ...]:
         """Names of the columns of ``capacity`` and ``free``."""
-        return tuple(self._rows)
+        return tuple(self._dimensions)
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -201,8 +201,8 @@ class Columns(Stock):
         self._write()
         count = self._count
         mask = self._open[:count].copy()
-        for row, amount in asked:
-            mask &= self._free[row, :count] >= amount
+        for dimension, amount in asked:
+            mask &= self._free[dimension, :count] >= amount
         if request.gpu_milli and request.gpu_models:
             slots = np.flatnonzero(mask)
             return slots[self.copies(request, slots, 1) > 0]
@@ -222,8 +222,8 @@ class Columns(Stock):
         asked = self._asked(request)
         self._write()
         count = np.full(slots.size, 0 if asked is None else limit, np.int64)
-        for row, amount in asked or ():
-            np.minimum(count, self._free[row, slots] // amount, out=count)
+        for dimension, amount in asked or ():
+            np.minimum(count, self._free[dimension, slots] // amount, out=count)
         if not request.gpu_milli:
             return count
         if request.gpu_milli >= GPU_WHOLE:
@@ -241,37 +241,39 @@ class Columns(Stock):
 
     def has_room(self, slot: int, need: Need) -> bool:
         """Whether one kernel may be placed in ``slot`` now."""
-        row = self._agents[slot] or self._load(slot)
-        if not row.settled:
-            row.settle()
-        if not row.open:
+        agent = self._agents[slot] or self._load(slot)
+        if not agent.settled:
+            agent.settle()
+        if not agent.open:
             return False
-        amounts = row.amounts
+        amounts = agent.amounts
         for dimension, amount in need.asked:
             if amounts[dimension] < amount:
                 return False
         if not need.milli:
             return True
         if need.allowed is not None:
-            return len(need.devices_in(row)) >= need.devices
-        return row.whole >= need.devices if need.milli == GPU_WHOLE else row.largest >= need.milli
+            return len(need.devices_in(agent)) >= need.devices
+        return (
+            agent.whole >= need.devices if need.milli == GPU_WHOLE else agent.largest >= need.milli
+        )
 
     def room(self, slot: int, need: Need, limit: int) -> int:
         """How many kernels fit in ``slot``, at most ``limit``, where at least one does."""
-        row = self.row(slot)
+        agent = self.agent(slot)
         for dimension, amount in need.asked:
-            limit = min(limit, row.amounts[dimension] // amount)
+            limit = min(limit, agent.amounts[dimension] // amount)
         if need.milli == GPU_WHOLE:
-            return min(limit, len(need.devices_in(row)) // need.devices)
+            return min(limit, len(need.devices_in(agent)) // need.devices)
         if need.milli:
-            return min(limit, sum(left // need.milli for left, _ in need.devices_in(row)))
+            return min(limit, sum(left // need.milli for left, _ in need.devices_in(agent)))
         return limit
 
     def devices_for(self, request: Resources, slot: int) -> list[tuple[int, int]]:
         """Free milli and index of each device in ``slot`` that ``request`` may have a share of, by
         index: for whole devices those that are wholly free, else those with enough free."""
         need = self.need(request)
-        return [] if need is None else need.devices_in(self.row(slot))
+        return [] if need is None else need.devices_in(self.agent(slot))
 
     # For orders of agents
 

@@ -41,7 +41,7 @@ class Ranking(Enum):
 
     FULLEST = "fullest"
     EMPTIEST = "emptiest"
-    TURN = "turn"
+    ROUND_ROBIN = "round_robin"
 
 
 class Tier:
@@ -71,18 +71,18 @@ class Order(Protocol):
     """The slots of columns from the best to the worst."""
 
     def first(
-        self, need: Need, tier: Tier, full: Container[int], turn: int, *, plain: bool
+        self, need: Need, tier: Tier, full: Container[int], next_slot: int, *, plain: bool
     ) -> int | None:
         """The best slot that has room; None if none has.
 
         Args:
             tier: the slots that may be used.
             full: slots that may not be used.
-            turn: where TURN begins.
+            next_slot: where TURN begins.
             plain: whether only agents without devices may be used.
         """
 
-    def best(self, slots: Ints, count: int, turn: int) -> Ints:
+    def best(self, slots: Ints, count: int, next_slot: int) -> Ints:
         """The best of ``slots``, at most ``count``, from the best on."""
 
     def keys(self, slots: Ints, steps: Ints) -> Ints:
@@ -90,7 +90,7 @@ class Order(Protocol):
 
 
 def order_of(columns: Columns, ranking: Ranking) -> Order:
-    return _Turns(columns) if ranking is Ranking.TURN else _Ranks(columns, ranking)
+    return _RoundRobin(columns) if ranking is Ranking.ROUND_ROBIN else _Ranks(columns, ranking)
 
 
 class _Scan:
@@ -114,7 +114,7 @@ class _Scan:
         self._questions = 0
 
     def first(
-        self, need: Need, tier: Tier, full: Container[int], turn: int, *, plain: bool
+        self, need: Need, tier: Tier, full: Container[int], next_slot: int, *, plain: bool
     ) -> int | None:
         self._refresh()
         wanted = WANTED | PLAIN if plain else WANTED
@@ -125,9 +125,9 @@ class _Scan:
                 for slot in tier.few
                 if slot not in full
                 and columns.has_room(slot, need)
-                and not (plain and columns.row(slot).machine.device_milli)
+                and not (plain and columns.agent(slot).machine.device_milli)
             ]
-            return self._best_of(may, turn) if may else None
+            return self._best_of(may, next_slot) if may else None
         allowed = None
         if tier.mask is not None:
             mark = self._mark_of(tier)
@@ -137,7 +137,7 @@ class _Scan:
                 allowed = tier.allowed
         self._request[()] = need.word
         self._wanted[()] = wanted
-        return self._scan(need, wanted, allowed, full, turn)
+        return self._scan(need, wanted, allowed, full, next_slot)
 
     def _find(
         self,
@@ -172,11 +172,11 @@ class _Scan:
     # Differences between kinds of orders
 
     def _scan(
-        self, need: Need, wanted: int, allowed: bytes | None, full: Container[int], turn: int
+        self, need: Need, wanted: int, allowed: bytes | None, full: Container[int], next_slot: int
     ) -> int | None:
         raise NotImplementedError
 
-    def _best_of(self, slots: list[int], turn: int) -> int:
+    def _best_of(self, slots: list[int], next_slot: int) -> int:
         raise NotImplementedError
 
     def _slot_at(self, position: int) -> int:
@@ -250,29 +250,29 @@ class _Scan:
         return True
 
 
-class _Turns(_Scan):
+class _RoundRobin(_Scan):
     """The Order for TURN: words by slot."""
 
-    def best(self, slots: Ints, count: int, turn: int) -> Ints:
-        return np.roll(slots, -int(np.searchsorted(slots, turn)))[:count]
+    def best(self, slots: Ints, count: int, next_slot: int) -> Ints:
+        return np.roll(slots, -int(np.searchsorted(slots, next_slot)))[:count]
 
     def keys(self, slots: Ints, steps: Ints) -> Ints:
         return slots
 
     def _scan(
-        self, need: Need, wanted: int, allowed: bytes | None, full: Container[int], turn: int
+        self, need: Need, wanted: int, allowed: bytes | None, full: Container[int], next_slot: int
     ) -> int | None:
         count = self._words.size
-        turn = turn if turn < count else 0
-        near = min(turn + _BLOCK, count)
-        for start, stop in ((turn, near), (near, count), (0, turn)):
+        next_slot = next_slot if next_slot < count else 0
+        near = min(next_slot + _BLOCK, count)
+        for start, stop in ((next_slot, near), (near, count), (0, next_slot)):
             slot = self._find(start, stop, need, wanted, allowed, full)
             if slot is not None:
                 return slot
         return None
 
-    def _best_of(self, slots: list[int], turn: int) -> int:
-        return min(slots, key=lambda slot: (slot < turn, slot))
+    def _best_of(self, slots: list[int], next_slot: int) -> int:
+        return min(slots, key=lambda slot: (slot < next_slot, slot))
 
     def _slot_at(self, position: int) -> int:
         return position
@@ -308,7 +308,7 @@ class _Ranks(_Scan):
         self._tops_view: Words = self._words
         self._top_scratch: Words = self._words
 
-    def best(self, slots: Ints, count: int, turn: int) -> Ints:
+    def best(self, slots: Ints, count: int, next_slot: int) -> Ints:
         keys = self.keys(slots, self._columns.all_steps()[slots])
         if count < keys.size:
             keys = np.partition(keys, count)[:count]
@@ -338,7 +338,7 @@ class _Ranks(_Scan):
             self._size_of = array("q", self._sizes.tobytes())
 
     def _scan(
-        self, need: Need, wanted: int, allowed: bytes | None, full: Container[int], turn: int
+        self, need: Need, wanted: int, allowed: bytes | None, full: Container[int], next_slot: int
     ) -> int | None:
         may = self._top_scratch
         np.subtract(self._tops_view, self._request, may)
@@ -360,7 +360,7 @@ class _Ranks(_Scan):
         start = index * _BLOCK
         self._tops[index] = int(np.bitwise_or.reduce(self._words[start : start + _BLOCK]))
 
-    def _best_of(self, slots: list[int], turn: int) -> int:
+    def _best_of(self, slots: list[int], next_slot: int) -> int:
         return min(slots, key=self._key_of.__getitem__)
 
     def _slot_at(self, position: int) -> int:

@@ -79,10 +79,10 @@ class Packing:
 
     def make_room(self, capacity: Sequence[int]) -> None:
         """Make fields that hold an agent's capacity; to be called before its words are made."""
-        for row, amount in enumerate(capacity[:_PACKED]):
-            if amount > self._largest[row]:
-                self._largest[row] = (1 << amount.bit_length()) - 1  # few grow, and all fit
-                self.shifts[row] = max(0, amount.bit_length() - _DIMENSION_BITS[row])
+        for dimension, amount in enumerate(capacity[:_PACKED]):
+            if amount > self._largest[dimension]:
+                self._largest[dimension] = (1 << amount.bit_length()) - 1  # few grow, and all fit
+                self.shifts[dimension] = max(0, amount.bit_length() - _DIMENSION_BITS[dimension])
 
     def request(self, asked: Sequence[tuple[int, int]], devices: int, milli: int) -> int:
         """The word of a request, or ``NOWHERE``.
@@ -93,10 +93,10 @@ class Packing:
         """
         word = 0
         shifts, positions, largest = self.shifts, self.positions, self._largest
-        for row, amount in asked:
-            if amount > largest[row]:
+        for dimension, amount in asked:
+            if amount > largest[dimension]:
                 return NOWHERE
-            word |= amount >> shifts[row] << positions[row]
+            word |= amount >> shifts[dimension] << positions[dimension]
         if milli == GPU_WHOLE:
             return word | min(devices, _MOST_WHOLE) << _WHOLE_AT
         return word | milli >> _LARGEST_SHIFT << _LARGEST_AT
@@ -126,8 +126,8 @@ class Packing:
         words |= np.uint64(WANTED)
         words |= np.minimum(whole, _MOST_WHOLE).astype(np.uint64) << np.uint64(_WHOLE_AT)
         words |= (largest >> _LARGEST_SHIFT).astype(np.uint64) << np.uint64(_LARGEST_AT)
-        for row, amounts in enumerate(free[:_PACKED]):
-            part = (amounts >> self.shifts[row]).astype(np.uint64)
-            words |= part << np.uint64(self.positions[row])
+        for dimension, amounts in enumerate(free[:_PACKED]):
+            part = (amounts >> self.shifts[dimension]).astype(np.uint64)
+            words |= part << np.uint64(self.positions[dimension])
         words[~is_open] = 0
         return words

@@ -8,7 +8,7 @@ from muster.scheduling.cluster.columns import Bulk, Need, Shares
 from muster.scheduling.cluster.snapshot import SetKey, Snapshot
 
 _Undo: TypeAlias = tuple[Any, ...]
-"""The former ``turn``, then a function and its arguments that undo a change."""
+"""The former ``next_slot``, then a function and its arguments that undo a change."""
 
 
 class Statement:
@@ -37,29 +37,29 @@ class Statement:
         """
         snapshot = self.snapshot
         snapshot.take_at(slot, request, shares, copies)
-        self._done.append((snapshot.turn, snapshot.untake_at, slot, request, shares, copies))
-        snapshot.turn = slot + 1
+        self._done.append((snapshot.next_slot, snapshot.untake_at, slot, request, shares, copies))
+        snapshot.next_slot = slot + 1
 
     def put(self, slot: int, need: Need, shares: Shares = (), copies: int = 1) -> None:
         """``take``, for amounts that are known to fit."""
         snapshot = self.snapshot
         columns = snapshot.columns
         columns.move_asked(slot, need.asked, shares, -copies)
-        self._done.append((snapshot.turn, columns.move, slot, need.request, shares, copies))
-        snapshot.turn = slot + 1
+        self._done.append((snapshot.next_slot, columns.move, slot, need.request, shares, copies))
+        snapshot.next_slot = slot + 1
 
     def put_all(self, bulk: Bulk, last: int) -> None:
         """Take all of ``bulk``, which is known to fit; its last entry is in slot ``last``."""
         snapshot = self.snapshot
         snapshot.columns.move_all(bulk, -1)
-        self._done.append((snapshot.turn, snapshot.columns.move_all, bulk))
-        snapshot.turn = last + 1
+        self._done.append((snapshot.next_slot, snapshot.columns.move_all, bulk))
+        snapshot.next_slot = last + 1
 
     def join_set(self, slot: int, key: SetKey, kernels: int = 1) -> None:
         """Count ``kernels`` of a set in ``slot``, for now."""
         snapshot = self.snapshot
         snapshot.set_joined_at(slot, key, kernels)
-        self._done.append((snapshot.turn, snapshot.set_joined_at, slot, key, -kernels))
+        self._done.append((snapshot.next_slot, snapshot.set_joined_at, slot, key, -kernels))
 
     def mark(self) -> int:
         """The point to which a later ``rollback`` may return."""
@@ -69,7 +69,7 @@ class Statement:
         """Undo all changes since the mark ``to``."""
         done = self._done
         while len(done) > to:
-            self.snapshot.turn, undo, *arguments = done.pop()
+            self.snapshot.next_slot, undo, *arguments = done.pop()
             undo(*arguments)
 
     def keep(self) -> None:

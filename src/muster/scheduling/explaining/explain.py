@@ -7,14 +7,14 @@ from muster.core.ids import SessionId
 from muster.core.reasons import Reason, reason
 from muster.scheduling.cluster.snapshot import Snapshot
 from muster.scheduling.cluster.statement import Statement
-from muster.scheduling.explaining.lacks import RequestExplanation, explain_request
+from muster.scheduling.explaining.shortfalls import RequestExplanation, explain_request
 from muster.scheduling.making_room.preemption import Preemption
 from muster.scheduling.making_room.reservation import Reservation
-from muster.scheduling.passes.outcome import LACKS_ROOM
+from muster.scheduling.passes.pass_result import LACKS_ROOM
 from muster.scheduling.passes.placement import PlacementPass
 from muster.scheduling.passes.queue import Queue
+from muster.scheduling.policy.group_policy import Policy
 from muster.scheduling.policy.plugins import PassContext
-from muster.scheduling.policy.policy import Policy
 from muster.scheduling.workload import KernelPlacement, SessionWorkload
 
 MAX_REQUESTS = 20

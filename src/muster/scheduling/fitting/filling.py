@@ -100,9 +100,9 @@ class Filling:
         while len(found) < count:
             slot = None
             if plain_first:
-                slot = order.first(need, tier, full, snapshot.turn, plain=True)
+                slot = order.first(need, tier, full, snapshot.next_slot, plain=True)
             if slot is None:
-                slot = order.first(need, tier, full, snapshot.turn, plain=False)
+                slot = order.first(need, tier, full, snapshot.next_slot, plain=False)
             if slot is None:
                 break
             left = count - len(found)
@@ -183,13 +183,13 @@ class Filling:
             return [self._snapshot.place(slot)] * number
         agent_id = self._snapshot.facts(slot).id
         if self._fullest_device is not None:
-            row = self._columns.row(slot)
+            agent = self._columns.agent(slot)
             if number == 1 and need.devices == 1 and need.milli == GPU_WHOLE and not need.allowed:
-                index = row.amounts.index(GPU_WHOLE, row.dimensions) - row.dimensions
+                index = agent.amounts.index(GPU_WHOLE, agent.dimensions) - agent.dimensions
                 shares: Shares = (share(index, GPU_WHOLE),)
                 self._statement.put(slot, need, shares)
                 return [KernelPlacement(agent_id, shares)]
-            chosen = choose(need.devices_in(row), need, number, fullest=self._fullest_device)
+            chosen = choose(need.devices_in(agent), need, number, fullest=self._fullest_device)
             shares = chosen[0] if number == 1 else tuple(itertools.chain.from_iterable(chosen))
             self._statement.put(slot, need, shares, number)
             return [KernelPlacement(agent_id, each) for each in chosen]
@@ -235,10 +235,10 @@ class Filling:
         Args:
             slots: where at least one has room.
         """
-        columns, turn = self._columns, self._snapshot.turn
+        columns, next_slot = self._columns, self._snapshot.next_slot
         order = self._snapshot.order(ranking)
-        slots = order.best(slots, count, turn)
-        if ranking is Ranking.TURN and slots.size == count:
+        slots = order.best(slots, count, next_slot)
+        if ranking is Ranking.ROUND_ROBIN and slots.size == count:
             return slots
         room = columns.copies(need.request, slots, count)
         if self._limit is not None:
@@ -246,7 +246,7 @@ class Filling:
             np.minimum(room, self._limit - np.array(held, np.int64), out=room)
         if ranking is Ranking.FULLEST:  # the best slot stays the best until it is full
             return np.repeat(slots, room)[:count]
-        if ranking is Ranking.TURN:
+        if ranking is Ranking.ROUND_ROBIN:
             room = np.minimum(room, _rounds(room, count))
         elif int(room.sum()) > count:
             step = columns.step(slots, need)
@@ -254,7 +254,7 @@ class Filling:
                 return None
             room = _up_to(columns.all_steps()[slots], step, room, count)
         entries, before = repeat(slots, room)
-        if ranking is Ranking.TURN:  # each round takes every slot that has room
+        if ranking is Ranking.ROUND_ROBIN:  # each round takes every slot that has room
             return entries[np.argsort(before, kind="stable")][:count]
         keys = order.keys(entries, columns.steps_after(entries, need, before))
         return entries[np.argsort(keys, kind="stable")][:count]

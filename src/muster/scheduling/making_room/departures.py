@@ -24,7 +24,7 @@ from muster.scheduling.workload import KernelPlacement, RunningSession, Workload
 Entries: TypeAlias = Ints | Flags | slice
 
 
-class Held:
+class Occupancy:
     """The holdings of sessions in a snapshot, as arrays: an entry for each kernel, and one for each
     device share.
 
@@ -100,24 +100,24 @@ def _requests(sessions: Sequence[RunningSession], counts: Ints) -> tuple[list[Re
 
 
 class InOrder:
-    """The entries of ``held`` in the order of their kernels' keys, for reading part by part."""
+    """The entries of an Occupancy in the order of their kernels' keys, for reading part by part."""
 
-    def __init__(self, held: Held, keys: Floats) -> None:
+    def __init__(self, occupancy: Occupancy, keys: Floats) -> None:
         """
         Args:
             keys: one for each kernel.
         """
-        self._held = held
+        self._occupancy = occupancy
         self._kernels = np.argsort(keys, kind="stable")
-        self._shares = np.argsort(keys[held.kernel_of_share], kind="stable")
+        self._shares = np.argsort(keys[occupancy.kernel_of_share], kind="stable")
         self._kernel_keys = keys[self._kernels]
-        self._share_keys = keys[held.kernel_of_share][self._shares]
+        self._share_keys = keys[occupancy.kernel_of_share][self._shares]
 
     def between(self, after: float, upto: float) -> Bulk:
         """The entries with keys above ``after`` and not above ``upto``."""
         first, last = self._kernel_keys.searchsorted((after, upto), "right")
         first_share, last_share = self._share_keys.searchsorted((after, upto), "right")
-        return self._held.part(self._kernels[first:last], self._shares[first_share:last_share])
+        return self._occupancy.part(self._kernels[first:last], self._shares[first_share:last_share])
 
 
 class Departures:
@@ -128,11 +128,11 @@ class Departures:
     left.
     """
 
-    def __init__(self, snapshot: Snapshot, held: Held, keys: Floats) -> None:
+    def __init__(self, snapshot: Snapshot, occupancy: Occupancy, keys: Floats) -> None:
         self.snapshot = snapshot.copy()
         self.ends: Floats = np.unique(keys[np.isfinite(keys)])
         self.step = 0
-        self._entries = InOrder(held, keys[held.of_kernel])
+        self._entries = InOrder(occupancy, keys[occupancy.of_kernel])
 
     @property
     def end(self) -> float:

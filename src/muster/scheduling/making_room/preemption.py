@@ -24,8 +24,8 @@ from muster.core.specs.placement import ClusterMode
 from muster.scheduling.cluster.columns import Floats, Ints
 from muster.scheduling.cluster.constraints import eligible
 from muster.scheduling.cluster.snapshot import Snapshot
-from muster.scheduling.fitting.demand import Demand, resources
-from muster.scheduling.making_room.departures import Departures, Held, InOrder, fits, may_fit
+from muster.scheduling.fitting.request_totals import RequestTotals, resources
+from muster.scheduling.making_room.departures import Departures, InOrder, Occupancy, fits, may_fit
 from muster.scheduling.policy.plugins import AgentSelector
 from muster.scheduling.workload import (
     KernelPlacement,
@@ -107,14 +107,14 @@ def find_victims(
     costs = _costs(snapshot, candidates, now)
     order = np.argsort(costs, kind="stable")
     candidates = [candidates[index] for index in order.tolist()]  # an index is now a rank of cost
-    held = Held(snapshot, candidates)
-    keys = _departing(snapshot, workload, held, costs[order])
-    departures = Departures(snapshot, held, keys)
+    occupancy = Occupancy(snapshot, candidates)
+    keys = _departing(snapshot, workload, occupancy, costs[order])
+    departures = Departures(snapshot, occupancy, keys)
     kernels = departures.earliest_fit(workload, selector)
     if kernels is None or not departures.step:
         return None
     gone = np.flatnonzero(keys <= departures.end)
-    found = _spare(snapshot, workload, selector, held, kernels, gone)
+    found = _spare(snapshot, workload, selector, occupancy, kernels, gone)
     if found is None:
         return None
     victims, kernels, after = found
@@ -186,7 +186,9 @@ def _costs(snapshot: Snapshot, sessions: Sequence[RunningSession], now: float) -
     return costs
 
 
-def _departing(snapshot: Snapshot, workload: WorkloadClass, held: Held, costs: Floats) -> Floats:
+def _departing(
+    snapshot: Snapshot, workload: WorkloadClass, occupancy: Occupancy, costs: Floats
+) -> Floats:
     """The keys by which sessions leave: the price of the room that they make together.
 
     Sessions that make no room by themselves come last: a preemptor whose kernels differ may need
@@ -194,7 +196,7 @@ def _departing(snapshot: Snapshot, workload: WorkloadClass, held: Held, costs: F
     """
     single = workload.placement.mode is ClusterMode.SINGLE_NODE
     on_agents = _OnAgents(
-        held, costs, 1 if single else len(workload.kernels), snapshot.columns.slots
+        occupancy, costs, 1 if single else len(workload.kernels), snapshot.columns.slots
     )
     prices = np.full(on_agents.slots.size, np.inf)
     rooms = on_agents.sessions.astype(np.float64)  # sessions that make no room form one each
@@ -208,7 +210,7 @@ def _departing(snapshot: Snapshot, workload: WorkloadClass, held: Held, costs: F
     starts = (prices[1:] != prices[:-1]) | (rooms[1:] != rooms[:-1])
     ranks = np.empty(order.size)
     ranks[order] = np.concatenate(([0], np.cumsum(starts)))
-    keys = np.full(len(held.sessions), np.inf)
+    keys = np.full(len(occupancy.sessions), np.inf)
     np.minimum.at(keys, on_agents.sessions, ranks)
     return keys
 
@@ -221,16 +223,18 @@ class _OnAgents:
     preemptor has kernels for several.
     """
 
-    def __init__(self, held: Held, costs: Floats, kernels: int, slots: int) -> None:
-        count = len(held.sessions)
-        pairs, entries = np.unique(held.slots * count + held.of_kernel, return_inverse=True)
+    def __init__(self, occupancy: Occupancy, costs: Floats, kernels: int, slots: int) -> None:
+        count = len(occupancy.sessions)
+        pairs, entries = np.unique(
+            occupancy.slots * count + occupancy.of_kernel, return_inverse=True
+        )
         self.slots, self.sessions = np.divmod(pairs, count)
         self.levels = np.arange(pairs.size) - np.searchsorted(self.slots, self.slots)
         self._count = slots
         agents = np.minimum(np.bincount(self.sessions, minlength=count), kernels)[self.sessions]
         self._bands = np.floor(costs[self.sessions] / _BAND) * _BAND
         self._lost = costs[self.sessions] % _BAND / agents
-        self._entries = InOrder(held, self.levels[entries].astype(np.float64))
+        self._entries = InOrder(occupancy, self.levels[entries].astype(np.float64))
 
     def prices(
         self, snapshot: Snapshot, workload: WorkloadClass, index: int
@@ -294,7 +298,7 @@ def _spare(
     snapshot: Snapshot,
     workload: WorkloadClass,
     selector: AgentSelector,
-    held: Held,
+    occupancy: Occupancy,
     kernels: tuple[KernelPlacement, ...],
     gone: Ints,
 ) -> tuple[list[int], tuple[KernelPlacement, ...], Snapshot] | None:
@@ -302,9 +306,9 @@ def _spare(
     without them."""
     slots = np.array([snapshot.slot(kernel.agent_id) for kernel in kernels], np.int64)
     found, state, victims = None, snapshot, gone
-    for victims in (np.intersect1d(gone, held.on(slots)), gone):
+    for victims in (np.intersect1d(gone, occupancy.on(slots)), gone):
         state = snapshot.copy()
-        state.columns.move_all(held.of(victims))
+        state.columns.move_all(occupancy.of(victims))
         found = fits(state, selector, workload)
         if found is not None:  # different kernels, placed greedily, may miss the smaller room
             break
@@ -315,10 +319,10 @@ def _spare(
     while spared:
         spared = False
         for victim in reversed(needed.copy()):
-            _move(state, held.sessions[victim], -1)
+            _move(state, occupancy.sessions[victim], -1)
             without = fits(state, selector, workload) if may_fit(state, workload) else None
             if without is None:
-                _move(state, held.sessions[victim], +1)
+                _move(state, occupancy.sessions[victim], +1)
             else:
                 needed.remove(victim)
                 # A victim may be needed no longer, where kernels differ and are placed greedily.
@@ -340,15 +344,15 @@ def _gains(
     kernels: tuple[KernelPlacement, ...],
 ) -> tuple[Gain, ...]:
     """The gains by agent, with ``after`` the snapshot without the victims."""
-    demand, now, then = Demand(snapshot, workload, kernels), snapshot.columns, after.columns
+    totals, now, then = RequestTotals(snapshot, workload, kernels), snapshot.columns, after.columns
     gains = []
-    for entry, slot in enumerate(demand.slots.tolist()):
+    for entry, slot in enumerate(totals.slots.tolist()):
         devices = now.device_free[slot], then.device_free[slot]
         free, freed = devices[0].sum(), (devices[1] - devices[0]).sum()
         gains.append(
             Gain(
                 snapshot.facts(slot).id,
-                resources(now, demand.amounts[entry], int(demand.device_milli[entry].sum())),
+                resources(now, totals.amounts[entry], int(totals.device_milli[entry].sum())),
                 resources(now, np.maximum(now.free[slot], 0), max(0, int(free))),
                 resources(now, then.free[slot] - now.free[slot], int(freed)),
             )

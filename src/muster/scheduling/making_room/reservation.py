@@ -22,8 +22,8 @@ from muster.scheduling.cluster.columns import Bulk, Columns, Flags, Floats, Ints
 from muster.scheduling.cluster.constraints import eligible
 from muster.scheduling.cluster.snapshot import Snapshot
 from muster.scheduling.cluster.statement import Statement
-from muster.scheduling.fitting.demand import Demand, on_devices, resources
-from muster.scheduling.making_room.departures import Departures, Held, fits
+from muster.scheduling.fitting.request_totals import RequestTotals, on_devices, resources
+from muster.scheduling.making_room.departures import Departures, Occupancy, fits
 from muster.scheduling.policy.plugins import AgentSelector
 from muster.scheduling.workload import (
     KernelPlacement,
@@ -39,7 +39,7 @@ _SHOWN = 20  # sessions that a listing names
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class ReservedRoom:
     """The amounts that must stay free on one agent from now on; ``shares`` are on its devices."""
 
     agent_id: AgentId
@@ -60,7 +60,7 @@ class Reservation:
 
     Args:
         kernels: where the session would start, by index of the kernel.
-        holds: the amounts of that room that must be kept free now.
+        reserved: the amounts of that room that must be kept free now.
         expected_at: when the session starts at the latest if all ends are as known, in seconds
             since the epoch; None where it waits for unknown ends.
         waits_for: the sessions whose ends it counts on.
@@ -69,13 +69,13 @@ class Reservation:
     session: SessionId
     workload: WorkloadClass
     kernels: tuple[KernelPlacement, ...]
-    holds: tuple[Hold, ...]
+    reserved: tuple[ReservedRoom, ...]
     expected_at: float | None
     waits_for: tuple[SessionId, ...]
 
     def admits(self, workload: WorkloadClass, runs_from: float) -> bool:
         """Whether a session of the class that runs from ``runs_from`` on will have left by
-        ``expected_at``, so that the holds do not bind it."""
+        ``expected_at``, so that the reservation does not bind it."""
         if self.expected_at is None or workload.duration_s is None:
             return False
         return runs_from + workload.duration_s <= self.expected_at
@@ -89,7 +89,7 @@ class Reservation:
         snapshot, workload = statement.snapshot, self.workload
         if not _may_hold(snapshot, workload, self.kernels, snapshot.columns.accepting):
             return None
-        if not Demand(snapshot, workload, self.kernels).is_free(snapshot.columns):
+        if not RequestTotals(snapshot, workload, self.kernels).is_free(snapshot.columns):
             return None
         for request, kernel in zip(workload.kernels, self.kernels, strict=True):
             slot = snapshot.slot(kernel.agent_id)
@@ -136,43 +136,45 @@ def reserve(
         may = _may_hold(snapshot, workload, previous.kernels, columns.accepting | columns.returning)
         kept = previous.kernels if may else None
         stays_firm = firm and kept is not None and previous.expected_at is None
-    held = Held(snapshot, tuple(running.values()))
+    occupancy = Occupancy(snapshot, tuple(running.values()))
     ends = np.array(
-        [np.inf if each.ends_at is None else each.ends_at for each in held.sessions], np.float64
+        [np.inf if each.ends_at is None else each.ends_at for each in occupancy.sessions],
+        np.float64,
     )
     ends[ends <= now] = now + OVERDUE_S
-    plan = None if stays_firm else _earliest(workload, back, held, ends, selector, kept)
+    plan = None if stays_firm else _earliest(workload, back, occupancy, ends, selector, kept)
     if plan is not None and not (firm and plan.at <= now + OVERDUE_S):
-        return _keep_until(max(plan.at, now), plan, session, snapshot, held, ends)
+        return _keep_until(max(plan.at, now), plan, session, snapshot, occupancy, ends)
     if not firm:
         return None
     kernels = kept or (None if plan is None else plan.kernels)
-    kernels = kernels or _least_disturbing(workload, back, held, ends, selector, now)
-    return None if kernels is None else _keep(kernels, session, snapshot, held)
+    kernels = kernels or _least_disturbing(workload, back, occupancy, ends, selector, now)
+    return None if kernels is None else _keep(kernels, session, snapshot, occupancy)
 
 
 class Binding:
-    """The holds of a reservation on a snapshot, which are taken while sessions that they bind
-    choose their places.
+    """The room that a reservation keeps, taken from the snapshot while sessions that the
+    reservation binds choose their places.
 
-    A session that they do not bind may stand on held room. That room is then ``lent``, and held no
-    more: the rest of the agent's free room is for others, because the lent room comes back in time.
+    A session that it does not bind may stand on reserved room. That room is then lent, and not
+    reserved any more: the rest of the agent's free room is for others, because the lent room comes
+    back in time.
     """
 
     def __init__(self, reservation: Reservation, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._bound = False
-        columns, holds = snapshot.columns, reservation.holds
-        slots = [snapshot.slot(hold.agent_id) for hold in holds]
+        columns, reserved = snapshot.columns, reservation.reserved
+        slots = [snapshot.slot(room.agent_id) for room in reserved]
         shares = [
             (slot, share.index, share.milli)
-            for slot, hold in zip(slots, holds, strict=True)
-            for share in hold.shares
+            for slot, room in zip(slots, reserved, strict=True)
+            for share in room.shares
         ]
-        amounts = [columns.amounts(hold.resources) for hold in holds]
-        table = np.array(amounts, np.int64).reshape(len(holds), len(columns.dimensions)).T
+        amounts = [columns.amounts(room.resources) for room in reserved]
+        table = np.array(amounts, np.int64).reshape(len(reserved), len(columns.dimensions)).T
         where, devices, milli = np.array(shares, np.int64).reshape(-1, 3).T
-        # Room that was taken since it was kept cannot be held.
+        # Room that was taken since it was kept cannot be reserved.
         free = np.maximum(columns.free[slots].T, 0) if slots else table
         free_milli = np.maximum(columns.device_free[where, devices], 0)
         self._bulk = Bulk(
@@ -186,21 +188,21 @@ class Binding:
         self._share = {(slot, index): entry for entry, (slot, index, _) in enumerate(shares)}
 
     def bind(self) -> None:
-        """Take the held room; nothing happens if it is taken."""
+        """Take the reserved room; nothing happens if it is taken."""
         if not self._bound:
             self._snapshot.columns.move_all(self._bulk, -1)
         self._bound = True
 
     def lift(self) -> None:
-        """Give the held room back; nothing happens if it is not taken."""
+        """Give the reserved room back; nothing happens if it is not taken."""
         if self._bound:
             self._snapshot.columns.move_all(self._bulk)
         self._bound = False
 
     def lend(self, workload: WorkloadClass, kernels: Sequence[KernelPlacement]) -> None:
-        """Lend held room to a session that ends in time and took these places while the holds were
-        lifted."""
-        assert not self._bound, "it chose its place beside what is held"
+        """Lend reserved room to a session that ends in time, and took these places while the
+        reserved room was given back."""
+        assert not self._bound, "it chose its place beside the reserved room"
         columns, bulk = self._snapshot.columns, self._bulk
         for request, kernel in zip(workload.kernels, kernels, strict=True):
             slot = self._snapshot.slot(kernel.agent_id)
@@ -230,20 +232,20 @@ class _Plan:
 def _earliest(
     workload: WorkloadClass,
     snapshot: Snapshot,
-    held: Held,
+    occupancy: Occupancy,
     ends: Floats,
     selector: AgentSelector,
     kept: tuple[KernelPlacement, ...] | None,
 ) -> _Plan | None:
     """The earliest plan by known ends: at the ``kept`` places, unless another is earlier, or as
     early while an agent of ``kept`` is away."""
-    departures = Departures(snapshot, held, ends)
+    departures = Departures(snapshot, occupancy, ends)
     step, last = None, len(departures.ends)
     if kept is not None:
-        demand = Demand(snapshot, workload, kept)
-        step = departures.first(lambda then: demand.is_free(then.columns), 0, last)
+        totals = RequestTotals(snapshot, workload, kept)
+        step = departures.first(lambda then: totals.is_free(then.columns), 0, last)
         if step is not None:
-            is_away = snapshot.columns.returning[demand.slots].any()
+            is_away = snapshot.columns.returning[totals.slots].any()
             last = step if is_away else step - 1
     kernels = departures.earliest_fit(workload, selector, last) if last >= 0 else None
     if kernels is None and step is not None:
@@ -257,7 +259,7 @@ def _earliest(
 def _least_disturbing(
     workload: WorkloadClass,
     snapshot: Snapshot,
-    held: Held,
+    occupancy: Occupancy,
     ends: Floats,
     selector: AgentSelector,
     now: float,
@@ -266,17 +268,19 @@ def _least_disturbing(
     fewest sessions of unknown end must leave, then those on which these have run the shortest time
     together. None if it would fit nowhere."""
     unknown = ~np.isfinite(ends)
-    count = max(len(held.sessions), 1)
-    pairs = np.unique(held.slots * count + held.of_kernel)  # a session once on each of its agents
+    count = max(len(occupancy.sessions), 1)
+    pairs = np.unique(
+        occupancy.slots * count + occupancy.of_kernel
+    )  # a session once on each of its agents
     slots, whose = np.divmod(pairs[unknown[pairs % count]], count)
-    ran = np.array([now - each.started_at for each in held.sessions], np.float64)
+    ran = np.array([now - each.started_at for each in occupancy.sessions], np.float64)
     sessions = np.bincount(slots, minlength=snapshot.columns.slots)
     progress = np.bincount(slots, ran[whose], snapshot.columns.slots)
     rank = np.empty(sessions.size, np.float64)
     rank[np.lexsort((progress, sessions))] = np.arange(sessions.size)
     keys = np.where(unknown, np.inf, 0.0)  # all sessions of known end first, then agent by agent
     np.minimum.at(keys, whose, 1.0 + rank[slots])
-    kernels = Departures(snapshot, held, keys).earliest_fit(workload, selector)
+    kernels = Departures(snapshot, occupancy, keys).earliest_fit(workload, selector)
     return kernels or fits(snapshot.emptied(), selector, workload)
 
 
@@ -302,8 +306,8 @@ def _may_hold(
         values = set(snapshot.attribute(together)[0][slots].tolist())
         if len(values) > 1 or -1 in values:
             return False
-    demand = Demand(snapshot, workload, kernels)
-    return demand.is_within(columns.capacity, columns.device_capacity)
+    totals = RequestTotals(snapshot, workload, kernels)
+    return totals.is_within(columns.capacity, columns.device_capacity)
 
 
 def _keep_until(
@@ -311,27 +315,27 @@ def _keep_until(
     plan: _Plan,
     session: SessionWorkload,
     snapshot: Snapshot,
-    held: Held,
+    occupancy: Occupancy,
     ends: Floats,
 ) -> Reservation:
-    """The reservation that holds the session's amounts, less the amounts that will have come back
+    """The reservation that keeps the session's amounts, less the amounts that will have come back
     by then."""
     workload, columns, then = session.workload, snapshot.columns, plan.then
     device_comes = then.device_free - columns.device_free
     kernels = on_devices(snapshot, workload, plan.kernels, then, device_comes)
-    demand = Demand(snapshot, workload, kernels)
-    slots = demand.slots
+    totals = RequestTotals(snapshot, workload, kernels)
+    slots = totals.slots
     comes = then.free[slots] - columns.free[slots]
-    amounts = np.maximum(demand.amounts - comes, 0)
-    milli = np.maximum(demand.device_milli - device_comes[slots], 0)
-    leave = [index for index in held.on(slots).tolist() if ends[index] <= plan.at]
+    amounts = np.maximum(totals.amounts - comes, 0)
+    milli = np.maximum(totals.device_milli - device_comes[slots], 0)
+    leave = [index for index in occupancy.on(slots).tolist() if ends[index] <= plan.at]
     return Reservation(
         session.id,
         workload,
         kernels,
-        _holds(snapshot, slots, amounts, milli),
+        _reserved(snapshot, slots, amounts, milli),
         expected_at,
-        tuple(held.sessions[index].id for index in leave),
+        tuple(occupancy.sessions[index].id for index in leave),
     )
 
 
@@ -339,32 +343,34 @@ def _keep(
     kernels: tuple[KernelPlacement, ...],
     session: SessionWorkload,
     snapshot: Snapshot,
-    held: Held,
+    occupancy: Occupancy,
 ) -> Reservation:
-    """The reservation that holds all of the session's amounts that are free."""
+    """The reservation that keeps all of the session's amounts that are free."""
     workload, columns = session.workload, snapshot.columns
     kernels = on_devices(
         snapshot, workload, kernels, snapshot.emptied().columns, columns.device_free
     )
-    demand = Demand(snapshot, workload, kernels)
-    slots = demand.slots
-    amounts = np.minimum(demand.amounts, np.maximum(columns.free[slots], 0))
-    milli = np.minimum(demand.device_milli, np.maximum(columns.device_free[slots], 0))
+    totals = RequestTotals(snapshot, workload, kernels)
+    slots = totals.slots
+    amounts = np.minimum(totals.amounts, np.maximum(columns.free[slots], 0))
+    milli = np.minimum(totals.device_milli, np.maximum(columns.device_free[slots], 0))
     return Reservation(
         session.id,
         workload,
         kernels,
-        _holds(snapshot, slots, amounts, milli),
+        _reserved(snapshot, slots, amounts, milli),
         None,
-        tuple(held.sessions[index].id for index in held.on(slots).tolist()),
+        tuple(occupancy.sessions[index].id for index in occupancy.on(slots).tolist()),
     )
 
 
-def _holds(snapshot: Snapshot, slots: Ints, amounts: Ints, device_milli: Ints) -> tuple[Hold, ...]:
-    holds = []
+def _reserved(
+    snapshot: Snapshot, slots: Ints, amounts: Ints, device_milli: Ints
+) -> tuple[ReservedRoom, ...]:
+    reserved = []
     for entry in np.flatnonzero(amounts.any(axis=1) | device_milli.any(axis=1)).tolist():
         milli = enumerate(device_milli[entry].tolist())
         shares = tuple(DeviceShare(index, amount) for index, amount in milli if amount)
-        held = resources(snapshot.columns, amounts[entry], sum(share.milli for share in shares))
-        holds.append(Hold(snapshot.facts(int(slots[entry])).id, held, shares))
-    return tuple(holds)
+        its = resources(snapshot.columns, amounts[entry], sum(share.milli for share in shares))
+        reserved.append(ReservedRoom(snapshot.facts(int(slots[entry])).id, its, shares))
+    return tuple(reserved)

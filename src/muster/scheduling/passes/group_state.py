@@ -11,18 +11,18 @@ from muster.scheduling.accounting.history import History, NoHistory
 from muster.scheduling.accounting.usage import Accounting
 from muster.scheduling.cluster.snapshot import AgentFacts, Snapshot
 from muster.scheduling.making_room.preemption import Preemption
-from muster.scheduling.passes.outcome import PassResult, Placed
+from muster.scheduling.passes.pass_result import PassResult, Placed
 from muster.scheduling.passes.placement import place
 from muster.scheduling.passes.places import Place, Running, StartTimes
 from muster.scheduling.passes.queue import AGE, Queue, QueueClass
+from muster.scheduling.policy.group_policy import Policy
 from muster.scheduling.policy.learning import Learner
 from muster.scheduling.policy.plugins import LearningSelector, PassContext, nothing_is_known
-from muster.scheduling.policy.policy import Policy
 from muster.scheduling.policy.sequencers import FairShare
 from muster.scheduling.workload import (
+    DependencyState,
     KernelPlacement,
     SessionWorkload,
-    TargetState,
     WorkloadClass,
 )
 
@@ -59,11 +59,11 @@ class GroupState:
         accounting: Accounting | None = None,
         *,
         history: History | None = None,
-        target: Callable[[Owner, Dependency], TargetState] = nothing_is_known,
+        dependency_state: Callable[[Owner, Dependency], DependencyState] = nothing_is_known,
     ) -> None:
         """
         Args:
-            target: tells how far the job or session that a dependency names has come.
+            dependency_state: tells how far the job or session that a dependency names has come.
 
         Raises:
             PluginFault: the policy's selector cannot learn.
@@ -79,7 +79,7 @@ class GroupState:
         self.start_times = StartTimes()
         self.due = True
         self._history = history or NoHistory()
-        self._target = target
+        self._dependency_state = dependency_state
         self._learner: Learner | None = None
         self._ask_history()
         self._teach()
@@ -231,7 +231,7 @@ class GroupState:
             self.accounting.quotas,
             self.fairness or _NO_USAGE,
             Running(self.places, self.policy.preemption, start_s),
-            self._target,
+            self._dependency_state,
             self.displacing,
             start_s,
         )

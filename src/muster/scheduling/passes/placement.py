@@ -18,11 +18,11 @@ from muster.scheduling.making_room.preemption import (
     let_start,
 )
 from muster.scheduling.making_room.reservation import Binding, Reservation, reserve
-from muster.scheduling.passes.outcome import PassResult, Placed, behind
+from muster.scheduling.passes.class_order import ClassCursor, ClassOrder, Rank, bounds, rank_of
+from muster.scheduling.passes.pass_result import PassResult, Placed, behind
 from muster.scheduling.passes.queue import Kept, Queue, QueueClass
-from muster.scheduling.passes.turns import Rank, Turn, Turns, bounds, rank_of
+from muster.scheduling.policy.group_policy import Policy
 from muster.scheduling.policy.plugins import CountingValidator, PassContext
-from muster.scheduling.policy.policy import Policy
 from muster.scheduling.workload import (
     KernelPlacement,
     RunningSession,
@@ -64,7 +64,7 @@ class PlacementPass:
 
     Within a pass room only shrinks: a class that did not fit is not tried again.
 
-    The order is that of priority, the sequencer's key, age and id (see ``turns``).
+    The order is that of priority, the sequencer's key, age and id (see ``class_order``).
     """
 
     def __init__(
@@ -144,25 +144,25 @@ class PlacementPass:
 
     def _run(self, before: SessionWorkload | None) -> None:
         sequencer, context = self._policy.sequencer, self._context
-        turns = Turns(self._queue.classes, sequencer, context)
+        order = ClassOrder(self._queue.classes, sequencer, context)
         end: Rank | None = None
-        while (turn := turns.pop()) is not None:
-            limit = turns.next_rank
+        while (cursor := order.pop()) is not None:
+            limit = order.next_rank
             if before is not None:
                 end = rank_of(before, sequencer, context)
-                if turn.rank >= end:
+                if cursor.rank >= end:
                     break
                 if limit is None or end < limit:
                     limit = end
-            turns.put_back(turn, again=self._decide(turn, limit))
+            order.put_back(cursor, again=self._decide(cursor, limit))
 
     # One class's turn
 
-    def _decide(self, turn: Turn, limit: Rank | None) -> bool:
+    def _decide(self, cursor: ClassCursor, limit: Rank | None) -> bool:
         """Place sessions of the class that may start before ``limit``; whether the class has more
         to try."""
-        members, workload = turn.members, turn.members.workload
-        assert turn.session is not None
+        members, workload = cursor.members, cursor.members.workload
+        assert cursor.session is not None
         reasons = self._forbidden(members)
         if reasons:
             self.result.refused[members] = reasons
@@ -171,17 +171,17 @@ class PlacementPass:
             self.result.refused[members] = (self.never(members) or self._stopped,)
             return False
         if members.refused_at is not None and members.refused_at == self._state(workload):
-            self._lacks_room(members, turn.session)
+            self._lacks_room(members, cursor.session)
             return False
         sequencer = self._policy.sequencer
         most = 1 if sequencer.dynamic else self._allowed(workload, len(members))
-        run = turn.run(limit, most, sequencer, self._context)
+        run = cursor.run(limit, most, sequencer, self._context)
         self._bind_for(workload)
         started = self._start(members, run)
         if started < len(run):
             self._lacks_room(members, run[started])
             return False
-        return turn.session is not None
+        return cursor.session is not None
 
     def _forbidden(self, members: QueueClass) -> tuple[Reason, ...]:
         reasons: tuple[Reason, ...] = ()
@@ -361,20 +361,20 @@ class PlacementPass:
         """Whether the room of the victims is the session's once they are gone. Room kept for others
         may be lent to a session that soon ends; if that one were displaced, the session could not
         have its place, but the next session to which it is lent could, and so on without end."""
-        holds = [
-            hold
+        reserved = [
+            room
             for each, _ in self._bindings
             if each.session not in spared and not each.admits(workload, self._context.runs_from)
-            for hold in each.holds
+            for room in each.reserved
         ]
-        if not holds:
+        if not reserved:
             return True
         after, running = self._snapshot.copy(), dict(self._context.running)
         for each in self.result.displaced:
             let_displace(self._queue.class_of(each.session).workload, each, after, running)
         let_displace(workload, found, after, running)
         taken = {kernel.agent_id for kernel in found.kernels}
-        return all(hold.is_free(after) for hold in holds if hold.agent_id in taken)
+        return all(room.is_free(after) for room in reserved if room.agent_id in taken)
 
     # Why not
 
@@ -382,7 +382,7 @@ class PlacementPass:
         """The state on which a lack of room depends: while it stays equal, sessions of the class go
         on lacking room."""
         bound = [
-            reservation.holds
+            reservation.reserved
             for reservation, _ in self._bindings
             if not reservation.admits(workload, self._context.runs_from)
         ]

@@ -23,11 +23,16 @@ from muster.scheduling.accounting.usage import Quotas, Usage
 from muster.scheduling.cluster.columns import Floats, Ints, Shares
 from muster.scheduling.cluster.order import Ranking
 from muster.scheduling.cluster.snapshot import Snapshot
-from muster.scheduling.workload import RunningSession, SessionWorkload, TargetState, WorkloadClass
+from muster.scheduling.workload import (
+    DependencyState,
+    RunningSession,
+    SessionWorkload,
+    WorkloadClass,
+)
 
 
-def nothing_is_known(owner: Owner, dependency: Dependency) -> TargetState:
-    return TargetState.MISSING
+def nothing_is_known(owner: Owner, dependency: Dependency) -> DependencyState:
+    return DependencyState.MISSING
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +47,7 @@ class PassContext:
         fairness: the usage of owners of late, for sequencers.
         running: the group's sessions that hold a place.
         displacing: sessions for which others are leaving already.
-        target: tells how far the job or session that a dependency names has come.
+        dependency_state: tells how far the job or session that a dependency names has come.
         start_s: how long it may take from a placement until the session runs, from when on limits
             count.
     """
@@ -53,7 +58,7 @@ class PassContext:
     quotas: Quotas = field(default_factory=Quotas)
     fairness: DecayedUsage = field(default_factory=DecayedUsage)
     running: Mapping[SessionId, RunningSession] = field(default_factory=dict)
-    target: Callable[[Owner, Dependency], TargetState] = nothing_is_known
+    dependency_state: Callable[[Owner, Dependency], DependencyState] = nothing_is_known
     displacing: Container[SessionId] = frozenset()
     start_s: float = 0.0
 

@@ -16,7 +16,7 @@ from muster.core.resources import format_amount
 from muster.core.specs import Dependency, DependencyCondition, Level, ScalingGroup
 from muster.scheduling.accounting.usage import Quotas, Scope, Usage, scopes
 from muster.scheduling.policy.plugins import PassContext
-from muster.scheduling.workload import TargetState, WorkloadClass
+from muster.scheduling.workload import DependencyState, WorkloadClass
 
 NEVER: frozenset[ReasonCode] = frozenset(
     {
@@ -117,10 +117,12 @@ class Concurrency:
         return max(count, 0)
 
 
-_MET: Mapping[DependencyCondition, frozenset[TargetState]] = {
-    DependencyCondition.RUNNING: frozenset({TargetState.RUNNING, TargetState.SUCCEEDED}),
-    DependencyCondition.SUCCEEDED: frozenset({TargetState.SUCCEEDED}),
-    DependencyCondition.ENDED: frozenset({TargetState.SUCCEEDED, TargetState.ENDED_OTHERWISE}),
+_MET: Mapping[DependencyCondition, frozenset[DependencyState]] = {
+    DependencyCondition.RUNNING: frozenset({DependencyState.RUNNING, DependencyState.SUCCEEDED}),
+    DependencyCondition.SUCCEEDED: frozenset({DependencyState.SUCCEEDED}),
+    DependencyCondition.ENDED: frozenset(
+        {DependencyState.SUCCEEDED, DependencyState.ENDED_OTHERWISE}
+    ),
 }
 _CONDITION: Mapping[DependencyCondition, str] = {
     DependencyCondition.RUNNING: "is running",
@@ -129,12 +131,12 @@ _CONDITION: Mapping[DependencyCondition, str] = {
 }
 
 
-def is_met(dependency: Dependency, state: TargetState) -> bool:
+def is_met(dependency: Dependency, state: DependencyState) -> bool:
     """Whether the state of the other work meets the dependency."""
     return state in _MET[dependency.condition]
 
 
-def failed(dependency: Dependency, state: TargetState) -> Reason | None:
+def failed(dependency: Dependency, state: DependencyState) -> Reason | None:
     """The reason why the dependency can never be met, if so."""
     why = None if is_met(dependency, state) else _unmet(dependency, state)
     return why if why is not None and why.code in NEVER else None
@@ -156,7 +158,7 @@ class Dependencies:
             return ()
         reasons = []
         for dependency in workload.after:
-            state = context.target(workload.owner, dependency)
+            state = context.dependency_state(workload.owner, dependency)
             if not is_met(dependency, state):
                 reasons.append(_unmet(dependency, state))
         return reasons
@@ -280,12 +282,12 @@ def _of_sessions(code: ReasonCode, scope: Scope, counts: Mapping[str, int]) -> R
     return reason(code, resource="sessions", **counts, level=str(level), owner=owner)
 
 
-def _unmet(dependency: Dependency, state: TargetState) -> Reason:
+def _unmet(dependency: Dependency, state: DependencyState) -> Reason:
     on, condition = dependency.called, _CONDITION[dependency.condition]
     match state:
-        case TargetState.MISSING:
+        case DependencyState.MISSING:
             return reason(ReasonCode.DEPENDENCY_MISSING, on=on, condition=condition)
-        case TargetState.ENDED_OTHERWISE:
+        case DependencyState.ENDED_OTHERWISE:
             return reason(ReasonCode.DEPENDENCY_FAILED, on=on, condition=condition)
         case _:
             code = ReasonCode.DEPENDENCY_NOT_MET

@@ -1,5 +1,5 @@
-"""The kernels that agents run and hold ahead, by shape, and how many more they may hold (design:
-Prefill). Nothing here is stored: it is rebuilt from the mirror."""
+"""The running and the prefilled kernels of each agent, by shape, and how many more may be prefilled
+(design: Prefill). Nothing here is stored: it is rebuilt from the mirror."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ from muster.store.live import Live
 from muster.store.records import Allocation, Job, Kernel, LedgerKey
 
 MOST_HELD = 2
-"""Times ``kernels_per_agent`` that an agent holds at most, including kernels held ahead."""
+"""An agent has at most so many times ``kernels_per_agent`` kernels, prefilled ones included."""
 _LEAST_YOUTH_S = 0.5  # reports of a busy machine may be so old
 _SMOOTHING = 0.2  # weight of the newest duration in the running mean
 
@@ -23,10 +23,10 @@ _SMOOTHING = 0.2  # weight of the newest duration in the running mean
 @dataclass(slots=True)
 class Shape:
     """Kernels of one shape on one agent: running ones, each with the time when it got its room, and
-    those in the agent's backlog; the oldest first."""
+    prefilled ones, which wait in the agent's backlog; the oldest first."""
 
     running: dict[LedgerKey, float] = field(default_factory=dict)
-    ahead: dict[LedgerKey, Allocation] = field(default_factory=dict)
+    prefilled: dict[LedgerKey, Allocation] = field(default_factory=dict)
 
     def younger_than(self, moment: float) -> int:
         """How many running kernels got their room after the moment."""
@@ -43,72 +43,71 @@ class Backlogs:
         self._live = live
         self._groups: dict[str, _Shapes] = {}
         self._mean_run_s: dict[JobId, float] = {}
-        self._priorities: dict[str, Counter[int]] = {}  # of kernels held ahead, by group
+        self._priorities: dict[str, Counter[int]] = {}  # of prefilled kernels, by group
         self._priority_of: dict[LedgerKey, int] = {}
 
     def of_group(self, name: str) -> Mapping[str, Mapping[AgentId, Shape]]:
         """The group's shapes, by shape and agent; shapes without kernels are absent."""
         return self._groups.get(name, {})
 
-    def held(self, row: Allocation, priority: int) -> None:
-        """Take note of a new row, of a session of this priority."""
-        agents = self._shapes_of(row).setdefault(row.resources.shape, {})
-        shape = agents.get(row.agent_id)
+    def allocated(self, allocation: Allocation, priority: int) -> None:
+        """Take note of a new allocation, of a session of this priority."""
+        agents = self._shapes_of(allocation).setdefault(allocation.resources.shape, {})
+        shape = agents.get(allocation.agent_id)
         if shape is None:
-            shape = agents[row.agent_id] = Shape()
-        if row.charged:
-            shape.running[row.key] = row.since
+            shape = agents[allocation.agent_id] = Shape()
+        if allocation.charged:
+            shape.running[allocation.key] = allocation.since
         else:
-            shape.ahead[row.key] = row
-            self._priority_of[row.key] = priority
-            self._priorities.setdefault(self._group_of(row), Counter())[priority] += 1
+            shape.prefilled[allocation.key] = allocation
+            self._priority_of[allocation.key] = priority
+            self._priorities.setdefault(self._group_of(allocation), Counter())[priority] += 1
 
-    def charged(self, row: Allocation, now: float) -> None:
-        """Take note that a row in a backlog has got its room."""
-        shape = self._shapes_of(row)[row.resources.shape][row.agent_id]
-        del shape.ahead[row.key]
-        self._left_ahead(row)
-        shape.running[row.key] = now
+    def charged(self, allocation: Allocation, now: float) -> None:
+        """Take note that a prefilled kernel has got its room."""
+        shape = self._shapes_of(allocation)[allocation.resources.shape][allocation.agent_id]
+        del shape.prefilled[allocation.key]
+        self._leave_backlog(allocation)
+        shape.running[allocation.key] = now
 
-    def released(self, row: Allocation) -> None:
-        shapes = self._shapes_of(row)
-        agents = shapes[row.resources.shape]
-        shape = agents[row.agent_id]
-        of_kind = shape.running if row.charged else shape.ahead
-        del of_kind[row.key]
-        if not row.charged:
-            self._left_ahead(row)
-        if not shape.running and not shape.ahead:
-            del agents[row.agent_id]
+    def released(self, allocation: Allocation) -> None:
+        shapes = self._shapes_of(allocation)
+        agents = shapes[allocation.resources.shape]
+        shape = agents[allocation.agent_id]
+        of_kind = shape.running if allocation.charged else shape.prefilled
+        del of_kind[allocation.key]
+        if not allocation.charged:
+            self._leave_backlog(allocation)
+        if not shape.running and not shape.prefilled:
+            del agents[allocation.agent_id]
             if not agents:
-                del shapes[row.resources.shape]
+                del shapes[allocation.resources.shape]
 
-    def lowest_ahead(self, group: str) -> int | None:
-        """The lowest priority among kernels that the group's agents hold ahead; None if they hold
-        none."""
+    def lowest_prefilled(self, group: str) -> int | None:
+        """The lowest priority among the group's prefilled kernels; None if there are none."""
         return min(self._priorities.get(group, ()), default=None)
 
-    def priority_of(self, row: Allocation) -> int:
-        """The priority of a row in a backlog."""
-        return self._priority_of[row.key]
+    def priority_of(self, allocation: Allocation) -> int:
+        """The priority of a prefilled kernel."""
+        return self._priority_of[allocation.key]
 
-    def _left_ahead(self, row: Allocation) -> None:
-        priority = self._priority_of.pop(row.key)
-        counts = self._priorities[self._group_of(row)]
+    def _leave_backlog(self, allocation: Allocation) -> None:
+        priority = self._priority_of.pop(allocation.key)
+        counts = self._priorities[self._group_of(allocation)]
         counts[priority] -= 1
         if not counts[priority]:
             del counts[priority]
 
-    def _shapes_of(self, row: Allocation) -> _Shapes:
-        return self._groups.setdefault(self._group_of(row), {})
+    def _shapes_of(self, allocation: Allocation) -> _Shapes:
+        return self._groups.setdefault(self._group_of(allocation), {})
 
-    def _group_of(self, row: Allocation) -> str:
-        return self._live.agents[row.agent_id].group
+    def _group_of(self, allocation: Allocation) -> str:
+        return self._live.agents[allocation.agent_id].group
 
-    def room_ahead(
+    def prefill_room(
         self, job: Job, resources: Resources, now: float
     ) -> Iterator[tuple[AgentId, int]]:
-        """Agents that may hold more of this job's kernels ahead, each with their number.
+        """Agents on which more of this job's kernels may be prefilled, each with their number.
 
         Only young kernels count, which have run for less than the window: older ones are long,
         whatever the mean says.
@@ -120,9 +119,9 @@ class Backlogs:
             return
         for agent_id, shape in self.of_group(job.group).get(resources.shape, {}).items():
             young = shape.younger_than(now - max(window_s, _LEAST_YOUTH_S))
-            room = backlog_depth(window_s, mean_s, young) - len(shape.ahead)
-            held = len(self._live.held_by.get(agent_id, ()))
-            room = min(room, MOST_HELD * group.kernels_per_agent - held)
+            room = backlog_depth(window_s, mean_s, young) - len(shape.prefilled)
+            allocated = len(self._live.allocations_on.get(agent_id, ()))
+            room = min(room, MOST_HELD * group.kernels_per_agent - allocated)
             agent = self._live.agents[agent_id]
             able = agent.status is AgentStatus.ALIVE and agent.connected and agent.barred is None
             able = able and not agent.disk_full

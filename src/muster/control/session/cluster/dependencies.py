@@ -9,14 +9,14 @@ from muster.core.reasons import ReasonCode
 from muster.core.specs import Dependency, DependencyCondition
 from muster.core.states import JOB_TABLE, SESSION_TABLE, JobState
 from muster.scheduling.policy.validators import is_met
-from muster.scheduling.workload import Progress, TargetState
+from muster.scheduling.workload import DependencyState, Progress
 from muster.store.live import Live
 from muster.store.records import Job, Session
 
-_UNKNOWN = Progress(TargetState.MISSING, math.inf)
+_UNKNOWN = Progress(DependencyState.MISSING, math.inf)
 
 
-class Targets:
+class DependencyTracker:
     """Follows work on which other work depends, by id of the job or session, while any depends on
     it.
 
@@ -87,10 +87,10 @@ class Targets:
         self._news.update(gone)
         return bool(gone)
 
-    def state(self, owner: Owner, dependency: Dependency) -> TargetState:
+    def state(self, owner: Owner, dependency: Dependency) -> DependencyState:
         """How far the work that the dependency names has come."""
         if dependency.condition is DependencyCondition.ENDED and dependency.on in self._leaving:
-            return TargetState.RUNNING
+            return DependencyState.RUNNING
         return self._progress.get(dependency.on, _UNKNOWN).state
 
     def met_at(self, owner: Owner, after: Iterable[Dependency]) -> float:
@@ -111,7 +111,7 @@ class Targets:
         """Note the kernels that may be left of work that may just have ended."""
         if self._progress[id_].state not in _ENDED:
             return
-        left = {kernel for kernel in self._live.rows_of if self._live.work_of(kernel) == id_}
+        left = {kernel for kernel in self._live.allocations_of if self._live.work_of(kernel) == id_}
         if left:
             self._leaving[id_] = left
 
@@ -121,10 +121,10 @@ class Targets:
             return _of_job(job)
         if session is not None:
             return _of_session(session)
-        return self._live.ended_targets.get(id_, _UNKNOWN)
+        return self._live.ended_dependencies.get(id_, _UNKNOWN)
 
 
-_ENDED = frozenset({TargetState.SUCCEEDED, TargetState.ENDED_OTHERWISE})
+_ENDED = frozenset({DependencyState.SUCCEEDED, DependencyState.ENDED_OTHERWISE})
 
 
 def _waits_for(record: Job | Session) -> set[str]:
@@ -139,8 +139,8 @@ def _of_job(job: Job) -> Progress:
         well = job.status is JobState.SUCCEEDED
         return _ended(well, job.finished_at or job.status_changed_at)
     if job.started_at is not None:
-        return Progress(TargetState.RUNNING, job.started_at)
-    return Progress(TargetState.WAITING, job.submitted_at)
+        return Progress(DependencyState.RUNNING, job.started_at)
+    return Progress(DependencyState.WAITING, job.submitted_at)
 
 
 def _of_session(session: Session) -> Progress:
@@ -151,9 +151,9 @@ def _of_session(session: Session) -> Progress:
         well = by_itself and all(kernel.exit_code == 0 for kernel in session.kernels)
         return _ended(well, session.finished_at or session.status_changed_at)
     if session.started_at is not None:
-        return Progress(TargetState.RUNNING, session.started_at)
-    return Progress(TargetState.WAITING, session.created_at)
+        return Progress(DependencyState.RUNNING, session.started_at)
+    return Progress(DependencyState.WAITING, session.created_at)
 
 
 def _ended(well: bool, at: float) -> Progress:
-    return Progress(TargetState.SUCCEEDED if well else TargetState.ENDED_OTHERWISE, at)
+    return Progress(DependencyState.SUCCEEDED if well else DependencyState.ENDED_OTHERWISE, at)

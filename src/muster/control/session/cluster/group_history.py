@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable, Iterator
 from muster.control.session.cluster.workloads import workload_class
 from muster.core.ids import SessionId
 from muster.core.resources import Resources
-from muster.scheduling.accounting.fairness import Stay
+from muster.scheduling.accounting.fairness import UsageSpan
 from muster.scheduling.workload import WorkloadClass
 from muster.store.live import Live
 
-UsageHistory = Callable[[str, float], Iterable[Stay]]
+UsageHistory = Callable[[str, float], Iterable[UsageSpan]]
 """The holdings of ended sessions of the named group within the last so many seconds."""
 RequestHistory = Callable[[str], Iterable[tuple[Resources, int]]]
 """The requests of ended sessions of the named group, each with its number of kernels."""
@@ -26,7 +26,7 @@ class GroupHistory:
         self._usage = usage
         self._requests = requests
 
-    def usage(self, seconds: float) -> Iterable[Stay]:
+    def usage(self, seconds: float) -> Iterable[UsageSpan]:
         return self._usage(self._name, seconds)
 
     def requests(self) -> Iterable[tuple[Resources, int]]:

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Iterator
 
 from muster.control.session.cluster.backlogs import Backlogs
-from muster.control.session.cluster.dependencies import Targets
+from muster.control.session.cluster.dependencies import DependencyTracker
 from muster.control.session.cluster.group_history import GroupHistory, RequestHistory, UsageHistory
 from muster.control.session.cluster.hooks import Hooks
 from muster.control.session.cluster.workloads import (
@@ -31,9 +31,9 @@ from muster.core.states import (
 from muster.scheduling.accounting.usage import Accounting, Quotas, scopes
 from muster.scheduling.cluster.snapshot import Snapshot
 from muster.scheduling.passes.group_state import GroupState
-from muster.scheduling.passes.outcome import Placed
+from muster.scheduling.passes.pass_result import Placed
+from muster.scheduling.policy.group_policy import Policy, missing_parts
 from muster.scheduling.policy.guard import PluginFault
-from muster.scheduling.policy.policy import Policy, missing_parts
 from muster.scheduling.workload import KernelPlacement, SessionWorkload, WorkloadClass
 from muster.store.live import Live
 from muster.store.records import Agent, Allocation, Job, Kernel, LedgerKey, Session
@@ -62,7 +62,7 @@ class ClusterState:
         self.placed: dict[SessionId, Session] = {}
         self.candidates: dict[JobId, int] = {}
         self.backlogs = Backlogs(live)
-        self.targets = Targets(live)
+        self.dependencies = DependencyTracker(live)
         self.hooks = Hooks(self.groups, self.plugin_failed)
         self._prefilled_as: dict[LedgerKey, WorkloadClass] = {}  # of rows not charged yet
         self._kernel_of: dict[LedgerKey, Kernel] = {}  # of charged rows
@@ -72,12 +72,12 @@ class ClusterState:
             self._use(name, Policy.of(spec, missing_parts(spec)))
         for agent in live.agents.values():
             self.agent_changed(agent)
-        for row in live.ledger.values():
-            if row.charged:
-                self.backlogs.held(row, 0)
-                self._adopt(row, row.since)
+        for allocation in live.ledger.values():
+            if allocation.charged:
+                self.backlogs.allocated(allocation, 0)
+                self._adopt(allocation, allocation.since)
             else:
-                self.held(row)
+                self.allocated(allocation)
         for session in live.sessions.values():
             self.session_changed(session)
         for job in live.jobs.values():
@@ -121,8 +121,14 @@ class ClusterState:
 
     def _new_group(self, name: str, policy: Policy) -> GroupState:
         history = GroupHistory(name, self._live, self._usage_history, self._request_history)
-        target = self.targets.state
-        return GroupState(Snapshot(name), policy, self.accounting, history=history, target=target)
+        dependency_state = self.dependencies.state
+        return GroupState(
+            Snapshot(name),
+            policy,
+            self.accounting,
+            history=history,
+            dependency_state=dependency_state,
+        )
 
     def quotas_changed(self) -> None:
         """The limits of an owner have changed."""
@@ -145,10 +151,10 @@ class ClusterState:
     def session_changed(self, session: Session) -> None:
         """Keep the queue: a PENDING session is in it, any other is not."""
         state = self.groups[session.group]
-        if self.targets.changed(session):
+        if self.dependencies.changed(session):
             self._all_due()
         if session.status in SESSION_TABLE.terminal:
-            self.targets.ended(session)
+            self.dependencies.ended(session)
             self.hooks.after_end(session)
             state.forget(session.id)
         if session.id in self.placed:
@@ -169,8 +175,10 @@ class ClusterState:
         """A session waits from now on; aside, while earlier generations of its kernels have rows of
         the ledger: never two live attempts."""
         waiting = SessionWorkload(session.id, session.created_at, self.hooks.arriving(session))
-        rows_of = self._live.rows_of
-        remains = {k.id: len(rows_of[k.id]) for k in session.kernels if k.id in rows_of}
+        allocations_of = self._live.allocations_of
+        remains = {
+            k.id: len(allocations_of[k.id]) for k in session.kernels if k.id in allocations_of
+        }
         if remains:
             self._remains[session.id] = remains
         try:
@@ -232,13 +240,13 @@ class ClusterState:
             return session.queued_at
         workload = self.workload(session)
         handed_in = session.created_at if session.job is None else session.job.submitted_at
-        met_at = self.targets.met_at(session.owner, workload.after) if workload.after else 0.0
+        met_at = self.dependencies.met_at(session.owner, workload.after) if workload.after else 0.0
         return max(handed_in, workload.not_before or 0.0, met_at)
 
     def take_unblocked(self) -> list[Session]:
         """The waiting sessions whose dependencies have progressed since the last call, so that
         their waiting times have to be judged anew."""
-        news = self.targets.take_news()
+        news = self.dependencies.take_news()
         return [
             self._live.sessions[waiting.id]
             for state in (self.groups.values() if news else ())
@@ -254,7 +262,7 @@ class ClusterState:
             if level.of(session.owner) == name:
                 yield session, self.groups[session.group].places[id_].workload
 
-    def may_wait_ahead(self, session: Session) -> bool:
+    def may_prefill(self, session: Session) -> bool:
         """Whether an agent may hold the session in its backlog: short batch work of one kernel that
         needs nothing but its allocation, may go anywhere, and has no quota to exceed."""
         if (
@@ -302,76 +310,86 @@ class ClusterState:
             self.accounting.usage.waits(job.owner, to_come - before)
 
     def job_changed(self, job: Job) -> None:
-        if self.targets.changed(job):
+        if self.dependencies.changed(job):
             self._all_due()
 
     def job_ended(self, job: Job) -> None:
         self.expanded(job)
-        self.targets.ended(job)
+        self.dependencies.ended(job)
         self.backlogs.job_ended(job)
         self.hooks.job_ended(job.id)
 
     # -- the ledger (store.unit.LedgerWatch) ---------------------------------------------------
 
-    def held(self, row: Allocation) -> None:
-        kernel = self._live.kernels.get(row.kernel_id)
+    def allocated(self, allocation: Allocation) -> None:
+        kernel = self._live.kernels.get(allocation.kernel_id)
         priority = 0
-        if kernel is not None and row.charged:
-            self._kernel_of[row.key] = kernel  # its session has been started
+        if kernel is not None and allocation.charged:
+            self._kernel_of[allocation.key] = kernel  # its session has been started
         elif kernel is not None:
             session = kernel.session
             workload = self._known(session) or self.hooks.arriving(session)
-            self._prefilled_as[row.key] = workload
+            self._prefilled_as[allocation.key] = workload
             priority = workload.priority
-        self.backlogs.held(row, priority)
+        self.backlogs.allocated(allocation, priority)
 
-    def charged(self, row: Allocation, before: tuple[DeviceShare, ...] | None, now: float) -> None:
+    def charged(
+        self, allocation: Allocation, before: tuple[DeviceShare, ...] | None, now: float
+    ) -> None:
         if before is None:
-            self.backlogs.charged(row, now)
-            self._adopt(row, now)
+            self.backlogs.charged(allocation, now)
+            self._adopt(allocation, now)
             return
-        kernel = self._kernel_of.get(row.key)
+        kernel = self._kernel_of.get(allocation.key)
         if kernel is not None:
             session = kernel.session
-            self.groups[session.group].move(session.id, kernel.index, row.shares)
+            self.groups[session.group].move(session.id, kernel.index, allocation.shares)
         else:
-            state = self._group_of(row)
-            state.vacate(row.agent_id, row.resources, before)
-            state.occupy(row.agent_id, row.resources, row.shares)
+            state = self._group_of(allocation)
+            state.vacate(allocation.agent_id, allocation.resources, before)
+            state.occupy(allocation.agent_id, allocation.resources, allocation.shares)
 
-    def released(self, row: Allocation, now: float) -> None:
-        self.backlogs.released(row)
-        kernel = self._kernel_of.pop(row.key, None)
+    def released(self, allocation: Allocation, now: float) -> None:
+        self.backlogs.released(allocation)
+        kernel = self._kernel_of.pop(allocation.key, None)
         if kernel is not None:
             self._leave(kernel, now)
-        elif row.charged:
-            self._group_of(row).vacate(row.agent_id, row.resources, row.shares)
+        elif allocation.charged:
+            self._group_of(allocation).vacate(
+                allocation.agent_id, allocation.resources, allocation.shares
+            )
         else:
-            self._prefilled_as.pop(row.key, None)
-            self._group_of(row).due = True
-        if row.kernel_id not in self._live.rows_of and self.targets.released(row.kernel_id):
+            self._prefilled_as.pop(allocation.key, None)
+            self._group_of(allocation).due = True
+        if allocation.kernel_id not in self._live.allocations_of and self.dependencies.released(
+            allocation.kernel_id
+        ):
             self._all_due()
         if self._remains:
-            self._clean(row)
+            self._clean(allocation)
 
-    def _group_of(self, row: Allocation) -> GroupState:
-        return self.groups[self._live.agents[row.agent_id].group]
+    def _group_of(self, allocation: Allocation) -> GroupState:
+        return self.groups[self._live.agents[allocation.agent_id].group]
 
-    def _adopt(self, row: Allocation, now: float) -> None:
+    def _adopt(self, allocation: Allocation, now: float) -> None:
         """A row is charged that no pass has made: its room is in use, and its session placed. A
         session that has ended is not; its agent has not confirmed that yet."""
-        prefilled_as = self._prefilled_as.pop(row.key, None)
-        kernel = self._live.kernels.get(row.kernel_id)
+        prefilled_as = self._prefilled_as.pop(allocation.key, None)
+        kernel = self._live.kernels.get(allocation.kernel_id)
         if kernel is None:
-            self._group_of(row).occupy(row.agent_id, row.resources, row.shares)
+            self._group_of(allocation).occupy(
+                allocation.agent_id, allocation.resources, allocation.shares
+            )
             return
         session = kernel.session
         workload = prefilled_as or self._known(session) or self.hooks.arriving(session)
         state = self.groups[session.group]
-        kernels = {kernel.index: KernelPlacement(row.agent_id, row.shares)}
+        kernels = {kernel.index: KernelPlacement(allocation.agent_id, allocation.shares)}
         begun_anew = session.job is not None
-        state.adopt(session.id, workload, kernels, now, since=row.since, begun_anew=begun_anew)
-        self._kernel_of[row.key] = kernel
+        state.adopt(
+            session.id, workload, kernels, now, since=allocation.since, begun_anew=begun_anew
+        )
+        self._kernel_of[allocation.key] = kernel
         self.placed[session.id] = session
         self._progressed(session, state)
 
@@ -382,9 +400,9 @@ class ClusterState:
         if session.id not in state.places:
             del self.placed[session.id]
 
-    def _clean(self, row: Allocation) -> None:
+    def _clean(self, allocation: Allocation) -> None:
         """A session may be placed once its kernels have no row of earlier generations left."""
-        kernel = self._live.kernels.get(row.kernel_id)
+        kernel = self._live.kernels.get(allocation.kernel_id)
         remains = self._remains.get(kernel.session.id) if kernel is not None else None
         if kernel is None or remains is None:
             return

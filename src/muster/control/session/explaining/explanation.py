@@ -24,8 +24,8 @@ from muster.core.views.placement import HolderView, HoldingView, PlacementView, 
 from muster.core.views.work import SessionView
 from muster.scheduling.explaining.explain import explain
 from muster.scheduling.passes.group_state import GroupState
+from muster.scheduling.policy.group_policy import Policy
 from muster.scheduling.policy.guard import PluginFault
-from muster.scheduling.policy.policy import Policy
 from muster.scheduling.workload import SessionWorkload
 from muster.store.live import Live
 from muster.store.records import Agent, Kernel, Session
@@ -114,7 +114,7 @@ def _pending(
         group,
         lambda policy: explain(waiting, group.queue, group.snapshot, policy, context),
     )
-    reasons = [cleaning_up(k.id, live) for k in session.kernels if k.id in live.rows_of][:1]
+    reasons = [cleaning_up(k.id, live) for k in session.kernels if k.id in live.allocations_of][:1]
     if session.reason is not None:
         reasons.append(session.reason)
     return Found(
@@ -140,12 +140,12 @@ def with_policy(live: Live, group: GroupState, look: Callable[[Policy], T]) -> T
 
 def _at_barrier(live: Live, session: Session) -> Reason:
     """How many of a gang's kernels are ready to run, and which agents the others wait for."""
-    held = session.tally.held
-    missing = next((kernel for kernel in session.kernels if kernel not in held), None)
+    ready = session.tally.ready
+    missing = next((kernel for kernel in session.kernels if kernel not in ready), None)
     agent = live.agents.get(missing.agent_id) if missing and missing.agent_id else None
     return reason(
         ReasonCode.AT_BARRIER,
-        ready=len(held),
+        ready=len(ready),
         kernels=len(session.kernels),
         agent=agent.name if agent else None,
     )
@@ -171,7 +171,11 @@ def holding_up(live: Live, kernel: Kernel, now: float) -> Reason | None:
     if agent.leave_by is not None and kernel.session.status is SessionStatus.RUNNING:
         in_s = max(round(agent.leave_by - now), 0)
         return reason(ReasonCode.TO_LEAVE, agent=agent.name, note=agent.bar_note, in_s=in_s)
-    row = live.ledger.get((kernel.id, kernel.generation))
-    if row is not None and not row.charged and kernel.session.status in PLACED_SESSION:
+    allocation = live.ledger.get((kernel.id, kernel.generation))
+    if (
+        allocation is not None
+        and not allocation.charged
+        and kernel.session.status in PLACED_SESSION
+    ):
         return reason(ReasonCode.BEHIND_SHAPE, agent=agent.name)
     return kernel.failure

@@ -20,8 +20,8 @@ from muster.core.views.placement import HolderView, HoldingView
 from muster.scheduling.cluster.columns import Columns, Ints
 from muster.scheduling.cluster.constraints import eligible
 from muster.scheduling.explaining.explain import Explanation
-from muster.scheduling.explaining.lacks import RequestExplanation
-from muster.scheduling.passes.outcome import LACKS_ROOM
+from muster.scheduling.explaining.shortfalls import RequestExplanation
+from muster.scheduling.passes.pass_result import LACKS_ROOM
 from muster.store.live import Live
 from muster.store.records import Session
 
@@ -91,11 +91,14 @@ def _room(
     agents = [live.agents[snapshot.ids[slot]] for slot in slots[nearest].tolist()]
     limit, left = int(capacity[nearest].sum()), int(free[nearest].sum())
     holds = (
-        (kernel.session if kernel is not None else None, row.resources.as_dict().get(resource, 0))
+        (
+            kernel.session if kernel is not None else None,
+            allocation.resources.as_dict().get(resource, 0),
+        )
         for agent in agents
-        for row in live.held_by.get(agent.id, {}).values()
-        if row.charged
-        for kernel in [live.kernels.get(row.kernel_id)]
+        for allocation in live.allocations_on.get(agent.id, {}).values()
+        if allocation.charged
+        for kernel in [live.kernels.get(allocation.kernel_id)]
     )
     return HoldingView(
         resource=resource,

@@ -18,7 +18,7 @@ from muster.core.views.placement import (
     VictimView,
 )
 from muster.scheduling.explaining.explain import Explanation
-from muster.scheduling.explaining.lacks import RequestExplanation
+from muster.scheduling.explaining.shortfalls import RequestExplanation
 from muster.scheduling.making_room.preemption import Preemption
 from muster.scheduling.making_room.reservation import Reservation
 from muster.scheduling.workload import KernelPlacement
@@ -115,11 +115,11 @@ def _reservation(kept: Reservation, live: Live, may_see: MaySee) -> ReservationV
         kernels=_places(kept.kernels, live),
         holds=tuple(
             KeptView(
-                agent=live.agents[hold.agent_id].name,
-                resources=hold.resources.as_dict(),
-                devices={share.index: share.milli for share in hold.shares},
+                agent=live.agents[room.agent_id].name,
+                resources=room.resources.as_dict(),
+                devices={share.index: share.milli for share in room.shares},
             )
-            for hold in kept.holds
+            for room in kept.reserved
         ),
         waits_for=len(kept.waits_for),
         waits_for_some=tuple(name for name in names if name is not None),

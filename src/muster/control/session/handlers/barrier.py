@@ -1,8 +1,8 @@
 """The barrier of a gang: none of its kernels runs before each of them can (design: Gang barrier).
 
-Agents get a gang's kernels ready and hold them. Once all are held the barrier opens, which is
-committed before any agent is told; from then on some may have run, so that what goes wrong later
-ends the attempt, and the next one has another number.
+Agents get a gang's kernels ready to run. Once all are ready the barrier opens, which is committed
+before any agent is told. From then on some kernels may have run, so that a failure ends the
+attempt, and the next attempt has another number.
 """
 
 from muster.control.agent.effects import TellAgent
@@ -14,21 +14,21 @@ from muster.wire.messages import Go
 
 
 class OpenBarriers(FollowingHandler[Session]):
-    """Lets a gang run once all of its kernels are held."""
+    """Lets a gang run once all of its kernels are ready."""
 
     name = "OpenBarriers"
     entity = Session
     targets = frozenset({SessionStatus.CREATING})
 
     def follow(self, record: Session, work: Work) -> None:
-        held = len(record.tally.held)
-        if not held or not is_closed(record):
+        ready = len(record.tally.ready)
+        if not ready or not is_closed(record):
             return
-        if held + record.tally.among((KernelStatus.RUNNING,)) < len(record.kernels):
+        if ready + record.tally.among((KernelStatus.RUNNING,)) < len(record.kernels):
             return
         record.barrier_opened_at = work.now
         work.unit.touch(record)
-        for kernel in record.tally.held:
+        for kernel in record.tally.ready:
             say_go(kernel, work)
 
 
@@ -47,19 +47,20 @@ def may_have_run(kernel: Kernel) -> bool:
     return session.job is not None and kernel.status in _TOLD_TO_RUN
 
 
-def is_held(kernel: Kernel, work: Work) -> None:
-    """Take note that the agent holds the kernel ready to run."""
+def note_ready(kernel: Kernel, work: Work) -> None:
+    """Take note that the agent has the kernel ready to run."""
     session = kernel.session
     if kernel.status is not KernelStatus.CREATING:
         return
     work.unit.fail(kernel, None)
-    session.tally.note_held(kernel, True)
+    session.tally.note_ready(kernel, True)
     work.mark(session)
     if not is_closed(session):
         say_go(kernel, work)
 
 
 def say_go(kernel: Kernel, work: Work) -> None:
+    """Have the kernel's agent run it."""
     if kernel.agent_id is not None:
         work.emit(TellAgent(kernel.agent_id, Go(kernel.id, kernel.generation)))
 

@@ -1,11 +1,11 @@
-"""Sessions that agents hold ahead (design: Prefill): which may be held, which get room that no
-ended kernel handed on, and which give way.
+"""The prefilling of agents' backlogs (design: Prefill): the sessions that may wait there, those
+that get room of their own, and those that give way.
 
-An ended kernel hands its room to a kernel held behind it, and no pass sees that room. So no session
-is held ahead once one before it in the queue lacks room and cannot be held itself; and a held
-kernel gives way to a later session of higher priority that could use the room: it is recalled in
-the wake that finds that session without room. Kernels that begin before their agent hears of the
-recall are a window's work at most.
+An ended kernel hands its room to a prefilled kernel, and no pass sees that room. So no session is
+prefilled once one before it in the queue lacks room and cannot be prefilled itself; and a prefilled
+kernel gives way to a later session of higher priority that could use the room: the kernel is
+recalled in the wake that finds that session without room. Kernels that begin before their agent
+hears of the recall are a window's work at most.
 """
 
 from collections.abc import Sequence
@@ -18,14 +18,13 @@ from muster.core.reasons import Reason
 from muster.scheduling.fitting.backlog import highest_in_need
 from muster.scheduling.fitting.fit import devices_at
 from muster.scheduling.passes.group_state import GroupState
-from muster.scheduling.passes.outcome import WAITS_FOR_ROOM
+from muster.scheduling.passes.pass_result import WAITS_FOR_ROOM
 from muster.scheduling.workload import WorkloadClass
 from muster.store.records import Allocation, Job, Kernel, Session
 
 
-class Ahead:
-    """The places of a group's agents for more kernels held ahead, in one pass, which only get
-    fewer."""
+class Prefill:
+    """The places in the backlogs of a group's agents, in one pass, in which they only get fewer."""
 
     def __init__(self, cluster: ClusterState) -> None:
         self._cluster = cluster
@@ -33,48 +32,50 @@ class Ahead:
         self._room: dict[JobId, list[AgentId]] = {}
 
     def take(self, session: Session, reasons: Sequence[Reason], work: Work) -> bool:
-        """Hold the session ahead on some agent, if it is short work and one has a place.
+        """Put the session into the backlog of some agent, if it is short work and an agent has a
+        place; whether that was done.
 
         To be called for every refused session, in the order of the queue.
         """
         if self._ended or not lacks_room(reasons):
             return False
         kernel, job = session.kernels[0], session.job
-        may = len(reasons) == 1 and self._cluster.may_wait_ahead(session)
+        may = len(reasons) == 1 and self._cluster.may_prefill(session)
         room = self._room_of(job, kernel, work.now) if may and job is not None else None
         if not room:
             self._ended = True
             return False
         kernel.agent_id = room.pop()
-        work.unit.hold(kernel, work.live.agents[kernel.agent_id], (), charged=False)
+        work.unit.allocate(kernel, work.live.agents[kernel.agent_id], (), charged=False)
         return True
 
     def _room_of(self, job: Job, kernel: Kernel, now: float) -> list[AgentId]:
-        """The agents' ids, in turn, each once for every kernel that the agent may yet hold.
+        """The ids of agents, each once for every kernel that may yet be prefilled there.
 
-        Jobs of one shape share that room, and a later job does not see what an earlier one took in
-        the same pass: too many kernels are held then, by a window's work at most.
+        Jobs of one shape share these places, and a later job does not see the places that an
+        earlier one took in the same pass: then too many kernels are prefilled, by a window's work
+        at most.
         """
         room = self._room.get(job.id)
         if room is None:
             room = [
                 agent
-                for agent, count in self._cluster.backlogs.room_ahead(job, kernel.resources, now)
+                for agent, count in self._cluster.backlogs.prefill_room(job, kernel.resources, now)
                 for _ in range(count)
             ]
             room = self._room[job.id] = room[::-1]
         return room
 
 
-def grant_held_ahead(group: GroupState, work: Work, cluster: ClusterState) -> None:
-    """Charge kernels that an agent holds ahead and now has room for, unless a session of higher
+def grant_prefilled(group: GroupState, work: Work, cluster: ClusterState) -> None:
+    """Charge prefilled kernels for which their agent now has room, unless a session of higher
     priority waits.
 
     A kernel may end before the kernels meant to follow it have reached its agent; then only the
     controller can give them its room.
     """
     backlogs, snapshot = cluster.backlogs, group.snapshot
-    if backlogs.lowest_ahead(snapshot.group) is None:
+    if backlogs.lowest_prefilled(snapshot.group) is None:
         return
     waiting = [
         members.workload.priority
@@ -86,27 +87,27 @@ def grant_held_ahead(group: GroupState, work: Work, cluster: ClusterState) -> No
         for agent_id, shape in list(agents.items()):
             if work.live.agents[agent_id].barred is not None:
                 continue  # it takes no new work
-            for row in list(shape.ahead.values()):
-                shares = devices_at(snapshot, group.policy.selector, row.resources, agent_id)
-                kernel = _of(row, work)
+            for allocation in list(shape.prefilled.values()):
+                shares = devices_at(snapshot, group.policy.selector, allocation.resources, agent_id)
+                kernel = _kernel_of(allocation, work)
                 if shares is None or kernel is None:
                     break
-                if kernel.stop_sent_at is not None or backlogs.priority_of(row) < highest:
+                if kernel.stop_sent_at is not None or backlogs.priority_of(allocation) < highest:
                     continue
-                work.unit.grant(row, shares)
+                work.unit.grant(allocation, shares)
                 kernel.shares = shares
                 work.unit.touch(kernel)
                 work.mark(kernel.session)
                 send_starts(kernel.session, [kernel], work, cluster)
 
 
-def overtaken(
+def outranked(
     group: GroupState, lacking: Sequence[WorkloadClass], work: Work, cluster: ClusterState
 ) -> list[Kernel]:
-    """The kernels held ahead on agents whose room one of ``lacking``, the classes that lack room,
-    could use at a higher priority."""
+    """The prefilled kernels on agents whose room could be used, at a higher priority, by one of
+    ``lacking``, the classes that lack room."""
     snapshot, backlogs = group.snapshot, cluster.backlogs
-    lowest = backlogs.lowest_ahead(snapshot.group)
+    lowest = backlogs.lowest_prefilled(snapshot.group)
     above = [workload for workload in lacking if lowest is not None and workload.priority > lowest]
     if not above:
         return []
@@ -115,18 +116,19 @@ def overtaken(
     for agents in backlogs.of_group(snapshot.group).values():
         for agent_id, shape in agents.items():
             priority = int(highest[snapshot.slot(agent_id)])
-            for row in shape.ahead.values():
-                kernel = _of(row, work)
-                if kernel is not None and backlogs.priority_of(row) < priority:
+            for allocation in shape.prefilled.values():
+                kernel = _kernel_of(allocation, work)
+                if kernel is not None and backlogs.priority_of(allocation) < priority:
                     found.append(kernel)
     return found
 
 
 def lacks_room(reasons: Sequence[Reason]) -> bool:
+    """Whether these reasons say that a session waits for room."""
     return not WAITS_FOR_ROOM.isdisjoint(each.code for each in reasons)
 
 
-def _of(row: Allocation, work: Work) -> Kernel | None:
+def _kernel_of(allocation: Allocation, work: Work) -> Kernel | None:
     """The kernel, if the row is that of its newest generation."""
-    kernel = work.live.kernels.get(row.kernel_id)
-    return kernel if kernel is not None and kernel.generation == row.generation else None
+    kernel = work.live.kernels.get(allocation.kernel_id)
+    return kernel if kernel is not None and kernel.generation == allocation.generation else None

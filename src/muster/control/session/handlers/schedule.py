@@ -12,7 +12,7 @@ from muster.control.engine.handler import (
 from muster.control.engine.work import Work
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.cluster.workloads import placed_since
-from muster.control.session.handlers.prefill import Ahead, grant_held_ahead, lacks_room, overtaken
+from muster.control.session.handlers.prefill import Prefill, grant_prefilled, lacks_room, outranked
 from muster.control.session.handlers.start import recall
 from muster.control.session.lifecycle import CANCEL, SessionLifecycle, reschedule_limit
 from muster.core.ids import KernelId
@@ -40,7 +40,7 @@ _MAY_RETURN = frozenset({ReasonCode.NO_ALIVE_AGENTS, ReasonCode.NEEDS_ABSENT_AGE
 
 
 class ScheduleNewSessions(LifecycleHandler[Session]):
-    """Places sessions that fit, holds short work ahead where a kernel of its shape will soon end,
+    """Places sessions that fit, prefills short work where a kernel of its shape will soon end,
     and gives the reasons for which the others wait.
 
     Waiting is *skipped*, not failed: time can cure it (design: Skipped or failed).
@@ -147,7 +147,7 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
 
     def _serve(self, group: GroupState, result: HandlerResult[Session], work: Work) -> None:
         try:
-            grant_held_ahead(group, work, self._cluster)
+            grant_prefilled(group, work, self._cluster)
             self._place(group, result, work)
         except PluginFault as fault:
             self._cluster.plugin_failed(group.snapshot.group, fault)
@@ -172,13 +172,13 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
                 agent = work.live.agents[placement.agent_id]
                 kernel.agent_id = agent.id
                 kernel.shares = placement.shares
-                work.unit.hold(kernel, agent, placement.shares, charged=True)
+                work.unit.allocate(kernel, agent, placement.shares, charged=True)
             result.successes.append(session)
         for preemption in decided.displaced:
             self._displace(preemption, group, work)
         lacking = [each.workload for each, why in decided.refused.items() if lacks_room(why)]
-        self._give_way(overtaken(group, lacking, work, self._cluster), work)
-        ahead = Ahead(self._cluster)
+        self._give_way(outranked(group, lacking, work, self._cluster), work)
+        prefilled = Prefill(self._cluster)
         for members, reasons in decided.refused.items():
             if any(each.code in NEVER for each in reasons):
                 why = next(each for each in reasons if each.code in NEVER)
@@ -189,7 +189,7 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
             told = 0
             for waiting in members:
                 session = work.live.sessions[waiting.id]
-                if ahead.take(session, reasons, work):
+                if prefilled.take(session, reasons, work):
                     result.successes.append(session)
                 elif changed and told < TOLD_AT_ONCE:
                     told += 1
@@ -212,8 +212,7 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
                 self._sessions.terminate(work, [victim], self.name, why)
 
     def _give_way(self, kernels: Sequence[Kernel], work: Work) -> None:
-        """Take back kernels that are held ahead; agents that were sent one are asked to give it
-        back."""
+        """Take prefilled kernels back; an agent that was sent one is asked to give it back."""
         for kernel in kernels:
             if kernel.status is KernelStatus.CREATING:
                 recall(kernel, work)
@@ -236,5 +235,5 @@ def _codes(reasons: Sequence[Reason]) -> list[ReasonCode]:
 
 def cleaning_up(kernel_id: KernelId, live: Live) -> Reason:
     """The reason for which a kernel waits whose former processes are not proven gone."""
-    agent = live.agents[live.rows_of[kernel_id][0].agent_id]
+    agent = live.agents[live.allocations_of[kernel_id][0].agent_id]
     return reason(ReasonCode.CLEANING_UP, agent=agent.name)

@@ -19,7 +19,7 @@ from muster.control.session.lifecycle import (
     RECALL_AFTER_S,
     HeardPhase,
     failure_to_judge,
-    held_ahead,
+    is_prefilled,
 )
 from muster.core.ids import AgentId, SessionId
 from muster.core.owner import Owner
@@ -69,7 +69,7 @@ class StartSessions(HeardPhase):
             elif session.status is SessionStatus.PREPARED:
                 send_starts(session, session.kernels, work, self._cluster)
                 result.successes.append(session)
-            elif held_ahead(session, work):
+            elif is_prefilled(session, work):
                 self._recall_late(session, work)
         return result
 
@@ -84,18 +84,22 @@ class StartSessions(HeardPhase):
         return max(record.status_changed_at, record.barrier_opened_at or 0.0)
 
     def timeout_s(self, record: Session, work: Work) -> float | None:
-        if record.status is SessionStatus.CREATING and held_ahead(record, work):
+        if record.status is SessionStatus.CREATING and is_prefilled(record, work):
             return None  # it has no room to start in yet
         return work.live.groups[record.group].create_timeout
 
 
-def recall_held_ahead(
+def recall_prefilled(
     work: Work, agent_id: AgentId, unless: Callable[[Session], bool] = lambda session: False
 ) -> None:
-    """Have the agent give back the kernels that it holds ahead and has not started."""
-    for row in work.live.held_by.get(agent_id, {}).values():
-        kernel = work.live.kernels.get(row.kernel_id)
-        if row.charged or kernel is None or kernel.generation != row.generation:
+    """Have the agent give back its prefilled kernels, which it has not started.
+
+    Args:
+        unless: whether a session's kernel may stay.
+    """
+    for allocation in work.live.allocations_on.get(agent_id, {}).values():
+        kernel = work.live.kernels.get(allocation.kernel_id)
+        if allocation.charged or kernel is None or kernel.generation != allocation.generation:
             continue
         if not unless(kernel.session):
             recall(kernel, work)
@@ -157,8 +161,8 @@ def send_starts(
     gang = templates.gang(session, work)
     hold, asks_hook = is_closed(session), cluster.hooks.changes_environments(session)
     for kernel in kernels:
-        row = work.live.ledger.get((kernel.id, kernel.generation))
-        if kernel.status not in _TO_START or row is None:
+        allocation = work.live.ledger.get((kernel.id, kernel.generation))
+        if kernel.status not in _TO_START or allocation is None:
             continue
         shared = templates.of(kernel, gang)
         own: Mapping[str, str] = own_variables(kernel, gang)
@@ -168,6 +172,12 @@ def send_starts(
             if wanted is not whole:
                 shared, own = templates.changed(shared, wanted)
         command = Start(
-            kernel.id, kernel.generation, shared, own, row.shares, not row.charged, hold
+            kernel.id,
+            kernel.generation,
+            shared,
+            own,
+            allocation.shares,
+            not allocation.charged,
+            hold,
         )
-        work.emit(TellAgent(row.agent_id, command))
+        work.emit(TellAgent(allocation.agent_id, command))

@@ -24,8 +24,8 @@ def piece_values(asked: Mapping[int, float]) -> Floats:
     """The worth of a piece by its size in milli, 0 to 1000; a whole GPU's is 1000.
 
     Args:
-        asked: the demand for each size, in milli below 1000; without any demand a piece is worth
-            its size.
+        asked: the weight of each size in the mix of requests, in milli below 1000; if it is empty,
+            a piece is worth its size.
     """
     amounts: dict[int, float] = {}
     for milli, amount in asked.items():

@@ -27,12 +27,12 @@ class Dispersed(AgentSelector):
     fullest_device = False
 
     def __init__(self, resources: Sequence[str] = ()) -> None:
-        self._turned = Concentrated(resources)
-        if self._turned.ranking is None:
+        self._concentrated = Concentrated(resources)
+        if self._concentrated.ranking is None:
             self.ranking = None
 
     def score(self, request: Resources, snapshot: Snapshot, candidates: Ints) -> Floats:
-        return -self._turned.score(request, snapshot, candidates)
+        return -self._concentrated.score(request, snapshot, candidates)
 
     def devices(self, request: Resources, snapshot: Snapshot, slot: int) -> Shares:
         if request.gpu_milli >= GPU_WHOLE:

@@ -12,9 +12,9 @@ from muster.core.resources import GPU_WHOLE, DeviceShare, Resources
 from muster.scheduling.cluster.columns import Columns, Floats, Ints, Shares
 from muster.scheduling.cluster.snapshot import Snapshot
 from muster.scheduling.policy.plugins import AgentSelector
-from muster.scheduling.policy.selectors.board import TIE, Board, Prices
 from muster.scheduling.policy.selectors.cutting_stock import piece_values
-from muster.scheduling.policy.selectors.demand import Demand, WholeShape
+from muster.scheduling.policy.selectors.request_mix import RequestMix, WholeShape
+from muster.scheduling.policy.selectors.worth import TIE, Prices, WorthTable
 
 REFRESH = 0.02
 """The part of all GPUs that has to be asked for before shapes are weighed anew."""
@@ -51,7 +51,7 @@ class Fragmentation(AgentSelector):
     def __init__(self, seed: int = 0, half_life: float | None = None) -> None:
         if type(seed) is not int or seed < 0:  # True is an int, but no seed
             raise MusterError(f"seed is a whole number from 0 on, not {seed!r}")
-        self._demand = Demand(half_life)
+        self._mix = RequestMix(half_life)
         self._seed = seed
         self._rank: Floats = np.zeros(0)  # by slot
         self._prices = Prices(piece_values({}), 0.0)
@@ -61,17 +61,17 @@ class Fragmentation(AgentSelector):
             self._prices_every = max(FIRST_PRICES, min(PRICES_EVERY, round(half_life)))
         self._weights: Mapping[WholeShape, float] = {}
         self._weighed_at = 0  # GPUs, in milli, that had been asked for at the last weighing
-        self._board: Board | None = None
-        self._trial: Board | None = None  # of a snapshot to try on
+        self._table: WorthTable | None = None
+        self._trial: WorthTable | None = None  # of a snapshot to try on
 
     def arrived(self, request: Resources, kernels: int) -> None:
-        self._demand.add(request, kernels)
+        self._mix.add(request, kernels)
 
     def score(self, request: Resources, snapshot: Snapshot, candidates: Ints) -> Floats:
         """The negated loss; among equals the first in the fixed order scores a trace more."""
         columns = snapshot.columns
-        board = self._board_of(snapshot)
-        scores: Floats = -board.losses(columns, request).take(candidates)
+        table = self._table_of(snapshot)
+        scores: Floats = -table.losses(columns, request).take(candidates)
         equal = np.flatnonzero(scores >= scores.max(initial=-np.inf) - TIE)
         if equal.size > 1:
             first = equal[self._ranks(columns.slots).take(candidates[equal]).argmin()]
@@ -81,59 +81,59 @@ class Fragmentation(AgentSelector):
     def devices(self, request: Resources, snapshot: Snapshot, slot: int) -> Shares:
         columns, milli = snapshot.columns, request.gpu_milli
         if milli < GPU_WHOLE:
-            held = self._board_of(snapshot).held_device(columns, request, slot)
+            held = self._table_of(snapshot).held_device(columns, request, slot)
             if held is not None:
                 return (DeviceShare(held, milli),)
         devices = columns.devices_for(request, slot)
         free = [index for left, index in devices if left == GPU_WHOLE][: request.gpu_devices]
         return tuple(DeviceShare(index, min(milli, GPU_WHOLE)) for index in free)
 
-    def _board_of(self, snapshot: Snapshot) -> Board:
-        """The board of the snapshot, up to date."""
+    def _table_of(self, snapshot: Snapshot) -> WorthTable:
+        """The table of the snapshot, up to date."""
         columns, is_trial = snapshot.columns, snapshot.is_trial
-        if self._demand.kernels >= self._next_prices and not is_trial:
+        if self._mix.kernels >= self._next_prices and not is_trial:
             self._find_prices()
-        board = self._board
-        if board is not None and board.is_of(columns, self._prices):
-            board.update(columns)
-            if not is_trial and self._is_refresh_due(board):
-                self._weigh(board, columns)
-            return board
+        table = self._table
+        if table is not None and table.is_of(columns, self._prices):
+            table.update(columns)
+            if not is_trial and self._is_refresh_due(table):
+                self._weigh(table, columns)
+            return table
         if not is_trial:
-            board = self._board = Board(columns, self._prices)
-            self._weigh(board, columns)
-            return board
+            table = self._table = WorthTable(columns, self._prices)
+            self._weigh(table, columns)
+            return table
         trial = self._trial
         if trial is None or not trial.is_of(columns, self._prices):
-            trial = self._trial = Board(columns, self._prices)
+            trial = self._trial = WorthTable(columns, self._prices)
         trial.update(columns)
         if trial.weights is not self._weights:
             trial.weigh(self._weights)
         return trial
 
     def _find_prices(self) -> None:
-        demand = self._demand
-        self._prices = Prices(piece_values(demand.fractions), demand.cpu_milli_per_gpu * _SPARE_CPU)
-        while self._next_prices <= demand.kernels:
+        mix = self._mix
+        self._prices = Prices(piece_values(mix.fractions), mix.cpu_milli_per_gpu * _SPARE_CPU)
+        while self._next_prices <= mix.kernels:
             self._next_prices += min(self._next_prices, self._prices_every)
 
-    def _is_refresh_due(self, board: Board) -> bool:
-        since = self._demand.gpu_milli - self._weighed_at
-        return since > 0 and since >= REFRESH * board.gpu_milli
+    def _is_refresh_due(self, table: WorthTable) -> bool:
+        since = self._mix.gpu_milli - self._weighed_at
+        return since > 0 and since >= REFRESH * table.gpu_milli
 
-    def _weigh(self, board: Board, columns: Columns) -> None:
+    def _weigh(self, table: WorthTable, columns: Columns) -> None:
         """Weigh shapes by how often they are asked for and how little could serve them."""
-        self._weighed_at = self._demand.gpu_milli
-        wholes, all_gpus = self._demand.wholes, board.gpu_milli
+        self._weighed_at = self._mix.gpu_milli
+        wholes, all_gpus = self._mix.wholes, table.gpu_milli
         self._weights = {}
         if wholes and all_gpus:
-            could = board.could_have(columns, list(wholes)) + _LEAST * all_gpus
+            could = table.could_have(columns, list(wholes)) + _LEAST * all_gpus
             gpus = np.array([shape.gpus for shape in wholes], np.float64)
             weights = np.array(list(wholes.values()))
             weights = weights / weights.max() * gpus**_SIZE * (all_gpus / could) ** _SCARCITY
             weights /= weights.sum()
             self._weights = dict(zip(wholes, weights.tolist(), strict=True))
-        board.weigh(self._weights)
+        table.weigh(self._weights)
 
     def _ranks(self, slots: int) -> Floats:
         """A fixed order of slots."""

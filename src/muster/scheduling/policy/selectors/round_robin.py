@@ -11,15 +11,15 @@ from muster.scheduling.policy.selectors.concentrated import fullest_devices
 class RoundRobin(AgentSelector):
     """Agents in turn, from the one after the last that was given something.
 
-    The turn is kept in the snapshot: a pass that is rolled back takes nobody's turn.
+    The snapshot keeps the next slot, so that a pass that is rolled back skips no agent.
     """
 
-    ranking = Ranking.TURN
+    ranking = Ranking.ROUND_ROBIN
     fullest_device = True
 
     def score(self, request: Resources, snapshot: Snapshot, candidates: Ints) -> Floats:
         slots = max(snapshot.columns.slots, 1)
-        scores: Floats = -((candidates - snapshot.turn) % slots).astype(float)
+        scores: Floats = -((candidates - snapshot.next_slot) % slots).astype(float)
         return scores
 
     def devices(self, request: Resources, snapshot: Snapshot, slot: int) -> Shares:

@@ -10,7 +10,7 @@ from muster.scheduling.cluster.snapshot import Snapshot
 from muster.scheduling.workload import KernelPlacement, WorkloadClass
 
 
-class Demand:
+class RequestTotals:
     """The sum of kernels' requests on each agent.
 
     ``amounts`` is slots × dimensions, ``device_milli`` is slots × device indexes.

@@ -11,7 +11,7 @@ from muster.core.owner import Owner
 from muster.core.resources import Resources
 from muster.core.specs import ResourcesSpec
 from muster.core.states import SESSION_TABLE
-from muster.scheduling.accounting.fairness import Stay
+from muster.scheduling.accounting.fairness import UsageSpan
 from muster.store import schema
 
 MAX_LOOKED_AT = 100_000
@@ -20,11 +20,11 @@ MAX_LEARNT = 20_000
 """Sessions that a selector learns from."""
 _CHUNK = 500  # bound parameters a statement
 
-_Asked = Sequence[tuple[Resources, int]]
+_Requests = Sequence[tuple[Resources, int]]
 """Distinct requests, each with the number of kernels that make it."""
 
 
-def read_stays(connection: Connection, group: str, since: float) -> list[Stay]:
+def read_ended_usage(connection: Connection, group: str, since: float) -> list[UsageSpan]:
     """The sessions of a group, among the newest, that ran and have ended since the moment
     ``since``.
 
@@ -46,9 +46,9 @@ def read_stays(connection: Connection, group: str, since: float) -> list[Stay]:
             columns.finished_at >= since,
         )
     ).all()
-    of_job = {id_: _sum(asked) for id_, asked in _of_jobs(connection, rows)}
+    of_job = {id_: _sum(requests) for id_, requests in _of_jobs(connection, rows)}
     return [
-        Stay(
+        UsageSpan(
             Owner(row.domain, row.project, row.user),
             of_job[row.job_id] if row.job_id else _sum(_of_session(row)),
             row.started_at,
@@ -58,14 +58,16 @@ def read_stays(connection: Connection, group: str, since: float) -> list[Stay]:
     ]
 
 
-def read_asked(connection: Connection, group: str) -> list[tuple[Resources, int]]:
+def read_ended_requests(connection: Connection, group: str) -> list[tuple[Resources, int]]:
     """The requests of the newest ended sessions of a group, the oldest first."""
     columns = schema.sessions.c
     newest = select(columns.job_id, columns.spec).where(*_ended(connection, group))
     rows = connection.execute(newest.order_by(columns.id.desc()).limit(MAX_LEARNT)).all()[::-1]
     of_job = dict(_of_jobs(connection, rows))
     return [
-        asked for row in rows for asked in (of_job[row.job_id] if row.job_id else _of_session(row))
+        requests
+        for row in rows
+        for requests in (of_job[row.job_id] if row.job_id else _of_session(row))
     ]
 
 
@@ -80,7 +82,7 @@ def _ended(connection: Connection, group: str) -> list[ColumnElement[bool]]:
     return [columns.id >= oldest, columns.group == group, columns.status.in_(terminal)]
 
 
-def _of_jobs(connection: Connection, sessions: Sequence[Any]) -> Iterator[tuple[str, _Asked]]:
+def _of_jobs(connection: Connection, sessions: Sequence[Any]) -> Iterator[tuple[str, _Requests]]:
     """The requests of one session, by job, for the jobs of these sessions."""
     ids = sorted({row.job_id for row in sessions if row.job_id})
     jobs = schema.jobs
@@ -92,7 +94,7 @@ def _of_jobs(connection: Connection, sessions: Sequence[Any]) -> Iterator[tuple[
             yield row.id, [(_request(spec), kernels)]
 
 
-def _of_session(row: Any) -> _Asked:
+def _of_session(row: Any) -> _Requests:
     kernels = json.loads(row.spec)["kernels"]
     return [(_request(kernel), kernel.get("replicas", 1)) for kernel in kernels]
 
@@ -102,10 +104,10 @@ def _request(process: dict[str, Any]) -> Resources:
     return ResourcesSpec.model_validate(process.get("resources", {})).resources()
 
 
-def _sum(asked: _Asked) -> dict[str, int]:
+def _sum(requests: _Requests) -> dict[str, int]:
     """The sum over all kernels."""
     amounts: dict[str, int] = {}
-    for request, kernels in asked:
+    for request, kernels in requests:
         for name, amount in request.as_dict().items():
             amounts[name] = amounts.get(name, 0) + amount * kernels
     return amounts

@@ -1,4 +1,4 @@
-"""Turns: the classes of a queue in the order in which a pass tries them.
+"""The order in which a pass tries the classes of a queue.
 
 The order is by priority, the sequencer's key, age and id.
 """
@@ -34,8 +34,8 @@ def bounds(oldest: Rank, newest: Rank) -> tuple[Rank, Rank]:
     return oldest, newest
 
 
-class Turn:
-    """A class's place in the order of a pass, which is the place of its first undecided session."""
+class ClassCursor:
+    """A class's place in the order of a pass: that of its first session that is not decided yet."""
 
     __slots__ = ("_last", "_rest", "members", "rank", "session")
 
@@ -81,13 +81,13 @@ class Turn:
         return run
 
 
-class Turns:
-    """The turns of a pass, the next one first.
+class ClassOrder:
+    """The classes of a queue in the order of a pass, each as its cursor.
 
     The key of a ``dynamic`` sequencer may grow as its owner's sessions are placed, and never gets
-    smaller in a pass: a turn that comes up with a grown key goes back to its new place. Where the
-    key is the owner's, only the first of an owner's turns at a priority takes part, so that a
-    placement moves one turn and not all of them.
+    smaller in a pass: a cursor that comes up with a grown key goes back to its new place. Where the
+    key is the owner's, only the first of an owner's classes at a priority takes part, so that a
+    placement moves one cursor and not all of them.
     """
 
     def __init__(
@@ -95,56 +95,60 @@ class Turns:
     ) -> None:
         self._sequencer = sequencer
         self._context = context
-        turns = [Turn(members, sequencer, context) for members in classes]
-        self._behind: dict[_Lane, list[tuple[Rank, Turn]]] | None = None
+        cursors = [ClassCursor(members, sequencer, context) for members in classes]
+        self._behind: dict[_Lane, list[tuple[Rank, ClassCursor]]] | None = None
         if sequencer.by_owner:
-            lanes: dict[_Lane, list[tuple[Rank, Turn]]] = {}
-            for turn in turns:
-                lanes.setdefault(_lane(turn), []).append((_age(turn), turn))
+            lanes: dict[_Lane, list[tuple[Rank, ClassCursor]]] = {}
+            for cursor in cursors:
+                lanes.setdefault(_lane(cursor), []).append((_age(cursor), cursor))
             for lane in lanes.values():
                 heapq.heapify(lane)
             self._behind = lanes
-            turns = [heapq.heappop(lane)[1] for lane in lanes.values()]
-        self._heap = [(turn.rank, turn) for turn in turns]
+            cursors = [heapq.heappop(lane)[1] for lane in lanes.values()]
+        self._heap = [(cursor.rank, cursor) for cursor in cursors]
         heapq.heapify(self._heap)
 
     @property
     def next_rank(self) -> Rank | None:
-        """The rank of the turn that ``pop`` would answer; None if there is none."""
+        """The rank of the cursor that ``pop`` would answer; None if there is none."""
         return self._heap[0][0] if self._heap else None
 
-    def pop(self) -> Turn | None:
-        """The next turn; None if none is left."""
+    def pop(self) -> ClassCursor | None:
+        """The next cursor; None if none is left."""
         heap, sequencer, context = self._heap, self._sequencer, self._context
         while heap:
-            _, turn = heapq.heappop(heap)
-            if not (sequencer.dynamic and turn.is_late(sequencer, context)):
-                return turn
-            heapq.heappush(heap, (turn.rank, turn))
+            _, cursor = heapq.heappop(heap)
+            if not (sequencer.dynamic and cursor.is_late(sequencer, context)):
+                return cursor
+            heapq.heappush(heap, (cursor.rank, cursor))
         return None
 
-    def put_back(self, turn: Turn, *, again: bool) -> None:
-        """Put back a turn that was decided about; ``again`` says that its class has more to try."""
+    def put_back(self, cursor: ClassCursor, *, again: bool) -> None:
+        """Put back the cursor of a class that was decided about.
+
+        Args:
+            again: whether the class has more sessions to try.
+        """
         if self._behind is not None:
-            lane = self._behind[_lane(turn)]
+            lane = self._behind[_lane(cursor)]
             if again:
-                heapq.heappush(lane, (_age(turn), turn))
+                heapq.heappush(lane, (_age(cursor), cursor))
             again = bool(lane)
             if again:
-                _, turn = heapq.heappop(lane)
-                turn.is_late(self._sequencer, self._context)
+                _, cursor = heapq.heappop(lane)
+                cursor.is_late(self._sequencer, self._context)
         if again:
-            heapq.heappush(self._heap, (turn.rank, turn))
+            heapq.heappush(self._heap, (cursor.rank, cursor))
 
 
 _Lane: TypeAlias = tuple[Owner, int]
 """An owner and a priority: the keys of its turns are equal, so they go by age."""
 
 
-def _lane(turn: Turn) -> _Lane:
-    workload = turn.members.workload
+def _lane(cursor: ClassCursor) -> _Lane:
+    workload = cursor.members.workload
     return workload.owner, workload.priority
 
 
-def _age(turn: Turn) -> Rank:
-    return turn.rank[-2:]
+def _age(cursor: ClassCursor) -> Rank:
+    return cursor.rank[-2:]

@@ -22,7 +22,7 @@ from tests.scheduling.strategies import clusters, requests
 from muster.scheduling.cluster.snapshot import Snapshot
 from muster.scheduling.cluster.statement import Statement
 from muster.scheduling.explaining.explain import Explanation, explain
-from muster.scheduling.explaining.lacks import MAX_VALUES
+from muster.scheduling.explaining.shortfalls import MAX_VALUES
 from muster.scheduling.fitting.filling import Filling, best_first
 from muster.scheduling.passes.queue import Queue
 from muster.scheduling.workload import SessionWorkload

@@ -13,8 +13,8 @@ from muster.core.specs.group import QueuePolicy
 from muster.scheduling.explaining.explain import explain
 from muster.scheduling.passes.placement import place
 from muster.scheduling.passes.queue import Queue
+from muster.scheduling.policy.group_policy import Policy
 from muster.scheduling.policy.plugins import PassContext, SessionSequencer
-from muster.scheduling.policy.policy import Policy
 from muster.scheduling.policy.sequencers import Drf, FairShare, Fifo, Lifo
 from muster.scheduling.workload import SessionWorkload
 

@@ -35,7 +35,7 @@ class Machine:
         return Machine(capacity, inverse, models, devices * GPU_WHOLE, kinds)
 
 
-class Row:
+class AgentAmounts:
     """One agent's entries of the columns, in as few objects as possible, because a decision mostly
     waits for memory.
 

@@ -7,7 +7,7 @@ from sqlalchemy import ColumnElement, Connection, func, or_, select
 from muster.core.owner import Owner
 from muster.core.reasons import ReasonCode
 from muster.core.states import JOB_TABLE, SESSION_TABLE, JobState
-from muster.scheduling.workload import Progress, TargetState
+from muster.scheduling.workload import DependencyState, Progress
 from muster.store import schema
 from muster.store.queries.refs import owned_by
 from muster.store.sql import one_of
@@ -79,5 +79,5 @@ def _sessions(connection: Connection, which: ColumnElement[bool]) -> Iterator[_E
 
 
 def _progress(succeeded: bool, finished_at: float | None) -> Progress:
-    state = TargetState.SUCCEEDED if succeeded else TargetState.ENDED_OTHERWISE
+    state = DependencyState.SUCCEEDED if succeeded else DependencyState.ENDED_OTHERWISE
     return Progress(state, finished_at or 0.0)

@@ -1,4 +1,4 @@
-"""The demand, as a selector that learns remembers it."""
+"""The mix of past requests, as a selector that learns remembers it."""
 
 import math
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class WholeShape:
     models: tuple[str, ...]
 
 
-class Demand:
+class RequestMix:
     """The frequency of each shape among requests.
 
     Args:
@@ -54,7 +54,7 @@ class Demand:
 
     @property
     def cpu_milli_per_gpu(self) -> float:
-        """The CPU that the demand has for each GPU; 0 if no GPU is asked for."""
+        """The CPU that the mix has for each GPU; 0 if no GPU is asked for."""
         return self._cpu_milli / self._gpus if self._gpus else 0.0
 
     def add(self, request: Resources, kernels: int) -> None:

@@ -1,8 +1,8 @@
 """The amounts of a group's agents: capacity, free amounts, and their changes.
 
 An agent is known here by its *slot*. All amounts are kept by column, one dimension or device of all
-agents side by side. A change of one agent is made in its ``Row`` and written to the columns when
-they are looked at next.
+agents side by side. A change of one agent is made in its ``AgentAmounts``, which is written to the
+columns when these are read next.
 """
 
 import copy
@@ -14,9 +14,9 @@ import numpy as np
 
 from muster.core.errors import MusterError
 from muster.core.resources import GPU_WHOLE, KERNELS, Device, Resources
+from muster.scheduling.cluster.agent_amounts import STEPS, AgentAmounts, Machine
 from muster.scheduling.cluster.bulk import Bulk, Flags, Ints, Shares, by_device, doubled, with_rows
 from muster.scheduling.cluster.packing import MAX_DIMENSIONS, Packing
-from muster.scheduling.cluster.rows import STEPS, Machine, Row
 
 MAX_DEVICES = 128  # device indexes of one agent
 _DIMENSIONS = ("cpu", "memory", "disk")
@@ -25,7 +25,7 @@ _MOST_CHANGES = 4096  # remembered changes, and four for each agent
 _FEW = 8  # slots up to which writing one by one is faster than together
 
 
-class Stock:
+class ColumnStore:
     """Dimensions are cpu, memory and disk, then extras and the number of kernels (where it counts)
     in the order they appeared. GPUs are not a dimension but individual devices of 1000 milli each:
     ``gpu_milli`` of a capacity or a request is ignored in favour of devices and shares.
@@ -38,7 +38,7 @@ class Stock:
 
     def __init__(self) -> None:
         self._count = 0
-        self._rows = {name: row for row, name in enumerate(_DIMENSIONS)}
+        self._dimensions = {name: dimension for dimension, name in enumerate(_DIMENSIONS)}
         self._model_codes: dict[str, int] = {}
         # Rows are dimensions or devices, columns are slots: one dimension of all agents lies
         # together. There are more columns than slots, so that growth is amortised.
@@ -62,7 +62,7 @@ class Stock:
         # One by one:
         self._machines: list[Machine] = []  # by slot; equal machines are one object
         self._kinds: dict[tuple[tuple[int, ...], tuple[int, ...]], Machine] = {}
-        self._agents: list[Row | None] = []  # by slot; None until it is needed
+        self._agents: list[AgentAmounts | None] = []  # by slot; None until it is needed
         self._changes: list[int] = []  # slots as they changed, from the mark _changes_from on
         self._changes_from = 0
         self._written = 0  # the mark up to which changes are in the columns
@@ -75,16 +75,16 @@ class Stock:
         """The number of slots, vacant ones included."""
         return self._count
 
-    def row(self, slot: int) -> Row:
+    def agent(self, slot: int) -> AgentAmounts:
         """One agent's entries, derived ones included; must not be changed."""
-        row = self._agents[slot] or self._load(slot)
-        if not row.settled:
-            row.settle()
-        return row
+        agent = self._agents[slot] or self._load(slot)
+        if not agent.settled:
+            agent.settle()
+        return agent
 
     def measure(self, slot: int) -> tuple[int, int]:
         """The utilisation in millionths, and the amounts as a word (see ``packing``)."""
-        return self.row(slot).measure(self._packing)
+        return self.agent(slot).measure(self._packing)
 
     @property
     def changes_mark(self) -> int:
@@ -115,7 +115,7 @@ class Stock:
         asked = self._asked(request)
         if asked is None:
             return False
-        free, devices = self._row(slot).amounts, len(self._device_free)
+        free, devices = self._agent(slot).amounts, len(self._device_free)
         first = len(self._free)
         return all(free[dimension] >= amount * copies for dimension, amount in asked) and all(
             0 <= index < devices and free[first + index] >= milli
@@ -127,7 +127,7 @@ class Stock:
         asked = self._asked(request)
         if asked is None:
             return False
-        free, devices = self._row(slot).amounts, len(self._device_free)
+        free, devices = self._agent(slot).amounts, len(self._device_free)
         first = len(self._free)
         has, device_has = self._capacity, self._device_capacity
         return all(has[index, slot] - free[index] >= amount for index, amount in asked) and all(
@@ -155,12 +155,12 @@ class Stock:
             MusterError: more devices or kinds of resources than a group can have.
         """
         names = [*(name for name, _ in resources.extra), *([KERNELS] if resources.kernels else ())]
-        missing = [name for name in names if name not in self._rows]
+        missing = [name for name in names if name not in self._dimensions]
         if any(not 0 <= index < MAX_DEVICES for index in device_indexes):
             raise MusterError(
                 f"device indexes go from 0 to {MAX_DEVICES - 1}, not {list(device_indexes)}"
             )
-        if len(self._rows) + len(missing) > MAX_DIMENSIONS:
+        if len(self._dimensions) + len(missing) > MAX_DIMENSIONS:
             raise MusterError(
                 f"a group knows at most {MAX_DIMENSIONS} kinds of resources; {', '.join(missing)} "
                 "would be too many"
@@ -172,7 +172,7 @@ class Stock:
         self._agents = [None] * self._count
         if missing:
             for name in missing:
-                self._rows[name] = len(self._rows)
+                self._dimensions[name] = len(self._dimensions)
             self._last_asked = Resources(), []
             self._capacity = with_rows(self._capacity, len(missing), 0)
             self._free = with_rows(self._free, len(missing), 0)
@@ -236,16 +236,16 @@ class Stock:
         self, slot: int, asked: list[tuple[int, int]], shares: Shares, copies: int
     ) -> None:
         """``move``, by the ``asked`` of a ``Need``."""
-        row = self._agents[slot] or self._load(slot)
-        amounts = row.amounts
+        agent = self._agents[slot] or self._load(slot)
+        amounts = agent.amounts
         for dimension, amount in asked:
             amounts[dimension] += amount * copies
         if shares:
-            first = row.dimensions
+            first = agent.dimensions
             for share in shares:
                 amounts[first + share.index] += share.milli if copies > 0 else -share.milli
-            row.devices_settled = False
-        row.settled = False
+            agent.devices_settled = False
+        agent.settled = False
         self._changes.append(slot)
 
     def move_all(self, bulk: Bulk, copies: int = 1) -> None:
@@ -261,9 +261,9 @@ class Stock:
 
     def amounts(self, request: Resources) -> Ints:
         """The amount of each dimension in ``request``."""
-        amounts = np.zeros(len(self._rows), np.int64)
-        for row, amount in self._asked(request) or ():
-            amounts[row] = amount
+        amounts = np.zeros(len(self._dimensions), np.int64)
+        for dimension, amount in self._asked(request) or ():
+            amounts[dimension] = amount
         return amounts
 
     def copy(self) -> Self:
@@ -301,8 +301,8 @@ class Stock:
     # Inside
 
     def _asked(self, request: Resources) -> list[tuple[int, int]] | None:
-        """(row, amount) of each dimension asked for; None if one has no row. Kernels of a gang or
-        a job ask for the same object one after the other."""
+        """(dimension, amount) for each resource asked for; None where no agent has one of them. The
+        last answer is remembered: kernels of a gang or a job ask for one object in a row."""
         last, known = self._last_asked
         if request is not last:
             known = self._find_asked(request)
@@ -318,26 +318,26 @@ class Stock:
         if request.disk_bytes:
             asked.append((2, request.disk_bytes))
         for name, amount in request.extra:
-            row = self._rows.get(name)
-            if row is None:
+            dimension = self._dimensions.get(name)
+            if dimension is None:
                 return None
-            asked.append((row, amount))
+            asked.append((dimension, amount))
         if request.kernels:
-            row = self._rows.get(KERNELS)
-            if row is None:
+            dimension = self._dimensions.get(KERNELS)
+            if dimension is None:
                 return None
-            asked.append((row, request.kernels))
+            asked.append((dimension, request.kernels))
         return asked
 
-    def _row(self, slot: int) -> Row:
+    def _agent(self, slot: int) -> AgentAmounts:
         return self._agents[slot] or self._load(slot)
 
-    def _load(self, slot: int) -> Row:
+    def _load(self, slot: int) -> AgentAmounts:
         amounts = array("q", self._free[:, slot].tobytes() + self._device_free[:, slot].tobytes())
         accepting = bool(self._accepting[slot])
-        row = Row(self._machines[slot], amounts, len(self._free), accepting=accepting)
-        self._agents[slot] = row
-        return row
+        agent = AgentAmounts(self._machines[slot], amounts, len(self._free), accepting=accepting)
+        self._agents[slot] = agent
+        return agent
 
     def _machine(self, capacity: list[int], models: list[int], devices: int) -> Machine:
         key = tuple(capacity), tuple(models)
@@ -349,33 +349,33 @@ class Stock:
         return machine
 
     def _write(self) -> None:
-        """Write changed rows to the columns."""
+        """Write the amounts of changed agents to the columns."""
         mark = self._changes_from + len(self._changes)
         if mark == self._written:
             return
         changed = set(self._changes[self._written - self._changes_from :])
         self._written = mark
-        rows = [self._row(slot) for slot in changed]
+        agents = [self._agent(slot) for slot in changed]
         if len(self._changes) > _MOST_CHANGES + 4 * self._count:
             self._forget_changes()
         first = len(self._free)
         if len(changed) > _FEW:
             slots = np.array(list(changed), np.int64)
-            amounts = np.frombuffer(b"".join([row.amounts for row in rows]), np.int64)
-            amounts = amounts.reshape(len(rows), -1).T
+            amounts = np.frombuffer(b"".join([agent.amounts for agent in agents]), np.int64)
+            amounts = amounts.reshape(len(agents), -1).T
             self._free[:, slots] = amounts[:first]
             self._device_free[:, slots] = amounts[first:]
             self._derive(slots)
             return
-        for slot, row in zip(changed, rows, strict=True):
-            if not row.settled:
-                row.settle()
-            self._free[:, slot] = row.amounts[:first]
-            self._device_free[:, slot] = row.amounts[first:]
-            self._whole_free[slot] = row.whole
-            self._largest_free[slot] = row.largest
-            self._steps[slot], _ = row.measure(self._packing)
-            self._open[slot] = row.open
+        for slot, agent in zip(changed, agents, strict=True):
+            if not agent.settled:
+                agent.settle()
+            self._free[:, slot] = agent.amounts[:first]
+            self._device_free[:, slot] = agent.amounts[first:]
+            self._whole_free[slot] = agent.whole
+            self._largest_free[slot] = agent.largest
+            self._steps[slot], _ = agent.measure(self._packing)
+            self._open[slot] = agent.open
 
     def _forget_changes(self) -> None:
         """Forget the older half of the remembered changes."""
@@ -396,7 +396,7 @@ class Stock:
         self._written = self.changes_mark
 
     def _derive(self, slots: Ints) -> None:
-        """Derive from the columns for many slots (see ``Row``)."""
+        """Compute the derived columns of many slots (see ``AgentAmounts``)."""
         free, devices = self._free[:, slots], self._device_free[:, slots]
         lowest = free.min(axis=0)
         if len(devices):
@@ -423,7 +423,7 @@ class Stock:
         """A shallow copy without rows of single agents."""
         twin = copy.copy(self)
         twin._agents = [None] * self._count
-        twin._rows, twin._model_codes = self._rows.copy(), self._model_codes.copy()
+        twin._dimensions, twin._model_codes = self._dimensions.copy(), self._model_codes.copy()
         twin._machines, twin._kinds = self._machines.copy(), self._kinds.copy()
         twin._packing = self._packing.copy()
         twin._changes, twin._changes_from = [], self.changes_mark + 1

@@ -1,4 +1,4 @@
-"""Agents as the fragmentation selector sees them, and the cost of placing on each.
+"""The worth of agents to coming work, and the cost of placing on each, for `Fragmentation`.
 
 All values are kept by slot and updated from the changes that the columns remember, so that a
 decision recomputes few agents. They equal values computed from scratch.
@@ -12,7 +12,7 @@ import numpy as np
 
 from muster.core.resources import GPU_WHOLE, Resources, is_model
 from muster.scheduling.cluster.columns import Columns, Flags, Floats, Ints
-from muster.scheduling.policy.selectors.demand import WholeShape
+from muster.scheduling.policy.selectors.request_mix import WholeShape
 
 WORTH_FACTOR = 10.0
 """How much more the worth of an agent's GPUs counts than their use to whole GPUs."""
@@ -63,7 +63,7 @@ class _Costs:
     mark: int
 
 
-class Board:
+class WorthTable:
     """The free amounts of a group's agents, and their worth at certain prices.
 
     The worth of an agent is the worth of the pieces of its GPUs, or of its CPUs if that is less:
@@ -111,7 +111,7 @@ class Board:
         self._load(columns, self._all)
 
     def is_of(self, columns: Columns, prices: Prices) -> bool:
-        """Whether this is still a board of these columns and prices."""
+        """Whether this is still a table of these columns and prices."""
         return (
             self._columns() is columns
             and self._prices is prices
@@ -305,18 +305,18 @@ class Board:
 
     def _load_one(self, columns: Columns, slot: int) -> None:
         """``_load`` in plain Python, which is faster than numpy on a few numbers."""
-        row = columns.row(slot)
-        pieces, devices = self._piece_list, row.devices
-        cpus = row.amounts[0] if self._has_cpus[slot] else 1
+        agent = columns.agent(slot)
+        pieces, devices = self._piece_list, agent.devices
+        cpus = agent.amounts[0] if self._has_cpus[slot] else 1
         value = sum([pieces[left] for left in devices if left > 0])
         self._free[:, slot] = (
             [max(left, 0) for left in devices] if min(devices, default=0) < 0 else devices
         )
-        self._whole[slot] = row.whole
+        self._whole[slot] = agent.whole
         self._cpus[slot] = cpus
         self._value[slot] = value
         self._worth[slot] = min(value, cpus * float(self._per_cpu[slot]))
-        entry = (int(self._first_row[slot]) + row.whole) * (_STEPS + 1)
+        entry = (int(self._first_row[slot]) + agent.whole) * (_STEPS + 1)
         self._use[slot] = self._uses[entry + int(max(cpus, 0) * self._steps_per_cpu)]
 
     def _entries(self, slots: Ints, whole: Ints, cpus: Floats) -> Ints:

@@ -1,0 +1,31 @@
+"""How a job moves, and the consequences for work that depends on it."""
+
+from collections.abc import Iterable
+
+from muster.control.engine.lifecycle import Lifecycle
+from muster.control.engine.work import Move, Work
+from muster.control.session.cluster.state import ClusterState
+from muster.core.states import JOB_TABLE
+from muster.store.records import Job
+
+LOOK_AGAIN_S = 1.0
+"""How often a job is looked at while processes of its tasks' last attempts may be left."""
+
+
+class JobLifecycle(Lifecycle[Job]):
+    """Notes the end of a job, and has dependent work hear of each change."""
+
+    entity = Job
+
+    def __init__(self, cluster: ClusterState) -> None:
+        self._cluster = cluster
+
+    def moved(self, work: Work, record: Job, move: Move) -> None:
+        self._cluster.job_changed(record)
+        if record.status in JOB_TABLE.terminal:
+            record.finished_at = work.now
+            record.reason = move.reason
+
+    def deadlines(self, record: Job, work: Work) -> Iterable[float]:
+        if record.waiting and record.status in JOB_TABLE.live:
+            yield work.now + LOOK_AGAIN_S
