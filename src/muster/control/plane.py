@@ -16,7 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from muster.control.engine.coordinator import MAX_CHANGES, Coordinator
 from muster.control.engine.defects import Defects, Undone
 from muster.control.engine.effects import Performer
-from muster.control.engine.module import Context, Declared, Module, Parts
+from muster.control.engine.module import Context, Declared, Module, Parts, with_own
 from muster.control.engine.races import Races
 from muster.control.engine.steps import Order
 from muster.control.engine.sweeps import Sweeps
@@ -93,11 +93,9 @@ class ControlPlane:
         """Why nothing can be stored; None as long as everything can."""
         self._broken = False  # mirror and SQL differ: it is read again before anything else
         self._former: Live | None = None  # the mirror that was thrown away, until that is done
-        self._catching_up = {
-            f"catching up of {type(module).__name__}": module
-            for module in modules
-            if type(module).catch_up is not Module.catch_up
-        }
+        catching_up = with_own(modules, Module.catch_up)
+        self._catching_up = {f"catching up of {type(each).__name__}": each for each in catching_up}
+        self._told = with_own(modules, Module.committed)
         self._sweeps = Sweeps(modules, self._defects, clock.now())
         self._races = Races()
         self.changes = 0
@@ -292,9 +290,7 @@ class ControlPlane:
 
     def _perform(self, work: Work) -> None:
         """Tell modules, performers and watchers about the commit, in this order."""
-        tell: list[Callable[[], None]] = [
-            partial(module.committed, work) for module in self._modules
-        ]
+        tell: list[Callable[[], None]] = [partial(each.committed, work) for each in self._told]
         tell += [
             partial(performer.perform, effects)
             for performer in self._performers

@@ -1,7 +1,7 @@
 """Modules: the contribution of an entity to the control plane. Its folder exports one (design: What
 an entity is)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar, cast
 
@@ -121,3 +121,8 @@ class EntityModule(Module):
 
     def __init__(self, surroundings: Surroundings) -> None:
         self.surroundings = surroundings
+
+
+def with_own(modules: Sequence[Module], method: Callable[..., None]) -> Sequence[Module]:
+    """The modules that have their own ``method`` of ``Module``."""
+    return [each for each in modules if getattr(type(each), method.__name__) is not method]

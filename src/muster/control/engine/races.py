@@ -27,7 +27,8 @@ class Races:
         if self._in_a_row >= MAX_IN_A_ROW:
             return False
         self._in_a_row += 1
-        self._until.update(dict.fromkeys(names, now + SIT_OUT_S))
+        still = {name: until for name, until in self._until.items() if until > now}
+        self._until = still | dict.fromkeys(names, now + SIT_OUT_S)
         return True
 
     def committed(self) -> None:
@@ -35,9 +36,7 @@ class Races:
 
     def any(self, now: float) -> bool:
         """Whether some record sits out."""
-        if self._until:
-            self._until = {name: until for name, until in self._until.items() if until > now}
-        return bool(self._until)
+        return any(until > now for until in self._until.values())
 
     def to_tell(self) -> Collection[str]:
         """The records whose history is to tell of a race, if the last wake lost one."""

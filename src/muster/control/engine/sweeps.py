@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from muster.control.engine.defects import Defects
-from muster.control.engine.module import Module
+from muster.control.engine.module import Module, with_own
 from muster.control.engine.work import Work
 
 SWEEP_S = 60.0
@@ -19,11 +19,8 @@ class Sweeps:
     """When to sweep, and whose turn it is. ``due_at`` is the moment of the next sweep."""
 
     def __init__(self, modules: Sequence[Module], defects: Defects, now: float) -> None:
-        self._modules = {
-            f"the sweep of {type(module).__name__}": module
-            for module in modules
-            if type(module).sweep is not Module.sweep
-        }
+        sweeping = with_own(modules, Module.sweep)
+        self._modules = {f"the sweep of {type(each).__name__}": each for each in sweeping}
         self._defects = defects
         self._swept_at = dict.fromkeys(self._modules, now - SWEEP_S)
         self._waiting: deque[str] = deque()
@@ -40,7 +37,7 @@ class Sweeps:
         self.due_at = min(self.due_at, to)
 
     def run(self, work: Work) -> None:
-        """Do as much of the sweep as this wake does; it has to be the wake's first work.
+        """Do this wake's part of the sweep, before anything else in the wake.
 
         Raises:
             Undone: the sweep of a module failed.

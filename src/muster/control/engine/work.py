@@ -94,7 +94,8 @@ class Work:
         result: SchedulingResult = SchedulingResult.SUCCESS,
         reason: Reason | None = None,
     ) -> list[R]:
-        """Call ``Unit.transition`` and mark the changed records; the answer is the stale ones."""
+        """Call ``Unit.transition`` and mark the changed records; the answer is the stale ones. An
+        entity's lifecycle, if it has one, is asked instead."""
         records = list(records)
         stale = self.unit.transition(
             records, expected, to, phase=phase, result=result, reason=reason
@@ -106,7 +107,7 @@ class Work:
         return stale
 
     def move(self, record: Record, expected: Collection[str], to: StrEnum, move: Move) -> bool:
-        """``transition`` of one record; whether it moved."""
+        """``transition`` of one record, for its lifecycle; whether it moved."""
         moved = self.unit.move(record, expected, to, move.phase, move.result, move.reason)
         if moved:
             self.mark(record)
