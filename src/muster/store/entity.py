@@ -180,12 +180,11 @@ class Entities(dict[type, Entity[Any]]):
         )
         return sorted(found, key=lambda entity: entity.visible is not Visible.TO_OWNER)
 
-    def kind_of(self, name: str) -> str | None:
-        """The name of the entity of which a record is called so in history; None if its ids have no
-        prefix."""
+    def told_as(self, name: str) -> Entity[Any] | None:
+        """The entity of which a record is called so in history; None if its ids have no prefix."""
         part = name.rpartition("/")[2]
         kinds = (each for each in self.values() if each.prefix)
-        return next((each.name for each in kinds if part.startswith(f"{each.prefix}-")), None)
+        return next((each for each in kinds if part.startswith(f"{each.prefix}-")), None)
 
     def whole_of(self, record: Record) -> Record:
         """The record itself, or the one with which it leaves the mirror."""

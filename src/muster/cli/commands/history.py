@@ -1,7 +1,7 @@
 """``muster history``."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from rich.console import Console
@@ -14,58 +14,12 @@ from muster.cli.parameters import Option
 from muster.cli.screen import Column, plain, print_json, status, stderr, stdout, table, write
 from muster.cli.target import Target, on_cluster
 from muster.cli.words import clock_time
-from muster.core.reasons import ReasonCode
 from muster.core.results import SchedulingResult
 
 if TYPE_CHECKING:
     from muster.core.views.work import HistoryView
 
 
-JOB = {
-    "PENDING": "waits",
-    "RUNNING": "runs",
-    "SUCCEEDED": "succeeded",
-    "FAILED": "failed",
-    "KILLED": "was stopped",
-    "UNSCHEDULABLE": "found no place",
-}
-TASK = JOB | {
-    "PENDING": "goes back to the queue",
-    "ASSIGNED": "got a place",
-    "BUILDING": "is being prepared",
-    "RUNNING": "started",
-    "WORKER_FAILED": "lost its machine",
-}
-SESSION = {
-    "PENDING": "goes back to the queue",
-    "SCHEDULED": "got a place",
-    "PREPARING": "is being prepared",
-    "PREPARED": "is prepared",
-    "CREATING": "is being started",
-    "RUNNING": "started",
-    "TERMINATING": "is being stopped",
-    "TERMINATED": "ended",
-    "CANCELLED": "ended without a start",
-}
-AGENT = {
-    "ALIVE": "answers again",
-    "UNREACHABLE": "fell silent",
-    "LOST": "is lost",
-    "REMOVED": "was removed",
-}
-NOTICE = {
-    "SENDING": "is being sent",
-    "SENT": "was sent",
-    "FAILED": "was not sent",
-}
-WORDS: Mapping[str, Mapping[str, str]] = {
-    "job": JOB,
-    "task": TASK,
-    "session": SESSION,
-    "agent": AGENT,
-    "notice": NOTICE,
-}
-"""Words for the arrival of a thing in a state, by its kind; of other kinds the states are shown."""
 _STEPS = frozenset({"SCHEDULED", "PREPARING", "PREPARED", "CREATING", "TERMINATING"})
 _STAYED = {
     SchedulingResult.SKIPPED: "waits",
@@ -74,13 +28,6 @@ _STAYED = {
     SchedulingResult.GIVE_UP: "is given up",
 }
 """Words for an entry in which the state stayed as it was."""
-_OF_AGENTS: Mapping[str, str] = {
-    ReasonCode.AGENT_JOINED: "joined",
-    ReasonCode.AGENT_BARRED: "takes nothing new",
-    ReasonCode.AGENT_UNBARRED: "takes work again",
-    ReasonCode.FOREIGN_REPORT: "was not believed",
-}
-"""Words for an entry in which the state stayed and the reason tells what happened."""
 
 
 @on_cluster
@@ -127,7 +74,7 @@ def _row(entry: "HistoryView", now: float) -> list[Text | str]:
     return [
         clock_time(entry.first_at, now),
         _subject(entry),
-        _happened(entry, WORDS.get(entry.kind, {})),
+        _happened(entry),
         f"{entry.times:,}" if entry.times > 1 else "",
         "; ".join(reason.sentence for reason in entry.reasons),
     ]
@@ -143,17 +90,13 @@ def _subject(entry: "HistoryView") -> str:
     return f"{who}, attempt {entry.attempt}"
 
 
-def _happened(entry: "HistoryView", words: Mapping[str, str]) -> Text:
+def _happened(entry: "HistoryView") -> Text:
     moved = entry.from_status is not None and entry.from_status != entry.to_status
     shown = status(entry.to_status)
-    for reason in entry.reasons:
-        if not moved and reason.code in _OF_AGENTS:
-            return Text(_OF_AGENTS[reason.code])
     if moved or (entry.result == SchedulingResult.SUCCESS and not entry.reasons):
-        said = words.get(entry.to_status, shown.plain)
         at = ""
         if entry.agent and entry.to_status == "RUNNING":
             # Only the agent of a gang's first kernel is known.
             at = f" on {plain(entry.agent)}" + (" (kernel 0)" if entry.kernels > 1 else "")
-        return Text(said + at, style=shown.style)
+        return Text((plain(entry.happened) or shown.plain) + at, style=shown.style)
     return Text(_STAYED.get(SchedulingResult(entry.result), ""))

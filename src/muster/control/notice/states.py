@@ -24,4 +24,9 @@ NOTICE_TABLE: StateTable[NoticeStatus] = StateTable(
         (_N.SENDING, _N.SENT): "the channel took it",
         (_N.SENDING, _N.FAILED): "given up",
     },
+    words={
+        _N.SENDING: "is being sent",
+        _N.SENT: "was sent",
+        _N.FAILED: "was not sent",
+    },
 )

@@ -35,4 +35,10 @@ AGENT_TABLE: StateTable[AgentStatus] = StateTable(
         (_A.UNREACHABLE, _A.REMOVED): "removed",
         (_A.LOST, _A.REMOVED): "removed",
     },
+    words={
+        _A.ALIVE: "answers again",
+        _A.UNREACHABLE: "fell silent",
+        _A.LOST: "is lost",
+        _A.REMOVED: "was removed",
+    },
 )

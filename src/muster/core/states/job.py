@@ -25,4 +25,12 @@ JOB_TABLE: StateTable[JobState] = StateTable(
         (_J.PENDING, _J.RUNNING): "a task is active",
         **{(start, end): "derived" for start in (_J.PENDING, _J.RUNNING) for end in _ENDS},
     },
+    words={
+        _J.PENDING: "waits",
+        _J.RUNNING: "runs",
+        _J.SUCCEEDED: "succeeded",
+        _J.FAILED: "failed",
+        _J.KILLED: "was stopped",
+        _J.UNSCHEDULABLE: "found no place",
+    },
 )

@@ -37,4 +37,15 @@ SESSION_TABLE: StateTable[SessionStatus] = StateTable(
         **{(start, _S.TERMINATING): "terminate" for start in (*PLACED_SESSION, _S.RUNNING)},
         (_S.TERMINATING, _S.TERMINATED): "all kernels gone",
     },
+    words={
+        _S.PENDING: "goes back to the queue",
+        _S.SCHEDULED: "got a place",
+        _S.PREPARING: "is being prepared",
+        _S.PREPARED: "is prepared",
+        _S.CREATING: "is being started",
+        _S.RUNNING: "started",
+        _S.TERMINATING: "is being stopped",
+        _S.TERMINATED: "ended",
+        _S.CANCELLED: "ended without a start",
+    },
 )

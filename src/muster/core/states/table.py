@@ -19,6 +19,8 @@ class StateTable(Generic[S]):
         initial: the state in which it is created.
         terminal: states that never change again.
         allowed: trigger by (from, to).
+        words: for the arrival in a state, by the state, as history tells it after the entity's
+            name: ``fell silent``; of other states the name is told.
     """
 
     def __init__(
@@ -27,11 +29,13 @@ class StateTable(Generic[S]):
         initial: S,
         terminal: frozenset[S],
         allowed: Mapping[tuple[S, S], str],
+        words: Mapping[S, str] | None = None,
     ) -> None:
         self.name = name
         self.initial = initial
         self.terminal = terminal
         self.allowed = dict(allowed)
+        self.words: Mapping[str, str] = {str(state): said for state, said in (words or {}).items()}
         self.live: frozenset[S] = frozenset(type(initial)) - terminal
         leaving = {start for start, _ in self.allowed} & terminal
         if leaving:

@@ -66,4 +66,15 @@ TASK_TABLE: StateTable[TaskState] = StateTable(
         **{(start, _T.KILLED): "cancel, cascade or timeout" for start in (_T.PENDING, *_ACTIVE)},
         **{(start, _T.UNSCHEDULABLE): "scheduling timeout" for start in (_T.PENDING, _T.ASSIGNED)},
     },
+    words={
+        _T.PENDING: "goes back to the queue",
+        _T.ASSIGNED: "got a place",
+        _T.BUILDING: "is being prepared",
+        _T.RUNNING: "started",
+        _T.SUCCEEDED: "succeeded",
+        _T.FAILED: "failed",
+        _T.KILLED: "was stopped",
+        _T.WORKER_FAILED: "lost its machine",
+        _T.UNSCHEDULABLE: "found no place",
+    },
 )

@@ -241,7 +241,8 @@ class LogEnd(StrEnum):
 
 class HistoryView(View):
     """One thing that happened to the record ``entity``, which is of this ``kind``: job, task,
-    session, agent. Equal refusals in a row are one entry: ``times`` counts them.
+    session, agent, notice. ``happened`` are words for the arrival in ``to_status``, empty where its
+    name is all there is to say. Equal refusals in a row are one entry: ``times`` counts them.
 
     In an entry about a job's session, ``task_index`` and ``attempt`` say which attempt the session
     is, and ``kernels`` is more than 1 for a gang; ``agent`` has its first kernel.
@@ -253,6 +254,7 @@ class HistoryView(View):
     phase: str
     from_status: str | None = None
     to_status: str
+    happened: str = ""
     result: str
     reasons: tuple[ReasonView, ...] = ()
     times: int = 1

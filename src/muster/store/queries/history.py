@@ -11,7 +11,7 @@ from muster.core.views.base import ReasonView
 from muster.core.views.work import HistoryPage, HistoryView
 from muster.store import schema
 from muster.store.entities import JOB, TASK
-from muster.store.entity import Entities
+from muster.store.entity import Entities, Entity
 from muster.store.queries.refs import resolve
 from muster.store.queries.tasks import job_row, task_view
 from muster.store.rows import load_reasons
@@ -38,8 +38,7 @@ def read_history(
     kept = sorted(found)[-limit:]
     attempts = _attempts(connection, {entity for _, entity in kept if entity.startswith("ses-")})
     items = (
-        _view(found[key], entities.kind_of(key[1]) or TASK.name, attempts.get(key[1]))
-        for key in kept
+        _view(found[key], entities.told_as(key[1]) or TASK, attempts.get(key[1])) for key in kept
     )
     return HistoryPage(items=tuple(items), left_out=len(found) > limit)
 
@@ -106,14 +105,15 @@ def _sessions(job_id: str, index: int | None = None) -> Select[Any]:
     return sessions.order_by(kernels.c.session_id.desc()).limit(MAX_SESSIONS)
 
 
-def _view(row: Row[Any], kind: str, attempt: Row[Any] | None) -> HistoryView:
+def _view(row: Row[Any], kind: Entity[Any], attempt: Row[Any] | None) -> HistoryView:
     return HistoryView(
         seq=row.seq,
         entity=row.entity,
-        kind=kind,
+        kind=kind.name,
         phase=row.phase,
         from_status=row.from_status,
         to_status=row.to_status,
+        happened=kind.states.words.get(row.to_status, ""),
         result=row.result,
         reasons=tuple(ReasonView.of(reason) for reason in load_reasons(row.reasons)),
         times=row.times,
