@@ -18,7 +18,7 @@ from muster.control.inbox import Asked, Inbox, Input
 from muster.control.job.requests import JobRequests
 from muster.control.plane import Unavailable
 from muster.control.session.kernel_reports import Facts
-from muster.core.errors import MusterError
+from muster.core.errors import Conflict, MusterError
 from muster.core.ids import AgentId, KernelId
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec
@@ -87,6 +87,23 @@ def test_exactly_the_poisoned_requests_are_refused(world: World, poisoned: list[
     answers = [asked(world, JobSpec(command=["x"]), poison if bad else None) for bad in poisoned]
     world.settle()
     assert [isinstance(answer, MusterError) for (answer,) in answers] == poisoned
+
+
+def test_request_that_is_refused_half_way_leaves_nothing_half_made_and_its_caller_hears_why(
+    world: World,
+) -> None:
+    def refuse(work: Work, parts: Parts) -> Job:
+        parts[JobRequests].submit(work, ADA, JobSpec(command=["half"]))
+        raise Conflict("this cannot be")
+
+    told: list[object] = []
+    first = asked(world, JobSpec(command=["x"]), None)
+    world.plane.ask(refuse, lambda _, error: told.append(error))
+    last = asked(world, JobSpec(command=["y"]), None)
+    world.settle()
+    assert [str(each) for each in told] == ["this cannot be"]
+    assert isinstance(told[0], Conflict)
+    assert {job.id for job in first + last if isinstance(job, Job)} == {*world.plane.live.jobs}
 
 
 def unstorable(work: Work) -> None:

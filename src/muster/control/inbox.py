@@ -66,9 +66,12 @@ class Asked(Input):
     is_kept = False
 
     def take(self, work: Work, parts: Parts) -> None:
+        before = work.unit.size
         try:
             work.emit(Answer(self, self.action(work, parts), None))
         except MusterError as refusal:
+            if work.unit.size != before:
+                raise  # a part of what is refused was done
             work.emit(Answer(self, None, refusal))
 
     def refuse(self, error: Exception) -> None:

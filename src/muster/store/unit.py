@@ -261,7 +261,7 @@ class Unit:
     @property
     def size(self) -> int:
         """About how many rows the unit will write, history left out."""
-        return sum(map(len, self.touched.values())) + len(self._ledger)
+        return sum(map(len, self.touched.values())) + len(self._ledger) + len(self._statements)
 
     @property
     def ends_something(self) -> bool:
