@@ -81,32 +81,32 @@ class Module:
         """Complete the mirror's records by values that are not stored. Called for all modules
         whenever the mirror was read, before the first declares.
 
-        A raise means that the state cannot be taken over, because without the module its part of
-        each commit would be missing. At its start the controller ends; later it changes nothing,
-        tells whoever asks why, and tries again each second.
+        If it raises, the state cannot be taken over, for each commit would lack the module's part.
+        A controller that starts ends then; one that runs changes nothing, refuses requests with the
+        reason, and tries again each second.
 
         Args:
             before: the mirror that was thrown away, if there was one.
         """
 
     def declare(self, context: Context) -> Declared:
-        """Derive the module's parts from the mirror. Called whenever the mirror was read; a raise
-        means what it means of ``begin``."""
+        """Derive the module's parts from the mirror. Called whenever the mirror was read; if it
+        raises, the consequences are those of ``begin``."""
         return Declared()
 
     def catch_up(self) -> None:
         """Note in the mirror facts that came in outside of wakes (heartbeats); nothing is decided
-        here. A raise has the module's catching up rest for a while: a handler must not depend on
-        it to be right, only to be quick."""
+        here. If it raises, it is not called for a while: handlers that decide by such facts ask
+        their source."""
 
     def sweep(self, work: Work, since: float) -> None:
         """Do the module's periodic work, before anything else in its wake; ``since`` is when that
-        was committed last. A raise, or a change that cannot be stored, undoes the wake, which is
-        taken again without this sweep, and the sweep rests for a while."""
+        was committed last. If it raises, or made a change that cannot be stored, the wake is undone
+        and taken again without this sweep, which rests for a while."""
 
     def committed(self, work: Work) -> None:
-        """Called after each commit, before its effects are performed. A raise is logged: the commit
-        stands, and everybody else is told of it. The module makes up for the call in its sweep at
+        """Called after each commit, before its effects are performed. If it raises, the commit
+        stands, and everybody else is told of it; the module makes up for the call in its sweep at
         the latest."""
 
 
