@@ -80,42 +80,55 @@ def test_request_that_cannot_be_stored_is_refused_and_those_around_it_are_not(
     world.run_until(lambda: not world.plane.live.jobs, 30.0)
 
 
-@given(st.lists(st.booleans(), min_size=1, max_size=12))
-@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_exactly_the_poisoned_requests_are_refused(world: World, poisoned: list[bool]) -> None:
-    poison = STATEMENTS["half of a pair"]
-    answers = [asked(world, JobSpec(command=["x"]), poison if bad else None) for bad in poisoned]
-    world.settle()
-    assert [isinstance(answer, MusterError) for (answer,) in answers] == poisoned
-
-
-def test_request_that_is_refused_half_way_leaves_nothing_half_made_and_its_caller_hears_why(
-    world: World,
-) -> None:
-    def refuse(work: Work, parts: Parts) -> Job:
-        parts[JobRequests].submit(work, ADA, JobSpec(command=["half"]))
-        raise Conflict("this cannot be")
-
-    told: list[object] = []
-    first = asked(world, JobSpec(command=["x"]), None)
-    world.plane.ask(refuse, lambda _, error: told.append(error))
-    last = asked(world, JobSpec(command=["y"]), None)
-    world.settle()
-    assert [str(each) for each in told] == ["this cannot be"]
-    assert isinstance(told[0], Conflict)
-    assert {job.id for job in first + last if isinstance(job, Job)} == {*world.plane.live.jobs}
-
-
-def unstorable(work: Work) -> None:
-    work.unit.also(text("SELECT :a"), {"a": POISON})
-
-
 def half_way(work: Work) -> None:
     work.unit.also(text("INSERT INTO cluster VALUES ('half', 'made')"))
     raise ZeroDivisionError
 
 
-@pytest.mark.parametrize("poison", [unstorable, half_way])
+def refused_half_way(work: Work) -> None:
+    work.unit.also(text("INSERT INTO cluster VALUES ('half', 'refused')"))
+    raise Conflict("this cannot be")
+
+
+POISONS: dict[str, Callable[[Work], None]] = {
+    "cannot be stored": STATEMENTS["half of a pair"],
+    "raises": half_way,
+    "is refused": refused_half_way,
+}
+
+
+def is_half_made(world: World) -> bool:
+    with world.store.engine.connect() as connection:
+        return bool(connection.execute(text("SELECT 1 FROM cluster WHERE key = 'half'")).all())
+
+
+@given(st.lists(st.sampled_from([None, *POISONS]), min_size=1, max_size=12))
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_exactly_the_poisoned_requests_are_refused_and_leave_nothing(
+    world: World, poisoned: list[str | None]
+) -> None:
+    before = {*world.plane.live.jobs}
+    answers = [
+        asked(world, JobSpec(command=["x"]), None if kind is None else POISONS[kind])
+        for kind in poisoned
+    ]
+    world.settle()
+    assert [isinstance(answer, Exception) for (answer,) in answers] == [*map(bool, poisoned)]
+    made = {answer.id for (answer,) in answers if isinstance(answer, Job)}
+    assert {*world.plane.live.jobs} == before | made
+    assert not is_half_made(world)
+
+
+def test_request_that_is_refused_half_way_tells_its_caller_why(world: World) -> None:
+    told = asked(world, JobSpec(command=["x"]), refused_half_way)
+    world.settle()
+    assert [str(each) for each in told] == ["this cannot be"]
+    assert isinstance(told[0], Conflict)
+
+
+@pytest.mark.parametrize("poison", [POISONS["cannot be stored"], half_way])
 def test_report_that_fails_is_dropped_whole_and_all_others_are_heard(
     world: World, monkeypatch: pytest.MonkeyPatch, poison: Callable[[Work], None]
 ) -> None:
@@ -147,8 +160,8 @@ def test_report_that_fails_is_dropped_whole_and_all_others_are_heard(
     assert (agent.id, "a report of it could not be taken, and is dropped") in world.closed
     assert not agent.reports, "all of them are acknowledged, that one too"
     assert min(stored) >= ends // 2 > 0, "the reports before it are stored"
+    assert not is_half_made(world)
     with world.store.engine.connect() as connection:
-        assert not connection.execute(text("SELECT 1 FROM cluster WHERE key = 'half'")).all()
         assert connection.scalar(text("SELECT count(*) FROM kernels")) == ends
     world.connect_again()
     world.run_until(lambda: job_id not in world.plane.live.jobs, 60.0)

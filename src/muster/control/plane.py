@@ -176,7 +176,11 @@ class ControlPlane:
         ends this."""
         key = id(callback)
         self._watchers[key] = callback
-        return lambda: self._watchers.pop(key, None) and None
+
+        def end() -> None:
+            self._watchers.pop(key, None)
+
+        return end
 
     # -- the wake ------------------------------------------------------------------------------
 
