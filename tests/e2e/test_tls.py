@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tests.e2e.cluster import assert_no_survivors, free_ports, until
 
-from muster.agent.supervisor.farewell import shut_down
+from muster.agent.supervisor.shutdown import shut_down
 from muster.app.home import Home
 from muster.app.local import down
 from muster.app.own_authority import own_certificate

@@ -22,7 +22,7 @@ from click.testing import CliRunner
 from tests.e2e.cluster import assert_no_survivors, free_ports, until
 
 from muster.agent.config import AgentConfig
-from muster.agent.supervisor.farewell import shut_down
+from muster.agent.supervisor.shutdown import shut_down
 from muster.app import local
 from muster.app.detached import has_ended
 from muster.app.home import Home, LocalAgents

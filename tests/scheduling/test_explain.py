@@ -58,7 +58,7 @@ def told(explanation: Explanation) -> list[tuple[int, str, list[str]]]:
     """(agents, nearest, what it lacks) of each group of agents."""
     (request,) = explanation.requests
     return [
-        (group.agents, group.nearest, [reason.sentence() for reason in group.lacks])
+        (group.agents, group.nearest, [reason.sentence() for reason in group.shortfalls])
         for group in request.groups
     ]
 
@@ -177,7 +177,7 @@ def test_request_that_no_agent_can_meet_is_told_with_the_shortfalls() -> None:
     found = why(snapshot, session("s", ask(2, gpu=8)))
     assert (found.reasons[0].code, found.reasons[0].kind) == ("NEVER_FITS", "request")
     assert found.requests[0].request.describe() == "2 cpu, 8 gpu"
-    assert found.requests[0].groups[0].lacks
+    assert found.requests[0].groups[0].shortfalls
 
 
 def test_winner_is_told_with_the_runners_up() -> None:
@@ -199,7 +199,7 @@ def test_rules_of_placement_are_told_agent_by_agent() -> None:
         )
     asked = session("s", ask(1), constraints=["zone=y", "nvlink"], agents=["a", "b"])
     groups = {group.nearest: group for group in why(snapshot, asked).requests[0].groups}
-    assert {name: [r.sentence() for r in group.lacks] for name, group in groups.items()} == {
+    assert {name: [r.sentence() for r in group.shortfalls] for name, group in groups.items()} == {
         "a": ["zone=y asked, zone is x", "nvlink asked, nvlink is not there"],
         "b": ["nvlink asked, nvlink is not there"],
         "c": ["nvlink asked, nvlink is not there", "it is not one of the designated agents"],
@@ -354,7 +354,7 @@ def test_explanation_agrees_with_the_decision_and_changes_nothing(
     short = {reason.code for reason in explanation.reasons} & GANG_CODES
     assert whole if explanation.starts else not (whole and short)
     for request in explanation.requests:
-        room = sum(group.agents for group in request.groups if not group.lacks)
+        room = sum(group.agents for group in request.groups if not group.shortfalls)
         if explanation.starts:
             assert room
         elif len(asked.workload.kernels) == 1:

@@ -224,7 +224,7 @@ def test_fair_share_weighs_projects_before_their_users() -> None:
 @pytest.mark.parametrize("half_life", [3600, "1h", "60m"])
 def test_half_life_is_an_option_in_seconds_or_as_text(half_life: float | str) -> None:
     made = find("sequencers", "fair_share", {"fair_share": FairShare}, {"half_life": half_life})
-    assert made.no_usage().half_life_s == 3600
+    assert made.half_life_s == 3600
 
 
 @pytest.mark.parametrize("half_life", [0, -1, "soon", None])

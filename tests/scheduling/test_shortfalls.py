@@ -42,7 +42,7 @@ def lacks(explanation: Explanation) -> list[tuple[int, str, str]]:
     """(agents, nearest, what it lacks) of each group of agents, for one request."""
     (request,) = explanation.requests
     return [
-        (group.agents, group.nearest, "; ".join(each.sentence() for each in group.lacks))
+        (group.agents, group.nearest, "; ".join(each.sentence() for each in group.shortfalls))
         for group in request.groups
     ]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from muster.agent.accounts import Account, Accounts, NoAccount
-from muster.agent.holdings import Holdings
+from muster.agent.inventory import KernelInventory
 from muster.agent.logs import LogFiles
 from muster.agent.outbox import Outbox
 from muster.agent.ports import NoPorts, PreparedPorts
@@ -68,7 +68,7 @@ class Kernels:
         self.news = asyncio.Event()
         self.logs = LogFiles(logs_directory, self.is_live)
         self.limits = "none"  # how the supervisor limits kernels
-        self._holdings = Holdings()
+        self._inventory = KernelInventory()
         self._ports = ports
         self._clock = clock
         self._accounts = accounts
@@ -83,14 +83,14 @@ class Kernels:
 
     def is_live(self, key: KernelKey) -> bool:
         """Whether the kernel may still write output, or will."""
-        held = key in self._holdings
-        return self._holdings.is_live(key) if held else key in self._ports.held()
+        held = key in self._inventory
+        return self._inventory.is_live(key) if held else key in self._ports.held()
 
     # Told to the controller
 
     def inventory(self) -> tuple[HeldKernel, ...]:
         """All kernels that this agent holds (design: Agents)."""
-        held = [HeldKernel(*key, status) for key, status in self._holdings]
+        held = [HeldKernel(*key, status) for key, status in self._inventory]
         held += [HeldKernel(*key, HeldStatus.PREPARED) for key in self._prepared_only()]
         return tuple(held)
 
@@ -100,7 +100,7 @@ class Kernels:
         self.news.set()
 
     def _prepared_only(self) -> list[KernelKey]:
-        return [key for key in self._ports.held() if key not in self._holdings]
+        return [key for key in self._ports.held() if key not in self._inventory]
 
     def _prepared(self, key: KernelKey) -> KernelReport:
         ports = self._ports.held()[key]
@@ -135,7 +135,7 @@ class Kernels:
         """The controller has all reports up to ``seq``."""
         for report in self.outbox.acknowledge(seq):
             if report.kind is not ReportKind.STARTED:
-                self._holdings.acknowledged(report)
+                self._inventory.acknowledged(report)
             if report.kind is ReportKind.ENDED:
                 self._ports.release((report.kernel, report.generation))
         if self._link is not None and seq > 0:
@@ -169,7 +169,7 @@ class Kernels:
                     "its command, environment and files are too large to be started",
                 )
             else:
-                self._holdings.ordered(start)
+                self._inventory.ordered(start)
 
     def _prepare(self, command: Prepare) -> None:
         key = (command.kernel, command.generation)
@@ -204,7 +204,7 @@ class Kernels:
             self.outbox.rewind()
             while self.outbox:
                 self.acknowledge(self.outbox.take(len(self.outbox)).last_seq)
-            held = [key for key, _ in self._holdings]
+            held = [key for key, _ in self._inventory]
             if not held:
                 return
             if self._link is not None:
@@ -217,12 +217,12 @@ class Kernels:
 
     def attached(self, state: SupervisorState) -> None:
         self.limits = state["limits"]
-        self._holdings.reset(state["kernels"])
+        self._inventory.reset(state["kernels"])
         self.outbox.clear()
 
     def heard(self, events: "Sequence[Event]") -> None:
         for event in events:
-            report = self._holdings.apply(event)
+            report = self._inventory.apply(event)
             if report.kind is ReportKind.ENDED:
                 report = self._ended(report)
             self.outbox.add(event["seq"], report)

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from muster.agent.identity import UnusableDirectory, load_identity
-from muster.agent.supervisor.farewell import shut_down
+from muster.agent.supervisor.shutdown import shut_down
 from muster.app.home import Home
 from muster.app.local_agents import holder
 from muster.app.lost_supervisors import look_at

@@ -16,7 +16,7 @@ import psutil
 
 from muster.agent.accounts import require_users_directory
 from muster.agent.identity import UnusableDirectory, load_identity
-from muster.agent.supervisor.farewell import shut_down
+from muster.agent.supervisor.shutdown import shut_down
 from muster.app.account_options import AS_BEFORE, AccountOptions
 from muster.app.controller_config import ControllerConfig
 from muster.app.detached import (

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from muster.agent.supervisor import __main__ as script
-from muster.agent.supervisor.farewell import shut_down
 from muster.agent.supervisor.launch import LOG_NAME, connect, launch
 from muster.agent.supervisor.process_tree import all_processes, kernel_tag
+from muster.agent.supervisor.shutdown import shut_down
 
 WAIT_S = 15.0
 CGROUPS = Path("/sys/fs/cgroup")

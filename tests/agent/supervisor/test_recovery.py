@@ -19,9 +19,9 @@ from tests.agent.supervisor.driver import (
     take_over,
 )
 
-from muster.agent.supervisor.farewell import shut_down
 from muster.agent.supervisor.launch import launch
 from muster.agent.supervisor.process_tree import read_stat
+from muster.agent.supervisor.shutdown import shut_down
 
 
 def test_running_kernels_are_killed_and_reported_lost(supervisor: Driver, tmp_path: Path) -> None:

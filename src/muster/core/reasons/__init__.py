@@ -6,7 +6,7 @@ somebody looks.
 
 from muster.core.reasons.catalogue import CATALOGUE, Definition
 from muster.core.reasons.codes import DISPLACED, ReasonCode, ReasonKind
-from muster.core.reasons.sentences import Reason, lacks, reason
+from muster.core.reasons.sentences import Reason, reason, shortfall
 
 __all__ = [
     "CATALOGUE",
@@ -15,6 +15,6 @@ __all__ = [
     "Reason",
     "ReasonCode",
     "ReasonKind",
-    "lacks",
     "reason",
+    "shortfall",
 ]

@@ -40,7 +40,7 @@ def reason(code: ReasonCode, **numbers: Any) -> Reason:
     return Reason(code, tuple(numbers.items()))
 
 
-def lacks(code: ReasonCode, resource: str, **amounts: int) -> Reason:
+def shortfall(code: ReasonCode, resource: str, **amounts: int) -> Reason:
     """A reason about one resource of one agent, with amounts in the unit a person expects."""
     shown = {name: format_amount(resource, amount) for name, amount in amounts.items()}
     return reason(code, resource=resource, **shown)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from muster.core.reasons import Reason, ReasonCode, lacks, reason
+from muster.core.reasons import Reason, ReasonCode, reason, shortfall
 from muster.core.resources import GPU_WHOLE, Resources
 from muster.core.specs.placement import Constraint
 from muster.scheduling.cluster.columns import Flags, Floats, Ints
@@ -32,13 +32,13 @@ class AgentGroup:
         agents: how many.
         examples: names of some.
         nearest: the name of the agent with the smallest shortfall.
-        lacks: the nearest agent's shortfalls, with numbers; empty if these agents have room.
+        shortfalls: the nearest agent's shortfalls, with numbers; empty if these agents have room.
     """
 
     agents: int
     examples: tuple[str, ...]
     nearest: str
-    lacks: tuple[Reason, ...]
+    shortfalls: tuple[Reason, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +86,13 @@ class _Need:
         """The shortfall of ``agent``, the nearest among ``members``."""
         free, capacity = int(self.free[agent]), int(self.capacity[agent])
         if capacity < self.requested:
-            return lacks(
+            return shortfall(
                 ReasonCode.LACKS_CAPACITY,
                 self.resource,
                 requested=self.requested,
                 capacity=capacity,
             )
-        return lacks(
+        return shortfall(
             self.when_short, self.resource, requested=self.requested, free=free, capacity=capacity
         )
 

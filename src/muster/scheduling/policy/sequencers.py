@@ -6,7 +6,7 @@ a pass places sessions, so an earlier key is never too large.
 """
 
 from muster.core.specs.amounts import parse_duration
-from muster.scheduling.accounting.fairness import WEEK_S, Capacity, DecayedUsage, dominant_share
+from muster.scheduling.accounting.fairness import WEEK_S, Capacity, dominant_share
 from muster.scheduling.accounting.usage import Scope, scopes
 from muster.scheduling.policy.plugins import PassContext, SessionSequencer
 from muster.scheduling.workload import SessionWorkload
@@ -72,10 +72,6 @@ class FairShare(SessionSequencer):
             raise ValueError(f"half_life: expected a duration above 0, not {half_life!r}")
         self.half_life_s = float(half_life_s)
         self._capacity = Capacity()
-
-    def no_usage(self) -> DecayedUsage:
-        """A ``PassContext.fairness`` for this sequencer, with no usage yet."""
-        return DecayedUsage(self.half_life_s)
 
     def key(self, session: SessionWorkload, context: PassContext) -> tuple[float, ...]:
         if context.fairness.half_life_s != self.half_life_s:

@@ -112,7 +112,7 @@ def _room(
 def _lacking(request: RequestExplanation) -> str | None:
     """The resource that the largest group of agents is short of."""
     for group in request.groups:
-        for why in group.lacks:
+        for why in group.shortfalls:
             if why.code is ReasonCode.NO_SINGLE_DEVICE:
                 return "gpu"
             if why.code in _SHORT:

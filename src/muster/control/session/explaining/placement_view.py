@@ -98,7 +98,7 @@ def _request(found: RequestExplanation) -> RequestView:
                 agents=group.agents,
                 examples=group.examples,
                 nearest=group.nearest,
-                lacks=tuple(map(ReasonView.of, group.lacks)),
+                lacks=tuple(map(ReasonView.of, group.shortfalls)),
             )
             for group in found.groups
         ),

@@ -54,7 +54,7 @@ _REASONS = {
 }
 
 
-class Holdings:
+class KernelInventory:
     """Every kernel that the supervisor has accepted, until its end is acknowledged."""
 
     def __init__(self) -> None:

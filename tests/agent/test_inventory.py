@@ -3,8 +3,8 @@
 import pytest
 from tests.wire.controller import template
 
-from muster.agent import holdings
-from muster.agent.holdings import Holdings
+from muster.agent import inventory
+from muster.agent.inventory import KernelInventory
 from muster.agent.supervisor.kernel import CreateFailure, EndReason, Event, Status
 from muster.core.ids import KernelId
 from muster.core.reasons import ReasonCode
@@ -19,12 +19,12 @@ def event(kind: str, **fields: object) -> Event:
 
 
 def test_everything_the_supervisor_may_say_has_a_word() -> None:
-    assert set(holdings._REASONS) == {*EndReason, *CreateFailure}
-    assert set(holdings._STATUSES) == set(Status)
+    assert set(inventory._REASONS) == {*EndReason, *CreateFailure}
+    assert set(inventory._STATUSES) == set(Status)
 
 
 def test_event_becomes_a_report_with_all_that_it_says() -> None:
-    report = Holdings().apply(
+    report = KernelInventory().apply(
         event("ended", exit_code=3, reason="exited", detail="d", heir=["krn-2", 4], seq=9)
     )
     assert (report.kernel, report.generation, report.at) == (K1, 1, 5.0)
@@ -34,25 +34,25 @@ def test_event_becomes_a_report_with_all_that_it_says() -> None:
 
 
 def test_devices_become_shares_of_what_the_kernel_was_given() -> None:
-    report = Holdings().apply(event("started", devices=[0, 3], device_milli=1000))
+    report = KernelInventory().apply(event("started", devices=[0, 3], device_milli=1000))
     assert report.shares == (DeviceShare(0, 1000), DeviceShare(3, 1000))
-    report = Holdings().apply(event("started", devices=[1], device_milli=250))
+    report = KernelInventory().apply(event("started", devices=[1], device_milli=250))
     assert report.shares == (DeviceShare(1, 250),)
 
 
 def test_lost_output_is_part_of_the_detail() -> None:
-    report = Holdings().apply(event("ended", reason="exited", output_dropped_bytes=77))
+    report = KernelInventory().apply(event("ended", reason="exited", output_dropped_bytes=77))
     assert "77 bytes of output were lost" in report.detail
 
 
 @pytest.mark.parametrize("detail", ["caf\udce9", "x" * 100_000])
 def test_detail_can_always_be_sent(detail: str) -> None:
-    report = Holdings().apply(event("create_failed", reason="internal", detail=detail))
-    assert len(report.detail.encode()) <= 4 * holdings.MAX_DETAIL_CHARS
+    report = KernelInventory().apply(event("create_failed", reason="internal", detail=detail))
+    assert len(report.detail.encode()) <= 4 * inventory.MAX_DETAIL_CHARS
 
 
 def test_kernel_is_held_from_its_order_until_its_end_is_acknowledged() -> None:
-    held = Holdings()
+    held = KernelInventory()
     key = (K1, 1)
     assert key not in held
     held.ordered(Start(K1, 1, template("true"), {}))
@@ -69,7 +69,7 @@ def test_kernel_is_held_from_its_order_until_its_end_is_acknowledged() -> None:
 
 
 def test_failed_kernel_that_was_ordered_again_stays_held() -> None:
-    held = Holdings()
+    held = KernelInventory()
     failed = held.apply(event("create_failed", reason="disk_full"))
     held.ordered(Start(K1, 1, template("true"), {}))
     held.acknowledged(failed)
@@ -77,7 +77,7 @@ def test_failed_kernel_that_was_ordered_again_stays_held() -> None:
 
 
 def test_new_supervisors_word_replaces_what_was_believed() -> None:
-    held = Holdings()
+    held = KernelInventory()
     held.ordered(Start(KernelId("krn-9"), 1, template("true"), {}))
     held.reset([{"id": K1, "generation": 2, "status": "stopping"}])
     assert list(held) == [((K1, 2), HeldStatus.RUNNING)]
