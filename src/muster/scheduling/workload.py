@@ -22,8 +22,8 @@ class KernelPlacement:
 
 @dataclass(frozen=True)
 class WorkloadClass:
-    """Everything on which a decision may depend, except age and identity: equal sessions are
-    decided about together.
+    """All properties of a session on which a decision may depend, except its age and id. Sessions
+    of equal class are decided about together.
 
     Args:
         group: the name of the scaling group.
@@ -31,7 +31,8 @@ class WorkloadClass:
         kernels: the request of each kernel, by index.
         placement: where the kernels may go.
         failed_agents: agents that failed the session before; they rank last, but still count.
-        unfit_agents: those of them that said that they cannot run it; it does not go there.
+        unfit_agents: the agents among them that reported that they cannot run the session; it is
+            not placed there.
         duration_s: the longest run once started, if known.
         not_before: the earliest start, in seconds since the epoch.
         after: its dependencies.
@@ -111,7 +112,7 @@ class SessionWorkload:
 
 
 class Classes:
-    """Makes equal classes one object, so that equals are found without comparing them."""
+    """Makes equal classes one object, so that equal classes are found by their identity."""
 
     def __init__(self) -> None:
         self._known: dict[WorkloadClass, WorkloadClass] = {}
@@ -153,7 +154,7 @@ class DependencyState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A DependencyState, and since when it holds, in seconds since the epoch."""
+    """A DependencyState, and the time since which it holds, in seconds since the epoch."""
 
     state: DependencyState
     since: float

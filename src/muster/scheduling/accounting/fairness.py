@@ -49,7 +49,7 @@ class Capacity:
 
 @dataclass(frozen=True, slots=True)
 class UsageSpan:
-    """The holding of one session from its start to its end, or until now: a piece of the past."""
+    """The amounts that one session held from its start to its end, or until now."""
 
     owner: Owner
     amounts: Mapping[str, int]
@@ -59,10 +59,10 @@ class UsageSpan:
 
 @dataclass(slots=True)
 class _Decaying:
-    """The usage of one scope: ``amount_s`` is its decayed sum at ``at``, ``held`` the amounts held
-    from then on.
+    """The usage of one scope: ``amount_s`` is its decayed sum at the moment ``at``, ``held`` are
+    the amounts that the scope holds from ``at`` on.
 
-    ``seen`` is the last answer with its moment, until something changes.
+    ``seen`` is the last answer of ``DecayedUsage.used`` with its moment; a change clears it.
     """
 
     at: float
@@ -98,12 +98,12 @@ class DecayedUsage:
         return usage
 
     def placed(self, owner: Owner, amounts: Mapping[str, int], at: float) -> None:
-        """Note that the owner holds so much more from ``at`` on."""
+        """Note that the owner holds these amounts in addition from ``at`` on."""
         for scope in scopes(owner):
             self._change(scope, amounts, at, +1)
 
     def released(self, owner: Owner, amounts: Mapping[str, int], at: float) -> None:
-        """Note that the owner holds so much less from ``at`` on.
+        """Note that the owner holds these amounts no longer from ``at`` on.
 
         Raises:
             NotHeld: the owner holds less; nothing was changed.
@@ -118,8 +118,8 @@ class DecayedUsage:
     def ran(
         self, owner: Owner, amounts: Mapping[str, int], started_at: float, ended_at: float
     ) -> None:
-        """Note that the owner held so much from start to end; for a time long ago this is more
-        exact than ``placed`` and ``released``. An end before the start counts nothing."""
+        """Note that the owner held these amounts from start to end; for a time long ago this is
+        more exact than ``placed`` and ``released``. An end before the start counts nothing."""
         worth_s = self._worth_s(ended_at - started_at)
         if worth_s <= 0:
             return
@@ -165,9 +165,9 @@ class DecayedUsage:
         }
 
     def _left(self, elapsed_s: float) -> float:
-        """The weight that is left of 1 after so long."""
+        """The weight that a usage of 1 has after ``elapsed_s`` seconds."""
         return math.exp(-elapsed_s / self.mean_life_s)
 
     def _worth_s(self, length_s: float) -> float:
-        """The usage of holding 1 for so long, at its end."""
+        """The usage of holding 1 for ``length_s`` seconds, at their end."""
         return -math.expm1(-length_s / self.mean_life_s) * self.mean_life_s

@@ -13,7 +13,7 @@ class History(Protocol):
     """The past of a group, which is read when a policy begins to need it."""
 
     def usage(self, seconds: float) -> Iterable[UsageSpan]:
-        """The stays of sessions that ended in the last so many seconds."""
+        """The usage of each session that ended in the last ``seconds`` seconds."""
 
     def requests(self) -> Iterable[tuple[Resources, int]]:
         """The requests of sessions that have ended, each with its number of kernels."""

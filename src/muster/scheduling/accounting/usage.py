@@ -27,8 +27,8 @@ class ScopeUsage:
 
     Args:
         amounts: canonical amounts by name of the resource; none is 0.
-        sessions: how many are placed.
-        pending: how many wait.
+        sessions: the number of placed sessions.
+        pending: the number of waiting sessions.
     """
 
     amounts: dict[str, int] = field(default_factory=dict)
@@ -82,11 +82,12 @@ class Usage:
                 held[name] = held.get(name, 0) + amount
 
     def note_placed(self, workload: WorkloadClass, sessions: int) -> None:
-        """``placed``, for so many sessions of a class; they are counted at the next question."""
+        """Do what ``placed`` does for ``sessions`` sessions of a class, but at the next call of
+        ``of``: most passes never ask."""
         self._noted.append((workload, sessions))
 
     def waits(self, owner: Owner, sessions: int) -> None:
-        """Count so many more waiting sessions, or fewer if negative.
+        """Count ``sessions`` more waiting sessions, or fewer if the number is negative.
 
         Raises:
             NotHeld: the owner has fewer waiting sessions; nothing was changed.

@@ -36,11 +36,11 @@ class Machine:
 
 
 class AgentAmounts:
-    """One agent's entries of the columns, in as few objects as possible, because a decision mostly
-    waits for memory.
+    """The amounts of one agent, in as few objects as possible, because a decision mostly waits for
+    memory.
 
-    The fields after ``settled`` are derived from the fields before it, and are valid while
-    ``settled`` is set.
+    ``open``, ``whole`` and ``largest`` are derived from ``amounts``, and valid while ``settled`` is
+    set.
 
     Args:
         amounts: free amounts of each dimension, then of each device by index.

@@ -123,7 +123,7 @@ class ColumnStore:
         )
 
     def holds_at(self, slot: int, request: Resources, shares: Shares) -> bool:
-        """Whether so much is held in ``slot``."""
+        """Whether ``request`` and ``shares`` are held in ``slot``, and so can be given back."""
         asked = self._asked(request)
         if asked is None:
             return False
@@ -407,7 +407,8 @@ class ColumnStore:
         self._steps[slots] = self._steps_of(slots, free, devices.sum(axis=0))
 
     def _steps_of(self, slots: Ints, free: Ints, device_free: Ints) -> Ints:
-        """Utilisation in millionths, with so much free of dimensions and of devices together."""
+        """The utilisation of ``slots`` in millionths, if ``free`` of each dimension and
+        ``device_free`` of all devices together were free."""
         capacity = self._capacity[:, slots]
         held, kinds = np.zeros(slots.size), (capacity > 0).sum(axis=0)
         for has, left in zip(capacity, free, strict=True):

@@ -179,9 +179,9 @@ class Columns(ColumnStore):
     # Where a request fits
 
     def need(self, request: Resources) -> Need | None:
-        """``request`` in terms of these columns; None if no agent has enough of it, even empty.
+        """``request`` in terms of these columns; None if no agent, even an empty one, has enough.
 
-        It is valid until capacities change.
+        The Need is valid until an agent's capacity changes.
         """
         asked = self._asked(request)
         if asked is None:
@@ -216,8 +216,8 @@ class Columns(ColumnStore):
         """How often ``request`` fits in each of ``slots``, at most ``limit``; not above 0 where it
         does not fit once.
 
-        The number is exact, whichever devices are chosen: a share makes room for just one less on
-        its device.
+        The number is exact, whichever devices are chosen: each share that is taken leaves room for
+        exactly one share less on its device.
         """
         asked = self._asked(request)
         self._write()
@@ -240,7 +240,7 @@ class Columns(ColumnStore):
         return count
 
     def has_room(self, slot: int, need: Need) -> bool:
-        """Whether one kernel may be placed in ``slot`` now."""
+        """Whether the agent in ``slot`` has room for one kernel now."""
         agent = self._agents[slot] or self._load(slot)
         if not agent.settled:
             agent.settle()
@@ -259,7 +259,7 @@ class Columns(ColumnStore):
         )
 
     def room(self, slot: int, need: Need, limit: int) -> int:
-        """How many kernels fit in ``slot``, at most ``limit``, where at least one does."""
+        """How many kernels fit in ``slot``, at most ``limit``; at least one must fit."""
         agent = self.agent(slot)
         for dimension, amount in need.asked:
             limit = min(limit, agent.amounts[dimension] // amount)
@@ -295,7 +295,7 @@ class Columns(ColumnStore):
         )
 
     def step(self, slots: Ints, need: Need) -> Floats:
-        """By how much, about, one kernel raises the utilisation of each of ``slots``, in
+        """An estimate of the utilisation that one kernel adds in each of ``slots``, in
         millionths."""
         capacity = self._capacity[:, slots]
         held, kinds = np.zeros(slots.size), (capacity > 0).sum(axis=0)
@@ -307,7 +307,8 @@ class Columns(ColumnStore):
         return steps
 
     def steps_after(self, slots: Ints, need: Need, kernels: Ints) -> Ints:
-        """The utilisation of each of ``slots`` in millionths, with so many kernels more."""
+        """The utilisation that each of ``slots`` would have, in millionths, with ``kernels`` more
+        kernels."""
         self._write()
         free = self._free[:, slots]
         for dimension, amount in need.asked:

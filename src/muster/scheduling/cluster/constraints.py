@@ -1,4 +1,4 @@
-"""The agents that a session may use, and those that it prefers: rules on attributes and names.
+"""The agents that a session may use, and the agents that it prefers: rules on attributes and names.
 
 Nothing here looks at free amounts. Answers are kept per snapshot while its agents' facts stay the
 same (``Snapshot.facts_version``), so that asking again costs a look-up.
@@ -65,8 +65,8 @@ def meets_rule(snapshot: Snapshot, placement: PlacementSpec, rule: Constraint | 
 
 
 def eligible(snapshot: Snapshot, workload: WorkloadClass) -> Flags | None:
-    """Which slots the hard rules of ``workload.placement`` allow, without those of agents that are
-    unfit for it; None if all."""
+    """The slots that the hard rules of ``workload.placement`` allow, without the slots of agents
+    that are unfit for the workload; None if all slots are allowed."""
     placement, unfit = workload.placement, workload.unfit_agents
     if placement is ANYWHERE and not unfit:
         return None
@@ -113,7 +113,8 @@ def tiers(snapshot: Snapshot, workload: WorkloadClass) -> tuple[Tier, ...]:
 
 
 def _known_tiers(snapshot: Snapshot, workload: WorkloadClass) -> tuple[Tier, ...]:
-    """``tiers`` whether agents are returning or not; one object for as long as nothing changes."""
+    """``tiers``, with returning agents among the others; one object while the facts stay the
+    same."""
     placement, failed, unfit = workload.placement, workload.failed_agents, workload.unfit_agents
 
     def find() -> tuple[Tier, ...]:
@@ -162,7 +163,7 @@ def _eligible(snapshot: Snapshot, workload: WorkloadClass) -> Flags | None:
 
 
 def is_fit(snapshot: Snapshot, workload: WorkloadClass) -> Flags:
-    """Which slots' agents have not said that they cannot run it."""
+    """The slots whose agents have not reported that they cannot run the session."""
     mask = np.ones(snapshot.columns.slots, np.bool_)
     mask[snapshot.slots_among(workload.unfit_agents)] = False
     return mask

@@ -32,7 +32,7 @@ _LONG = 4096  # such questions after which an unused mark may be given to anothe
 
 
 class Ranking(Enum):
-    """How a selector ranks agents, where its scores say no more than this.
+    """An order of agents that says the same as the scores of a built-in selector.
 
     FULLEST: by falling utilisation; among equals the smaller agent first. EMPTIEST: by rising
     utilisation; among equals the larger first. TURN: by slot, beginning after the last slot that
@@ -51,7 +51,7 @@ class Tier:
         mask: the slots; None if all.
         allowed: the same mask, for looking up single slots.
         few: the slots as a list, if they are few.
-        asked: how often an order was asked for one of the slots.
+        asked: the number of look-ups in the tier, by which it may get a mark.
     """
 
     __slots__ = ("allowed", "asked", "few", "mask")

@@ -1,4 +1,5 @@
-"""A scaling group as placement sees it, kept current by deltas (design: The snapshot)."""
+"""The agents of a scaling group as placement sees them, kept current by deltas (design: The
+snapshot)."""
 
 import copy
 import heapq
@@ -40,8 +41,8 @@ class AgentFacts:
     Args:
         accepting: whether the agent takes new work; cordoned, draining and suspect agents do not.
         attributes: by which constraints choose agents.
-        returning: whether it takes no new work only because it cannot be reached, which it could a
-            moment ago: waiting sessions may count on it.
+        returning: whether the agent takes no new work only because its connection broke a moment
+            ago: waiting sessions may count on its return.
     """
 
     id: AgentId
@@ -60,8 +61,8 @@ class Snapshot:
     An agent keeps its slot while it is known; the slot of a former agent is used again.
 
     ``version`` goes up with each change after which a pass could decide otherwise, but not when
-    room is taken, which only leaves less. While it stands still, sessions that lacked room still
-    do.
+    room is taken, which leaves less of it. While ``version`` stands still, sessions that lacked
+    room still lack it.
 
     ``facts_version`` goes up when an agent comes, leaves, or has another name or other attributes,
     ``capacity_version`` with any change of an agent.
@@ -164,7 +165,7 @@ class Snapshot:
         return self._sets.get(key, {})
 
     def remembered(self, key: Hashable, find: Callable[[], Answer]) -> Answer:
-        """The answer of ``find``, which is asked again only when ``facts_version`` has moved."""
+        """The answer of ``find``, which is called again only after ``facts_version`` has moved."""
         if self._memory_version != self.facts_version or len(self._memory) >= _MEMORY:
             self._memory = {}
             self._memory_version = self.facts_version
@@ -261,7 +262,7 @@ class Snapshot:
         self.version += 1
 
     def remove_agent(self, agent_id: AgentId) -> None:
-        """Forget an agent with all room held on it; nothing happens if it is not known."""
+        """Forget an agent with all room held on it; an unknown agent is ignored."""
         slot = self._slots.pop(agent_id, None)
         if slot is None:
             return
@@ -287,12 +288,12 @@ class Snapshot:
         """Hold ``resources`` of an agent, and ``shares`` of its devices.
 
         Args:
-            force: whether to hold it even if it does not fit, because it is a fact. While an amount
-                of an agent is below zero, it gets no new work.
+            force: whether to hold the amounts even if they do not fit, because an agent reported
+                them. While an amount of an agent is below zero, the agent gets no new work.
 
         Raises:
             NotFound: the group has no such agent.
-            OverCapacity: it does not fit; nothing was taken.
+            OverCapacity: the amounts are not free; nothing was taken.
             MusterError: a device index or the number of named resources is out of bounds.
         """
         slot = self.slot(agent_id)
@@ -318,8 +319,8 @@ class Snapshot:
         self.version += 1
 
     def set_joined(self, agent_id: AgentId, key: SetKey, kernels: int) -> None:
-        """Count so many more kernels of a set on an agent, or fewer if negative; nothing happens
-        for a former agent."""
+        """Count ``kernels`` more kernels of a set on an agent, or fewer if the number is negative;
+        nothing happens for a former agent."""
         slot = self._slots.get(agent_id)
         if slot is not None:
             self.set_joined_at(slot, key, kernels)
@@ -339,7 +340,7 @@ class Snapshot:
         """Hold ``request`` ``copies`` times and ``shares`` once.
 
         Raises:
-            OverCapacity: it does not fit; nothing was taken.
+            OverCapacity: the amounts are not free; nothing was taken.
         """
         if not self.columns.fits_at(slot, request, shares, copies):
             raise OverCapacity(

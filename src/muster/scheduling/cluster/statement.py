@@ -33,7 +33,7 @@ class Statement:
         """Hold ``request`` ``copies`` times and ``shares`` once, for now.
 
         Raises:
-            OverCapacity: it does not fit; nothing was taken.
+            OverCapacity: the amounts are not free; nothing was taken.
         """
         snapshot = self.snapshot
         snapshot.take_at(slot, request, shares, copies)

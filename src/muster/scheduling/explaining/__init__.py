@@ -1,1 +1,1 @@
-"""Why a session waits, in numbers."""
+"""The reasons why a session waits, in numbers."""

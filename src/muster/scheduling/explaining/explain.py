@@ -27,10 +27,10 @@ class Explanation:
 
     Args:
         reasons: all that keep it from starting; empty if it would start.
-        position: its place in the order of the queue, from 1.
+        position: the session's place in the order of the queue, from 1.
         queue: how many sessions wait.
-        agents: how many agents the group has; all are looked at.
-        kernels: how many kernels it has.
+        agents: how many agents the group has; all of them are looked at.
+        kernels: how many kernels the session has.
         kernels_fit: how many kernels would find room together, once the sessions ahead have
             started.
         requests: the most demanding first, at most ``MAX_REQUESTS``, as seen after the sessions
@@ -74,7 +74,7 @@ def explain(
     stay as they are.
 
     Args:
-        queue: the group's; ``session`` is counted as waiting even if it is not there yet.
+        queue: the group's queue; ``session`` counts as waiting even if it is not in the queue yet.
 
     Raises:
         MusterError: a plug-in answers nonsense.

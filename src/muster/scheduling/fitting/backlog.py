@@ -1,5 +1,5 @@
-"""Prefill: how many kernels an agent may hold ahead (design: Prefill), an idea of HyperQueue
-(source: HyperQueue)."""
+"""The number of kernels that may wait in an agent's backlog (design: Prefill), an idea of
+HyperQueue (source: HyperQueue)."""
 
 import math
 from collections.abc import Sequence
@@ -11,17 +11,17 @@ from muster.scheduling.cluster.constraints import eligible
 from muster.scheduling.cluster.snapshot import Snapshot
 from muster.scheduling.workload import WorkloadClass
 
-_MOST_ASKED = 8  # classes, those of the highest priority, whose possible places are looked for
+_MOST_ASKED = 8  # classes of the highest priorities, for which possible places are looked for
 
 
 def backlog_depth(
     window_s: float, mean_duration_s: float | None, running: int, limit: int = 256
 ) -> int:
-    """Kernels of one shape to hold ahead on an agent on which ``running`` of that shape run.
+    """How many kernels of one shape to prefill on an agent on which ``running`` of that shape run.
 
     The number keeps the running slots busy for ``window_s``, and is at most ``limit``. It is 0
     while the mean duration is unknown or longer than the window: then waiting for the controller
-    costs little, and a kernel held ahead might have started elsewhere sooner.
+    costs little, and a prefilled kernel might have started elsewhere sooner.
     """
     if mean_duration_s is None or running <= 0 or not 0 <= mean_duration_s <= window_s:
         return 0

@@ -78,8 +78,8 @@ class Feasibility:
         )
 
     def reach(self, workload: WorkloadClass) -> dict[str, Any]:
-        """Numbers of a reason: how many agents the group has, how many of these meet the session's
-        rules, if not all do, and how many of the latter take no new work, if any."""
+        """Numbers of a reason: how many agents the group has; how many of them meet the session's
+        rules, unless all do; and how many of those that meet the rules take no new work, if any."""
         snapshot = self._snapshot
         every: dict[str, Any] = {"agents": len(snapshot), "group": snapshot.group}
         return every | self._meeting(workload) | self._closed_among(eligible(snapshot, workload))
@@ -184,7 +184,8 @@ class Feasibility:
     # Room
 
     def _keys_in_the_way(self, workload: WorkloadClass) -> dict[str, Any]:
-        """The rules for all kernels together, if the group could hold the session without them."""
+        """The keys of the rules for all kernels together, if the group could hold the session
+        without these rules."""
         rules = together(workload)
         if not rules:
             return {}
@@ -232,7 +233,7 @@ def together(workload: WorkloadClass) -> dict[str, Any]:
 
 
 def devices_of_models(columns: Columns, wanted: Sequence[str], slots: Ints) -> Flags:
-    """Device indexes × ``slots``: whether it is of one of the models."""
+    """Device indexes × ``slots``: whether the device is of one of the ``wanted`` models."""
     allowed = [any(is_model(model, each) for each in wanted) for model in columns.models]
     codes = np.array([*allowed, False], np.bool_)  # the last entry is for -1: no device
     return codes[columns.device_model.T[:, slots]]
@@ -257,7 +258,7 @@ def _absent(snapshot: Snapshot, placement: PlacementSpec) -> list[str]:
 
 
 def _meant(snapshot: Snapshot, rule: Constraint | None, absent: Sequence[str]) -> str | None:
-    """The existing value or name nearest to the one in the rule."""
+    """The existing value, or name of an agent, that is most like the one in the rule."""
     if rule is None:
         return _nearest(absent[0], snapshot, None, lambda: snapshot.names)
     if rule.op not in (Operator.EQ, Operator.IN):
@@ -275,8 +276,8 @@ def _meant(snapshot: Snapshot, rule: Constraint | None, absent: Sequence[str]) -
 def _nearest(
     text: str, snapshot: Snapshot, attribute: str | None, known: Callable[[], Iterable[str]]
 ) -> str | None:
-    """The nearest of all values of an attribute, or of all names if it is None. Only alphabetical
-    neighbours are looked at: there may be thousands, and passes ask."""
+    """The value of ``attribute`` that is most like ``text``, or the agent's name if ``attribute``
+    is None. Only alphabetical neighbours are compared: there may be thousands, and passes ask."""
     by_folded, folded = snapshot.remembered(("nearest", attribute), lambda: _folded(known()))
     at = bisect_left(folded, text.casefold())
     near = folded[max(at - _NEAR, 0) : at + _NEAR]

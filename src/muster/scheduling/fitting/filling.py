@@ -1,4 +1,4 @@
-"""Placing kernels with equal requests, one after the other: each on the best agent at that moment.
+"""Placing kernels with equal requests one after the other, each on the agent that is best then.
 
 The best agent is decided, in this order, by: the tiers of ``constraints``, the number of kernels of
 the session's set on it, whether it is without GPUs where none are asked for, the selector's score,
@@ -57,15 +57,14 @@ class Filling:
             self._set = workload.owner, placement.set
             self._spread = placement.set_grouping is Grouping.SPREAD
         self._limit: int | None = None
-        self._full: Collection[int] = ()  # slots that hold as many kernels of the session as may be
+        self._full: Collection[int] = ()  # slots with as many kernels of the session as are allowed
         if placement.max_kernels_per_agent is not None and len(workload.kernels) > 1:
             self._limit = placement.max_kernels_per_agent
             self._on_slot: dict[int, int] = {}
             self._full = self._filled = set[int]()
 
     def fill(self, request: Resources, count: int) -> list[KernelPlacement]:
-        """Take room for up to ``count`` kernels, the best place first; for fewer when there is no
-        more room.
+        """Take room for up to ``count`` kernels, the best place first; for fewer if the room ends.
 
         Raises:
             MusterError: the selector raises or answers nonsense; room that was taken stays taken.
@@ -210,7 +209,7 @@ class Filling:
     def _together(
         self, ranking: Ranking, need: Need, tier: Tier, count: int
     ) -> list[KernelPlacement]:
-        """Do what ``_by_order`` does, for many kernels in few steps."""
+        """Place kernels as ``_by_order`` would, but many of them in few steps."""
         found: list[KernelPlacement] = []
         candidates = self._candidates(need, tier, mixed=True)
         plain = self._plain_first(need, candidates)
@@ -233,7 +232,7 @@ class Filling:
         utilisation so little that kernels must be placed one by one.
 
         Args:
-            slots: where at least one has room.
+            slots: each has room for at least one kernel.
         """
         columns, next_slot = self._columns, self._snapshot.next_slot
         order = self._snapshot.order(ranking)
@@ -298,8 +297,8 @@ def best_first(
     count: int,
     before: Ints | None = None,
 ) -> list[tuple[int, float]]:
-    """For people: the first ``count`` of ``candidates`` in the order in which a kernel of the class
-    would choose them, with their scores.
+    """The first ``count`` of ``candidates``, with their scores, in the order in which a kernel of
+    the class would choose them; for people.
 
     Args:
         candidates: slots in which ``request`` fits.
@@ -391,7 +390,8 @@ def devices_of(
 
 
 def _rounds(room: Ints, count: int) -> int:
-    """The fewest rounds, in each of which every slot takes one if it can, to place ``count``."""
+    """The fewest rounds in which ``count`` kernels are placed, if each slot with room takes one
+    kernel a round."""
     low, high = 0, int(room.max(initial=0))
     while low < high:
         middle = (low + high) // 2

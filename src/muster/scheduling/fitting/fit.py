@@ -1,4 +1,4 @@
-"""Finding room for kernels inside a statement: the one place where agents are chosen."""
+"""Finding room for kernels inside a statement. No other module chooses agents."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -91,7 +91,7 @@ def most_placed(
     statement: Statement, selector: AgentSelector, workload: WorkloadClass, fit: Fit
 ) -> int:
     """How many kernels of a session find room together, for people. Where all kernels must be on
-    one agent, or share a value, the agent or value with room for most counts.
+    one agent, or share a value, the agent or value with room for the most kernels counts.
 
     Args:
         fit: the answer of ``fit_session``.
@@ -120,8 +120,9 @@ def most_placed(
 
 
 def _roomiest(snapshot: Snapshot, workload: WorkloadClass) -> Iterator[tuple[Flags, int]]:
-    """Single agents, or the agents of single values, for all of the session's kernels: those with
-    room for most kernels, counted for each request by itself, with that number."""
+    """The masks of the places that may hold all of the session's kernels (single agents, or the
+    agents of a value) and have room for most of them, each with the number of kernels, counted for
+    each request by itself."""
     columns, placement, mask = snapshot.columns, workload.placement, eligible(snapshot, workload)
     alone, limit = placement.mode is ClusterMode.SINGLE_NODE, placement.max_kernels_per_agent
     place_of = np.arange(columns.slots)
@@ -216,8 +217,8 @@ def _single_slots(
 
 
 def _unlike(columns: Columns, slots: Ints) -> Ints:
-    """The first of those ``slots`` whose devices are alike in free milli and models: if amounts
-    suffice, kernels that do not fit in one of them fit in none."""
+    """The first slot of each group of ``slots`` whose devices are alike in free milli and models:
+    if amounts suffice, kernels that do not fit in one slot of a group fit in none of it."""
     kinds = columns.device_model[slots] * (GPU_WHOLE + 1) + columns.device_free[slots]
     _, first = np.unique(np.sort(kinds, axis=1), axis=0, return_index=True)
     return slots[np.sort(first)]

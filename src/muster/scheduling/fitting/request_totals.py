@@ -33,12 +33,12 @@ class RequestTotals:
                 self.device_milli[entry, share.index] += share.milli
 
     def is_within(self, amounts: Ints, device_milli: Ints) -> bool:
-        """Whether these amounts suffice; where an amount is negative, they do not."""
+        """Whether these amounts suffice for the sum; a negative amount never does."""
         enough = (amounts[self.slots] >= self.amounts).all()
         return bool(enough and (device_milli[self.slots] >= self.device_milli).all())
 
     def is_free(self, columns: Columns) -> bool:
-        """Whether the sum could be taken now, from agents that take new work."""
+        """Whether the sum could be taken from the free amounts now."""
         return self.is_within(columns.free, columns.device_free)
 
 
@@ -49,8 +49,12 @@ def on_devices(
     room: Columns,
     given: Ints,
 ) -> tuple[KernelPlacement, ...]:
-    """The kernels on the same agents, on those devices with room in ``room`` of which most is
-    ``given`` (slots × device indexes, in milli), so that the least must be kept or waited for."""
+    """The kernels on the same agents, but on other devices: among the devices with room in ``room``
+    those with the most ``given`` room, so that the least must be kept or waited for.
+
+    Args:
+        given: slots × device indexes, in milli.
+    """
     chosen = list(kernels)
     indexes_of: dict[int, list[int]] = {}
     for index, kernel in enumerate(kernels):
@@ -89,7 +93,7 @@ def _devices(
 
 
 def resources(columns: Columns, amounts: Ints, gpu_milli: int = 0) -> Resources:
-    """Amounts of each dimension, and of devices together, for people."""
+    """The amounts of each dimension, and of all devices together, as Resources for people."""
     named = dict(zip(columns.dimensions, amounts.tolist(), strict=True))
     kernels = named.pop(KERNELS, 0)
     return Resources.with_extra(

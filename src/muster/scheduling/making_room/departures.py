@@ -1,4 +1,4 @@
-"""Room that comes free as running sessions leave, tried on a copy of the snapshot, in bulk.
+"""Room that comes free as running sessions leave, tried on a copy of the snapshot, many at a time.
 
 A reservation asks how many sessions of known end must have ended, a preemption how many that may be
 displaced must go. Both are one search: sessions in an order, and the shortest beginning of that
@@ -121,11 +121,11 @@ class InOrder:
 
 
 class Departures:
-    """A copy of a snapshot that sessions leave, group by group.
+    """A copy of a snapshot from which sessions leave, group by group.
 
-    Sessions with equal keys leave together, the smallest key first; sessions with an infinite key
-    stay. ``ends`` are the distinct keys: after ``step`` groups all up to ``ends[step - 1]`` have
-    left.
+    Sessions with equal keys are a group; the group with the smallest key leaves first, and sessions
+    with an infinite key stay. ``ends`` are the distinct keys, ascending: at ``step`` n, the groups
+    with the first n of them have left.
     """
 
     def __init__(self, snapshot: Snapshot, occupancy: Occupancy, keys: Floats) -> None:
@@ -140,15 +140,15 @@ class Departures:
         return float(self.ends[self.step - 1]) if self.step else -np.inf
 
     def go(self, step: int) -> None:
-        """Make a copy in which exactly so many groups have left."""
+        """Change the copy so that exactly ``step`` groups have left."""
         before, self.step = self.end, step
         if before != self.end:
             bulk = self._entries.between(*sorted((before, self.end)))
             self.snapshot.columns.move_all(bulk, 1 if self.end > before else -1)
 
     def first(self, holds: Callable[[Snapshot], bool], low: int, high: int) -> int | None:
-        """The first step from ``low`` to ``high`` from which on ``holds`` is true; None if it is
-        false even after ``high``."""
+        """The first step from ``low`` to ``high`` from which on ``holds`` is true; None if
+        ``holds`` is false even at ``high``."""
         self.go(high)
         if low > high or not holds(self.snapshot):
             return None
@@ -165,8 +165,8 @@ class Departures:
     def earliest_fit(
         self, workload: WorkloadClass, selector: AgentSelector, last: int | None = None
     ) -> tuple[KernelPlacement, ...] | None:
-        """The places of the class after the fewest groups have left, at most ``last``, and the copy
-        stays at that step. None if the class does not fit.
+        """The places of the class once as few groups as possible have left, at most ``last``; None
+        if the class does not fit even then. The copy is left at that step.
 
         Raises:
             MusterError: the selector answers nonsense.
@@ -190,8 +190,8 @@ class Departures:
 
 
 def may_fit(snapshot: Snapshot, workload: WorkloadClass) -> bool:
-    """Whether there is room for each distinct request by itself, without which there is none for
-    all of them."""
+    """Whether there is room for each distinct request by itself; otherwise there is none for all of
+    them together."""
     mask, columns, limit = eligible(snapshot, workload), snapshot.columns, workload.placement
     single = limit.mode is ClusterMode.SINGLE_NODE
     for request, indexes in workload.requests:

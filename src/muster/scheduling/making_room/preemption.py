@@ -86,8 +86,8 @@ def find_victims(
     policy: PreemptionSpec,
     now: float,
 ) -> Preemption | None:
-    """The sessions to displace so that ``session`` fits; None if none need be displaced, or it
-    would not help.
+    """The sessions to displace so that ``session`` fits; None if no displacement is needed, or none
+    would help.
 
     Cheap victims are preferred. A set of victims is as expensive as the highest priority in it,
     then as the work that it loses: run time, and a minute for starting anew, × the largest part
@@ -131,7 +131,7 @@ def _candidates(
     running: Iterable[RunningSession], workload: WorkloadClass, policy: PreemptionSpec, now: float
 ) -> list[RunningSession]:
     """The sessions that may be displaced, by id."""
-    sessions = tuple(running)  # some make them as one looks, and an identity must last
+    sessions = tuple(running)  # each read may make new objects, and identities must last
     allowed: dict[int, bool] = {}  # by the identity of a class
     found = []
     for each in sessions:

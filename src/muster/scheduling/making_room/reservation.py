@@ -83,8 +83,8 @@ class Reservation:
     def start(self, statement: Statement) -> tuple[KernelPlacement, ...] | None:
         """Take the kept places, if all are free; otherwise take nothing and answer None.
 
-        It is for a session that finds no room otherwise: kernels with different requests are placed
-        greedily, which may miss the kept room.
+        To be called for a session that finds no room otherwise: kernels with different requests are
+        placed greedily, which may miss the kept room.
         """
         snapshot, workload = statement.snapshot, self.workload
         if not _may_hold(snapshot, workload, self.kernels, snapshot.columns.accepting):
@@ -108,11 +108,11 @@ def reserve(
     firm: bool,
     previous: Reservation | None = None,
 ) -> Reservation | None:
-    """The reservation for ``session``, the first that lacks room; None if nothing can be kept.
+    """The reservation for ``session``, the first that lacks room; None if no room can be kept.
 
     Agents that are returning count as if they were back: only their absence keeps the session from
-    their room, so nobody else may have it, and a broken connection delays nobody. Of places that
-    are free equally early, those on agents that are here are kept.
+    their room, so nobody else may have it, and a broken connection delays nobody. If several places
+    are free equally early, places on connected agents are kept.
 
     ``expected_at`` is the earliest time at which known ends make room; it does not move back from
     pass to pass, as long as no session overruns. A firm reservation keeps its agents until the
@@ -122,8 +122,8 @@ def reserve(
         running: all sessions that hold a place in the group, including those that this pass has
             placed.
         now: seconds since the epoch.
-        firm: whether the session has waited for so long that it gets room at any price. Then it
-            does not count on sessions that should have ended already.
+        firm: whether the session has waited for so long that it gets room at any price. Then the
+            reservation does not count on sessions that should have ended already.
         previous: the session's reservation of the last pass.
 
     Raises:
@@ -264,9 +264,9 @@ def _least_disturbing(
     selector: AgentSelector,
     now: float,
 ) -> tuple[KernelPlacement, ...] | None:
-    """The places where the session would fit if some agents were emptied: the agents that the
-    fewest sessions of unknown end must leave, then those on which these have run the shortest time
-    together. None if it would fit nowhere."""
+    """The places where the session would fit if some agents were emptied; None if it would fit
+    nowhere. Agents that the fewest sessions of unknown end must leave are emptied first; among
+    equals, agents on which these sessions have run for the shortest time together."""
     unknown = ~np.isfinite(ends)
     count = max(len(occupancy.sessions), 1)
     pairs = np.unique(
@@ -319,7 +319,7 @@ def _keep_until(
     ends: Floats,
 ) -> Reservation:
     """The reservation that keeps the session's amounts, less the amounts that will have come back
-    by then."""
+    by ``expected_at``."""
     workload, columns, then = session.workload, snapshot.columns, plan.then
     device_comes = then.device_free - columns.device_free
     kernels = on_devices(snapshot, workload, plan.kernels, then, device_comes)

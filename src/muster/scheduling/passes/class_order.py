@@ -27,8 +27,8 @@ _BEFORE_ALL, _AFTER_ALL = "", chr(sys.maxunicode)  # of the ids of one age
 
 
 def bounds(oldest: Rank, newest: Rank) -> tuple[Rank, Rank]:
-    """A lower and an upper bound for the ranks of a class, from the ranks of its oldest and newest
-    session."""
+    """A lower and an upper bound for the ranks of a class, from the ranks of its oldest and of its
+    newest session."""
     if newest < oldest:  # newest first, but sessions of one age by their ids
         return (*newest[:-1], _BEFORE_ALL), (*oldest[:-1], _AFTER_ALL)
     return oldest, newest
@@ -55,7 +55,7 @@ class ClassCursor:
                 self.rank = rank_of(self.session, sequencer, context)
 
     def is_late(self, sequencer: SessionSequencer, context: PassContext) -> bool:
-        """Whether its rank has fallen behind meanwhile; if so it has the new rank now."""
+        """Whether the class ranks later than it did; if so, the cursor has the new rank now."""
         assert self.session is not None
         rank = rank_of(self.session, sequencer, context)
         if rank == self.rank:
@@ -66,7 +66,8 @@ class ClassCursor:
     def run(
         self, limit: Rank | None, most: int, sequencer: SessionSequencer, context: PassContext
     ) -> list[SessionWorkload]:
-        """Take the first session and its successors before ``limit``, at most ``most`` in all."""
+        """Take the first session, and the next ones that rank before ``limit``: at most
+        ``most``."""
         assert self.session is not None
         run = [self.session]
         if limit is None or self._last < limit:

@@ -1,4 +1,4 @@
-"""The state of a scaling group for placement; its room is taken and given back here alone."""
+"""The state of a scaling group for placement. No other module takes or gives back its room."""
 
 from collections.abc import Callable, Mapping
 
@@ -27,7 +27,8 @@ from muster.scheduling.workload import (
 )
 
 HALF_LIVES = 5
-"""How far back usage is read for a new policy: older usage weighs a thirtieth at most."""
+"""For a new policy, usage is read so many half-lives back: older usage weighs a thirtieth at
+most."""
 _NO_USAGE = DecayedUsage()
 
 
@@ -222,7 +223,7 @@ class GroupState:
     # -- passes --------------------------------------------------------------------------------
 
     def context(self, now: float) -> PassContext:
-        """The context of a pass over the queue."""
+        """The context of a pass over the queue at the moment ``now``."""
         start_s = self.start_times.at(now)
         return PassContext(
             self.snapshot,
@@ -278,8 +279,8 @@ class GroupState:
         since: float,
         begun_anew: bool = True,
     ) -> None:
-        """Have a session hold room that no pass has found: its agents report it, which is a fact
-        even where it exceeds the capacity.
+        """Have a session hold room that no pass has found. Its agents report that room, so it
+        counts even where it exceeds the capacity.
 
         Args:
             kernels: their places, by index; more kernels may be adopted later.
@@ -302,7 +303,7 @@ class GroupState:
         running_since: float | None,
         leaves_by: float | None,
     ) -> None:
-        """Note how far a session has come that may hold a place: see ``Place``."""
+        """Note the progress of a session, if it holds a place (see ``Place``)."""
         held = self.places.get(id_)
         if held is None:
             return

@@ -31,8 +31,7 @@ from muster.scheduling.workload import (
 )
 
 MAX_PREEMPTORS = 8
-"""Sessions for which a pass looks for victims: each costs a search, and the next pass comes
-soon."""
+"""Sessions for which a pass looks for victims; each costs a search, and another pass follows."""
 
 
 def place(queue: Queue, snapshot: Snapshot, policy: Policy, context: PassContext) -> PassResult:
@@ -86,7 +85,7 @@ class PlacementPass:
         self._lacking: dict[QueueClass, object] = {}
 
     def run(self, before: SessionWorkload | None = None) -> PassResult:
-        """Decide about all waiting sessions, or about those whose turn comes ``before`` the given
+        """Decide about all waiting sessions, or about the sessions that come ``before`` this
         one."""
         try:
             self._run(before)
@@ -96,8 +95,8 @@ class PlacementPass:
         return self.result
 
     def ahead_of(self, session: SessionWorkload) -> int:
-        """How many waiting sessions come before the given one: the sessions placed so far, and
-        those whose turn now is before its own."""
+        """How many waiting sessions come before the given one: the sessions placed so far, and the
+        waiting sessions whose rank is now smaller."""
         sequencer, context = self._policy.sequencer, self._context
         rank = rank_of(session, sequencer, context)
         ahead = 0
@@ -156,11 +155,11 @@ class PlacementPass:
                     limit = end
             order.put_back(cursor, again=self._decide(cursor, limit))
 
-    # One class's turn
+    # Deciding about one class
 
     def _decide(self, cursor: ClassCursor, limit: Rank | None) -> bool:
-        """Place sessions of the class that may start before ``limit``; whether the class has more
-        to try."""
+        """Place the sessions of the class that rank before ``limit``; whether the class has more
+        sessions to try."""
         members, workload = cursor.members, cursor.members.workload
         assert cursor.session is not None
         reasons = self._forbidden(members)
@@ -190,8 +189,8 @@ class PlacementPass:
         return reasons
 
     def _allowed(self, workload: WorkloadClass, count: int) -> int:
-        """How many sessions of the class the validators allow in a row; at least the one about
-        which they were just asked."""
+        """How many sessions of the class the validators allow in a row: at least one, which they
+        have just allowed."""
         if count == 1 or len(self._counting) < len(self._policy.validators):
             return 1
         for validator in self._counting:
@@ -199,7 +198,7 @@ class PlacementPass:
         return max(count, 1)
 
     def _start(self, members: QueueClass, run: list[SessionWorkload]) -> int:
-        """Place as many of ``run`` as fit, from the first on; the answer is how many."""
+        """Place as many of ``run`` as fit, from the first on; the answer is their number."""
         workload, selector = members.workload, self._policy.selector
         placed: list[Placed] = []
         if len(workload.kernels) == 1:
@@ -233,8 +232,7 @@ class PlacementPass:
         return running
 
     def _lacks_room(self, members: QueueClass, session: SessionWorkload) -> None:
-        """Note that ``session`` finds no room: its reason, and the consequences for sessions behind
-        it."""
+        """Note the lack of room: its reason, and the consequences for later sessions."""
         state = self._state(members.workload)
         remembered = members.refused_at == state and members.reasons
         never = self.never(members)
@@ -289,8 +287,8 @@ class PlacementPass:
             self._bindings.append((kept.reservation, Binding(kept.reservation, self._snapshot)))
 
     def _stands(self, kept: Kept, session: SessionWorkload, firm: bool) -> bool:
-        """Whether the room that the last pass kept is still kept: not once the session would start
-        if the returning agents were back, because the room there is then kept for it instead."""
+        """Whether the room that the last pass kept is still kept. It is not, once the session would
+        start if the returning agents were back: then the room on those agents is kept instead."""
         snapshot, context = self._snapshot, self._context
         if not kept.holds_for(session, snapshot, firm, context.now, context.running):
             return False
@@ -327,8 +325,8 @@ class PlacementPass:
                     self.result.displaced.append(found)
 
     def victims_for(self, session: SessionWorkload) -> Preemption | None:
-        """The sessions that the given one would displace, beside those displaced for sessions
-        before it."""
+        """The sessions that ``session`` would displace, besides the sessions that this pass
+        displaces already."""
         policy = self._policy.preemption
         if policy is None:
             return None
@@ -345,22 +343,23 @@ class PlacementPass:
                     let_displace(its, each, snapshot, running)
             back = snapshot.with_returning()
             if back is not snapshot and fits(back, self._policy.selector, session.workload):
-                return None  # the session only has to wait for them
+                return None  # the session only has to wait for these agents
             found = find_victims(
                 session, snapshot, running, self._policy.selector, policy, self._context.now
             )
         finally:
             self._lift()
-        if found is None or not self._leaves_holds(session.workload, found, spared):
+        if found is None or not self._spares_reserved_room(session.workload, found, spared):
             return None
         return found
 
-    def _leaves_holds(
+    def _spares_reserved_room(
         self, workload: WorkloadClass, found: Preemption, spared: Container[SessionId]
     ) -> bool:
-        """Whether the room of the victims is the session's once they are gone. Room kept for others
-        may be lent to a session that soon ends; if that one were displaced, the session could not
-        have its place, but the next session to which it is lent could, and so on without end."""
+        """Whether the victims' room would be the session's, and is not lent. Room kept for others
+        may be lent to a session that soon ends; if that session were displaced, its room would
+        still be kept, and be lent to a next session, which would be displaced too, and so on
+        without end."""
         reserved = [
             room
             for each, _ in self._bindings
@@ -379,8 +378,9 @@ class PlacementPass:
     # Why not
 
     def _state(self, workload: WorkloadClass) -> object:
-        """The state on which a lack of room depends: while it stays equal, sessions of the class go
-        on lacking room."""
+        """The state on which a lack of room depends: the version of the snapshot, and the
+        reservations that bind the class. While both are unchanged, the class goes on lacking
+        room."""
         bound = [
             reservation.reserved
             for reservation, _ in self._bindings
@@ -415,7 +415,7 @@ class PlacementPass:
         return reason(ReasonCode.NO_ROOM, **reach, request=workload.kernels[0].describe())
 
     def would_fit(self, session: SessionWorkload) -> Fit:
-        """How many kernels would find room, whatever else forbids the session to start."""
+        """The Fit of the session now, whatever else forbids it to start; no room is taken."""
         mark = self._statement.mark()
         fit = self._fit(session)
         self._statement.rollback(mark)
@@ -427,7 +427,7 @@ class PlacementPass:
         return most_placed(self._statement, self._policy.selector, session.workload, fit)
 
     def _fit(self, session: SessionWorkload) -> Fit:
-        """Take room for the session; if it finds none otherwise, the room that was kept for it."""
+        """Take room for the session; where none is free, the room that was kept for the session."""
         fit = fit_session(self._statement, self._policy.selector, session.workload)
         kept = self._queue.rooms.get(session.id)
         if fit.kernels is None and kept is not None:

@@ -20,14 +20,14 @@ class Place:
     Times are in seconds since the epoch.
 
     Attributes:
-        workload: what its owner is charged with for all of that time.
+        workload: the amounts that its owner is charged with for all of that time.
         kernels: the places of the kernels that have not left, by index.
         since: when the session got its place.
         begun_anew: whether somebody begins the session anew after it was displaced.
         entered_at: when it began to run or, until it runs, entered the phase that it is in.
         running_since: when it began to run; None until then.
         leaves_by: the latest end of a session that is being stopped; None for others.
-        seen: the running session that passes see, as long as it stays the same.
+        seen: the session as passes see it; None after a change, until a pass looks.
     """
 
     workload: WorkloadClass
@@ -64,7 +64,8 @@ class StartTimes:
 
 
 class Running(Mapping[SessionId, RunningSession]):
-    """A group's places as running sessions, each made when a pass looks: most passes do not.
+    """A group's places as running sessions. Each is made when a pass looks at it: most passes look
+    at none.
 
     Sessions that are being stopped leave soon, at their time limit or within their grace, whichever
     comes first, and need not be displaced. A time limit counts from when a session runs; one that

@@ -18,19 +18,19 @@ from muster.scheduling.making_room.reservation import Reservation
 from muster.scheduling.workload import SessionWorkload, WorkloadClass
 
 KEPT_S = 1.0
-"""For how long kept room need not be looked for anew."""
+"""The time between two searches for better room to keep, in seconds."""
 
 AGE = attrgetter("submitted_at", "id")
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The room that a pass kept for a session.
+    """The room that a pass kept for a session; None in ``reservation`` if no room could be kept.
 
     Args:
-        version, capacity_version: of the snapshot on which it was found.
+        version, capacity_version: those of the snapshot when the room was looked for.
         firm: whether the session had waited for so long that it gets room at any price.
-        made_at: seconds since the epoch.
+        made_at: when the room was looked for, in seconds since the epoch.
     """
 
     session: SessionId
@@ -48,9 +48,12 @@ class Kept:
         now: float,
         running: Container[SessionId],
     ) -> bool:
-        """Whether it may stand, because later placements have respected it. While room is given
-        back all the time it is looked for anew only once in a while, as long as the agents are
-        unchanged and all sessions still run whose ends it counts on."""
+        """Whether the room is still good for the session, so that none need be looked for anew.
+
+        All placements since have respected it. Where room was given back since, a better place may
+        exist, but is looked for only every ``KEPT_S``, as long as the agents are unchanged and all
+        sessions still run on whose ends the reservation counts.
+        """
         if (self.session, self.firm) != (session.id, firm):
             return False
         if self.capacity_version != snapshot.capacity_version:
@@ -65,12 +68,12 @@ class Kept:
 
 
 class QueueClass:
-    """Waiting sessions that differ in age and identity alone, the oldest first.
+    """Waiting sessions that differ in age and id alone, the oldest first.
 
-    Passes remember with it: ``reasons``, with which the last pass refused it; ``refused_at``, the
-    state of snapshot and reservations when it last failed to fit, and while that is unchanged it is
-    not tried again; ``never``, the reason why the group cannot hold it even when empty, with the
-    version of the group's capacity.
+    Passes keep their findings here. ``reasons``: those for which the last pass refused the class.
+    ``refused_at``: the version of the snapshot and the reservations when the class last failed to
+    fit; while both are unchanged, the class is not tried again. ``never``: the reason why the group
+    cannot hold such a session even when empty, with the group's ``capacity_version`` then.
     """
 
     __slots__ = ("_order", "_waiting", "never", "reasons", "refused_at", "workload")
@@ -139,8 +142,8 @@ class QueueClass:
 
 
 class Queue:
-    """The classes of waiting sessions; ``rooms`` are the rooms that the last pass kept, in its
-    order."""
+    """The classes of waiting sessions; ``rooms`` holds the room that the last pass kept for each
+    session, in the order of that pass."""
 
     def __init__(self, sessions: Iterable[SessionWorkload] = ()) -> None:
         self.rooms: dict[SessionId, Kept] = {}
@@ -162,7 +165,7 @@ class Queue:
 
     @property
     def kept(self) -> Kept | None:
-        """The room kept for the first session that lacked it."""
+        """The room kept for the first session that lacked room."""
         return next(iter(self.rooms.values()), None)
 
     @property
@@ -206,7 +209,7 @@ class Queue:
         return members
 
     def remove(self, id_: SessionId) -> QueueClass | None:
-        """Remove a session: the class that it was of, or None if it did not wait."""
+        """Remove a session; the answer is its class, or None if the session did not wait."""
         members = self._class_of.pop(id_, None)
         if members is not None:
             members.remove(id_)

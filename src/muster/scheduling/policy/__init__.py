@@ -1,1 +1,2 @@
-"""What a scaling group chooses: sequencer, selector, validators, hooks, or plug-ins for them."""
+"""The parts that a scaling group chooses: sequencer, selector, validators and hooks, built in or
+plug-ins."""

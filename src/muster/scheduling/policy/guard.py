@@ -1,5 +1,5 @@
-"""The leash of plug-ins: one that raises, runs too long or answers nonsense is refused by name, and
-a built-in part serves in its place.
+"""The leash of plug-ins: a plug-in that raises, runs too long or answers nonsense is refused by
+name, and a built-in part serves in its place.
 
 Its time is counted in lines of Python, not in seconds, so that the count is the same on every
 machine and in every replay. The leash is against accidents: a plug-in is code of the controller's
@@ -86,7 +86,7 @@ watchdog: Watchdog = _NoWatchdog()
 
 
 class _TooLong(BaseException):
-    """A plug-in runs too many lines. It is no Exception, so that few plug-ins catch it by
+    """A plug-in has run too many lines. The class is no Exception, so that few plug-ins catch it by
     accident."""
 
 
@@ -269,7 +269,7 @@ class GuardedLearner(GuardedSelector):
 
 
 def guarded_selector(name: str, inner: SelectorPlugin) -> GuardedSelector:
-    """The selector on a leash that fits it."""
+    """The selector on a leash; a learning selector goes on learning."""
     if isinstance(inner, LearningSelector):
         return GuardedLearner(name, inner, inner)
     return GuardedSelector(name, inner)

@@ -1,4 +1,4 @@
-"""Telling a selector that learns of the requests of each session, once."""
+"""Tells a learning selector the requests of each session, once."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,7 @@ from muster.scheduling.workload import WorkloadClass
 class Learner:
     """A group's selector that learns the requests of sessions.
 
-    A session that goes back to the queue is not told again.
+    The requests of a session that goes back to the queue are not told again.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class Learner:
             selector.arrived(request, kernels)
 
     def arrived(self, id_: SessionId, workload: WorkloadClass) -> None:
-        """Tell of a session in the queue, unless it was told before.
+        """Tell the selector of a session in the queue, unless that was done before.
 
         Raises:
             PluginFault: the selector fails.

@@ -48,8 +48,8 @@ class PassContext:
         running: the group's sessions that hold a place.
         displacing: sessions for which others are leaving already.
         dependency_state: tells how far the job or session that a dependency names has come.
-        start_s: how long it may take from a placement until the session runs, from when on limits
-            count.
+        start_s: the time that it may take from a placement until the session runs; time limits
+            count from then on.
     """
 
     snapshot: Snapshot
@@ -74,8 +74,8 @@ class SessionValidator(Protocol):
     def validate(self, workload: WorkloadClass, context: PassContext) -> Sequence[Reason]:
         """All reasons that hold; empty when sessions of the class may start.
 
-        It is asked before each placement of the class. Once it forbids, it has to forbid for the
-        rest of the pass, in which holdings only grow.
+        Called before each placement of the class. A validator that has forbidden a class must go on
+        forbidding it for the rest of the pass, in which usage only grows.
         """
 
 
@@ -87,7 +87,7 @@ class CountingValidator(Protocol):
         """Whether it forbids nothing to anybody in this pass."""
 
     def allows(self, workload: WorkloadClass, context: PassContext, count: int) -> int:
-        """How many of ``count`` sessions of the class may be placed one after the other."""
+        """How many of ``count`` sessions of the class may be placed one after the other now."""
 
 
 class SequencerPlugin(Protocol):
@@ -104,7 +104,7 @@ class SessionSequencer(SequencerPlugin, Protocol):
 
     ``dynamic`` says that a key may change as the pass places sessions; then keys are asked for
     again after each placement, for the owner's other sessions too. ``by_owner`` promises that a
-    key depends on the session's owner alone; only built-in sequencers are believed that.
+    key depends on the session's owner alone; the promise of a plug-in is not believed.
     """
 
     dynamic: bool = True
@@ -138,7 +138,8 @@ class AgentSelector(SelectorPlugin, Protocol):
     and changes only the score of the agent taken from; then equal kernels in a row are scored once.
     ``ranking`` is an order of agents that says the same as the scores, so that nothing is scored;
     ``fullest_device`` tells whether ``devices`` takes a fraction of the fullest device or of the
-    freest, so that it is not asked. Only built-in selectors are believed these two.
+    freest, so that ``devices`` is not called. A plug-in's ``ranking`` and ``fullest_device`` are
+    ignored.
     """
 
     packs: bool = False
@@ -166,8 +167,8 @@ class SessionHook(Protocol):
 
     def on_schedule(self, workload: WorkloadClass) -> WorkloadClass:
         """Called once when a session enters the queue, and again if its group gets another policy
-        while it waits; the answer is scheduled in its place. Equal sessions may share the answer.
-        Owner, group, type and the kernels' requests must stay."""
+        while the session waits; the answer is scheduled in its place. Equal sessions may share the
+        answer. Owner, group, type and the kernels' requests must stay."""
 
     def before_start(self, environment: Mapping[str, str]) -> Mapping[str, str]:
         """Called when a session's kernels are about to start; the answer is their environment."""

@@ -49,8 +49,8 @@ class Drf(SessionSequencer):
 
 
 class FairShare(SessionSequencer):
-    """The owner with the least usage of late, for its weight, goes first: domains are compared,
-    then projects, then users, a fair tree (source: Slurm) with the weights of ``QuotaSpec``.
+    """The owner who has lately used the least for its weight goes first: domains are compared, then
+    projects, then users, a fair tree (source: Slurm) with the weights of ``QuotaSpec``.
 
     Usage is the mean dominant share of late, in which each second weighs half as much as one a
     half-life later; the present holding is added, so that within a pass an owner's later sessions

@@ -27,7 +27,7 @@ NEVER: frozenset[ReasonCode] = frozenset(
         ReasonCode.NO_GROUP_ACCESS,
     }
 )
-"""Reasons that time cannot cure, but only a change of the spec, the quota or the group."""
+"""Reasons that time does not cure: only a change of the spec, the quota or the group does."""
 
 _POSITION = {Level.USER: 0, Level.PROJECT: 1, Level.DOMAIN: 2}  # in the answer of ``scopes``
 
@@ -137,7 +137,7 @@ def is_met(dependency: Dependency, state: DependencyState) -> bool:
 
 
 def failed(dependency: Dependency, state: DependencyState) -> Reason | None:
-    """The reason why the dependency can never be met, if so."""
+    """The reason why the dependency can never be met; None if it is met, or may be later."""
     why = None if is_met(dependency, state) else _unmet(dependency, state)
     return why if why is not None and why.code in NEVER else None
 
@@ -186,8 +186,8 @@ class StartTime:
 
 
 class GroupAccess:
-    """The projects whose work the group takes. Where these are not all, each pass asks, because a
-    group may be closed to a project whose work waits."""
+    """The projects whose work the group takes. Each pass asks, because a group may be closed to a
+    project while that project's work waits."""
 
     def __init__(self, group: ScalingGroup) -> None:
         self._group = group
@@ -205,8 +205,8 @@ class GroupAccess:
 
 
 def next_moment(workload: WorkloadClass, now: float) -> float | None:
-    """The moment in seconds since the epoch from which on time permits what it forbids now; None if
-    it forbids nothing."""
+    """The earliest moment at which sessions of the class may start, in seconds since the epoch;
+    None if they may start now."""
     return (
         workload.not_before
         if workload.not_before is not None and workload.not_before > now
@@ -221,8 +221,8 @@ def refusals_at_submission(
     workload: WorkloadClass, quotas: Quotas, usage: Usage, sessions: int = 1
 ) -> list[Reason]:
     """The reasons for which ``sessions`` sessions of the class are refused at once, by the quotas
-    of their user, project and domain: they ask for more than the quota itself, or than one session
-    may, or too many would wait. All but the last are in ``NEVER``.
+    of their user, project and domain: they ask for more than the quota itself, or more than one
+    session may have, or too many sessions would wait. All but the last are in ``NEVER``.
     """
     reasons = []
     for scope in scopes(workload.owner):
@@ -245,7 +245,7 @@ def refusals_at_submission(
 
 
 def group_access(owner: Owner, group: ScalingGroup) -> Reason | None:
-    """The reason why the group takes no work of the owner's project, if so."""
+    """The reason why the group takes no work of the owner's project; None if it does."""
     project = Level.PROJECT.of(owner)
     if not group.projects or project in group.projects:
         return None
