@@ -1,4 +1,4 @@
-"""The answer of `muster why` about a job: why it has not ended, or why it did."""
+"""The answer of `muster why` about a job: why it has not ended, or why it has."""
 
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.explaining.explanation import (
@@ -19,7 +19,7 @@ from muster.store.live import Live
 from muster.store.records import Job, Session
 
 MOST_MACHINES = 5
-"""Machines about which is told something that holds up the tasks of one job."""
+"""Machines that are named because they hold up tasks of a job."""
 
 
 def explain_job(
@@ -55,7 +55,7 @@ def explain_job(
 
 
 def explain_ended_job(job: JobView) -> WhyView:
-    """Why a job that has ended did."""
+    """Why an ended job has ended."""
     counts = ", ".join(f"{count} {state}" for state, count in job.counts.items())
     return ended_answer(job, f"ended {job.state}; its tasks: {counts}", job.reason)
 
@@ -90,6 +90,7 @@ def _first_waiting(live: Live, cluster: ClusterState, job: Job) -> Session | Non
 
 
 def _verdict(job: Job) -> str:
+    """The numbers of the job's tasks by state, as a sentence."""
     done = job.counts.get(TaskState.SUCCEEDED, 0)
     running = job.counts.get(TaskState.RUNNING, 0)
     assigned = job.counts.get(TaskState.ASSIGNED, 0) + job.counts.get(TaskState.BUILDING, 0)

@@ -139,8 +139,8 @@ class JobRequests:
         return job
 
     def _new_name(self, work: Work, owner: Owner, stem: str) -> str:
-        """The stem with a number that was not given before, so that nobody asks for this morning's
-        job and is told of this evening's."""
+        """The stem with a number that was not given before, so that the name of this morning's job
+        never means this evening's."""
         number = self._last_number.get((owner, stem), 0) + 1
         while (owner, f"{stem}-{number}") in work.live.job_names:
             number += 1

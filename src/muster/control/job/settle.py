@@ -1,4 +1,5 @@
-"""SettleTasks: a task's state follows its session's; an ended attempt is judged."""
+"""SettleTasks: the state of a task follows from its attempt's kernel; an ended attempt is
+judged."""
 
 from muster.control.engine.handler import FollowingHandler, Stage
 from muster.control.engine.work import Work
@@ -29,7 +30,7 @@ _STATE_OF = {
 
 
 class SettleTasks(FollowingHandler[Session]):
-    """A task's state is a function of its attempt's kernel (design: Tasks follow attempts)."""
+    """Moves tasks with the kernels of their attempts (design: Tasks follow attempts)."""
 
     name = "SettleTasks"
     stage = Stage.SETTLE
@@ -131,8 +132,9 @@ class SettleTasks(FollowingHandler[Session]):
 
 
 def _put_off(task: Task, kernel: Kernel, work: Work) -> None:
-    """Delay the next attempt. One that is lost before it began charges no budget (design: Budgets),
-    so the wait grows each time, lest a machine that loses all attempts is tried without end."""
+    """Delay the next attempt. An attempt that is lost before it began charges no budget (design:
+    Budgets), so the wait grows each time, lest a machine that loses all attempts is tried without
+    end."""
     task.lost_starts = 0 if kernel.started_at is not None else task.lost_starts + 1
     if task.lost_starts > 1:
         task.retry_at = work.now + min(2.0 ** (task.lost_starts - 2), LONGEST_WAIT_S)

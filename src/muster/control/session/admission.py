@@ -18,7 +18,8 @@ from muster.scheduling.workload import Progress, WorkloadClass
 from muster.store.live import Live
 
 Ended = Mapping[str, tuple[str, Progress]]
-"""Work that has ended, by the name or id that a person gave for it: its id and how it ended."""
+"""Work that has ended, by the name or id that a person gave: the id of the work, and how it
+ended."""
 
 NONE_ENDED: Ended = {}
 
@@ -27,7 +28,8 @@ _TOO_LARGE = frozenset({ReasonCode.NO_AGENTS, ReasonCode.NEVER_FITS, ReasonCode.
 
 
 def admit(live: Live, cluster: ClusterState, workload: WorkloadClass, sessions: int) -> None:
-    """
+    """Refuse work that can never start, or that a quota forbids.
+
     Args:
         sessions: how many of the class are handed in.
 
@@ -57,7 +59,8 @@ def admit(live: Live, cluster: ClusterState, workload: WorkloadClass, sessions: 
 
 
 def check_workdirs(group: ScalingGroup, processes: Sequence[Process]) -> None:
-    """
+    """Refuse processes that the group's agents would not start.
+
     Raises:
         InvalidSpec: a working directory outside the group's workspaces.
     """
@@ -69,7 +72,8 @@ def check_workdirs(group: ScalingGroup, processes: Sequence[Process]) -> None:
 
 
 def check_name(live: Live, owner: Owner, name: str) -> None:
-    """
+    """Refuse a name that is taken.
+
     Raises:
         Conflict: a live job of the same owner has the name.
     """
@@ -84,10 +88,11 @@ def check_name(live: Live, owner: Owner, name: str) -> None:
 def find_dependencies(
     cluster: ClusterState, owner: Owner, after: tuple[Dependency, ...], ended: Ended
 ) -> Ended:
-    """The work for which dependencies wait, by the name or id in each.
+    """The work for which dependencies wait, by the name or id that each dependency gives.
 
     Raises:
-        InvalidSpec: there is no such work of the owner's, or it ended otherwise than it should.
+        InvalidSpec: the owner has no such work, or the work ended so that the dependency can never
+            be met.
     """
     problems = []
     dependencies: dict[str, tuple[str, Progress]] = {}
@@ -119,7 +124,8 @@ def track_dependencies(cluster: ClusterState, dependencies: Ended) -> None:
 
 
 def _unknown_attributes(cluster: ClusterState, workload: WorkloadClass) -> list[Problem]:
-    """Attributes that a hard rule needs and no agent of the group has, if it has agents at all."""
+    """A problem for each attribute that a hard rule needs and that no agent of the group has; none
+    where the group has no agents."""
     snapshot, placement = cluster.groups[workload.group].snapshot, workload.placement
     if not len(snapshot):
         return []
@@ -141,6 +147,7 @@ def _unknown_attributes(cluster: ClusterState, workload: WorkloadClass) -> list[
 
 
 def _never(cluster: ClusterState, workload: WorkloadClass) -> Reason | None:
+    """The reason why the group could never hold such a session; None if it could."""
     group = cluster.groups[workload.group]
     try:
         return never_fits(workload, group.snapshot, group.policy)

@@ -1,4 +1,5 @@
-"""Agents' reports of kernels: facts, applied once, in whatever order and however often they come.
+"""Agents' reports about kernels. Each is applied once, in whatever order and however often reports
+come.
 
 A report of an old generation changes only that generation's row of the ledger (design: Generation);
 a report about a kernel of another agent is refused (design: Access).
@@ -25,7 +26,7 @@ PHASE = "AgentReport"
 
 
 class Facts:
-    """Applies reports to kernels and the ledger."""
+    """Applies reports to kernels and to the ledger."""
 
     def __init__(self, lifecycle: SessionLifecycle, cluster: ClusterState) -> None:
         self._lifecycle = lifecycle
@@ -70,7 +71,8 @@ class Facts:
                 self._end(work, kernel, report)
 
     def _refuse(self, work: Work, agent_id: AgentId, report: KernelReport, of: AgentId) -> None:
-        """A report about another agent's kernel (design: Access); recorded once a connection."""
+        """Refuse a report about another agent's kernel (design: Access); history tells of it once a
+        connection."""
         agent = work.live.agents[agent_id]
         log.warning("agent %s reports kernel %s, which is on %s", agent_id, report.kernel, of)
         if not agent.reported_foreign:
@@ -129,7 +131,8 @@ class Facts:
         return chosen
 
     def _hand_over(self, work: Work, key: KernelKey, heir: KernelKey | None) -> None:
-        """The allocation of ``key`` passes to the heir: released and charged in one commit."""
+        """Release the allocation of ``key`` and charge the heir's with its devices, in one
+        commit."""
         allocation = work.live.ledger.get(key)
         heir_row = work.live.ledger.get(heir) if heir else None
         if allocation is None or heir_row is None or heir_row.agent_id != allocation.agent_id:
@@ -192,7 +195,7 @@ class Facts:
             self._lifecycle.terminate(work, [kernel.session], PHASE, why)
 
     def lose(self, work: Work, kernel: Kernel, why: Reason, lost_at: float) -> None:
-        """The kernel is proven gone with its agent: end it, or have it placed anew."""
+        """End a kernel that is proven gone with its agent, or have it placed anew."""
         work.unit.release((kernel.id, kernel.generation))
         work.mark(kernel.session)
         session = kernel.session
@@ -204,8 +207,8 @@ class Facts:
                 self._lifecycle.terminate(work, [session], PHASE, why)
 
     def lose_old(self, work: Work, key: KernelKey, why: Reason) -> None:
-        """A generation of a kernel, earlier than its current one or of a forgotten kernel, is
-        proven gone with its agent."""
+        """Take note that an old generation of a kernel, or a forgotten kernel, is proven gone with
+        its agent."""
         kernel = work.live.kernels.get(key[0])
         work.unit.release(key)
         if kernel is not None:
@@ -213,8 +216,8 @@ class Facts:
             self._end_attempt(work, kernel, why)
 
     def _end_attempt(self, work: Work, kernel: Kernel, why: Reason) -> None:
-        """An earlier generation of the kernel has run, or may have: if the kernel waits to be
-        placed anew, its attempt is over, and the next one has another number. A gang that waits has
+        """End the attempt of a kernel of which an earlier generation has run, or may have, if the
+        kernel waits to be placed anew: the next attempt has another number. A gang that waits has
         not run, because its barrier was closed."""
         session = kernel.session
         waits = session.status is SessionStatus.PENDING and session.job is not None

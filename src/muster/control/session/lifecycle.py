@@ -1,4 +1,4 @@
-"""How a session moves, and what follows for its kernels, the ledger and its agents.
+"""How a session moves, and the consequences for its kernels, the ledger and its agents.
 
 A return to PENDING raises the kernels' generation; the old generation is told to stop, and stays
 charged until its agent confirms the stop (design: Generation).
@@ -38,9 +38,10 @@ LOST_CODES = frozenset(
         ReasonCode.LEASE_EXPIRED,
     }
 )
-"""Ends that are the machine's fault; the kernel is in ERROR, its task WORKER_FAILED."""
+"""Reasons of ends for which the machine is to blame: the kernel is in ERROR, its task
+WORKER_FAILED."""
 UNFIT = frozenset({ReasonCode.WORKDIR_MISSING, ReasonCode.NO_ACCOUNT, ReasonCode.BAD_FILE_PATH})
-"""Failures that an agent would repeat for the same session; another agent may not."""
+"""Failures that an agent would repeat for the same session; on another agent it may succeed."""
 _FINAL = (
     LOST_CODES
     | NEVER
@@ -54,7 +55,7 @@ _FINAL = (
 _BEGUN = KERNEL_TABLE.terminal | {KernelStatus.RUNNING}
 _ENDING = SESSION_TABLE.live - {SessionStatus.TERMINATING}
 AGAIN = TransitionStatus(SessionStatus.PENDING, KernelStatus.PENDING)
-"""Back to the queue: the old generation of its kernels is told to stop."""
+"""Back to the queue: the old generation of the kernels is told to stop."""
 STOP = TransitionStatus(SessionStatus.TERMINATING, KernelStatus.TERMINATING)
 CANCEL = TransitionStatus(SessionStatus.CANCELLED, KernelStatus.CANCELLED)
 RECALL_AFTER_S = 1.0
@@ -62,23 +63,27 @@ RECALL_AFTER_S = 1.0
 TELLING_S = 5.0
 """The time that an agent has after it connects to report what happened meanwhile."""
 STOP_AGAIN_AFTER_S = 5.0
-"""The time past a kernel's grace after which, if it is not reported gone, it is told again to
-stop."""
+"""The time past a kernel's grace after which it is told again to stop, if it is not reported
+gone."""
 
 
 class SessionLifecycle(Lifecycle[Session]):
+    """Moves sessions, and their kernels with them."""
+
     entity = Session
 
     def __init__(self, cluster: ClusterState) -> None:
         self._cluster = cluster
 
-    # -- what happens when a session moves -----------------------------------------------------
+    # -- consequences of a move ----------------------------------------------------------------
 
     def instead(self, record: Session, to: TransitionStatus) -> TransitionStatus:
-        """A session of which a kernel runs or has ended, or whose barrier was opened, ends in place
-        of beginning anew, and its job begins another attempt: a terminal state is final, and an
-        attempt that may have run is not run again. A waiting session need not be stopped before it
-        ends."""
+        """The status that a session gets in place of ``to``.
+
+        A session of which a kernel runs or has ended, or whose barrier was opened, is stopped
+        instead of going back to the queue, and its job begins another attempt: a terminal state is
+        final, and an attempt that may have run is not run again. A waiting session has no kernels
+        to stop: it is cancelled at once."""
         if to.status is SessionStatus.PENDING:
             begun = record.barrier_opened_at is not None or record.tally.among(_BEGUN)
             return STOP if begun else to
@@ -105,8 +110,8 @@ class SessionLifecycle(Lifecycle[Session]):
                 record.reason = why
 
     def _back_in_queue(self, session: Session, now: float, move: Move) -> None:
-        """A session that failed to start remembers its agents, and waits anew; one that was not
-        tried (SKIPPED) keeps its place in the queue, unless it was displaced."""
+        """Have a session that failed to start remember its agents, and wait anew. A session that
+        was not tried (SKIPPED) keeps its place in the queue, unless it was displaced."""
         why, blame = move.reason, move.result is not SchedulingResult.SKIPPED
         displaced = why is not None and why.code in DISPLACED
         session.reason = why if blame or displaced else None
@@ -163,15 +168,15 @@ class SessionLifecycle(Lifecycle[Session]):
         kernel.stop_sent_at = None
         kernel.started_at = None
 
-    # -- what others have sessions do ----------------------------------------------------------
+    # -- moves on behalf of others -------------------------------------------------------------
 
     def reschedule(self, work: Work, session: Session, phase: str, why: Reason | None) -> None:
-        """Have a placed session go back to the queue, at nobody's cost."""
+        """Have a placed session go back to the queue; no try is charged."""
         self.move(work, [session], PLACED_SESSION, AGAIN, _skipped(phase, why))
 
     def displace(self, work: Work, session: Session, phase: str, why: Reason) -> None:
-        """Have a session leave its agents: one that has not started is placed anew, another is
-        stopped, and its job runs it again."""
+        """Have a session leave its agents: if it has not started it is placed anew, else it is
+        stopped, and its job begins another attempt."""
         if session.status in PLACED_SESSION:
             self.reschedule(work, session, phase, why)
         else:
@@ -180,7 +185,7 @@ class SessionLifecycle(Lifecycle[Session]):
     def terminate(
         self, work: Work, sessions: Sequence[Session], phase: str, why: Reason | None
     ) -> None:
-        """End sessions, wherever they are."""
+        """End sessions, whatever their status."""
         self.move(work, sessions, _ENDING, STOP, Move(phase, reason=why))
 
     # -- time and tries ------------------------------------------------------------------------
@@ -229,8 +234,8 @@ def _ids(agents: Iterable[AgentId | None]) -> list[AgentId]:
 
 
 def failure_to_judge(session: Session) -> Reason | None:
-    """The failure by which a phase is to be judged now, if any: a failure that no other try can
-    cure at once, any other only if no next try is set."""
+    """The failure by which a phase is to be judged now; None if there is none. A failure that no
+    other try can cure is judged at once, any other only if no next try is set."""
     for kernel in session.tally.take_unjudged():
         if kernel.failure is not None and kernel.failure.code in _FINAL:
             return kernel.failure
@@ -244,10 +249,10 @@ def stop_again_at(kernel: Kernel, sent_at: float) -> float:
 
 
 def heard_since(session: Session, began: float, work: Work) -> float | None:
-    """The time from which a phase that ``began`` then counts: later by all the time in which an
-    agent of the session's live kernels could not be heard; None while one cannot. So no phase
-    expires because an agent could not report (design: Silence is not failure), and none begins anew
-    when an agent comes back.
+    """The time from which a phase counts that began at ``began``: later by all the time in which an
+    agent of the session's live kernels could not be heard; None while an agent cannot be heard. So
+    no phase expires because an agent could not report (design: Silence is not failure), and none
+    begins anew when an agent comes back.
     """
     absences: set[tuple[float, float]] = set()
     for agent_id in {k.agent_id for k in session.kernels if k.status in KERNEL_TABLE.live}:
@@ -265,7 +270,8 @@ def heard_since(session: Session, began: float, work: Work) -> float | None:
 
 
 class HeardPhase(LifecycleHandler[Session]):
-    """A phase that ends by what agents report."""
+    """A handler of a phase that reports of agents end; its time-out counts the time in which all of
+    them can be heard."""
 
     def since(self, record: Session, work: Work) -> float:
         timeout_s, began = self.timeout_s(record, work), self.began(record)
@@ -288,7 +294,7 @@ def _told_by(session: Session, work: Work) -> float:
 
 
 def is_prefilled(session: Session, work: Work) -> bool:
-    """Whether the session waits in an agent's backlog, not charged yet."""
+    """Whether the session is prefilled: it waits in an agent's backlog, and is not charged."""
     kernel = session.kernels[0]
     allocation = work.live.ledger.get((kernel.id, kernel.generation))
     return allocation is not None and not allocation.charged

@@ -21,6 +21,8 @@ from muster.scheduling.accounting.fairness import UsageSpan
 
 
 class SessionModule(Module):
+    """The module of sessions; offers the cluster as placement sees it, too."""
+
     def declare(self, context: Context) -> Declared:
         store, clock = context.store, context.clock
 

@@ -89,7 +89,7 @@ class SessionRequests:
 
         Raises:
             NotFound: no such live session of the principal's.
-            Conflict: it belongs to a job.
+            Conflict: the session belongs to a job.
         """
         session = work.live.sessions.get(id_)
         if session is None or not principal.may_change(session.owner):

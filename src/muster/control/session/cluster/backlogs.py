@@ -29,7 +29,7 @@ class Shape:
     prefilled: dict[LedgerKey, Allocation] = field(default_factory=dict)
 
     def younger_than(self, moment: float) -> int:
-        """How many running kernels got their room after the moment."""
+        """How many running kernels got their room after ``moment``."""
         return sum(1 for _ in takewhile(lambda at: at > moment, reversed(self.running.values())))
 
 
@@ -37,7 +37,7 @@ _Shapes: TypeAlias = dict[str, dict[AgentId, Shape]]
 
 
 class Backlogs:
-    """Follows the ledger, and the durations of each job's kernels."""
+    """The Shapes of all agents, and the mean duration of each job's kernels; follows the ledger."""
 
     def __init__(self, live: Live) -> None:
         self._live = live
@@ -109,8 +109,8 @@ class Backlogs:
     ) -> Iterator[tuple[AgentId, int]]:
         """Agents on which more of this job's kernels may be prefilled, each with their number.
 
-        Only young kernels count, which have run for less than the window: older ones are long,
-        whatever the mean says.
+        Only kernels that have run for less than the window count: older kernels are long, whatever
+        the mean says.
         """
         mean_s = self._mean_run_s.get(job.id)
         group = self._live.groups[job.group]

@@ -17,18 +17,19 @@ _UNKNOWN = Progress(DependencyState.MISSING, math.inf)
 
 
 class DependencyTracker:
-    """Follows work on which other work depends, by id of the job or session, while any depends on
-    it.
+    """Follows the jobs and sessions on which other work depends, as long as any does.
 
-    Work counts as running until none of its processes can be left: its agents have confirmed their
-    end, or are proven gone. Dependent work may need files or ports that such processes hold open.
+    Work counts as running until none of its processes can be left: the agents have confirmed the
+    end of the processes, or are proven gone. Dependent work may need files or ports that such
+    processes hold open.
     """
 
     def __init__(self, live: Live) -> None:
         self._live = live
         self._progress: dict[str, Progress] = {}
-        self._waiting: dict[str, int] = {}  # how many jobs and sessions depend on it
-        self._leaving: dict[str, set[KernelId]] = {}  # its kernels that may still have processes
+        self._waiting: dict[str, int] = {}  # how many jobs and sessions depend on the work
+        # The kernels of ended work that may still have processes.
+        self._leaving: dict[str, set[KernelId]] = {}
         self._news: set[str] = set()  # work that has come further since ``take_news``
         records: list[Job | Session] = [*live.jobs.values(), *live.sessions.values()]
         for record in records:
@@ -36,7 +37,7 @@ class DependencyTracker:
                 self.follow(id_, self._progress_now(id_))
 
     def find(self, owner: Owner, ref: str) -> tuple[str, Progress] | None:
-        """Live work of the owner's by name or id: its id and its progress."""
+        """The id and the progress of live work of the owner's; ``ref`` is its name or id."""
         job = self._live.job_names.get((owner, ref)) or self._live.jobs.get(JobId(ref))
         if job is not None and job.owner == owner:
             return job.id, _of_job(job)
@@ -47,7 +48,8 @@ class DependencyTracker:
         return None
 
     def follow(self, id_: str, progress: Progress) -> None:
-        """Count one more job or session that depends on the work, whose progress is given."""
+        """Count one more job or session that depends on the work ``id_``, whose progress is
+        given."""
         if id_ not in self._progress:
             self._progress[id_] = progress
             self._look_for_rest(id_)
@@ -63,7 +65,8 @@ class DependencyTracker:
                 self._news.discard(id_)
 
     def changed(self, record: Job | Session) -> bool:
-        """Whether the work has come further, as far as dependent work is concerned."""
+        """Take note of a change of the record; whether its DependencyState has changed, so that
+        dependent work has to be looked at."""
         before = self._progress.get(record.id)
         if before is None:
             return False
@@ -76,7 +79,7 @@ class DependencyTracker:
         return True
 
     def released(self, kernel: KernelId) -> bool:
-        """Note that no process of the kernel is left; whether that ended followed work."""
+        """Note that no process of the kernel is left; whether followed work has ended by that."""
         if not self._leaving:
             return False
         gone = [id_ for id_, kernels in self._leaving.items() if kernels == {kernel}]
@@ -94,7 +97,7 @@ class DependencyTracker:
         return self._progress.get(dependency.on, _UNKNOWN).state
 
     def met_at(self, owner: Owner, after: Iterable[Dependency]) -> float:
-        """When the last of the dependencies was met; infinity while one is not."""
+        """The time at which the last of the dependencies was met; infinity while one is not met."""
         met_at = 0.0
         for each in after:
             if not is_met(each, self.state(owner, each)):
@@ -108,7 +111,7 @@ class DependencyTracker:
         return news
 
     def _look_for_rest(self, id_: str) -> None:
-        """Note the kernels that may be left of work that may just have ended."""
+        """If the work has ended, note those of its kernels that may still have processes."""
         if self._progress[id_].state not in _ENDED:
             return
         left = {kernel for kernel in self._live.allocations_of if self._live.work_of(kernel) == id_}
@@ -133,7 +136,7 @@ def _waits_for(record: Job | Session) -> set[str]:
 
 
 def _of_job(job: Job) -> Progress:
-    """The progress of a job, which runs once a task of it runs; a task that is being started is not
+    """The progress of a job. It runs once a task of it runs; a task that is being started is not
     enough."""
     if job.status in JOB_TABLE.terminal:
         well = job.status is JobState.SUCCEEDED
@@ -144,7 +147,7 @@ def _of_job(job: Job) -> Progress:
 
 
 def _of_session(session: Session) -> Progress:
-    """The progress of a session, which has succeeded if it ended by itself: a stopped session has
+    """The progress of a session. It has succeeded only if it ended by itself: a stopped session has
     not, whatever its exit code."""
     if session.status in SESSION_TABLE.terminal:
         by_itself = session.reason is not None and session.reason.code is ReasonCode.COMPLETED

@@ -10,13 +10,13 @@ from muster.scheduling.workload import WorkloadClass
 from muster.store.live import Live
 
 UsageHistory = Callable[[str, float], Iterable[UsageSpan]]
-"""The holdings of ended sessions of the named group within the last so many seconds."""
+"""The usage of ended sessions, by the group's name and how many seconds to look back."""
 RequestHistory = Callable[[str], Iterable[tuple[Resources, int]]]
-"""The requests of ended sessions of the named group, each with its number of kernels."""
+"""The requests of ended sessions, by the group's name; each with its number of kernels."""
 
 
 class GroupHistory:
-    """The history of one group, from the store and the mirror. Fills History."""
+    """The history of one group, from the store and the mirror (see ``scheduling.History``)."""
 
     def __init__(
         self, name: str, live: Live, usage: UsageHistory, requests: RequestHistory

@@ -1,4 +1,4 @@
-"""The calls to groups' hooks; a group goes on without a hook that fails."""
+"""Calls the hooks of groups; a group goes on without a hook that fails."""
 
 from collections.abc import Callable, Mapping
 
@@ -29,7 +29,8 @@ class Hooks:
         return self._groups[session.group].policy.hooks[session.type]
 
     def arriving(self, session: Session) -> WorkloadClass:
-        """The class of a session that enters the queue, as its hook wants it."""
+        """The class of a session that enters the queue, as changed by its hook; a hook that fails
+        is left out from now on."""
         while True:
             try:
                 return self._on_schedule(session)
@@ -51,7 +52,7 @@ class Hooks:
         group.requeue(class_of)
 
     def _on_schedule(self, session: Session) -> WorkloadClass:
-        """``arriving``; the plain sessions of a job share one answer.
+        """The class that the hook answers; the plain sessions of a job share one answer.
 
         Raises:
             PluginFault: the hook fails.
@@ -71,8 +72,7 @@ class Hooks:
         return type(self._hook(session)).before_start is not BatchHook.before_start
 
     def before_start(self, session: Session, environment: Mapping[str, str]) -> Mapping[str, str]:
-        """The environment of a kernel of the session that is about to start, as the hook wants
-        it."""
+        """The environment of a kernel that is about to start, as changed by the session's hook."""
         try:
             return self._hook(session).before_start(environment)
         except PluginFault as fault:
@@ -80,7 +80,7 @@ class Hooks:
             return self.before_start(session, environment)
 
     def after_end(self, session: Session) -> None:
-        """The session has ended."""
+        """Tell the hook that the session has ended."""
         succeeded = all(kernel.exit_code == 0 for kernel in session.kernels)
         try:
             self._hook(session).after_end(session.id, succeeded)
@@ -88,5 +88,5 @@ class Hooks:
             self._failed(session.group, fault)
 
     def job_ended(self, id_: JobId) -> None:
-        """No session of the job comes any more."""
+        """Forget the job: none of its sessions comes any more."""
         self._class_of_job.pop(id_, None)

@@ -44,13 +44,16 @@ _DISPLACED = frozenset({ReasonCode.PREEMPTED, ReasonCode.PREEMPTED_FOR_GOOD})
 
 
 class ClusterState:
-    """Follows the mirror; the unit of work tells it of the ledger, the engine of sessions.
+    """Follows the mirror: the unit of work tells of changes of the ledger, the engine of sessions.
 
-    Attributes: groups: by name. accounting: what owners hold, and their quotas. placed: the
-        sessions that hold room, among them ended ones with room still in use. candidates: how many
-        sessions of a job wait for a place. hooks: the hooks of the groups' session types. backlogs:
-        the kernels that agents run and hold ahead. targets: the progress of work for which other
-        work waits.
+    Attributes:
+        groups: the state of each scaling group, by name.
+        accounting: the usage of owners, and their quotas.
+        placed: the sessions that hold room, among them ended ones with room still in use.
+        candidates: how many sessions of a job wait for a place.
+        hooks: the hooks of the groups' session types.
+        backlogs: the running and the prefilled kernels of agents.
+        dependencies: the progress of work for which other work waits.
     """
 
     def __init__(self, live: Live, usage: UsageHistory, requests: RequestHistory) -> None:
@@ -64,8 +67,8 @@ class ClusterState:
         self.backlogs = Backlogs(live)
         self.dependencies = DependencyTracker(live)
         self.hooks = Hooks(self.groups, self.plugin_failed)
-        self._prefilled_as: dict[LedgerKey, WorkloadClass] = {}  # of rows not charged yet
-        self._kernel_of: dict[LedgerKey, Kernel] = {}  # of charged rows
+        self._prefilled_as: dict[LedgerKey, WorkloadClass] = {}  # of prefilled kernels
+        self._kernel_of: dict[LedgerKey, Kernel] = {}  # of charged allocations
         self._remains: dict[SessionId, dict[KernelId, int]] = {}
         self._to_come: dict[JobId, int] = {}  # sessions of a job not in the queue yet
         for name, spec in live.groups.items():
@@ -104,7 +107,7 @@ class ClusterState:
         return Policy.of(self._live.groups[name], (*policy.refused, fault), policy)
 
     def _use(self, name: str, policy: Policy) -> None:
-        """Place by the policy from now on, without those of its plug-ins that fail at once."""
+        """Have the group use the policy, less those of its plug-ins that fail at once."""
         state = self.groups.get(name)
         anew = state is not None and state.policy.hooks != policy.hooks
         while True:
@@ -149,7 +152,7 @@ class ClusterState:
     # -- sessions ------------------------------------------------------------------------------
 
     def session_changed(self, session: Session) -> None:
-        """Keep the queue: a PENDING session is in it, any other is not."""
+        """Keep the group's queue: it has every PENDING session, and no other."""
         state = self.groups[session.group]
         if self.dependencies.changed(session):
             self._all_due()
@@ -172,8 +175,9 @@ class ClusterState:
         state.progressed(session.id, placed_since(session), session.started_at, leaves_by)
 
     def _submit(self, session: Session, state: GroupState) -> None:
-        """A session waits from now on; aside, while earlier generations of its kernels have rows of
-        the ledger: never two live attempts."""
+        """Have a session wait from now on. While earlier generations of its kernels have rows of
+        the
+        ledger it waits aside: there must never be two live attempts."""
         waiting = SessionWorkload(session.id, session.created_at, self.hooks.arriving(session))
         allocations_of = self._live.allocations_of
         remains = {
@@ -188,7 +192,8 @@ class ClusterState:
         self._count_candidate(session, +1)
 
     def withdraw(self, session: Session) -> None:
-        """The session is not to be placed; nothing happens if it does not wait."""
+        """End the wait of a session that is not to be placed; nothing happens if it does not
+        wait."""
         if self.groups[session.group].withdraw(session.id):
             self._withdrawn(session)
 
@@ -197,7 +202,7 @@ class ClusterState:
         self._count_candidate(session, -1)
 
     def start(self, placed: Placed, now: float) -> Session:
-        """A session takes the room that a pass has found for it; its rows of the ledger follow."""
+        """Have a session take the room that a pass has found; the caller writes the ledger."""
         session = self._live.sessions[placed.session.id]
         begun_anew = session.job is not None
         self.groups[session.group].start(placed, now, begun_anew=begun_anew)
@@ -213,12 +218,12 @@ class ClusterState:
                 self.candidates[job.id] = count
 
     def remains_of(self, session: Session) -> KernelId | None:
-        """A kernel of which an earlier generation keeps the session from being placed, if any."""
+        """A kernel of which an earlier generation keeps the session from being placed; None if
+        there is none."""
         return next(iter(self._remains.get(session.id, ())), None)
 
     def workload(self, session: Session) -> WorkloadClass:
-        """A session's class as placement sees it: as it waits, or as it was placed. No hook is
-        asked."""
+        """The class as which the session waits, or was placed; no hook is called."""
         return self._known(session) or workload_class(session)
 
     def _known(self, session: Session) -> WorkloadClass | None:
@@ -230,8 +235,9 @@ class ClusterState:
         return None if place is None else place.workload
 
     def eligible_at(self, session: Session) -> float:
-        """The time from which the session could have started, had there been room: it was handed
-        in, its start time had come, and its dependencies were met; infinite while one is not.
+        """The time from which the session could have started, had there been room: the session was
+        handed in, its start time had come, and its dependencies were met. Infinity while a
+        dependency is not met.
 
         A job's later attempts and later tasks count from the same time. Only a displaced session
         begins to wait anew, because it lost its place by no fault of its own.
@@ -244,8 +250,8 @@ class ClusterState:
         return max(handed_in, workload.not_before or 0.0, met_at)
 
     def take_unblocked(self) -> list[Session]:
-        """The waiting sessions whose dependencies have progressed since the last call, so that
-        their waiting times have to be judged anew."""
+        """The waiting sessions whose dependencies have progressed since the last call: their
+        waiting times have to be judged anew."""
         news = self.dependencies.take_news()
         return [
             self._live.sessions[waiting.id]
@@ -263,8 +269,8 @@ class ClusterState:
                 yield session, self.groups[session.group].places[id_].workload
 
     def may_prefill(self, session: Session) -> bool:
-        """Whether an agent may hold the session in its backlog: short batch work of one kernel that
-        needs nothing but its allocation, may go anywhere, and has no quota to exceed."""
+        """Whether agents may be prefilled with the session: batch work of one kernel that needs
+        nothing but its allocation, may go anywhere, and has no quota to exceed."""
         if (
             session.job is None
             or len(session.kernels) != 1
@@ -298,8 +304,8 @@ class ClusterState:
     # -- jobs ----------------------------------------------------------------------------------
 
     def expanded(self, job: Job) -> None:
-        """The job is new, or more of its tasks are candidates: its tasks to come count as waiting
-        too."""
+        """Count the tasks of a job that are no candidates yet: they wait too. To be called when the
+        job is new, or more of its tasks have become candidates."""
         to_come = 0 if job.status in JOB_TABLE.terminal else job.tasks_total - job.next_task
         if job.spec.coscheduled:
             to_come = min(to_come, 1)
@@ -372,8 +378,9 @@ class ClusterState:
         return self.groups[self._live.agents[allocation.agent_id].group]
 
     def _adopt(self, allocation: Allocation, now: float) -> None:
-        """A row is charged that no pass has made: its room is in use, and its session placed. A
-        session that has ended is not; its agent has not confirmed that yet."""
+        """Count an allocation that is charged, though no pass has placed it: its room is in use,
+        and its session placed. Of a session that has ended only the room counts, until its agent
+        confirms the end."""
         prefilled_as = self._prefilled_as.pop(allocation.key, None)
         kernel = self._live.kernels.get(allocation.kernel_id)
         if kernel is None:
@@ -401,7 +408,8 @@ class ClusterState:
             del self.placed[session.id]
 
     def _clean(self, allocation: Allocation) -> None:
-        """A session may be placed once its kernels have no row of earlier generations left."""
+        """Take note that an allocation of an earlier generation is gone; with the last of them, the
+        session may be placed."""
         kernel = self._live.kernels.get(allocation.kernel_id)
         remains = self._remains.get(kernel.session.id) if kernel is not None else None
         if kernel is None or remains is None:

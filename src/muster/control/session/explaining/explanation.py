@@ -1,6 +1,6 @@
-"""The answer of `muster why` about a session: why it does not start, or what it is doing.
+"""The answer of `muster why` about a session: why it does not start, or what holds it up.
 
-It is found in the live state, so it is never out of date, by the code that decides.
+The code that decides finds the answer in the live state, so it is never out of date.
 """
 
 import math
@@ -35,7 +35,8 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Found:
-    """The findings about one session."""
+    """The findings about one session: ``held`` are the holders of the resources for which it waits,
+    ``behind`` is the session for which room is kept."""
 
     reasons: list[Reason] = field(default_factory=list)
     placement: PlacementView | None = None
@@ -43,7 +44,7 @@ class Found:
     behind: HolderView | None = None
 
     def answer(self, subject: str, status: str, verdict: str) -> WhyView:
-        """The answer about live work of this id."""
+        """The findings as the answer about live work of this id."""
         return WhyView(
             subject=subject,
             status=status,
@@ -77,7 +78,7 @@ def explain_session(
 
 
 def explain_ended_session(session: SessionView) -> WhyView:
-    """Why a session that has ended did."""
+    """Why an ended session has ended."""
     return ended_answer(session, f"ended {session.status}", session.reason)
 
 
@@ -152,6 +153,7 @@ def _at_barrier(live: Live, session: Session) -> Reason:
 
 
 def _of_silent(agent: Agent, now: float) -> Reason:
+    """The reason that an agent cannot be heard, and when its leases end."""
     numbers: dict[str, Any] = {"agent": agent.name, "silent_s": round(now - agent.seen_at)}
     lost_at = agent.leased_until + LEASE_MARGIN_S
     if math.isfinite(lost_at):

@@ -37,7 +37,7 @@ _Hold = tuple[Session | None, int]
 
 @dataclass(slots=True)
 class _Sum:
-    """The sum of the holdings of sessions that are told together."""
+    """The sum of the amounts that sessions hold which are shown as one holder."""
 
     first: Session
     amount: int = 0
@@ -62,7 +62,8 @@ def holdings(
 
 
 def ahead_of(found: Explanation, live: Live, asker: Principal) -> HolderView | None:
-    """The session ahead, for which room is kept that the explained one would need."""
+    """The session for which room is kept that the explained session would need; None if there is
+    none."""
     for why in found.reasons:
         session = live.sessions.get(dict(why.numbers).get("session", ""))
         if session is not None:
@@ -77,8 +78,8 @@ def _room(
     cluster: ClusterState,
     asker: Principal,
 ) -> HoldingView | None:
-    """The holders of the resource that most agents are short of, on the agents that are least short
-    of it."""
+    """The holders of the resource that most agents are short of, on the agents that have the most
+    of it free."""
     resource = _lacking(request)
     snapshot, workload = cluster.groups[waiting.group].snapshot, cluster.workload(waiting)
     slots = snapshot.emptied(all_accept=True).columns.fitting(request.request)
@@ -121,7 +122,7 @@ def _lacking(request: RequestExplanation) -> str | None:
 
 
 def _amounts(columns: Columns, resource: str, slots: Ints) -> tuple[Ints, Ints]:
-    """The free amount of the resource and the whole, by agent."""
+    """The free amount and the capacity of the resource, by agent."""
     if resource == "gpu":
         return columns.device_free[slots].sum(axis=1), columns.device_capacity[slots].sum(axis=1)
     dimension = columns.dimensions.index(resource)
@@ -148,7 +149,7 @@ def _quota(why: Reason, cluster: ClusterState, asker: Principal) -> HoldingView:
 def _holders(
     holds: Iterable[_Hold], shown: Callable[[int], str], asker: Principal
 ) -> tuple[HolderView, ...]:
-    """Holders that the asker may see by name, the largest first; the others together."""
+    """The holders that the asker may see by name, the largest first; the others as one."""
     named: dict[str, _Sum] = {}
     seen: set[str] = set()
     others, amount_of_others, unnamed = 0, 0, set[str]()

@@ -25,7 +25,7 @@ from muster.scheduling.workload import KernelPlacement
 from muster.store.live import Live
 
 MOST_WAITED_FOR = 20
-"""Sessions whose ends a reservation counts on that are named."""
+"""A reservation names so many of the sessions on whose ends it counts."""
 
 MaySee = Callable[[Owner], bool]
 """Whether the asker may see the work of this owner."""
@@ -57,7 +57,7 @@ def placement_view(found: Explanation, live: Live, may_see: MaySee) -> Placement
 
 
 def victims_of(found: Preemption, live: Live, may_see: MaySee) -> tuple[VictimView, ...]:
-    """The displaced sessions: by name those that the asker may see, the others counted by
+    """The displaced sessions: by name, if the asker may see them; the others counted by
     priority."""
     named: list[VictimView] = []
     others: dict[int, list[int]] = {}  # numbers of kernels, by priority

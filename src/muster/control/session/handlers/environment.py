@@ -1,4 +1,4 @@
-"""The environment and the start template of kernels. Pure."""
+"""The environment of kernels, and the template from which agents start them. Pure functions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,12 +14,14 @@ HOSTS_FILE = "muster-hosts"
 
 
 def ports_needed(kernel: Kernel) -> int:
-    """Ports that the agent reserves: the spec's, and one to meet at for a gang's first kernel."""
+    """The number of ports that the agent reserves: the spec's, and one more for the first kernel of
+    a gang, where the others meet it."""
     meeting = 1 if len(kernel.session.kernels) > 1 and kernel.index == 0 else 0
     return kernel.process.ports + meeting
 
 
 def needs_preparation(kernel: Kernel) -> bool:
+    """Whether the agent has to get the kernel ready before it starts it."""
     return ports_needed(kernel) > 0
 
 
@@ -66,8 +68,8 @@ def gang_of(session: Session, agents: Mapping[AgentId, Agent]) -> Gang:
 
 
 def template(kernel: Kernel, gang: Gang | None) -> KernelTemplate:
-    """The template of kernels with one process; ``gang`` is None for a kernel by itself. It is made
-    once for all of them, and with ``Gang.hosts`` once more for the first."""
+    """The template of all kernels of one process; ``gang`` is None for a lone kernel. Where the
+    gang has ``hosts``, its first kernel has a template of its own."""
     process = kernel.process
     env, files = process.env, process.files
     if gang is not None:
@@ -89,7 +91,7 @@ def template(kernel: Kernel, gang: Gang | None) -> KernelTemplate:
 
 
 def own_variables(kernel: Kernel, gang: Gang | None) -> dict[str, str]:
-    """The variables of one kernel beside those of its template: as many for any size of gang.
+    """The variables of one kernel beside the template's; their number does not grow with the gang.
 
     Programs in the manner of torchrun read a gang's variables.
     """

@@ -80,13 +80,13 @@ def grant_prefilled(group: GroupState, work: Work, cluster: ClusterState) -> Non
     waiting = [
         members.workload.priority
         for members in group.queue.classes
-        if not members.reasons or lacks_room(members.reasons)  # new, or held up by room alone
+        if not members.reasons or lacks_room(members.reasons)  # new, or waiting for room alone
     ]
     highest = max(waiting, default=0)
     for agents in list(backlogs.of_group(snapshot.group).values()):
         for agent_id, shape in list(agents.items()):
             if work.live.agents[agent_id].barred is not None:
-                continue  # it takes no new work
+                continue  # the agent takes no new work
             for allocation in list(shape.prefilled.values()):
                 shares = devices_at(snapshot, group.policy.selector, allocation.resources, agent_id)
                 kernel = _kernel_of(allocation, work)
@@ -129,6 +129,6 @@ def lacks_room(reasons: Sequence[Reason]) -> bool:
 
 
 def _kernel_of(allocation: Allocation, work: Work) -> Kernel | None:
-    """The kernel, if the row is that of its newest generation."""
+    """The kernel of an allocation; None if the allocation is of an older generation."""
     kernel = work.live.kernels.get(allocation.kernel_id)
     return kernel if kernel is not None and kernel.generation == allocation.generation else None

@@ -1,4 +1,4 @@
-"""PrepareSessions: SCHEDULED → PREPARING, and its agents get ready."""
+"""PrepareSessions: SCHEDULED → PREPARING, while agents get the kernels ready."""
 
 from collections.abc import Sequence
 
@@ -20,7 +20,7 @@ _WAITING = frozenset({KernelStatus.PREPARING, KernelStatus.PULLING})
 
 
 class PrepareSessions(HeardPhase):
-    """Tells agents to get kernels ready; kernels that need nothing are PREPARED at once."""
+    """Tells agents to get kernels ready; kernels that need no preparation are PREPARED at once."""
 
     name = "PrepareSessions"
     between_tries = True

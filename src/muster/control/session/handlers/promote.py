@@ -16,6 +16,8 @@ _UNSTARTED = _UNPREPARED | {_K.PREPARED, _K.CREATING}
 
 
 class KernelMatchType(Enum):
+    """How many kernels must have one of the statuses named."""
+
     ALL = "all"
     ANY = "any"
     NOT_ANY = "not_any"
@@ -45,6 +47,8 @@ class SessionPromotionHandler(PromotionHandler[Session]):
 
 
 class PromoteToPrepared(SessionPromotionHandler):
+    """SCHEDULED or PREPARING → PREPARED once no kernel is unprepared."""
+
     name = "PromoteToPrepared"
     targets = frozenset({SessionStatus.SCHEDULED, SessionStatus.PREPARING})
     check_kernel_statuses = _UNPREPARED
@@ -53,6 +57,8 @@ class PromoteToPrepared(SessionPromotionHandler):
 
 
 class PromoteToRunning(SessionPromotionHandler):
+    """CREATING → RUNNING once every kernel has started."""
+
     name = "PromoteToRunning"
     targets = frozenset({SessionStatus.CREATING})
     check_kernel_statuses = _UNSTARTED
@@ -88,6 +94,8 @@ class DetectTermination(SessionPromotionHandler):
 
 
 class PromoteToTerminated(SessionPromotionHandler):
+    """TERMINATING → TERMINATED once no kernel is live."""
+
     name = "PromoteToTerminated"
     targets = frozenset({SessionStatus.TERMINATING})
     check_kernel_statuses = KERNEL_TABLE.live

@@ -31,12 +31,12 @@ log = logging.getLogger(__name__)
 
 
 TOLD_AT_ONCE = 100
-"""Sessions of a class whose history tells of new reasons at once; the histories of the others do at
-the next sweep, if the reasons still hold. A change of the reason for which a hundred thousand
-sessions wait must not write as many rows."""
+"""The number of sessions of a class whose histories tell of new reasons at once. The histories of
+the others do so at the next sweep, if the reasons still hold: a change of the reason for which a
+hundred thousand sessions wait must not write as many rows."""
 
 _MAY_RETURN = frozenset({ReasonCode.NO_ALIVE_AGENTS, ReasonCode.NEEDS_ABSENT_AGENTS})
-"""Reasons that no agent can hold a session now, although an absent or cordoned agent could."""
+"""Reasons of a session that no agent can hold now, although an absent or cordoned agent could."""
 
 
 class ScheduleNewSessions(LifecycleHandler[Session]):
@@ -61,7 +61,7 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
         self._sessions = sessions
 
     def gather(self, candidates: Sequence[Session], work: Work) -> Sequence[Session]:
-        """The sessions that are new, and those whose time may be over; others wait in their
+        """The sessions that are new, and the sessions whose time may be over; others wait in their
         classes."""
         targets = super().gather(candidates, work)
         for session in self._cluster.take_unblocked():
@@ -101,7 +101,7 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
 
     def _unfit_everywhere(self, session: Session) -> Reason | None:
         """The reason to give a session up, once every agent that could ever hold it has reported
-        that it cannot run it."""
+        that it cannot run the session."""
         if not session.unfit:
             return None
         group, workload = self._cluster.groups[session.group], self._cluster.workload(session)
@@ -131,7 +131,7 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
         for session, until in aside.items():
             try:
                 group.readmit(session.id)
-            except PluginFault as fault:  # it is in the queue; a selector did not want to learn it
+            except PluginFault as fault:  # it is in the queue; the selector failed to learn
                 self._cluster.plugin_failed(group.snapshot.group, fault)
             session.retry_at = until
         group.due = due  # readmission makes a pass due, in this very wake
@@ -234,6 +234,6 @@ def _codes(reasons: Sequence[Reason]) -> list[ReasonCode]:
 
 
 def cleaning_up(kernel_id: KernelId, live: Live) -> Reason:
-    """The reason for which a kernel waits whose former processes are not proven gone."""
+    """The reason why a kernel waits, some former processes of which are not proven gone."""
     agent = live.agents[live.allocations_of[kernel_id][0].agent_id]
     return reason(ReasonCode.CLEANING_UP, agent=agent.name)

@@ -1,4 +1,4 @@
-"""StartSessions: PREPARED → CREATING, and its agents start the kernels."""
+"""StartSessions: PREPARED → CREATING, while agents start the kernels."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -31,10 +31,10 @@ _TO_START = frozenset({KernelStatus.PREPARED, KernelStatus.CREATING})
 
 
 class StartSessions(HeardPhase):
-    """Starts the kernels of PREPARED sessions, and tries kernels again that an agent failed to
+    """Starts the kernels of PREPARED sessions, and starts kernels again that an agent failed to
     start.
 
-    A kernel that waits too long in an agent's backlog is recalled: it may fit elsewhere.
+    A prefilled kernel that waits for too long is recalled: there may be room for it elsewhere.
     """
 
     name = "StartSessions"
@@ -79,13 +79,12 @@ class StartSessions(HeardPhase):
             recall(kernel, work)
 
     def began(self, record: Session) -> float:
-        """When the phase began: a gang's kernels have the whole time anew once its barrier is
-        open."""
+        """When the phase began; for a gang whose barrier is open, when it was opened."""
         return max(record.status_changed_at, record.barrier_opened_at or 0.0)
 
     def timeout_s(self, record: Session, work: Work) -> float | None:
         if record.status is SessionStatus.CREATING and is_prefilled(record, work):
-            return None  # it has no room to start in yet
+            return None  # a prefilled kernel waits for another to end
         return work.live.groups[record.group].create_timeout
 
 
@@ -106,7 +105,7 @@ def recall_prefilled(
 
 
 def recall(kernel: Kernel, work: Work) -> None:
-    """Have the kernel's agent give it back if it has not begun; the agent is told once."""
+    """Have the agent give the kernel back, unless it has begun; the agent is told once."""
     if kernel.stop_sent_at is None and kernel.agent_id is not None:
         kernel.stop_sent_at = work.now
         work.emit(TellAgent(kernel.agent_id, Recall(kernel.id, kernel.generation)))
@@ -122,7 +121,7 @@ class Templates:
         self._bare: dict[int, KernelTemplate] = {}
 
     def gang(self, session: Session, work: Work) -> Gang | None:
-        """What the session's kernels know of each other; None for a lone kernel."""
+        """The facts that the session's kernels know of each other; None for a lone kernel."""
         if len(session.kernels) == 1:
             return None
         key = session.id, session.kernels[0].generation
@@ -156,7 +155,7 @@ class Templates:
 def send_starts(
     session: Session, kernels: Iterable[Kernel], work: Work, cluster: ClusterState
 ) -> None:
-    """Send start commands for the kernels among these that are to start."""
+    """Send start commands for those of the ``kernels`` that are to start."""
     templates = work.once(Templates)
     gang = templates.gang(session, work)
     hold, asks_hook = is_closed(session), cluster.hooks.changes_environments(session)

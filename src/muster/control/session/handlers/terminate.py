@@ -18,7 +18,7 @@ from muster.wire.messages import Stop
 
 
 class TerminateSessions(HeardPhase):
-    """Sends each live kernel a Stop; well past its grace further ones, which grant no time.
+    """Sends each live kernel a Stop and, well past its grace, further ones that grant no time.
 
     PromoteToTerminated ends a session without live kernels. Expiry ends a session whose agent does
     not answer, but frees no room: that waits for the agent (design: The ledger).
@@ -42,7 +42,8 @@ class TerminateSessions(HeardPhase):
         return result
 
     def _stop(self, kernel: Kernel, work: Work) -> float:
-        """Tell the kernel to stop, if it is time; the answer is when it will be next."""
+        """Tell the kernel to stop, if the time for that has come; the answer is the next such
+        time."""
         sent_at = kernel.stop_sent_at
         if sent_at is not None and sent_at < kernel.session.status_changed_at:
             sent_at = None  # the last message was a Recall
