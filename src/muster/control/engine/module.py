@@ -74,7 +74,8 @@ class Module:
         """Refuse a spec that is handed in, or planned, for what only this module knows.
 
         Raises:
-            InvalidSpec: with every problem found.
+            InvalidSpec: with every problem found. Any other error refuses the spec too, as a defect
+                of the controller.
         """
 
     def begin(self, before: Live | None) -> None:
