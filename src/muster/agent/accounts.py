@@ -1,4 +1,5 @@
-"""The accounts of this machine as which kernels run: their owners', where the agent is root.
+"""The accounts of this machine as which kernels run: where the agent is root, their owners'
+accounts.
 
 A user gets the account to which the operator mapped it; else the machine's account of the same
 name, if the operator allowed that; else a uid of its own out of a range. The directory
@@ -236,7 +237,8 @@ def _subordinate_ids() -> list[tuple[range, str]]:
 
 
 def _other_use(uid: int, subordinate: Sequence[tuple[range, str]]) -> str:
-    """Another owner of the uid on this machine, even as a group id; "" if there is none."""
+    """The other owner that the uid, or the same number as a group id, has on this machine; "" if
+    there is none."""
     for look_up in (pwd.getpwuid, grp.getgrgid):
         with suppress(KeyError):
             return f"the machine's account or group {look_up(uid)[0]}"

@@ -28,7 +28,7 @@ def boot_id(source: Path = BOOT_ID, memory_directory: Path = MEMORY_DIRECTORY) -
     """The machine's boot id, or one that is kept in memory only where /proc has none.
 
     Raises:
-        UnknownBoot: neither can be had; a guess could declare a running kernel dead.
+        UnknownBoot: the machine has neither; a guess could declare a running kernel dead.
     """
     try:
         return source.read_text().strip()

@@ -9,7 +9,7 @@ MEMBERSHIP = Path("/proc/self/cgroup")
 
 
 def cpu_milli(root: Path = ROOT, membership: Path = MEMBERSHIP) -> Iterator[int]:
-    """Processor quotas, in thousandths of a processor."""
+    """The processor quotas of this process's cgroups, in thousandths of a processor."""
     for directory in _directories("cpu", root, membership):
         match _words(directory / "cpu.max"):
             case [quota_us, period_us] if quota_us != "max":
@@ -20,7 +20,7 @@ def cpu_milli(root: Path = ROOT, membership: Path = MEMBERSHIP) -> Iterator[int]
 
 
 def memory_bytes(root: Path = ROOT, membership: Path = MEMBERSHIP) -> Iterator[int]:
-    """Memory limits."""
+    """The memory limits of this process's cgroups, in bytes."""
     for directory in _directories("memory", root, membership):
         for name in ("memory.max", "memory.limit_in_bytes"):
             match _words(directory / name):
@@ -29,7 +29,7 @@ def memory_bytes(root: Path = ROOT, membership: Path = MEMBERSHIP) -> Iterator[i
 
 
 def _directories(controller: str, root: Path, membership: Path) -> Iterator[Path]:
-    """The cgroup that this process is in for a controller, and those above it."""
+    """The cgroup in which this process is for a controller, and the cgroups above it."""
     try:
         lines = membership.read_text().splitlines()
     except OSError:

@@ -59,7 +59,7 @@ class Conversation:
         Raises:
             Refused, Occupied: the controller does not want this agent.
             Disconnected: the stream is over, or the controller silent.
-            MalformedMessage: it sent a message that this version does not understand.
+            MalformedMessage: the controller sent a message that this version does not understand.
         """
         self._disk_was_full = self._disk_is_full()
         await self._stream.send(

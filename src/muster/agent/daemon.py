@@ -46,7 +46,7 @@ from muster.wire.messages import (
 log = logging.getLogger(__name__)
 
 STABLE_S = 10.0
-"""After a connection that lasted so long the next wait begins short again."""
+"""A connection of this length, in seconds, makes the next wait short again."""
 
 TIDY_PERIOD_S = 600.0
 SUPERVISOR_TRIES = 5
@@ -68,7 +68,7 @@ async def run(
     rng: random.Random | None = None,
     clock: Clock | None = None,
 ) -> None:
-    """Be an agent until ``stop`` is set. Its kernels run on; the next agent finds them again.
+    """Run an agent until ``stop`` is set. Its kernels run on; the next agent finds them again.
 
     Raises:
         AgentRefused: wrong token, unknown group, a name that is taken.
@@ -117,7 +117,7 @@ class AgentDaemon:
         self._trouble.clear()
 
     def close(self) -> None:
-        """Let go of everything that is not a kernel."""
+        """Let go of everything but the kernels."""
         if self._link is not None:
             self._link.close()
         self._ports.close()
@@ -166,12 +166,12 @@ class AgentDaemon:
         raise SupervisorUnavailable(f"the kernel supervisor on {directory} does not start: {why}")
 
     async def _launch_and_attach(self) -> SupervisorLink:
-        """Attach to the supervisor, which is started if none runs. One of another version is waited
-        for while it holds kernels, and then replaced.
+        """Attach to the supervisor, which is started if none runs. A supervisor of another version
+        is replaced once it holds no kernels.
 
         Raises:
             SupervisorLost, OSError: there is none.
-            OtherVersion: one without kernels was told to end.
+            OtherVersion: a supervisor of another version, without kernels, was told to end.
         """
         while True:
             await _launch(self._config.directory)

@@ -1,4 +1,5 @@
-"""The machine's capacity and attributes: found out, or declared by whoever starts the agent."""
+"""The machine's capacity and attributes: discovered, or declared by the person who starts the
+agent."""
 
 import os
 import platform
@@ -28,7 +29,7 @@ FOUND_ATTRIBUTES = (
     RUNS_AS,
     "limits",
 )
-"""Attributes that agents find out; ``limits`` comes from their supervisor."""
+"""The attributes that agents discover; ``limits`` comes from their supervisor."""
 
 _GPUS = re.compile(r"(?P<count>\d{1,4})(?:\s*[xX*]\s*(?P<model>[A-Za-z0-9][A-Za-z0-9 ._-]{0,62}))?")
 
@@ -90,7 +91,7 @@ def parse_gpus(text: str) -> tuple[Device, ...]:
 
 
 def _cpu_milli() -> int:
-    """Processors this process may use: its affinity, and the quotas of its cgroups."""
+    """The processors that this process may use, by its affinity and the quotas of its cgroups."""
     usable_milli = 1000 * len(os.sched_getaffinity(0))
     return min([usable_milli, *cgroup_limits.cpu_milli()])
 

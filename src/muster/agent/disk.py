@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 LEAST_FREE_BYTES = 1 << 20
-"""With less neither a journal nor a log can be relied on."""
+"""With less free space neither a journal nor a log can be relied on."""
 HANGING_S = 5.0
 """After a look of this length the file system counts as hanging, and nothing on it can be relied
 on."""

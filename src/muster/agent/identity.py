@@ -38,7 +38,8 @@ def locked(directory: Path) -> Iterator[None]:
 
     Raises:
         Conflict: another agent runs on it.
-        UnusableDirectory: it cannot be made or written, or others could have put something there.
+        UnusableDirectory: the directory cannot be made or written, or others could have put
+            something into it.
     """
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -111,7 +112,7 @@ def save_identity(directory: Path, identity: Identity) -> None:
     """Write an identity, readable by its owner only, whole or not at all.
 
     Raises:
-        UnusableDirectory: it cannot be written.
+        UnusableDirectory: the identity cannot be written.
     """
     path = directory / CREDENTIAL_FILE
     fresh = path.with_suffix(".new")

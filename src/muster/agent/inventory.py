@@ -1,4 +1,4 @@
-"""The kernels that this agent holds, as its supervisor tells of them."""
+"""The inventory of this agent's kernels, kept from the events of its supervisor."""
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
@@ -78,8 +78,8 @@ class KernelInventory:
         }
 
     def ordered(self, start: Start) -> None:
-        """Hold a kernel that the supervisor was told to start: an inventory without it would have
-        it started elsewhere."""
+        """Add a kernel that the supervisor was told to start: the controller would start it
+        elsewhere if the inventory lacked it."""
         key = (start.kernel, start.generation)
         if self._statuses.get(key) not in (HeldStatus.RUNNING, HeldStatus.CREATED):
             self._statuses[key] = HeldStatus.QUEUED

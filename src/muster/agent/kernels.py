@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 
 ABANDON_AGAIN_S = 5.0
-"""How long a kernel that is to end at once may take before it is told again."""
+"""The time, in seconds, after which a kernel that is to end at once is told again."""
 
 
 class Kernels:
@@ -77,12 +77,12 @@ class Kernels:
         self.renewed_s = 0.0  # the moment that the renewal in force answered; 0: none
 
     def use(self, link: SupervisorLink | None) -> None:
-        """Speak to this supervisor from now on."""
+        """Send commands to this supervisor from now on."""
         self._link = link
         self.renewed_s = 0.0
 
     def is_live(self, key: KernelKey) -> bool:
-        """Whether the kernel may still write output, or will."""
+        """Whether the kernel may still write output, now or later."""
         held = key in self._inventory
         return self._inventory.is_live(key) if held else key in self._ports.held()
 
@@ -132,7 +132,7 @@ class Kernels:
             await self._link.drained()
 
     def acknowledge(self, seq: int) -> None:
-        """The controller has all reports up to ``seq``."""
+        """Take note that the controller has all reports up to number ``seq``."""
         for report in self.outbox.acknowledge(seq):
             if report.kind is not ReportKind.STARTED:
                 self._inventory.acknowledged(report)
@@ -237,7 +237,7 @@ class Kernels:
         return report
 
     def refused(self, why: str) -> None:
-        # Whichever command it was: both sides begin anew from the held kernels.
+        # Whichever command failed: both sides begin anew from the inventory.
         log.error("the supervisor refused a command: %s", why)
         if self._link is not None:
             self._link.close()

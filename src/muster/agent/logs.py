@@ -49,7 +49,7 @@ class LogFiles:
         self._followed: dict[KernelKey, asyncio.Event] = {}
 
     def ended(self, key: KernelKey) -> None:
-        """A kernel has ended; its followers need not wait any longer."""
+        """Take note that a kernel has ended; its followers need not wait any longer."""
         if (over := self._followed.get(key)) is not None:
             over.set()
 
@@ -101,7 +101,7 @@ class LogFiles:
         return LogChunk(offset, data, eof=ended and offset + len(data) >= end)
 
     def _open(self, request: LogRequest, files: ExitStack) -> list[_Span]:
-        """The files of a log, oldest first, as they were at one moment."""
+        """The files of a log, the oldest first, as they were at one moment."""
         if not _NAME.fullmatch(request.kernel):
             return []
         log = self._directory / f"{request.kernel}.{request.generation}.log"

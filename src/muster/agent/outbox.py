@@ -24,7 +24,7 @@ class Outbox:
         self._last_seq = 0
 
     def __len__(self) -> int:
-        """How many reports are to be sent."""
+        """The number of reports that are still to be sent."""
         return len(self._unsent) + len(self._unnumbered)
 
     def add(self, seq: int, report: KernelReport) -> None:

@@ -23,7 +23,7 @@ class PortLocks:
 
     def __init__(self) -> None:
         self._fd = -1
-        self._held: set[int] = set()  # a lock does not keep out its own holder
+        self._held: set[int] = set()  # the file's lock does not keep out the process that has it
 
     def take(self, port: int) -> bool:
         """Lock a port; false if it is locked already.

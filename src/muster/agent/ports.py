@@ -85,7 +85,7 @@ class PreparedPorts:
                 self._save()
 
     def close(self) -> None:
-        """Let go of the locks; the file keeps the reservations for the agent's next life."""
+        """Let go of the locks; the file keeps the reservations for the agent's next start."""
         self._locks.close()
 
     def _drop(self, key: KernelKey) -> tuple[int, ...]:

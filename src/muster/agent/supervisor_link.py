@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 ATTACH_TIMEOUT_S = 10.0
 LINE_LIMIT_BYTES = 2 * 1024 * 1024
-"""Longer lines are cut into several; the supervisor takes lines twice as long."""
+"""The longest line; longer ones are cut into several. The supervisor takes lines twice as long."""
 
 FORGET_AT_ONCE = 1000
 
@@ -87,7 +87,7 @@ class Listener(Protocol):
         """The supervisor holds these kernels; events that nobody has acknowledged follow."""
 
     def heard(self, events: "Sequence[Event]") -> None:
-        """Facts, in order. Events of one moment come together."""
+        """Events about kernels, in order. Events of one moment come together."""
 
     def refused(self, why: str) -> None:
         """The supervisor could not obey a command."""
@@ -136,7 +136,7 @@ class SupervisorLink(asyncio.Protocol):
         return link
 
     def close(self) -> None:
-        """Leave the supervisor to itself."""
+        """Close the connection; the supervisor goes on by itself."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -182,7 +182,7 @@ class SupervisorLink(asyncio.Protocol):
         self._say({"op": "stop", "kernels": kernels})
 
     def go(self, held: Iterable[Go]) -> None:
-        """Let kernels run that were started with ``hold``."""
+        """Let kernels run that were started with ``hold``, and wait at their gang's barrier."""
         kernels = [{"id": each.kernel, "generation": each.generation} for each in held]
         self._say({"op": "go", "kernels": kernels})
 

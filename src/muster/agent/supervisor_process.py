@@ -16,7 +16,7 @@ _PID_NAMESPACE = Path("/proc/self/ns/pid")
 
 
 def identify(pid: int) -> str:
-    """A text that tells the process from any other of this boot; empty if it has ended."""
+    """A text that distinguishes the process from all others of this boot; empty if it has ended."""
     stat, user = read_stat(pid), user_of(pid)
     if stat is None or user is None:
         return ""
@@ -49,6 +49,6 @@ def _may_have(tags: AbstractSet[bytes], pid: int) -> bool:
     try:
         return not tags.isdisjoint(Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"))
     except PermissionError:
-        return os.geteuid() == 0  # else it is another user's, and kernels are of one's own
+        return os.geteuid() == 0  # else the process is another user's, and kernels are of one's own
     except (FileNotFoundError, ProcessLookupError):
         return False

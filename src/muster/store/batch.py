@@ -67,7 +67,7 @@ class Batch:
         return str(compiled), arrange
 
     def execute(self, connection: Connection, rows: Iterable[Sequence[Any]]) -> int:
-        """Run for all rows; the number of rows that were changed in all."""
+        """Run the statement for all rows; the answer is how many rows were changed in all."""
         prepared = self._compiled.get(connection.dialect.name)
         if prepared is None:
             prepared = self._compile(connection.dialect)
@@ -131,7 +131,7 @@ class Insertion:
 
 
 def _picking(names: Sequence[str], columns: Sequence[str]) -> Callable[[Sequence[Any]], Any]:
-    """Picks the values of some columns from a row."""
+    """A function that picks the values of some columns from a row."""
     pick = itemgetter(*map(columns.index, names))
     return pick if len(names) > 1 else lambda row: (pick(row),)
 
@@ -157,10 +157,10 @@ class RangeUpdate:
     gang's do, are one range.
 
     Args:
-        columns: that are set.
+        columns: the columns that are set.
         keys: the key's parts, then columns that must have the row's values; a row's values are in
             this order too.
-        number: the part of the key that is a number.
+        number: the column of the key that is a number.
         dumps: as a ``Batch``'s.
     """
 
@@ -181,7 +181,7 @@ class RangeUpdate:
         self._place = len(columns) + list(keys).index(number)
 
     def execute(self, connection: Connection, rows: Iterable[Sequence[Any]]) -> int:
-        """Run for all rows; the number of rows that were changed in all."""
+        """Run the statement for all rows; the answer is how many rows were changed in all."""
         return self._batch.execute(connection, self._ranges(rows))
 
     def _ranges(self, rows: Iterable[Sequence[Any]]) -> Iterator[Sequence[Any]]:
@@ -200,7 +200,7 @@ class RangeUpdate:
 
 
 class Selection:
-    """Rows whose key is one of many, read at the speed of the driver.
+    """Reads the rows whose key is one of many, at the speed of the driver.
 
     The statement is compiled once for each of a few list lengths; a list of another length is
     filled up by repeating one of its keys.
@@ -243,14 +243,14 @@ class Selection:
 
 
 def inserting(table: Table, columns: Sequence[str], dumps: Dumps = _NO_DUMPS) -> Batch:
-    """Insert whole rows."""
+    """A statement that inserts whole rows."""
     return Batch(insert(table), columns, dumps)
 
 
 def updating(
     table: Table, columns: Sequence[str], keys: Sequence[str], dumps: Dumps = _NO_DUMPS
 ) -> Batch:
-    """Set ``columns`` where every key is equal; keys come last in a row."""
+    """A statement that sets ``columns`` where every key is equal; keys come last in a row."""
     matches = and_(*(table.c[key] == bindparam(f"key_{key}") for key in keys))
     values: dict[str, Any] = {column: bindparam(column) for column in columns}
     told = [*columns, *(f"key_{key}" for key in keys)]
@@ -258,6 +258,6 @@ def updating(
 
 
 def deleting(table: Table, keys: Sequence[str]) -> Batch:
-    """Delete where every key is equal."""
+    """A statement that deletes the rows of which every key is equal."""
     matches = and_(*(table.c[key] == bindparam(f"key_{key}") for key in keys))
     return Batch(delete(table).where(matches), [f"key_{key}" for key in keys])

@@ -29,8 +29,8 @@ class DatabaseUnusable(MusterError):
     """The database cannot be opened; the text says why and what to do."""
 
 
-# The driver looks in three places for how to adapt a value that is no plain number or text, None
-# included: that takes 230 ns each time, and 90 where it is told.
+# The driver looks in three places for a way to adapt a value that is no plain number or text, None
+# included: the search takes 230 ns for each value, and 90 where an adapter is registered.
 sqlite3.register_adapter(type(None), dict[None, None]().get)
 sqlite3.register_adapter(bool, int)
 for _words in (
@@ -103,8 +103,8 @@ def _tune_sqlite(engine: Engine) -> None:
 
 
 def checkpoint(engine: Engine) -> int:
-    """Copy what SQLite's log holds into the database, as far as no reader is in the way; the answer
-    is how many pages are still to be copied. Writers go on meanwhile.
+    """Copy the content of SQLite's log into the database, as far as no reader is in the way; the
+    answer is how many pages are still to be copied. Writers go on meanwhile.
 
     Raises:
         OSError, sqlite3.Error: the disk is full, say.
@@ -129,7 +129,7 @@ def _version(connection: Connection) -> str | None:
 
 
 def known_version(version: str) -> bool:
-    """Whether this version of Muster can bring a database of that migration up to its own."""
+    """Whether this version of Muster can migrate a database of migration ``version`` to its own."""
     return version in _known_migrations()
 
 

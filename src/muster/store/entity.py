@@ -1,7 +1,7 @@
 """The declaration of an entity, from which everything else follows (design: What an entity is).
 
 The mirror, the unit of work, loading, references, history, events, the sweep and the diagrams of
-states are made from the entities that a store is given. Adding one edits none of them.
+states are made from the entities that a store is given. Adding an entity edits none of these.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -169,7 +169,7 @@ class Entities(dict[type, Entity[Any]]):
         """``part_of`` by the class of the parts, where an entity has one."""
 
     def named(self, name: str) -> Entity[Any] | None:
-        """The entity that events and history call so."""
+        """The entity of this name, by which events and history call it."""
         return next((entity for entity in self.values() if entity.name == name), None)
 
     def referred(self) -> list[Entity[Any]]:
@@ -181,13 +181,14 @@ class Entities(dict[type, Entity[Any]]):
         return sorted(found, key=lambda entity: entity.visible is not Visible.TO_OWNER)
 
     def told_as(self, name: str) -> Entity[Any] | None:
-        """The entity of which a record is called so in history; None if its ids have no prefix."""
+        """The entity whose record history calls ``name``; None if that entity's ids have no
+        prefix."""
         part = name.rpartition("/")[2]
         kinds = (each for each in self.values() if each.prefix)
         return next((each for each in kinds if part.startswith(f"{each.prefix}-")), None)
 
     def whole_of(self, record: Record) -> Record:
-        """The record itself, or the one with which it leaves the mirror."""
+        """The record itself, or the record with which it leaves the mirror."""
         entity = self[type(record)]
         whole = entity.part_of(record) if entity.goes_with and entity.part_of else None
         return record if whole is None else whole

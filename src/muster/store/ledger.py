@@ -41,9 +41,9 @@ _PARTICULARS = Selection(
 
 
 def overcommitted(connection: Connection, granted: Sequence[Allocation]) -> list[Allocation]:
-    """The granted rows that do not fit beside everything else that their agent is charged with; the
-    latest first. The rows have been written already. Agents without a granted row are not looked
-    at."""
+    """The granted allocations that do not fit beside all other allocations with which their agent
+    is charged; the latest first. They have been written already. Agents without a granted
+    allocation are not looked at."""
     of_agent: dict[str, list[Allocation]] = {}
     for allocation in granted:
         of_agent.setdefault(allocation.agent_id, []).append(allocation)
@@ -71,8 +71,8 @@ def _charged(connection: Connection, agents: Sequence[str]) -> dict[str, Amounts
 def _misfits(
     granted: Sequence[Allocation], charged: Amounts, capacity: Mapping[str, int]
 ) -> Iterator[Allocation]:
-    """The latest rows that have to go so that the others fit. Where an agent's capacity is below
-    the charges of before, a row that asks for none of the short resources fits all the same."""
+    """The latest allocations, without which the others fit. Where an agent's capacity is below its
+    earlier charges, an allocation that asks for none of the short resources fits all the same."""
     if not any(_exceeds(name, amount, capacity) for name, amount in charged.items()):
         return
     for allocation in reversed(granted):
@@ -86,7 +86,7 @@ def _misfits(
 
 
 def _exceeds(name: str | int, amount: int, capacity: Mapping[str, int]) -> bool:
-    """Whether an agent has less of a resource, or of a device."""
+    """Whether the amount is more than the agent has of this resource or device."""
     return amount > (capacity.get(name, 0) if isinstance(name, str) else GPU_WHOLE)
 
 
@@ -110,6 +110,6 @@ def _capacity(text: str) -> Mapping[str, int]:
 
 @lru_cache(maxsize=4096)
 def _particular(devices: str, extra: str) -> Sequence[tuple[str | int, int]]:
-    """The amounts of a row that are not in ``_SUMMED``: devices and extra resources."""
+    """The amounts of an allocation that are not in ``_SUMMED``: devices and extra resources."""
     shares = [(share.index, share.milli) for share in load_shares(devices)]
     return [*shares, *json.loads(extra).items()]

@@ -19,7 +19,7 @@ from muster.store.records import Agent, Allocation, Job, Kernel, LedgerKey, Sess
 
 
 class Live:
-    """Records by id. Iteration order is order of creation."""
+    """The records of the mirror by id, in the order of their creation, and the ledger."""
 
     def __init__(self, entities: Entities) -> None:
         self.entities = entities
@@ -35,7 +35,7 @@ class Live:
         self.ended_dependencies: dict[str, Progress] = {}  # of live work
         self.job_names: dict[tuple[Owner, str], Job] = {}
         self.session_names: dict[tuple[Owner, str], Session] = {}  # the newest session of each name
-        # The ledger; an agent's rows in order of their making.
+        # The ledger; the allocations of an agent are in the order in which they were made.
         self.ledger: dict[LedgerKey, Allocation] = {}
         self.allocations_on: dict[AgentId, dict[LedgerKey, Allocation]] = {}
         self.specs: WeakValueDictionary[str, SessionSpec] = WeakValueDictionary()
@@ -65,7 +65,7 @@ class Live:
         return cast(Mapping[str, R], self._records[kind])
 
     def find(self, id_: str) -> Record | None:
-        """The record that history and events call by this id, of any entity."""
+        """The record of any entity with this id, by which history and events call it."""
         found = (records[id_] for records in self._records.values() if id_ in records)
         return next(found, None)
 

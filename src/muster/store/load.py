@@ -76,7 +76,7 @@ def load_agents(connection: Connection, live: Live) -> None:
 
 
 def _load_ended_dependencies(connection: Connection, live: Live) -> None:
-    """How work has ended that live work depends on."""
+    """Read how the ended work ended on which live work depends."""
     wanted = {each.on for job in live.jobs.values() for each in job.spec.after}
     for session in live.sessions.values():
         if session.spec is not None:
@@ -87,7 +87,7 @@ def _load_ended_dependencies(connection: Connection, live: Live) -> None:
 
 
 def _load_orphans(connection: Connection, live: Live) -> None:
-    """The owners of kernels that still hold room though their session has ended."""
+    """Read the job or session of kernels that still hold room though their session has ended."""
     orphans = [kernel for kernel in live.allocations_of if kernel not in live.kernels]
     for row in _in_chunks(connection, schema.kernels, schema.kernels.c.id, orphans):
         live.left_by[KernelId(row.id)] = row.job_id or row.session_id
@@ -251,7 +251,7 @@ def _session(row: Row[Any], job: Job | None, live: Live) -> Session:
         created_at=row.created_at,
         queued_at=row.queued_at,
         tries=row.tries,
-        retry_at=0.0,  # the failure behind the wait is not stored, and will be told again
+        retry_at=0.0,  # the failure for which it waits is not stored, and will be reported again
         reschedules=row.reschedules,
         failed_agents=tuple(AgentId(agent) for agent in json.loads(row.failed_agents)),
         started_at=row.started_at,

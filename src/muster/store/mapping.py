@@ -25,16 +25,16 @@ driver."""
 
 
 class RowMapping(Generic[R]):
-    """How one kind of record is kept.
+    """The table of one kind of record, and the statements that write it.
 
     Args:
-        table: where; its rows have a ``status``, or none.
-        changing: columns that may change after the insert; always written together.
-        sources: where columns' values come from that are not the attributes of their names.
+        table: its rows may have a ``status``.
+        changing: the columns that may change after the insert; they are always written together.
+        sources: the sources of columns whose values are not the attributes of the same name.
         differ: columns in which the rows of a gang differ when they are inserted.
         number: the part of the primary key by which the rows of a gang follow each other.
 
-    ``update`` is a compare-and-set: the primary key and the status that the row had find it.
+    ``update`` is a compare-and-set: it finds a row by its primary key and its former status.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class RowMapping(Generic[R]):
         self._key = _reading(keys, sources)
 
     def changed(self, record: R, *status: str) -> Row:
-        """The row for ``update``; ``status`` is the one that the stored row still has."""
+        """The row for ``update``; ``status`` is the status that the stored row still has."""
         return self._changed(record) + status
 
     def stored(self, connection: Connection, record: R) -> str | None:

@@ -29,13 +29,13 @@ from muster.store.entity import Record, Tried
 LedgerKey = tuple[KernelId, int]
 """A kernel and its generation."""
 MAX_ABSENCES = 64
-"""Absences of an agent that are remembered; in earlier ones it counts as heard."""
+"""The number of absences of an agent that are remembered; in earlier ones it counts as heard."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Agent(Record):
-    """A machine. ``barred`` says why it gets no new work, if it gets none, ``bar_note`` why in an
-    operator's words; ``leave_by`` is when work must have left a draining agent.
+    """A machine. ``barred`` says why it gets no new work, if it gets none, ``bar_note`` says so in
+    an operator's words; ``leave_by`` is when work must have left a draining agent.
 
     ``boot_id`` and ``instance`` are the boot and the agent's directory to which its kernels belong,
     ``supervisor`` the process that holds them. ``machine`` is the id of the controller's machine
@@ -316,7 +316,7 @@ class Kernel(Record):
 
     @property
     def ended_well(self) -> bool:
-        """Whether it ended by itself, with 0."""
+        """Whether the kernel ended by itself, with exit code 0."""
         return self.status is KernelStatus.TERMINATED and self.exit_code == 0
 
 

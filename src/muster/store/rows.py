@@ -1,4 +1,4 @@
-"""The mappings of all entities: records to rows and back, known nowhere else."""
+"""The mappings between the records of the store's own entities and their rows."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ def load_reason(code: str | None, numbers: str | None) -> Reason | None:
 
 @lru_cache(maxsize=4096)
 def _numbers(reason: Reason) -> str:
-    """A reason's numbers as JSON; ten thousand tasks that exit with 0 share one."""
+    """A reason's numbers as JSON; equal reasons share one text."""
     return reason.to_json()
 
 

@@ -29,8 +29,8 @@ NEW = ""  # in place of a stored status: the row does not exist yet
 class StaleWrite(Exception):
     """Rows are no longer as the mirror knows them: somebody else wrote.
 
-    ``overcommitted`` are the rows of the ledger that do not fit; where it is empty, records have
-    another status than the mirror knew, and ``Unit.stale_records`` finds them.
+    ``overcommitted`` are the allocations that do not fit. Where it is empty, records have another
+    status than the mirror knew; ``Unit.stale_records`` finds those records.
     """
 
     def __init__(self, sentence: str, overcommitted: Sequence[Allocation] = ()) -> None:
@@ -42,16 +42,16 @@ class LedgerWatch(Protocol):
     """A follower of the ledger."""
 
     def allocated(self, allocation: Allocation) -> None:
-        """A new row."""
+        """Called for a new allocation."""
 
     def charged(
         self, allocation: Allocation, before: tuple[DeviceShare, ...] | None, now: float
     ) -> None:
-        """A row left the backlog (``before`` is None), or got other devices than those
-        ``before``."""
+        """Called when a prefilled kernel is charged (``before`` is None), or a charged one got
+        other devices than those ``before``."""
 
     def released(self, allocation: Allocation, now: float) -> None:
-        """A row is gone; the room that it charged is free."""
+        """Called when an allocation is gone; the room that it charged is free."""
 
 
 class Unit:
@@ -82,7 +82,7 @@ class Unit:
     # -- records -------------------------------------------------------------------------------
 
     def touch(self, record: Record) -> None:
-        """Note that columns other than the status change; call before or after changing them."""
+        """Have the record's columns written, of which others than the status change now."""
         self.touched[type(record)].setdefault(record, record.status)
 
     def add(self, *records: Record) -> None:
@@ -157,7 +157,7 @@ class Unit:
         return True
 
     def fail(self, kernel: Kernel, why: Reason | None) -> None:
-        """Take note that the last try of the kernel's phase failed; with None, that another try was
+        """Take note that the last try of the kernel's phase failed; None says that another try was
         begun."""
         if why is not None or kernel.failure is not None:
             kernel.failure = why
@@ -193,9 +193,9 @@ class Unit:
         *,
         charged: bool,
     ) -> Allocation:
-        """Add a ledger row for the kernel's generation; uncharged in the agent's backlog.
+        """Add an allocation for the kernel's generation; one in an agent's backlog is not charged.
 
-        Placement has taken the room of a charged row from its snapshot already; the commit checks
+        Placement has taken the room of a charged one from its snapshot already; the commit checks
         in SQL that the room is there.
         """
         allocation = Allocation(
@@ -216,13 +216,13 @@ class Unit:
         return allocation
 
     def grant(self, allocation: Allocation, shares: tuple[DeviceShare, ...]) -> None:
-        """Give a backlog row room of its own; the commit checks in SQL that the room is there."""
+        """Give a prefilled kernel room of its own; the commit checks in SQL that it is there."""
         self._granted[allocation.key] = allocation
         self.charge(allocation, shares)
 
     def charge(self, allocation: Allocation, shares: tuple[DeviceShare, ...]) -> None:
-        """Charge a backlog row, or change the devices of a charged one, as an agent reported:
-        facts, which count even where they exceed the room."""
+        """Charge a prefilled kernel, or change the devices of a charged one, as an agent reported.
+        Reports count even where they exceed the room."""
         before = allocation.shares if allocation.charged else None
         allocation.charged = True
         allocation.shares = shares
@@ -231,8 +231,8 @@ class Unit:
         self._ledger[allocation.key] = (created, allocation)
 
     def release(self, key: LedgerKey) -> Allocation | None:
-        """Remove a row, because its agent confirmed the end or the machine is proven gone. Freeing
-        twice is harmless."""
+        """Remove an allocation, because its agent confirmed the end or the machine is proven gone.
+        Removing it twice is harmless."""
         allocation = self.live.release(key)
         if allocation is not None:
             self._granted.pop(key, None)

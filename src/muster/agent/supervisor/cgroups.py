@@ -29,7 +29,7 @@ from enum import StrEnum
 from muster.agent.supervisor.protocol import Limits
 
 _PERIOD_US = 100_000
-_MIN_QUOTA_US = 1_000  # the kernel refuses a smaller one
+_MIN_QUOTA_US = 1_000  # the operating system refuses a smaller one
 _MAX_SPARE = 64
 _EMPTYING_TIMEOUT_S = 5.0
 _ROOT = "/sys/fs/cgroup"
@@ -49,7 +49,7 @@ class LimitTooLow(Exception):
 
 @dataclass(slots=True, eq=False)
 class Slot:
-    """The directories, one a hierarchy, that one kernel at a time lives in."""
+    """The directories, one in each hierarchy, in which one kernel at a time lives."""
 
     kind: LimitsKind
     controllers: tuple[str, ...]
@@ -68,7 +68,7 @@ class Slot:
 
         Raises:
             LimitTooLow: the kernel takes more memory already.
-            OSError: the kernel refuses them.
+            OSError: the operating system refuses them.
         """
         if not self.controllers:
             return
@@ -84,10 +84,10 @@ class Slot:
                 raise LimitTooLow(str(error)) from None
 
     def reset(self, pids_max: int) -> None:
-        """Make ready for the next kernel, without limits of cpu and memory.
+        """Make the slot ready for the next kernel, without limits of cpu and memory.
 
         Raises:
-            OSError: the kernel refuses it.
+            OSError: the operating system refuses it.
         """
         if self.restrained:
             if "cpu" in self.controllers:
@@ -108,18 +108,19 @@ class Slot:
 
     @property
     def empty(self) -> bool:
-        """Whether all its processes are gone, and reaped."""
+        """Whether all processes in the slot are gone, and reaped."""
         try:
             return os.pread(self.population_fd, 32, 0) == b"0\n"
         except OSError:  # somebody removed the cgroup, which is possible only when it is empty
             return True
 
     def pids(self) -> list[int]:
-        """The processes in it."""
+        """The processes in the slot."""
         return _members(self.directories["pids"])
 
     def signal(self, number: int) -> None:
-        """Signal all processes in it and no others, although a pid may have a new owner by now."""
+        """Signal all processes in the slot and no others, although a pid may have a new owner by
+        now."""
         pids = self.pids()
         for first in range(0, len(pids), _SIGNALLED_TOGETHER):
             self._signal(pids[first : first + _SIGNALLED_TOGETHER], number)
@@ -222,7 +223,7 @@ class Cgroups:
         """An empty slot; `Slot.enforce` is to follow once a process is in it.
 
         Raises:
-            OSError: the kernel refuses to make one.
+            OSError: the operating system refuses to make one.
         """
         spare = self._spare.get(limits.controllers)
         if spare:
@@ -283,7 +284,7 @@ def enter(entry_fds: Sequence[int]) -> None:
     has to `go_home` after that, even if this raises.
 
     Raises:
-        OSError: the kernel refuses it.
+        OSError: the operating system refuses it.
     """
     for fd in entry_fds:
         os.write(fd, b"0")
@@ -293,7 +294,7 @@ def go_home(home_fds: Sequence[int]) -> None:
     """Move this process back.
 
     Raises:
-        OSError: the kernel refuses the move, again and again.
+        OSError: the operating system refuses the move, again and again.
     """
     for fd in home_fds:
         for attempt in range(1, _HOMECOMINGS + 1):

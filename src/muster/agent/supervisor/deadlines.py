@@ -16,11 +16,11 @@ class Deadlines:
         self._tiebreak = count()
 
     def add(self, kernel: Kernel) -> None:
-        """Watch the kernel's `stop_deadline_s`."""
+        """Take the kernel's `stop_deadline_s` into account from now on."""
         heapq.heappush(self._heap, (kernel.stop_deadline_s, next(self._tiebreak), kernel))
 
     def pop_missed(self, now_s: float) -> Kernel | None:
-        """A kernel that should have stopped by now, and has not."""
+        """A kernel whose deadline has passed; None if there is none."""
         while self._heap and self._heap[0][0] <= now_s:
             kernel = heapq.heappop(self._heap)[2]
             if kernel.status is Status.STOPPING and kernel.stop_deadline_s <= now_s:
@@ -28,5 +28,5 @@ class Deadlines:
         return None
 
     def next_s(self) -> float:
-        """When to look again."""
+        """The earliest deadline."""
         return self._heap[0][0] if self._heap else math.inf

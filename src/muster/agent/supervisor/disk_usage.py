@@ -24,7 +24,7 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O
 
 
 class SeenEnough(Exception):
-    """The walk ends; the text says what was too large."""
+    """Raised to end the walk; the text says which limit was exceeded."""
 
 
 @dataclass(slots=True)

@@ -46,11 +46,11 @@ class DiskWatch:
         self._last: dict[Kernel, float] = {}  # when live kernels were last measured
 
     def idle_s(self, now_s: float) -> float:
-        """For how long nothing is to be done, in seconds."""
+        """The time until something has to be done, in seconds."""
         return max(0.0, self._due_s - now_s) if self._fd < 0 else _PERIOD_S
 
     def look(self, now_s: float) -> None:
-        """Begin a measurement if it is time."""
+        """Begin a measurement if the time for the next one has come."""
         if now_s < self._due_s or self._fd >= 0:
             return
         self._due_s = now_s + _PERIOD_S

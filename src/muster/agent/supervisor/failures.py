@@ -1,4 +1,4 @@
-"""Why a kernel did not come to run."""
+"""The failures for which a kernel does not come to run."""
 
 import errno
 import os
@@ -16,7 +16,8 @@ class CreateFailed(Exception):
 
 
 class CannotExecute(Exception):
-    """The kernel's command is not there or is no program: its own fault, as exit codes say."""
+    """The kernel's command does not exist or is no program: the task is to blame, with the exit
+    code that a shell would give."""
 
     def __init__(self, reason: EndReason, exit_code: int, detail: str) -> None:
         super().__init__(reason, exit_code, detail)

@@ -86,7 +86,7 @@ class Journal:
 
     @classmethod
     def open(cls, path: str, boot_id: str) -> tuple[Self, Replay]:
-        """Open or create it; also returns its contents.
+        """Open or create the journal; also returns its contents.
 
         Raises:
             OSError: the journal cannot be opened or read.
@@ -105,7 +105,7 @@ class Journal:
         self._pending.append(encode(self._header()) + "\n")
 
     def accept(self, kernels: Iterable[Kernel]) -> None:
-        """Note the intent to start these; `write_intents` must follow before a spawn."""
+        """Note the intent to start these kernels; `write_intents` must follow before a spawn."""
         accepted = [(*kernel.key, kernel.shape) for kernel in kernels]
         if accepted:
             self._pending.append(encode({"accepted": accepted}) + "\n")

@@ -1,4 +1,4 @@
-"""For the agent: make sure that its supervisor runs, and connect to it."""
+"""Used by the agent: makes sure that its supervisor runs, and connects to it."""
 
 import os
 import signal

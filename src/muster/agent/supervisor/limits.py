@@ -1,4 +1,5 @@
-"""When kernels get their limits: of memory as soon as they run, of cpu alone a moment later.
+"""The times at which kernels get their limits: of memory as soon as they run, of cpu alone a moment
+later.
 
 Many kernels end within milliseconds, and to limit the cpu of those would cost a tenth of a start.
 """
@@ -19,7 +20,7 @@ Stop = Callable[[Kernel, float, EndReason, str], None]
 
 
 class Limits:
-    """A kernel that was promised limits has them, or is stopped."""
+    """Sets the limits of kernels; a kernel whose limits cannot be set is stopped."""
 
     def __init__(self, starter: Starter, stop: Stop) -> None:
         self._starter = starter
@@ -27,7 +28,7 @@ class Limits:
         self._waiting: deque[tuple[float, Kernel]] = deque()  # with the times of their limits
 
     def spawned(self, kernel: Kernel) -> None:
-        """See to it that a kernel that was spawned gets its limits."""
+        """Have a spawned kernel get its limits, now or in a moment."""
         assert kernel.order is not None
         limits = kernel.order.template.limits
         if limits.memory_bytes:
@@ -41,7 +42,7 @@ class Limits:
             self._enforce(self._waiting.popleft()[1])
 
     def next_s(self) -> float:
-        """When ``enforce_due`` has something to do."""
+        """The time at which ``enforce_due`` has something to do next."""
         return self._waiting[0][0] if self._waiting else math.inf
 
     def _enforce(self, kernel: Kernel) -> None:

@@ -1,4 +1,4 @@
-"""The connection with the agent: lines in, events out, and never more in memory than fits.
+"""The connection with the agent: lines in, events out, within bounded memory.
 
 One connection at a time is the agent's: the last that attached. Events that it does not read stay
 in the journal, and are read from there once it reads again.
@@ -169,7 +169,8 @@ class AgentLink:
             self._fall_behind(self._told_seq)
 
     def idle_s(self, now_s: float) -> float:
-        """For how long `deliver` has nothing to do unless something happens."""
+        """The time in seconds until `deliver` has something to do, unless something happens
+        first."""
         if self._agent is None:
             return float("inf")
         if self._behind and not self._agent.outgoing:

@@ -1,4 +1,4 @@
-"""For taking a machine's work down: end a supervisor and all of its kernels."""
+"""Ends a supervisor and all of its kernels, to take a machine's work down."""
 
 import contextlib
 import fcntl

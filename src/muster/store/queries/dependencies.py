@@ -34,7 +34,8 @@ def read_ended(
 
 
 def read_ended_by_id(connection: Connection, ids: Collection[str]) -> dict[str, Progress]:
-    """How these jobs, and sessions without a job, ended; work that has not ended is left out."""
+    """How each of these jobs, or sessions without a job, ended, by id; work that has not ended is
+    left out."""
     return {
         id_: progress
         for id_, _, progress in (

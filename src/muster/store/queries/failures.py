@@ -19,9 +19,9 @@ from muster.store.queries.tasks import failed_by_itself, job_row
 from muster.store.records import Job
 
 WAYS = 10
-"""Groups that are told."""
+"""The number of groups in an answer."""
 SUCH_AS = 3
-"""Tasks of each group that are named."""
+"""The number of tasks of each group that are named."""
 
 
 def list_failures(connection: Connection, principal: Principal, ref: str) -> FailurePage:
@@ -109,7 +109,7 @@ def read_to_retry(
 
 
 def _islands(job: Job, condition: ColumnElement[bool]) -> Select[Any]:
-    """First and last index of each run of tasks that meet the condition."""
+    """The first and the last index of each run of tasks that meet the condition."""
     tasks = schema.tasks
     behind = (tasks.c.idx - func.row_number().over(order_by=tasks.c.idx)).label("behind")
     chosen = select(tasks.c.idx, behind).where(tasks.c.job_id == job.id, condition).subquery()

@@ -1,4 +1,4 @@
-"""Shared by all listings: filters, pages, and columns that every view has."""
+"""The parts of every listing: filters, pages, and columns that each view has."""
 
 import json
 from collections.abc import Collection

@@ -1,4 +1,4 @@
-"""Where the output of a task's attempt or of a session's kernel is."""
+"""The place of the output of a task's attempt, or of a session's kernel."""
 
 from dataclasses import dataclass
 from typing import Any

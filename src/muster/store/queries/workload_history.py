@@ -1,5 +1,5 @@
-"""Work that ran of late, for sequencers that remember (scheduling.fairness), and requests of late,
-for selectors that learn."""
+"""The usage of ended sessions, for sequencers that order by it, and their requests, for selectors
+that learn."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -15,9 +15,9 @@ from muster.scheduling.accounting.fairness import UsageSpan
 from muster.store import schema
 
 MAX_LOOKED_AT = 100_000
-"""Sessions that are looked at, the newest of all groups: reading them takes a second or two."""
+"""The number of sessions that are read, the newest of all groups: it takes a second or two."""
 MAX_LEARNT = 20_000
-"""Sessions that a selector learns from."""
+"""The number of sessions from which a selector learns."""
 _CHUNK = 500  # bound parameters a statement
 
 _Requests = Sequence[tuple[Resources, int]]
@@ -28,7 +28,8 @@ def read_ended_usage(connection: Connection, group: str, since: float) -> list[U
     """The sessions of a group, among the newest, that ran and have ended since the moment
     ``since``.
 
-    A stay begins when the session ran, not when it was placed: that moment is not stored.
+    A span begins when the session ran, not when it was placed: the time of its placement is not
+    stored.
     """
     columns = schema.sessions.c
     rows = connection.execute(
@@ -105,7 +106,7 @@ def _request(process: dict[str, Any]) -> Resources:
 
 
 def _sum(requests: _Requests) -> dict[str, int]:
-    """The sum over all kernels."""
+    """The sum of the requests of all kernels."""
     amounts: dict[str, int] = {}
     for request, kernels in requests:
         for name, amount in request.as_dict().items():
