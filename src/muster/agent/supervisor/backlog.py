@@ -1,4 +1,5 @@
-"""Kernels that wait for one of their shape to end (design: Prefill)."""
+"""Prefilled kernels, which wait for a kernel of their shape to end (design: Prefill). The next of
+them is the heir of that kernel: it gets its devices and its room."""
 
 from collections import OrderedDict
 

@@ -126,7 +126,8 @@ class Slot:
             self._signal(pids[first : first + _SIGNALLED_TOGETHER], number)
 
     def kill(self) -> None:
-        """Forbid forking in it, and kill all processes. Some may still be dying when this returns,
+        """Forbid forking in the slot, and kill all processes. Some may still be dying when this
+        returns,
         and new ones may come if forking could not be forbidden: repeat it until `empty`."""
         if self.may_fork:
             self.may_fork = False

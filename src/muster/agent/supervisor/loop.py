@@ -28,7 +28,7 @@ class Loop:
         """Call `handler` whenever there is something to read.
 
         Raises:
-            OSError: the kernel does not take another descriptor.
+            OSError: the operating system takes no further descriptor.
         """
         self._epoll.register(fd, READABLE)
         self._handlers[fd] = handler
@@ -37,7 +37,7 @@ class Loop:
         """Watch the one descriptor whose handler comes before all others in a turn.
 
         Raises:
-            OSError: the kernel does not take another descriptor.
+            OSError: the operating system takes no further descriptor.
         """
         self.watch(fd, handler)
         self._first_fd = fd
@@ -47,7 +47,7 @@ class Loop:
         self._epoll.modify(fd, events)
 
     def close(self, fd: int) -> None:
-        """Close a watched descriptor; the kernel drops it from the epoll set by itself."""
+        """Close a watched descriptor; the operating system drops it from the epoll set."""
         del self._handlers[fd]
         os.close(fd)
 

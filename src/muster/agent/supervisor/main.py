@@ -1,4 +1,4 @@
-"""The process: its folder, its lock, its signals, its loop."""
+"""The process of a supervisor: its folder, its lock, its signals, its loop."""
 
 # os and not pathlib: see the docstring of the package.
 # ruff: noqa: PTH101, PTH103, PTH108, PTH110, PTH116, PTH123
@@ -51,7 +51,7 @@ _TERMINATION_GRACE_S = 5.0
 _LONGEST_WAIT_S = 10.0  # epoll counts no time asleep, deadlines do
 _JOURNAL_RETRY_S = 1.0
 _BUSY_KERNELS = 2
-# For how long a report waits for more to share its message, which costs as much as two tasks.
+# How long a report waits for others to share its message, which costs as much as two tasks.
 _HOLD_S = 0.002
 _HOLD_WITH_HEIRS_S = 0.02  # no slot falls idle meanwhile
 _NICE = -10
@@ -102,7 +102,7 @@ def main(arguments: list[str]) -> None:
 
 
 class Process:
-    """The parts of one supervisor, and the loop that turns them."""
+    """The parts of one supervisor, and the loop that drives them."""
 
     def __init__(self, directory: str, cgroups: Cgroups | None) -> None:
         """Take over from a dead supervisor, whose processes have left `cgroups`, and listen.

@@ -1,4 +1,4 @@
-"""Finding the owners of processes that a kernel left, by /proc, where there are no cgroups.
+"""Finds the kernel of processes that it left behind, by /proc, where there are no cgroups.
 
 This is the last resort. The supervisor is a child subreaper, so a process that a kernel leaves
 behind becomes a child of the supervisor when its parent dies: as long as the list of children holds

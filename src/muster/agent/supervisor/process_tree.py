@@ -26,7 +26,7 @@ class Children:
     def __init__(self) -> None:
         """
         Raises:
-            OSError: the kernel lacks child subreapers or /proc/<pid>/task/<tid>/children.
+            OSError: the operating system lacks child subreapers or /proc/<pid>/task/<tid>/children.
         """
         libc = ctypes.CDLL(None, use_errno=True)
         if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
@@ -79,7 +79,8 @@ def signal_groups(pids: Iterable[int], number: int) -> None:
 
 
 def kernel_tag(pid: int, directory: str) -> Key | None:
-    """The kernel a process belongs to by its environment, if it is one of this supervisor's."""
+    """The kernel to which a process belongs by its environment; None if it is no kernel of this
+    supervisor."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as environ:
             entries = environ.read().split(b"\0")
@@ -98,7 +99,7 @@ def kernel_tag(pid: int, directory: str) -> Key | None:
 
 
 def user_of(pid: int) -> int | None:
-    """The user that a process runs as; None if there is no such process."""
+    """The user as which a process runs; None if there is no such process."""
     try:
         with open(f"/proc/{pid}/status", "rb") as status:
             for line in status:
@@ -122,7 +123,7 @@ class ProcessStat:
 
 
 def read_stat(pid: int) -> ProcessStat | None:
-    """None if there is no such process."""
+    """The fields for a process; None if there is no such process."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stat:
             data = stat.read()

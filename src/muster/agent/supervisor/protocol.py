@@ -117,7 +117,7 @@ class StopOrder:
 
 @dataclass(frozen=True, slots=True)
 class Attach:
-    """The sender is the agent from now on."""
+    """The sender of this command is the agent from now on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Go:
-    """Let held kernels run."""
+    """Let kernels run that are ready and wait for it."""
 
     kernels: tuple[Key, ...]
 
@@ -153,7 +153,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledge:
-    """Events up to this number are safe with the agent."""
+    """The agent has safely got all events up to this number."""
 
     seq: int
 

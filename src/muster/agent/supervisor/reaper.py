@@ -1,4 +1,4 @@
-"""Reaping: finding kernels that are gone, with every process that ever belonged to them.
+"""Reaping: finds kernels that are gone, with every process that ever belonged to them.
 
 A kernel is gone once its main process was reaped and its cgroup is empty, to the last zombie.
 Processes that are left in the cgroup are killed, and reaped by the supervisor, which is a child

@@ -19,7 +19,7 @@ def started(kernel: Kernel) -> Event:
 
 
 def created(kernel: Kernel) -> Event:
-    """The event that a kernel is held. Its devices are told again when it starts."""
+    """The event that a kernel is ready and waits for `go`. Its start tells its devices again."""
     event = _event(kernel, "created")
     kernel.announced = False
     return event
@@ -48,7 +48,7 @@ def ended_without_run(kernel: Kernel, reason: EndReason, detail: str = "") -> Ev
 
 
 def unknown(key: Key) -> Event:
-    """An end for a kernel that is not known here, so that the controller can free its room."""
+    """The end of a kernel that is not known here, so that the controller can free its room."""
     return ended_without_run(Kernel(key), EndReason.UNKNOWN_KERNEL)
 
 

@@ -31,7 +31,8 @@ class BadFilePath(Exception):
 
 
 class Tenant(NamedTuple):  # hashed for each kernel, which takes a dataclass 2 us
-    """The only ones that may get a kernel's old directory: its owner, as its user."""
+    """An owner, and the user as which the owner's kernels run: a directory is reused for the same
+    tenant only."""
 
     owner: str
     uid: int

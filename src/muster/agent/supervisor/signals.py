@@ -32,7 +32,7 @@ class SignalFd:
             raise OSError(ctypes.get_errno(), "signalfd failed")
 
     def read(self) -> bool:
-        """Whether one has come since."""
+        """Whether a signal has come since the last call."""
         try:
             return bool(os.read(self.fd, 8 * _SIGINFO_BYTES))
         except BlockingIOError:

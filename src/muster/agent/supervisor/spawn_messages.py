@@ -48,7 +48,7 @@ MAX_FACTS = MAX_ANSWER_BYTES // _FACT.size
 
 
 class Garbled(Exception):
-    """A message of none of these forms."""
+    """The message has none of the forms above."""
 
 
 def pack_fact(
