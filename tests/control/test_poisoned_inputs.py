@@ -17,7 +17,7 @@ from muster.control.engine.work import Work
 from muster.control.inbox import Asked, Inbox, Input
 from muster.control.job.requests import JobRequests
 from muster.control.plane import Unavailable
-from muster.control.session.kernel_reports import Facts
+from muster.control.session.kernel_reports import KernelReports
 from muster.core.errors import Conflict, MusterError
 from muster.core.ids import AgentId, KernelId
 from muster.core.resources import Resources
@@ -132,14 +132,16 @@ def test_request_that_is_refused_half_way_tells_its_caller_why(world: World) -> 
 def test_report_that_fails_is_dropped_whole_and_all_others_are_heard(
     world: World, monkeypatch: pytest.MonkeyPatch, poison: Callable[[Work], None]
 ) -> None:
-    apply = Facts.apply
+    apply = KernelReports.apply
 
-    def poisoned(facts: Facts, work: Work, agent: AgentId, report: KernelReport) -> None:
+    def poisoned(
+        kernel_reports: KernelReports, work: Work, agent: AgentId, report: KernelReport
+    ) -> None:
         if report.detail == "poison":
             poison(work)
-        apply(facts, work, agent, report)
+        apply(kernel_reports, work, agent, report)
 
-    monkeypatch.setattr(Facts, "apply", poisoned)
+    monkeypatch.setattr(KernelReports, "apply", poisoned)
     refuse, stored = AgentDesk.refuse, []
 
     def refused(desk: AgentDesk, said: Said) -> None:
@@ -172,14 +174,16 @@ def test_report_that_fails_is_dropped_whole_and_all_others_are_heard(
 def test_end_whose_report_fails_is_learnt_from_the_agents_next_hello(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(facts: Facts, work: Work, kernel: Kernel, report: KernelReport) -> None:
+    def broken(
+        kernel_reports: KernelReports, work: Work, kernel: Kernel, report: KernelReport
+    ) -> None:
         work.unit.release((kernel.id, kernel.generation))
         raise ZeroDivisionError
 
     job_id = world.submit(JobSpec(command=["x"])).id
     (agent,) = (each for each in world.agents.values() if each.running)
     with monkeypatch.context() as patch:
-        patch.setattr(Facts, "_end", broken)
+        patch.setattr(KernelReports, "_end", broken)
         world.clock.advance(60.0)
         agent.tick()
         world.settle()

@@ -20,7 +20,7 @@ from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.inbox import Inbox, Input
 from muster.control.session.cluster.state import ClusterState
-from muster.control.session.kernel_reports import Facts
+from muster.control.session.kernel_reports import KernelReports
 from muster.core.clock import Clock
 from muster.core.errors import Busy, MusterError
 from muster.core.ids import AgentId
@@ -139,7 +139,7 @@ class AgentDesk:
                 work.must_be_whole = True  # the answer holds a term that a handler computes
             case Reports() as batch:
                 for report in batch.reports:
-                    parts[Facts].apply(work, agent.id, report)
+                    parts[KernelReports].apply(work, agent.id, report)
                 work.emit(TellAgent(agent.id, Acknowledge(batch.last_seq)))
 
     def refuse(self, said: "Said") -> None:

@@ -16,7 +16,7 @@ from muster.control.session.cluster.state import ClusterState
 from muster.control.session.handlers.barrier import note_ready
 from muster.control.session.handlers.environment import ports_needed
 from muster.control.session.handlers.start import send_starts
-from muster.control.session.kernel_reports import Facts
+from muster.control.session.kernel_reports import KernelReports
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.states import KERNEL_TABLE, KernelStatus
 from muster.store.records import Agent, Kernel, LedgerKey
@@ -30,10 +30,14 @@ _ON_AGENT = frozenset({KernelStatus.RUNNING, KernelStatus.TERMINATING})
 
 class Greeter:
     def __init__(
-        self, agents: AgentLifecycle, facts: Facts, cluster: ClusterState, leases: LeaseBook
+        self,
+        agents: AgentLifecycle,
+        kernel_reports: KernelReports,
+        cluster: ClusterState,
+        leases: LeaseBook,
     ) -> None:
         self._agents = agents
-        self._facts = facts
+        self._kernel_reports = kernel_reports
         self._cluster = cluster
         self._leases = leases
 
@@ -73,7 +77,7 @@ class Greeter:
         """Lose these kernels, as of when the agent was last heard before its Hello: nothing later
         is known."""
         lost_at = self._leases.silent_since(agent.id)
-        lose_kernels(work, agent, keys, why, self._facts, lost_at)
+        lose_kernels(work, agent, keys, why, self._kernel_reports, lost_at)
 
     def _settle(self, work: Work, agent: Agent, hello: Hello) -> None:
         held: dict[LedgerKey, HeldStatus] = {

@@ -19,7 +19,7 @@ from muster.control.engine.handler import (
 from muster.control.engine.lifecycle import Lifecycle
 from muster.control.engine.work import Move, Work
 from muster.control.session.cluster.state import ClusterState
-from muster.control.session.kernel_reports import Facts
+from muster.control.session.kernel_reports import KernelReports
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.results import SchedulingResult
 from muster.core.states import AGENT_TABLE, AgentStatus
@@ -131,8 +131,8 @@ class DetectLoss(DerivationHandler[Agent]):
     entity = Agent
     targets = frozenset({AgentStatus.UNREACHABLE})
 
-    def __init__(self, facts: Facts, leases: LeaseBook) -> None:
-        self._facts = facts
+    def __init__(self, kernel_reports: KernelReports, leases: LeaseBook) -> None:
+        self._kernel_reports = kernel_reports
         self._leases = leases
 
     def derive(self, record: Agent, work: Work) -> tuple[StrEnum, Reason | None] | None:
@@ -143,7 +143,7 @@ class DetectLoss(DerivationHandler[Agent]):
     def derived(self, record: Agent, work: Work) -> None:
         why = reason(ReasonCode.AGENT_LOST, agent=record.name)
         held = list(work.live.allocations_on.get(record.id, ()))
-        lose_kernels(work, record, held, why, self._facts, record.seen_at)
+        lose_kernels(work, record, held, why, self._kernel_reports, record.seen_at)
 
 
 def _silent_at(agent: Agent, work: Work, leases: LeaseBook) -> float:
@@ -167,7 +167,7 @@ def lose_kernels(
     agent: Agent,
     keys: Sequence[LedgerKey],
     why: Reason,
-    facts: Facts,
+    kernel_reports: KernelReports,
     lost_at: float,
 ) -> None:
     """Free the rows of these kernels of the agent, which are proven gone as of ``lost_at``, and
@@ -175,6 +175,6 @@ def lose_kernels(
     for kernel_id, generation in keys:
         kernel = work.live.kernels.get(kernel_id)
         if kernel is not None and kernel.generation == generation and kernel.agent_id == agent.id:
-            facts.lose(work, kernel, why, lost_at)
+            kernel_reports.lose(work, kernel, why, lost_at)
         else:
-            facts.lose_old(work, (kernel_id, generation), why)
+            kernel_reports.lose_old(work, (kernel_id, generation), why)

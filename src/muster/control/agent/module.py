@@ -14,7 +14,7 @@ from muster.control.agent.requests import AgentRequests
 from muster.control.engine.module import Context, Declared, Module
 from muster.control.engine.work import Work
 from muster.control.session.cluster.state import ClusterState
-from muster.control.session.kernel_reports import Facts
+from muster.control.session.kernel_reports import KernelReports
 from muster.control.session.lifecycle import SessionLifecycle
 from muster.store.live import Live
 
@@ -35,20 +35,20 @@ class AgentModule(Module):
 
     def declare(self, context: Context) -> Declared:
         parts, leases = context.parts, self._leases
-        cluster, facts = parts[ClusterState], parts[Facts]
+        cluster, kernel_reports = parts[ClusterState], parts[KernelReports]
         agents = AgentLifecycle(cluster, leases)
         return Declared(
             lifecycles=[agents],
             handlers=[
                 GrantLeases(leases),
                 DetectSilence(leases),
-                DetectLoss(facts, leases),
+                DetectLoss(kernel_reports, leases),
                 DrainAgents(parts[SessionLifecycle]),
             ],
             offers=[
                 agents,
-                Greeter(agents, facts, cluster, leases),
-                AgentRequests(agents, cluster, facts),
+                Greeter(agents, kernel_reports, cluster, leases),
+                AgentRequests(agents, cluster, kernel_reports),
             ],
         )
 

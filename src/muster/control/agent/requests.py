@@ -5,7 +5,7 @@ from muster.control.agent.lifecycle import AgentLifecycle, lose_kernels
 from muster.control.engine.work import Work
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.handlers.start import recall_prefilled
-from muster.control.session.kernel_reports import Facts
+from muster.control.session.kernel_reports import KernelReports
 from muster.core.errors import Conflict, NotFound
 from muster.core.ids import AgentId
 from muster.core.owner import Principal
@@ -20,10 +20,12 @@ PHASE = "Request"
 class AgentRequests:
     """Requests about agents."""
 
-    def __init__(self, agents: AgentLifecycle, cluster: ClusterState, facts: Facts) -> None:
+    def __init__(
+        self, agents: AgentLifecycle, cluster: ClusterState, kernel_reports: KernelReports
+    ) -> None:
         self._agents = agents
         self._cluster = cluster
-        self._facts = facts
+        self._kernel_reports = kernel_reports
 
     def bar(
         self,
@@ -87,7 +89,7 @@ class AgentRequests:
             )
         if held:
             gone = reason(ReasonCode.AGENT_GIVEN_UP, agent=agent.name, by=by)
-            lose_kernels(work, agent, held, gone, self._facts, agent.seen_at)
+            lose_kernels(work, agent, held, gone, self._kernel_reports, agent.seen_at)
         code = ReasonCode.AGENT_REMOVED_AS_LOST if lost else ReasonCode.AGENT_REMOVED
         self._agents.remove(work, agent, "Remove", reason(code, by=by))
         return agent

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 PHASE = "AgentReport"
 
 
-class Facts:
+class KernelReports:
     """Applies reports to kernels and to the ledger."""
 
     def __init__(self, lifecycle: SessionLifecycle, cluster: ClusterState) -> None:

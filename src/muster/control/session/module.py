@@ -14,7 +14,7 @@ from muster.control.session.handlers.promote import (
 from muster.control.session.handlers.schedule import ScheduleNewSessions
 from muster.control.session.handlers.start import StartSessions
 from muster.control.session.handlers.terminate import TerminateSessions
-from muster.control.session.kernel_reports import Facts
+from muster.control.session.kernel_reports import KernelReports
 from muster.control.session.lifecycle import SessionLifecycle
 from muster.control.session.requests import SessionRequests
 from muster.scheduling.accounting.fairness import UsageSpan
@@ -48,7 +48,7 @@ class SessionModule(Module):
             offers=[
                 cluster,
                 sessions,
-                Facts(sessions, cluster),
+                KernelReports(sessions, cluster),
                 SessionRequests(cluster, sessions),
             ],
             watch=cluster,
