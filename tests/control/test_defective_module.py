@@ -94,15 +94,6 @@ def rows_of(world: World, module: Module) -> int:
         return len(connection.execute(mine).all())
 
 
-def ask_together(world: World, *actions: Callable[[Work, Parts], Any]) -> list[Any]:
-    """What the requests of one wake are answered."""
-    answers: list[Any] = []
-    for action in actions:
-        world.plane.ask(action, lambda result, error: answers.append(error or result))
-    world.settle()
-    return answers
-
-
 def submit(work: Work, parts: Parts) -> Any:
     return parts[JobRequests].submit(work, ADA, JobSpec(command=["x"]))
 
@@ -124,7 +115,7 @@ def test_sweep_that_fails_leaves_nothing_half_made_and_the_rest_of_its_wake_goes
     bad.fails = True
     before = rows_of(world, bad), rows_of(world, good)
     world.clock.advance(SWEEP_S)
-    answers = ask_together(world, submit, refuse, submit)
+    answers = world.ask_together(submit, refuse, submit)
     assert [isinstance(each, MusterError) for each in answers].count(True) == 1
     assert rows_of(world, bad) == before[0]
     assert rows_of(world, good) > before[1]
@@ -250,7 +241,7 @@ def test_nothing_changes_while_a_module_cannot_take_over_the_state_and_nothing_i
     job_id = world.submit(JobSpec(command=["x"])).id
     former = world.store.live
     stubborn.fails = True
-    (answer,) = ask_together(world, refuse)
+    (answer,) = world.ask_together(refuse)
     assert isinstance(answer, Unavailable)
     assert "cannot be taken over" in (world.plane.trouble or "")
     refused: list[Exception | None] = []

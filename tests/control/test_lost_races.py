@@ -1,7 +1,6 @@
 """Somebody else wrote to the database: who lost a race sits out a wake, everybody else goes on."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -13,8 +12,6 @@ from tests.control.world import ADA, Run, World
 from muster.control import plane
 from muster.control.agent.requests import AgentRequests
 from muster.control.engine import races
-from muster.control.engine.module import Parts
-from muster.control.engine.work import Work
 from muster.control.job.requests import JobRequests
 from muster.control.session.requests import SessionRequests
 from muster.core.reasons import ReasonCode
@@ -41,27 +38,6 @@ def write_behind(world: World, statement: Any) -> None:
     """What another process writes, or an operator with a shell."""
     with world.store.engine.begin() as connection:
         connection.execute(statement)
-
-
-def ask_together(world: World, *actions: Callable[[Work, Parts], Any]) -> list[Any]:
-    """Requests of one wake, with what each is answered."""
-    answers: list[Any] = [None] * len(actions)
-    for position, action in enumerate(actions):
-
-        def answer(result: Any, error: Exception | None, position: int = position) -> None:
-            answers[position] = error or result
-
-        world.plane.ask(action, answer)
-    world.settle()
-    return answers
-
-
-def reconnect(world: World) -> None:
-    """What agents do whose streams were closed."""
-    while world.closed:
-        agent_id, _ = world.closed.pop()
-        world.desk.agent_left(agent_id)
-        world.connect(world.agents[agent_id])
 
 
 def lost_races(world: World, entity: str) -> int:
@@ -128,8 +104,7 @@ def test_record_that_another_process_changed_fails_only_itself(group_world: Grou
     agent = world.agent("a").id
     changed = schema.agents.c.id == agent
     write_behind(world, update(schema.agents).where(changed).values(status="UNREACHABLE"))
-    answers = ask_together(
-        world,
+    answers = world.ask_together(
         lambda work, parts: parts[JobRequests].submit(work, ADA, one("second")),
         lambda work, parts: parts[AgentRequests].bar(work, ADA, agent, AgentBar.CORDONED),
         lambda work, parts: parts[AgentRequests].bar(work, ADA, agent, None),
@@ -138,7 +113,7 @@ def test_record_that_another_process_changed_fails_only_itself(group_world: Grou
     assert [isinstance(each, Exception) for each in answers] == [False] * 4
     assert answers[3].status is SessionStatus.CANCELLED
     assert lost_races(world, agent) == 1
-    reconnect(world)
+    world.connect_again()
     second = world.plane.live.jobs[answers[0].id]
     world.run_until(lambda: second.status is JobState.RUNNING, 5.0)
     assert len(world.agent("a").running) == 2
@@ -151,7 +126,7 @@ def test_task_that_another_process_changed_is_told_with_its_job(group_world: Gro
     changed = schema.tasks.c.job_id == job.id
     write_behind(world, update(schema.tasks).where(changed).values(exit_code=1, status="KILLED"))
     world.run(6.0)
-    reconnect(world)
+    world.connect_again()
     world.run_until(lambda: other.id not in world.plane.live.jobs, 5.0)
     assert lost_races(world, job.id) == 1
     assert lost_races(world, other.id) == 0
@@ -163,8 +138,7 @@ def test_room_that_another_process_took_is_seen_at_commit_and_others_are_placed(
     world = group_world({"a": 2, "b": 4}, lambda start: Run(50))
     write_behind(world, insert(schema.allocations).values(held(world, "a", 1)))
     on = {"placement": {"agents": ["a"], "agents_only": True}}
-    large, small = ask_together(
-        world,
+    large, small = world.ask_together(
         lambda work, parts: parts[JobRequests].submit(work, ADA, one("large", 2, **on)),
         lambda work, parts: parts[JobRequests].submit(work, ADA, one("small", 4)),
     )
@@ -187,7 +161,7 @@ def test_session_that_waited_and_whose_room_another_process_took_says_that_it_lo
     world.run(3.0)
     assert first.id not in world.plane.live.jobs
     assert lost_races(world, waiting.id) == 1
-    reconnect(world)  # where the agent says that it holds no such kernel
+    world.connect_again()  # where the agent says that it holds no such kernel
     world.run(15.0)
     assert len(world.agent("a").starts) == 2
 
@@ -227,7 +201,7 @@ def test_placement_that_gives_room_twice_never_passes_a_commit(
         for _ in range(4)
     ]
     for _ in range(30):
-        reconnect(world)
+        world.connect_again()
         world.run(1.0)
         assert charged_cpus(world, "a") <= 1
         assert charged_cpus(world, "b") <= 1

@@ -455,13 +455,22 @@ class World:
 
     def ask(self, action: Callable[[Work, Parts], Any]) -> Any:
         """Run a request to its answer."""
-        box: list[tuple[Any, Exception | None]] = []
-        self.plane.ask(action, lambda result, error: box.append((result, error)))
+        (answer,) = self.ask_together(action)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def ask_together(self, *actions: Callable[[Work, Parts], Any]) -> list[Any]:
+        """The answers, or refusals, of requests of one wake."""
+        answers: dict[int, Any] = {}
+
+        def answer(position: int, result: Any, error: Exception | None) -> None:
+            answers[position] = error or result
+
+        for position, action in enumerate(actions):
+            self.plane.ask(action, partial(answer, position))
         self.settle()
-        result, error = box[0]
-        if error is not None:
-            raise error
-        return result
+        return [answers[position] for position in range(len(actions))]
 
     def submit(self, spec: JobSpec, principal: Principal = ADA) -> Job:
         ended = self._ended(spec, principal)
