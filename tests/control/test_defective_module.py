@@ -222,7 +222,7 @@ class Stubborn(Module):
         if self.fails and where == self.where:
             raise ZeroDivisionError
 
-    def begin(self, before: Live | None) -> None:
+    def begin(self, live: Live, before: Live | None) -> None:
         self._fail("begin")
         self.former.append(before)
 

@@ -126,6 +126,25 @@ def test_when_a_token_was_last_used_is_written_with_the_next_sweep(world: World)
     assert again.last_used_at == used_at
 
 
+def test_use_of_a_token_is_not_forgotten_with_a_wake_that_is_undone(world: World) -> None:
+    def fails(work: Work, _: Parts) -> None:
+        raise ZeroDivisionError
+
+    token, secret = make(world)
+    world.run(2 * SWEEP_S)
+    used_at = world.clock.now()
+    assert opens(world, secret) is not None
+    with pytest.raises(ZeroDivisionError):
+        world.ask(fails)
+    again = world.plane.live.accounts.tokens.get(token.id)
+    assert again is not None
+    assert again is not token, "the state was read again"
+    assert again.last_used_at == used_at
+    world.run(SWEEP_S + 1)
+    with world.store.engine.connect() as connection:
+        assert connection.execute(select(schema.tokens.c.last_used_at)).scalar() == used_at
+
+
 def test_token_that_ended_long_ago_is_forgotten(world: World) -> None:
     make(world, expires=60)
     world.ask(lambda work, _: create_join_token(work, ROOT, JoinTokenSpec(expires=60.0)))

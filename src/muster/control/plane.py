@@ -109,7 +109,7 @@ class ControlPlane:
             before: the mirror that was thrown away, if there was one.
         """
         for module in self._modules:
-            module.begin(before)
+            module.begin(self._store.live, before)
         parts = Parts()
         context = Context(self._store, self._clock, parts)
         declared: list[Declared] = []

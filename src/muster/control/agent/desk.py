@@ -163,13 +163,14 @@ class AgentDesk:
 
     # -- after the mirror was read, and after a commit -----------------------------------------
 
-    def begin(self, before: Live | None) -> None:
+    def begin(self, live: Live, before: Live | None) -> None:
         """Derive anew what the mirror, which was just read, does not hold of agents.
 
         Args:
+            live: the mirror.
             before: the mirror that was thrown away, if there was one.
         """
-        live, now = self._store.live, self._clock.now()
+        now = self._clock.now()
         for agent in live.agents.values():
             if agent.status is AgentStatus.ALIVE:  # it was heard after its row was last written
                 known = self._store.last_commit_at - agent.silence_s

@@ -30,8 +30,8 @@ class AgentModule(Module):
         self._leases = leases
         self.performers = desk.performers
 
-    def begin(self, before: Live | None) -> None:
-        self._desk.begin(before)
+    def begin(self, live: Live, before: Live | None) -> None:
+        self._desk.begin(live, before)
 
     def declare(self, context: Context) -> Declared:
         parts, leases = context.parts, self._leases

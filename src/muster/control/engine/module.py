@@ -78,7 +78,7 @@ class Module:
                 of the controller.
         """
 
-    def begin(self, before: Live | None) -> None:
+    def begin(self, live: Live, before: Live | None) -> None:
         """Complete the mirror's records by values that are not stored. Called for all modules
         whenever the mirror was read, before the first declares.
 
@@ -87,6 +87,7 @@ class Module:
         reason, and tries again each second.
 
         Args:
+            live: the mirror.
             before: the mirror that was thrown away, if there was one.
         """
 

@@ -287,7 +287,7 @@ def _drop_join_token(work: Work, token: JoinToken) -> None:
 def keep_tokens(work: Work, since: float) -> None:
     """Store when tokens were used since that moment, and forget tokens that ended long ago.
 
-    A crash before that, or a wake that is undone, loses the times of last use, and nothing else.
+    A crash before that loses the times of last use, and nothing else.
     """
     accounts = work.live.accounts
     used = [
@@ -305,6 +305,13 @@ def keep_tokens(work: Work, since: float) -> None:
     for join in list(accounts.join_tokens):
         if join.expires_at is not None and join.expires_at <= ended_before:
             _drop_join_token(work, join)
+
+
+def remember_uses(accounts: Accounts, before: Accounts) -> None:
+    """Keep when tokens were used, as the accounts ``before`` the state was read again knew it."""
+    for token in accounts.tokens:
+        if (former := before.tokens.get(token.id)) is not None:
+            token.last_used_at = former.last_used_at
 
 
 def _found(tokens: Iterable[K], ref: str, name_of: Callable[[K], Any]) -> K:
