@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 from tests.control.conftest import GroupWorld
-from tests.control.world import BOB, Run, World, task_index
+from tests.control.world import BOB, HollowAgent, Run, World, task_index
 
 from muster.control.group.requests import GroupRequests
 from muster.control.job.explanation import explain_job
@@ -30,8 +30,11 @@ def forever(start: Start) -> Run:
 
 def running(world: World) -> list[str]:
     """The names of what runs, sorted, as the agents know it."""
-    starts = [start for agent in world.agents.values() for start, *_ in agent.running.values()]
-    return sorted(start.template.command[0] for start in starts)
+    return sorted(name for agent in world.agents.values() for name in running_on(agent))
+
+
+def running_on(agent: HollowAgent) -> list[str]:
+    return [start.template.command[0] for start, *_ in agent.running.values()]
 
 
 def charged(world: World, of: Job) -> list[int]:
@@ -104,6 +107,33 @@ def test_why_of_what_others_leave_for_says_so_and_proposes_nobody_else(
     )
     assert answer.placement is not None
     assert answer.placement.displaces is None
+
+
+def test_room_that_victims_make_goes_to_nobody_else_though_absent_agents_might_make_some_earlier(
+    group_world: GroupWorld,
+) -> None:
+    """Otherwise whoever takes it is displaced at once, and the next, until all budgets are
+    spent."""
+
+    def run(start: Start) -> Run:
+        if start.template.command[0] == "p10" and task_index(start) == 0:
+            return Run(8, ignores_stop=True)
+        return Run(1000)
+
+    world = group_world(
+        {"a": 2, "b": 2}, run, preemption=AT_ONCE, agent_silence=500, queue="best_effort"
+    )
+    world.submit(job(80, resources={"cpu": 2}, timeout=5))  # where it runs room comes first
+    low = world.submit(job(10, 6, grace=600))
+    world.run(1)
+    absent = next(agent for agent in world.agents.values() if running_on(agent) == ["p80"])
+    absent.online = False
+    world.desk.agent_left(absent.id)
+    world.settle()
+    high = world.submit(job(50, resources={"cpu": 2}))
+    world.run(20)
+    assert sum(charged(world, low)) <= 2
+    assert high.counts[TaskState.RUNNING] == 1
 
 
 def test_group_without_preemption_displaces_nobody(group_world: GroupWorld) -> None:

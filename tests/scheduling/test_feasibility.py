@@ -269,7 +269,7 @@ def test_remedy_of_what_others_leave_for_is_to_wait_for_them() -> None:
     snapshot = cluster(a=box(cpu=4))
     snapshot.take(agent("a"), ask(4))
     asked = session("s", ask(2))
-    seen = context(snapshot, displacing={asked.id})
+    seen = context(snapshot, displacing={asked.id: set()})
     (why,) = explain(asked, Queue([asked]), snapshot, policy(), seen).reasons
     assert why.code is ReasonCode.NO_ROOM
     assert why.remedy() == "Nothing: it starts when those that make room for it have left."

@@ -11,7 +11,7 @@ must get room at any price, agents are chosen for it, and their free room is kep
 becomes free. Nothing new enters kept room, and the kernels there end some day, so the head starts.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -107,6 +107,7 @@ def reserve(
     now: float,
     firm: bool,
     previous: Reservation | None = None,
+    leaving: Collection[SessionId] = (),
 ) -> Reservation | None:
     """The reservation for ``session``, the first that lacks room; None if no room can be kept.
 
@@ -125,6 +126,8 @@ def reserve(
         firm: whether the session has waited for so long that it gets room at any price. Then the
             reservation does not count on sessions that should have ended already.
         previous: the session's reservation of the last pass.
+        leaving: sessions that were displaced for this one. The room that they make is kept, and no
+            other that may come earlier: whoever took it would be displaced in turn.
 
     Raises:
         MusterError: the selector answers nonsense.
@@ -142,6 +145,11 @@ def reserve(
         np.float64,
     )
     ends[ends <= now] = now + OVERDUE_S
+    if leaving:
+        its_ends = np.where([each.id in leaving for each in occupancy.sessions], ends, np.inf)
+        plan = _earliest(workload, snapshot, occupancy, its_ends, selector, None)
+        if plan is not None:
+            return _keep_until(max(plan.at, now), plan, session, snapshot, occupancy, its_ends)
     plan = None if stays_firm else _earliest(workload, back, occupancy, ends, selector, kept)
     if plan is not None and not (firm and plan.at <= now + OVERDUE_S):
         return _keep_until(max(plan.at, now), plan, session, snapshot, occupancy, ends)

@@ -270,7 +270,14 @@ class PlacementPass:
                     waits_for, its = earlier.waits_for, earlier.workload
                     let_start(its, earlier.kernels, waits_for, snapshot, running)
             reservation = reserve(
-                session, snapshot, running, self._policy.selector, now, firm, previous=previous
+                session,
+                snapshot,
+                running,
+                self._policy.selector,
+                now,
+                firm,
+                previous=previous,
+                leaving=self._context.displacing.get(session.id, ()),
             )
             snapshot = self._snapshot
             kept = Kept(

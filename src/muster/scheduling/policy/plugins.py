@@ -7,7 +7,7 @@ randomness of their own. A part that takes settings is made with them as keyword
 """
 
 import inspect
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from typing import Any, Protocol, TypeVar, runtime_checkable
@@ -46,7 +46,7 @@ class PassContext:
         quotas: the limits of owners.
         fairness: the usage of owners of late, for sequencers.
         running: the group's sessions that hold a place.
-        displacing: sessions for which others are leaving already.
+        displacing: for sessions, the others that are leaving for them already.
         dependency_state: tells how far the job or session that a dependency names has come.
         start_s: the time that it may take from a placement until the session runs; time limits
             count from then on.
@@ -59,7 +59,7 @@ class PassContext:
     fairness: DecayedUsage = field(default_factory=DecayedUsage)
     running: Mapping[SessionId, RunningSession] = field(default_factory=dict)
     dependency_state: Callable[[Owner, Dependency], DependencyState] = nothing_is_known
-    displacing: Container[SessionId] = frozenset()
+    displacing: Mapping[SessionId, Collection[SessionId]] = field(default_factory=dict)
     start_s: float = 0.0
 
     @property
