@@ -82,7 +82,7 @@ def contents(world: World) -> object:
             group.snapshot.columns.free.tolist(),
             group.snapshot.columns.device_free.tolist(),
             [each.id for each in group.queue],
-            group.queue.kept,
+            dict(group.queue.rooms),
             group.policy,
             group.due,
         )

@@ -12,10 +12,11 @@ from muster.core.resources import Device, DeviceShare, Resources
 from muster.core.specs import Dependency, PlacementSpec, ScalingGroup
 from muster.scheduling.cluster.columns import Columns
 from muster.scheduling.cluster.snapshot import Snapshot
+from muster.scheduling.making_room.reservation import Reservation
 from muster.scheduling.passes.group_state import GroupState
 from muster.scheduling.passes.pass_result import PassResult
 from muster.scheduling.passes.placement import place
-from muster.scheduling.passes.queue import Queue
+from muster.scheduling.passes.queue import Kept, Queue
 from muster.scheduling.policy.group_policy import Policy
 from muster.scheduling.policy.plugins import PassContext
 from muster.scheduling.workload import (
@@ -289,3 +290,14 @@ def contents(snapshot: Snapshot) -> dict[str, object]:
         "next_slot": snapshot.next_slot,
         "agents": len(snapshot),
     }
+
+
+def kept(decided: Queue | PassResult) -> Kept | None:
+    """The room kept for the first session that lacks room."""
+    return next(iter(decided.rooms.values()), None)
+
+
+def reservation(decided: Queue | PassResult) -> Reservation | None:
+    """The reservation of the first session that lacks room."""
+    first = kept(decided)
+    return None if first is None else first.reservation

@@ -16,6 +16,7 @@ from tests.scheduling.clusters import (
     contents,
     name_of,
     policy,
+    reservation,
     session,
 )
 from tests.scheduling.strategies import requests
@@ -55,7 +56,7 @@ class Backfill(World):
         self.arrive(*[each for each in self.coming if each.submitted_at <= self.now])
         self.coming = [each for each in self.coming if each.submitted_at > self.now]
         result = super().pass_()
-        columns, kept = self.state.snapshot.columns, result.reservation
+        columns, kept = self.state.snapshot.columns, reservation(result)
         assert columns.free.min() >= 0, "what is held is there"
         assert columns.device_free.min(initial=0) >= 0
         if kept is not None and kept.expected_at is not None:

@@ -226,7 +226,7 @@ def refused(by: Policy, kind: str, why: str) -> None:
         assert (caught.value.kind, caught.value.name) == (kind, "stranger")
         assert str(caught.value).startswith(f"{kind} 'stranger' ")
         assert contents(snapshot) == before
-        assert (len(queue), queue.kept) == (4, None)
+        assert (len(queue), queue.rooms) == (4, {})
     assert "small" in where(place(queue, snapshot, policy(), seen))
 
 

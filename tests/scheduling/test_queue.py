@@ -10,9 +10,11 @@ from tests.scheduling.clusters import (
     box,
     cluster,
     context,
+    kept,
     name_of,
     occupy,
     policy,
+    reservation,
     running,
     session,
     where,
@@ -225,7 +227,7 @@ def test_refused_pass_is_forgotten_when_a_plugin_fails() -> None:
     with pytest.raises(MusterError, match="selector Fails failed"):
         place(queue, snapshot, Policy(selector=Fails()), context(snapshot))
     assert [members.refused_at for members in queue.classes] == [None, None]
-    assert queue.kept is None
+    assert kept(queue) is None
     assert where(settled(queue, snapshot, policy()))["small"] == ["a"]
 
 
@@ -246,19 +248,19 @@ def test_reservation_is_kept_while_room_comes_back_elsewhere() -> None:
     occupy(snapshot, first, other, more)
     queue.add(head)
     place(queue, snapshot, policy(), context(snapshot, first, other, more))
-    kept = queue.kept
-    assert kept is not None
-    assert kept.reservation is not None
-    assert (kept.session, kept.reservation.expected_at) == (head.id, 100)
+    first_kept = kept(queue)
+    assert first_kept is not None
+    assert first_kept.reservation is not None
+    assert (first_kept.session, first_kept.reservation.expected_at) == (head.id, 100)
 
     snapshot.give_back(agent("b"), ask(1))
     place(queue, snapshot, policy(), context(snapshot, first, other, now=10 + KEPT_S / 2))
-    assert queue.kept is kept
+    assert kept(queue) is first_kept
     place(queue, snapshot, policy(), context(snapshot, first, other, now=10 + KEPT_S))
-    assert queue.kept is not kept
-    assert queue.kept is not None
-    assert queue.kept.reservation is not None
-    assert queue.kept.reservation.expected_at == 100
+    assert kept(queue) is not first_kept
+    found = reservation(queue)
+    assert found is not None
+    assert found.expected_at == 100
 
 
 def test_room_that_would_do_once_agents_are_back_is_kept_as_soon_as_it_comes_free() -> None:
@@ -268,17 +270,17 @@ def test_room_that_would_do_once_agents_are_back_is_kept_as_soon_as_it_comes_fre
     occupy(snapshot, first, other)
     queue = Queue([session("head", ask(4), ask(4)), session("low", ask(4), at=1)])
     place(queue, snapshot, policy(), context(snapshot, first, other))
-    assert queue.kept is not None
-    assert queue.kept.reservation is not None
-    assert queue.kept.reservation.expected_at == 100
+    found = reservation(queue)
+    assert found is not None
+    assert found.expected_at == 100
 
     snapshot.give_back(agent("b"), ask(4))
     now = 10 + KEPT_S / 2
     result = place(queue, snapshot, policy(), context(snapshot, first, now=now))
     assert not result.placed
-    assert queue.kept is not None
-    assert queue.kept.reservation is not None
-    assert queue.kept.reservation.expected_at == now
+    found = reservation(queue)
+    assert found is not None
+    assert found.expected_at == now
 
 
 def test_reservation_is_made_anew_when_one_that_it_counts_on_ends() -> None:
@@ -289,18 +291,18 @@ def test_reservation_is_made_anew_when_one_that_it_counts_on_ends() -> None:
     occupy(snapshot, first, second, other)
     queue.add(head)
     place(queue, snapshot, policy(), context(snapshot, first, second, other))
-    kept = queue.kept
-    assert kept is not None
-    assert kept.reservation is not None
-    assert set(kept.reservation.waits_for) == {first.id, second.id}
-    assert not kept.reservation.reserved
+    first_kept = kept(queue)
+    assert first_kept is not None
+    assert first_kept.reservation is not None
+    assert set(first_kept.reservation.waits_for) == {first.id, second.id}
+    assert not first_kept.reservation.reserved
 
     snapshot.give_back(agent("a"), ask(2))
     place(queue, snapshot, policy(), context(snapshot, first, other))
-    assert queue.kept is not kept
-    assert queue.kept is not None
-    assert queue.kept.reservation is not None
-    (reserved,) = queue.kept.reservation.reserved
+    assert kept(queue) is not first_kept
+    found = reservation(queue)
+    assert found is not None
+    (reserved,) = found.reserved
     assert (reserved.agent_id, reserved.resources) == (agent("a"), ask(2))
 
 
@@ -311,16 +313,17 @@ def test_reservation_on_an_agent_that_left_is_made_anew() -> None:
     occupy(snapshot, first, other)
     queue.add(head)
     place(queue, snapshot, policy(), context(snapshot, first, other))
-    assert queue.kept is not None
-    assert queue.kept.reservation is not None
-    assert queue.kept.reservation.kernels[0].agent_id == agent("a")
+    found = reservation(queue)
+    assert found is not None
+    assert found.kernels[0].agent_id == agent("a")
 
     snapshot.remove_agent(agent("a"))
     queue.add(session("small", ask(1), at=1))
     result = place(queue, snapshot, policy(), context(snapshot, first, other))
     assert where(result) == {"head": ["NO_ROOM"], "small": ["BEHIND_RESERVATION"]}
-    assert queue.kept.reservation is not None
-    assert queue.kept.reservation.kernels[0].agent_id == agent("b")
+    found = reservation(queue)
+    assert found is not None
+    assert found.kernels[0].agent_id == agent("b")
 
 
 def test_nothing_is_kept_when_the_head_has_started() -> None:
@@ -332,4 +335,4 @@ def test_nothing_is_kept_when_the_head_has_started() -> None:
     place(queue, snapshot, policy(), context(snapshot, first, other))
     snapshot.give_back(agent("a"), ask(3))
     assert where(place(queue, snapshot, policy(), context(snapshot, other))) == {"head": ["a"]}
-    assert queue.kept is None
+    assert kept(queue) is None

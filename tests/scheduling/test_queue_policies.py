@@ -21,6 +21,7 @@ from tests.scheduling.clusters import (
     occupy,
     passed,
     policy,
+    reservation,
     running,
     sentences,
     session,
@@ -257,7 +258,7 @@ def test_strict_starts_nothing_behind_what_lacks_room() -> None:
         "head": ["NO_ROOM"],
         "small": ["STRICT_ORDER"],
     }
-    assert result.reservation is None
+    assert reservation(result) is None
 
 
 def test_strict_stops_inside_a_class_too() -> None:
@@ -310,7 +311,7 @@ def test_best_effort_starts_whatever_fits_however_long_the_head_has_waited() -> 
     snapshot, sessions = blocked(FIRST, SECOND)
     result = passed(snapshot, *sessions, holding=(FIRST, SECOND), now=1e6, queue="best_effort")
     assert where(result) == {"urgent": ["a"], "first": ["b"], "small": ["b"], "head": ["NO_ROOM"]}
-    assert result.reservation is None
+    assert reservation(result) is None
 
 
 # Backfill
@@ -337,8 +338,9 @@ def test_backfill_starts_what_has_left_when_the_head_starts() -> None:
         "long": ["BEHIND_RESERVATION"],
         "endless": ["BEHIND_RESERVATION"],
     }
-    assert result.reservation is not None
-    assert (result.reservation.expected_at, result.reservation.waits_for) == (110, ("ses-x",))
+    found = reservation(result)
+    assert found is not None
+    assert (found.expected_at, found.waits_for) == (110, ("ses-x",))
     assert sentences(result)[1] == (
         "would delay the session ahead of it in group pool, which is to start in 100 s"
     )
@@ -416,26 +418,24 @@ def test_nothing_is_kept_while_ends_are_unknown_and_the_head_is_young() -> None:
     snapshot, sessions = blocked(*held)
     result = passed(snapshot, *sessions, holding=held, now=300)
     assert where(result)["small"] == ["b"]
-    assert result.reservation is None
+    assert reservation(result) is None
 
 
 def test_only_the_first_that_lacks_room_gets_a_reservation() -> None:
     snapshot, sessions = blocked(FIRST, SECOND)
     sessions.append(session("second", ask(3), at=1.5))
     result = passed(snapshot, *sessions, holding=(FIRST, SECOND))
-    assert result.kept is not None
-    assert result.kept.session == "ses-head"
+    assert list(result.rooms) == ["ses-head"]
 
 
 def test_reservation_passes_to_the_next_when_the_head_is_cancelled() -> None:
     snapshot, sessions = blocked(FIRST, SECOND)
     queue = Queue([sessions[1], session("second", ask(3), at=1.5)])
     place(queue, snapshot, policy(), context(snapshot, FIRST, SECOND))
-    assert queue.kept is not None
-    assert queue.kept.session == "ses-head"
+    assert list(queue.rooms) == ["ses-head"]
     queue.remove(sessions[1].id)
     place(queue, snapshot, policy(), context(snapshot, FIRST, SECOND))
-    assert queue.kept.session == "ses-second"
+    assert list(queue.rooms) == ["ses-second"]
 
 
 def test_gang_of_unlike_kernels_takes_the_room_that_was_kept_for_it() -> None:
@@ -488,8 +488,8 @@ def test_no_head_is_delayed_by_what_overtakes_it(
         world.arrive(*arriving.get(now, ()))
         result = world.pass_()
         assert world.state.snapshot.columns.free.min() >= 0
-        assert result.kept is None or result.reservation is not None
-        for kept in filter(None, [result.reservation]):
+        assert not result.rooms or reservation(result) is not None
+        for kept in filter(None, [reservation(result)]):
             assert kept.expected_at is not None
             promised.setdefault(kept.session, kept.expected_at)
     assert not world.state.waiting
@@ -645,7 +645,7 @@ def test_what_is_kept_for_the_head_counts_as_free_for_it(kernels: int, victims: 
     occupy(snapshot, *lows)
     head = session("head", *[ask(4)] * kernels, priority=90)
     result = passed(snapshot, head, holding=lows, now=10, **preemptive())
-    assert result.reservation is not None
+    assert reservation(result) is not None
     (found,) = result.displaced
     assert len(found.victims) == victims
 
@@ -705,6 +705,7 @@ def test_what_is_held_for_the_head_is_not_held_after_the_pass() -> None:
     snapshot, sessions = blocked(FIRST, SECOND)
     before = snapshot.columns.free.tolist()
     result = passed(snapshot, sessions[1], holding=(FIRST, SECOND))
-    assert result.reservation is not None
-    assert result.reservation.reserved
+    found = reservation(result)
+    assert found is not None
+    assert found.reserved
     assert snapshot.columns.free.tolist() == before

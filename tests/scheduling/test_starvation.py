@@ -14,6 +14,7 @@ from tests.scheduling.clusters import (
     cluster,
     passed,
     policy,
+    reservation,
     sentences,
     session,
     where,
@@ -138,9 +139,10 @@ def test_firm_reservation_stays_on_its_agent_until_the_session_starts() -> None:
         world.end()
         world.arrive(session(f"t{now:02}", ask(2), at=now), session(f"u{now:02}", ask(1), at=now))
         result = world.pass_()
-        if result.reservation is not None:
+        found = reservation(result)
+        if found is not None:
             assert now >= STARVATION_S
-            kept_on |= {kernel.agent_id for kernel in result.reservation.kernels}
+            kept_on |= {kernel.agent_id for kernel in found.kernels}
     assert world.started_at["head"] <= STARVATION_S + 3
     assert len(kept_on) == 1
 

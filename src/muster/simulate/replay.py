@@ -276,7 +276,7 @@ class _World:
             fate = self._fates[id_]
             if fate.started_at is None:
                 fate.started_at = now
-                fate.backfilled = blocked is not None and blocked < _turn(session)
+                fate.backfilled = blocked is not None and blocked < _rank(session)
 
     def _end_due(self) -> None:
         while self._ends and self._ends[0][0] <= self._now:
@@ -317,19 +317,19 @@ def _window(arrivals: Sequence[_Arrival], last_end: float) -> tuple[float, float
 
 
 _NEVER = float("inf")
-_Turn = tuple[int, float, str]
+_Rank = tuple[int, float, str]
 
 
-def _turn(session: SessionWorkload) -> _Turn:
+def _rank(session: SessionWorkload) -> _Rank:
     """A session's place in the order of arrival, whatever the sequencer says."""
     return -session.workload.priority, session.submitted_at, session.id
 
 
-def _first_blocked(result: PassResult) -> _Turn | None:
-    """The turn of the first waiting session that lacks nothing but room."""
+def _first_blocked(result: PassResult) -> _Rank | None:
+    """The rank of the first waiting session that lacks nothing but room."""
     return min(
         (
-            _turn(members.oldest)
+            _rank(members.oldest)
             for members, reasons in result.refused.items()
             if len(members) and all(each.code in WAITS_FOR_ROOM for each in reasons)
         ),

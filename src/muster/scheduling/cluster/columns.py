@@ -4,7 +4,6 @@ A decision looks at all agents at once (design: The snapshot), so amounts are ke
 agent is known here by its *slot*, the index into every column.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,10 +51,7 @@ class Need:
     def devices_in(self, agent: AgentAmounts) -> list[tuple[int, int]]:
         """Free milli and index of each device from which a share may be taken, by index: wholly
         free ones for whole devices, else devices with enough free."""
-        return self.devices_among(agent.devices, agent.machine.models)
-
-    def devices_among(self, free: Sequence[int], models: Sequence[int]) -> list[tuple[int, int]]:
-        """``devices_in``, from the free milli and the model's code of each device."""
+        free, models = agent.devices, agent.machine.models
         milli, allowed = self.milli, self.allowed
         if allowed is None:
             return [(left, index) for index, left in enumerate(free) if left >= milli]

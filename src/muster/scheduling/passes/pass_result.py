@@ -50,15 +50,6 @@ class PassResult:
     rooms: dict[SessionId, Kept] = field(default_factory=dict)
     displaced: list[Preemption] = field(default_factory=list)
 
-    @property
-    def kept(self) -> Kept | None:
-        """The room kept for the first session that lacks room."""
-        return next(iter(self.rooms.values()), None)
-
-    @property
-    def reservation(self) -> Reservation | None:
-        return self.kept.reservation if self.kept is not None else None
-
 
 def behind(reservation: Reservation, group: str, starvation_after_s: float, now: float) -> Reason:
     """The reason of a session whose room is kept for the reservation's."""

@@ -124,7 +124,7 @@ class PlacementPass:
             if never is not None:
                 reasons.append(never)
             else:
-                kernels = self.would_fit(session).kernels
+                kernels = self._would_fit(session).kernels
                 if kernels is None:
                     reasons.append(self._no_room(members, session))
                 if self._stopped is not None:
@@ -401,7 +401,7 @@ class PlacementPass:
             if reservation.admits(workload, self._context.runs_from):
                 continue
             binding.lift()
-            if self.would_fit(session).kernels is not None:
+            if self._would_fit(session).kernels is not None:
                 self._bind_for(workload)
                 group, after_s = self._snapshot.group, self._policy.starvation_after_s
                 return behind(reservation, group, after_s, self._context.now)
@@ -421,7 +421,7 @@ class PlacementPass:
             )
         return reason(ReasonCode.NO_ROOM, **reach, request=workload.kernels[0].describe())
 
-    def would_fit(self, session: SessionWorkload) -> Fit:
+    def _would_fit(self, session: SessionWorkload) -> Fit:
         """The Fit of the session now, whatever else forbids it to start; no room is taken."""
         mark = self._statement.mark()
         fit = self._fit(session)
@@ -430,7 +430,7 @@ class PlacementPass:
 
     def most_placed(self, session: SessionWorkload) -> int:
         """How many kernels find room together, whatever else forbids the session to start."""
-        fit = self.would_fit(session)
+        fit = self._would_fit(session)
         return most_placed(self._statement, self._policy.selector, session.workload, fit)
 
     def _fit(self, session: SessionWorkload) -> Fit:

@@ -164,11 +164,6 @@ class Queue:
             yield from members
 
     @property
-    def kept(self) -> Kept | None:
-        """The room kept for the first session that lacked room."""
-        return next(iter(self.rooms.values()), None)
-
-    @property
     def classes(self) -> Iterable[QueueClass]:
         return self._classes.values()
 
