@@ -39,7 +39,13 @@ NOT_FOR_VIEWERS = {
     ("delete", "/v1/tokens/{ref}"),
 }
 
-OF_SOMEBODY = ("/v1/jobs/{ref}", "/v1/sessions/{ref}", "/v1/history/{ref}", "/v1/tokens/{ref}")
+OF_SOMEBODY = (
+    "/v1/jobs/{ref}",
+    "/v1/sessions/{ref}",
+    "/v1/notices/{ref}",
+    "/v1/history/{ref}",
+    "/v1/tokens/{ref}",
+)
 """What is "not found" for whom it does not belong to."""
 
 Endpoint = tuple[str, str]

@@ -247,6 +247,9 @@ class FakeCluster(FakeAccounts):
         raise NotFound(f"there is no session {ref!r}")
 
     def show(self, ref: str) -> JobDetail | SessionDetail:
+        return self.work(ref)
+
+    def work(self, ref: str) -> JobDetail | SessionDetail:
         if ref.lower().startswith("ses-"):
             return self.session(ref)
         try:

@@ -320,6 +320,7 @@ def test_why_of_what_has_ended_waits_for_nothing() -> None:
         status="KILLED",
         verdict="stopped before it started",
         reasons=(because(ReasonCode.CANCELLED, by="ann"),),
+        ended=True,
     )
     assert shown(explanation(wide(), answer)) == [
         "killed  stopped before it started",
@@ -350,7 +351,11 @@ def test_why_of_a_job_that_ended_says_when_how_and_which_task_failed() -> None:
     cluster = FakeCluster(
         jobs_=[job("prep", JobState.FAILED, counts)],
         tasks_=[task(1, TaskState.FAILED, (kernel(1), kernel(2, signal=9)), reason=killed)],
-        why_={"prep": WhyView(subject=IDS[0], status="FAILED", verdict="ended", reasons=(killed,))},
+        why_={
+            "prep": WhyView(
+                subject=IDS[0], status="FAILED", verdict="", reasons=(killed,), ended=True
+            )
+        },
     )
     assert cluster.run("why", "prep/1").stdout.splitlines() == [
         f"failed  prep ended at {moment(NOW - 12)} after 1m00s: 2 succeeded, 1 failed",
@@ -361,7 +366,7 @@ def test_why_of_a_job_that_ended_says_when_how_and_which_task_failed() -> None:
 
 def test_why_of_a_job_that_never_started_has_no_output_to_point_at() -> None:
     by_ann = because(ReasonCode.CANCELLED, by="ann")
-    stopped = WhyView(subject=IDS[0], status="KILLED", verdict="ended", reasons=(by_ann,))
+    stopped = WhyView(subject=IDS[0], status="KILLED", verdict="", reasons=(by_ann,), ended=True)
     cluster = FakeCluster(
         jobs_=[job("prep", JobState.KILLED, started_at=None)], why_={"prep": stopped}
     )

@@ -7,7 +7,7 @@ from sqlalchemy import Engine
 
 from muster.api import (
     accounts,
-    bars,
+    agents,
     cluster,
     events,
     history,
@@ -44,7 +44,7 @@ ROUTERS = tuple(
     module.router
     for module in (
         *(jobs, sessions, plan, logs, history, notices),
-        *(cluster, bars, quotas, events, accounts, tokens),
+        *(cluster, agents, quotas, events, accounts, tokens),
     )
 )
 """The endpoints of every cluster; the description of the API keeps their order."""

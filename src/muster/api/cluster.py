@@ -1,43 +1,26 @@
-"""The cluster over HTTP: its agents, its scaling groups, itself."""
+"""The cluster over HTTP: its scaling groups, itself."""
 
-import asyncio
 from collections import Counter
 
-import msgspec
-from anyio import to_thread
 from fastapi import APIRouter, Request
 from msgspec.structs import replace
 from starlette.responses import Response
 
-from muster.api.answers import answer, json_answer
+from muster.api.answers import answer
 from muster.api.bodies import read_spec
 from muster.api.context import Api, Call
-from muster.api.live_views import agent_view, group_view
+from muster.api.live_views import group_view
 from muster.api.openapi import spec_body
-from muster.control.agent.requests import AgentRequests
 from muster.control.group.requests import GroupRequests
 from muster.control.session.cluster.state import ClusterState
 from muster.core.errors import InvalidSpec, Problem
-from muster.core.ids import AgentId
 from muster.core.owner import Principal, Role
 from muster.core.specs import ScalingGroup
-from muster.core.views.cluster import (
-    AgentPage,
-    AgentView,
-    ClusterView,
-    GroupPage,
-    GroupView,
-    HealthView,
-)
-from muster.store.entities import AGENT
+from muster.core.views.cluster import ClusterView, GroupPage, GroupView, HealthView
 from muster.store.queries.cluster import read_cluster_id
-from muster.store.queries.refs import resolve
 from muster.version import __version__
 
 router = APIRouter(tags=["cluster"])
-
-AGENTS_AT_ONCE = 100
-"""Agents that are described before other work gets its turn."""
 
 
 @router.get("/health", response_model=HealthView)
@@ -67,36 +50,6 @@ async def get_cluster(call: Call) -> Response:
         unauthenticated=call.api.access.refused,
     )
     return answer(view)
-
-
-@router.get("/v1/agents", response_model=AgentPage)
-async def get_agents(call: Call, group: str | None = None) -> Response:
-    """Agents by name, with their free resources."""
-    plane = call.api.plane
-    wanted = [a for a in plane.live.agents.values() if group is None or a.group == group]
-    wanted.sort(key=lambda agent: agent.name)
-    views: list[AgentView] = []
-    for start in range(0, len(wanted), AGENTS_AT_ONCE):
-        for agent in wanted[start : start + AGENTS_AT_ONCE]:
-            current = plane.live.agents.get(agent.id)
-            if current is not None:
-                views.append(agent_view(current, plane.live, plane.parts[ClusterState]))
-        await asyncio.sleep(0)
-    page = AgentPage(items=tuple(views))
-    return json_answer(await to_thread.run_sync(msgspec.json.encode, page))
-
-
-@router.delete("/v1/agents/{ref}", status_code=204)
-async def delete_agent(call: Call, ref: str, lost: bool = False) -> Response:
-    """Forget an agent that is gone for good; for admins. With ``lost`` they vouch that its machine
-    is gone or was rebooted: what it may still run counts as lost."""
-    call.must_be_admin("remove agents")
-    id_ = AgentId(await call.read(resolve, AGENT, call.principal, ref))
-    principal = call.principal
-    await call.change(
-        lambda work, parts: parts[AgentRequests].remove(work, principal, id_, lost=lost)
-    )
-    return Response(status_code=204)
 
 
 @router.get("/v1/groups", response_model=GroupPage)

@@ -3,14 +3,18 @@
 To be called on the event loop only, between two wakes, when the mirror holds the last commit.
 """
 
+from msgspec.structs import replace
+
+from muster.control.agent.explanation import is_full
 from muster.control.session.cluster.state import ClusterState
 from muster.core.reasons import ReasonCode, reason
 from muster.core.resources import GPU_WHOLE, Resources
 from muster.core.states import JOB_TABLE
 from muster.core.views.base import OwnerView, ReasonView, ResourcesView
-from muster.core.views.cluster import AgentView, DeviceView, GroupView
+from muster.core.views.cluster import AgentView, GroupView
 from muster.core.views.work import JobView, SessionView
 from muster.store.live import Live
+from muster.store.queries.agents import capacity_of, view_of
 from muster.store.queries.jobs import all_counts
 from muster.store.records import Agent, Job, Session
 
@@ -63,13 +67,7 @@ def agent_view(agent: Agent, live: Live, cluster: ClusterState) -> AgentView:
     slot, columns = snapshot.slot(agent.id), snapshot.columns
     free_of = dict(zip(columns.dimensions, columns.free[slot].tolist(), strict=True))
     device_free = columns.device_free[slot].tolist()
-    capacity = Resources.with_extra(
-        agent.capacity.cpu_milli,
-        agent.capacity.memory_bytes,
-        agent.capacity.disk_bytes,
-        len(agent.devices) * GPU_WHOLE,
-        dict(agent.capacity.extra),
-    )
+    capacity = capacity_of(agent)
     free = Resources(
         free_of["cpu"],
         free_of["memory"],
@@ -79,42 +77,17 @@ def agent_view(agent: Agent, live: Live, cluster: ClusterState) -> AgentView:
     )
     rows = live.allocations_on.get(agent.id, {}).values()
     charged = sum(1 for row in rows if row.charged)
-    why = agent.reason
-    if agent.disk_full:
-        waits = "it takes nothing new until there is room"
-        why = reason(ReasonCode.DISK_FULL, agent=agent.name, detail=waits)
-    return AgentView(
-        id=agent.id,
-        name=agent.name,
-        group=agent.group,
-        status=agent.status,
-        status_changed_at=agent.status_changed_at,
-        version=agent.version,
-        host=agent.host,
-        capacity=ResourcesView.of(capacity),
+    shown = view_of(agent)
+    return replace(
+        shown,
         free=ResourcesView.of(free),
         held=ResourcesView.of(_difference(capacity, free)),
         devices=tuple(
-            DeviceView(
-                index=device.index,
-                model=device.model,
-                uuid=device.uuid,
-                memory_bytes=device.memory_bytes,
-                free=device_free[device.index] / GPU_WHOLE,
-            )
-            for device in agent.devices
+            replace(device, free=device_free[device.index] / GPU_WHOLE) for device in shown.devices
         ),
-        attributes=agent.attributes,
         kernels=charged,
         ahead=len(rows) - charged,
-        joined_at=agent.joined_at,
-        seen_at=agent.seen_at,
-        barred=agent.barred,
-        bar_note=agent.bar_note,
-        leave_by=agent.leave_by,
-        disk_full=agent.disk_full,
-        connected=agent.connected,
-        reason=ReasonView.of(why) if why else None,
+        reason=ReasonView.of(is_full(agent)) if agent.disk_full else shown.reason,
     )
 
 

@@ -2,24 +2,46 @@
 
 import asyncio
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
 from muster.api.answers import answer
 from muster.api.bodies import read_spec
 from muster.api.context import Call
 from muster.api.openapi import spec_body
+from muster.api.resource import Resource
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.notice.effects import ANSWER_S
-from muster.control.notice.entity import Notice
-from muster.control.notice.queries import read_notice
+from muster.control.notice.entity import NOTICE, Notice, name_of
+from muster.control.notice.explanation import explain_ended_notice, explain_notice
+from muster.control.notice.queries import list_notices, read_notice
 from muster.control.notice.requests import NoticeRequests
 from muster.control.notice.states import NOTICE_TABLE
+from muster.core.owner import Principal
 from muster.core.specs.notify import Channel, TrialSpec
-from muster.core.views.notices import NoticeView
+from muster.core.views.notices import NoticePage, NoticeView
+from muster.core.views.placement import WhyView
+from muster.store.live import Live
 
-router = APIRouter(prefix="/v1/notices", tags=["notices"])
+
+def _explain(live: Live, parts: Parts, name: str, now: float, asker: Principal) -> WhyView:
+    return explain_notice(live, name, now)
+
+
+NOTICES: Resource[Notice, NoticeView] = Resource(
+    entity=NOTICE,
+    path="/v1/notices",
+    view=NoticeView,
+    detail=NoticeView,
+    page=NoticePage,
+    read=read_notice,
+    list_of=list_notices,
+    name_of=lambda notice: name_of(notice.id, notice.subject),
+    explain=_explain,
+    explain_ended=explain_ended_notice,
+)
+router = NOTICES.router()
 
 WAIT_S = ANSWER_S + 5.0
 """How long a trial is waited for, until it has an outcome or is known to have none."""

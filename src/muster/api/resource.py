@@ -3,6 +3,7 @@ all of them have: submit, list, show, cancel and why."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Annotated, Any, Generic, Protocol, TypeVar
 
 from fastapi import APIRouter, Depends, Header, Request
@@ -59,11 +60,15 @@ class Resource(Generic[R, V]):
         entity: its kind; the records that have not ended are in the mirror.
         path: of its collection: ``/v1/jobs``.
         view, detail, page: of one record, of one with its parts, and of a listing.
-        view_of: the view of a record of the mirror.
-        read, show: queries of a view and of a detail by a reference.
+        view_of: the view of a record of the mirror: the answer to a submission, and all that is
+            shown of a live record where ``show`` is None.
+        read, show: queries of a view and of a detail by a reference; without ``show`` the view is
+            all there is to show.
         list_of: the query of a page; ``filters`` are its keyword arguments, a dependency of FastAPI
             that reads them from the query of the URL.
-        named: the words for a record in a sentence: ``job train (job-01…)``.
+        name_of: the name of a record in the mirror; its id unless given.
+        named: the words for a record in a sentence about its cancellation:
+            ``job train (job-01…)``.
         spec, submit: the spec that is handed in, and its request.
         cancel: its request; ``graces_s`` are the seconds that running processes of a record have to
             end.
@@ -76,18 +81,19 @@ class Resource(Generic[R, V]):
     view: type[V]
     detail: type[View]
     page: type[View]
-    view_of: Callable[[R], V]
+    view_of: Callable[[R, Live, Parts], V] | None = None
     read: Callable[[Connection, Principal, str], V]
-    show: Callable[[Connection, Principal, str], View]
-    list_of: Callable[..., View]
+    show: Callable[[Connection, Principal, str], View] | None = None
+    list_of: Callable[..., View] | None = None
     filters: Callable[..., Mapping[str, Any]] = no_filters
-    named: Callable[[V], str]
+    name_of: Callable[[V], str] = attrgetter("id")
+    named: Callable[[V], str] = attrgetter("id")
     spec: type[JobSpec] | type[SessionSpec] | None = None
     submit: Submit[R] | None = None
     cancel: Cancel[R] | None = None
     graces_s: Callable[[R], Collection[float]] = lambda record: ()
     explain: Explain | None = None
-    explain_ended: Callable[[V], WhyView] | None = None
+    explain_ended: Callable[[V], WhyView] = WhyView.of_ended
 
     def router(self) -> APIRouter:
         """Its endpoints; those that only this resource has are added to them."""
@@ -105,19 +111,20 @@ class Resource(Generic[R, V]):
                 response_model=self.view,
                 openapi_extra=spec_body(self.spec),
             )
-        router.add_api_route(
-            "",
-            self._listing(),
-            name=f"get_{collection}",
-            description=f"The {collection} that the caller may see, newest first.",
-            response_model=self.page,
-        )
+        if self.list_of is not None:
+            router.add_api_route(
+                "",
+                self._listing(self.list_of),
+                name=f"get_{collection}",
+                description=f"The {collection} that the caller may see, newest first.",
+                response_model=self.page,
+            )
         router.add_api_route(
             "/{ref}",
             self._showing(),
             name=f"get_{name}",
-            description=f"One {name}: by id, by a unique prefix of it, or by name (a live one "
-            "first).",
+            description=f"One {name}: by id, by a unique prefix of it, or by its name if it has "
+            "one (a live one first).",
             response_model=self.detail,
         )
         if self.cancel is not None:
@@ -129,10 +136,10 @@ class Resource(Generic[R, V]):
                 description=f"Cancel a {name}; one that has ended already stays as it is.",
                 response_model=CancelView,
             )
-        if self.explain is not None and self.explain_ended is not None:
+        if self.explain is not None:
             router.add_api_route(
                 "/{ref}/why",
-                self._explaining(self.explain, self.explain_ended),
+                self._explaining(self.explain),
                 name=f"why_{name}",
                 description=f"Why a {name} is in its state: every reason that holds now.",
                 response_model=WhyView,
@@ -169,7 +176,11 @@ class Resource(Generic[R, V]):
         record = await knowing_ended(call, owner, spec, once)
         if isinstance(record, str):
             return json_answer(await call.json(self.read, call.principal, record))
-        return answer(self.view_of(record), 201)
+        return answer(self._live_view(record, call), 201)
+
+    def _live_view(self, record: R, call: Caller) -> V:
+        assert self.view_of is not None, "declared with submit, or without show"
+        return self.view_of(record, call.api.plane.live, call.api.plane.parts)
 
     def _submitting(
         self, kind: type[JobSpec] | type[SessionSpec], submit: Submit[R]
@@ -194,7 +205,7 @@ class Resource(Generic[R, V]):
 
         return endpoint
 
-    def _listing(self) -> Callable[..., Any]:
+    def _listing(self, list_of: Callable[..., View]) -> Callable[..., Any]:
         async def endpoint(
             call: Call,
             filters: Annotated[Mapping[str, Any], Depends(self.filters)],
@@ -207,13 +218,19 @@ class Resource(Generic[R, V]):
         ) -> Response:
             states = states_of(self.entity.states, state)
             listing = Listing(states, name, owner, group, limit, cursor)
-            return json_answer(await call.json(self.list_of, call.principal, listing, **filters))
+            return json_answer(await call.json(list_of, call.principal, listing, **filters))
 
         return endpoint
 
     def _showing(self) -> Callable[..., Any]:
         async def endpoint(call: Call, ref: str) -> Response:
-            return json_answer(await call.json(self.show, call.principal, ref))
+            if self.show is not None:
+                return json_answer(await call.json(self.show, call.principal, ref))
+            found = await call.read(self.read, call.principal, ref)
+            live = call.api.plane.live.of(self.entity.record).get(self.name_of(found))
+            if live is None or self.view_of is None:
+                return answer(found)
+            return answer(self._live_view(live, call))
 
         return endpoint
 
@@ -224,7 +241,7 @@ class Resource(Generic[R, V]):
             found = await call.read(self.read, principal, ref)
 
             def action(work: Work, parts: Parts) -> tuple[R, Collection[float]]:
-                live = work.live.of(self.entity.record).get(found.id)
+                live = work.live.of(self.entity.record).get(self.name_of(found))
                 graces_s = () if live is None else self.graces_s(live)
                 return cancel(work, parts, principal, found.id), graces_s
 
@@ -239,15 +256,14 @@ class Resource(Generic[R, V]):
 
         return endpoint
 
-    def _explaining(
-        self, explain: Explain, explain_ended: Callable[[V], WhyView]
-    ) -> Callable[..., Any]:
+    def _explaining(self, explain: Explain) -> Callable[..., Any]:
         async def endpoint(call: Call, ref: str) -> Response:
             found = await call.read(self.read, call.principal, ref)
             plane, now = call.api.plane, call.api.clock.now()
-            if found.id not in plane.live.of(self.entity.record):
-                return answer(explain_ended(found))
-            return answer(explain(plane.live, plane.parts, found.id, now, call.principal))
+            name = self.name_of(found)
+            if name not in plane.live.of(self.entity.record):
+                return answer(self.explain_ended(found))
+            return answer(explain(plane.live, plane.parts, name, now, call.principal))
 
         return endpoint
 

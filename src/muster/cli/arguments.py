@@ -5,7 +5,7 @@ from typing import Annotated
 
 import click
 
-from muster.cli.completion import complete_ref
+from muster.cli.completion import complete_any_ref, complete_ref
 from muster.cli.parameters import Argument, Option
 
 
@@ -39,5 +39,13 @@ def parse_ref(text: str) -> Subject:
 Ref = Annotated[
     str,
     Argument(metavar="REF", help="Job or session, or one task of it.", autocompletion=complete_ref),
+]
+AnyRef = Annotated[
+    str,
+    Argument(
+        metavar="REF",
+        help="Job or session, or one task of it; agent; notice.",
+        autocompletion=complete_any_ref,
+    ),
 ]
 AsJson = Annotated[bool, Option("--json", help="As JSON on stdout, and nothing else.")]

@@ -36,6 +36,11 @@ def complete_ref(ctx: click.Context, incomplete: str) -> list[tuple[str, str]]:
     return _offered(ctx, incomplete, look)
 
 
+def complete_any_ref(ctx: click.Context, incomplete: str) -> list[tuple[str, str]]:
+    """Work, as ``complete_ref`` offers it, then agents."""
+    return complete_ref(ctx, incomplete) + complete_agent(ctx, incomplete)
+
+
 def complete_agent(ctx: click.Context, incomplete: str) -> list[tuple[str, str]]:
     """Names of agents, each with its status."""
     return _offered(

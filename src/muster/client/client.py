@@ -36,7 +36,11 @@ R = TypeVar("R")
 _OPENING = threading.Lock()
 
 
-class Client(Work, Cluster, Accounts, Notices):
+class Methods(Work, Notices, Cluster, Accounts):
+    """The methods of both clients. A REF is looked for among their resources in this order."""
+
+
+class Client(Methods):
     """A connection to a cluster; several threads may use it at once.
 
     A job is named by its id, any unique prefix of it, or its name. Requests that can be repeated
@@ -155,7 +159,7 @@ class Client(Work, Cluster, Accounts, Notices):
                 body.close()
 
 
-class AsyncClient(Work, Cluster, Accounts, Notices):
+class AsyncClient(Methods):
     """``Client``'s twin for asyncio: the same methods, awaited, or iterated with ``async for``.
 
     Args, Raises: as ``Client``. It belongs to the event loop in which it is used first.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from muster.client.calls import Calls, body_of
+from muster.client.calls import body_of
 from muster.client.encoding import json_of, quoted, quoted_path
 from muster.client.events import read_events
 from muster.client.exchange import Exchange, Stream, exchange, streaming
+from muster.client.resource import Resource, ResourceCalls
 from muster.core.views.cluster import (
     AgentPage,
     AgentView,
@@ -26,13 +27,27 @@ if TYPE_CHECKING:
     from muster.core.states import AgentBar
 
 
-class Cluster(Calls):
+AGENTS = Resource("agent", "agt-", "/v1/agents", AgentView, AgentPage, is_cancelled=False)
+
+
+class Cluster(ResourceCalls):
     """Machines, scaling groups, quotas, and the controller itself."""
+
+    resources: ClassVar[Sequence[Resource[Any, Any]]] = (AGENTS,)
 
     @exchange
     def agents(self, group: str | None = None) -> Exchange[list[AgentView]]:
         """Machines, by name; of one group if it is given."""
-        return list((yield from self._get(AgentPage, "/v1/agents", group=group)).items)
+        return list((yield from self._get(AgentPage, AGENTS.path, group=group)).items)
+
+    @exchange
+    def agent(self, ref: str) -> Exchange[AgentView]:
+        """One machine, by its name, its id or a prefix of that; one that was removed, too.
+
+        Raises:
+            NotFound, Ambiguous: there is no such agent; or ``ref`` means several.
+        """
+        return self._show(AGENTS, ref)
 
     @exchange
     def remove_agent(self, ref: str, *, lost: bool = False) -> Exchange[None]:
@@ -43,8 +58,7 @@ class Cluster(Calls):
         Raises:
             Conflict: it is alive and takes work, or may still run kernels.
         """
-        path, params = f"/v1/agents/{quoted(ref)}", {"lost": lost}
-        yield from self._send("DELETE", path, params=params, repeat=False)
+        yield from self._send("DELETE", AGENTS.of(ref), params={"lost": lost}, repeat=False)
 
     @exchange
     def groups(self) -> Exchange[list[GroupView]]:
@@ -84,7 +98,7 @@ class Cluster(Calls):
             NotFound: there is no such agent.
         """
         body = json_of({"bar": bar, "note": note, "deadline": deadline})
-        answer = yield from self._send("POST", f"/v1/agents/{quoted(ref)}/bar", body=body)
+        answer = yield from self._send("POST", AGENTS.of(ref, "bar"), body=body)
         return self._read(AgentView, answer)
 
     @exchange

@@ -2,17 +2,48 @@
 
 from __future__ import annotations
 
-from muster.client.calls import Calls
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
 from muster.client.encoding import json_of
 from muster.client.exchange import Exchange, exchange
-from muster.core.views.notices import NoticeView
+from muster.client.resource import Resource, ResourceCalls
+from muster.core.views.notices import NoticePage, NoticeView
 
 TRIAL_S = 70.0
 """How much longer than other answers the answer to a trial may take, in seconds."""
 
 
-class Notices(Calls):
+NOTICES = Resource("notice", "ntc-", "/v1/notices", NoticeView, NoticePage, is_cancelled=False)
+
+
+class Notices(ResourceCalls):
     """Channels that are told of the end of work."""
+
+    resources: ClassVar[Sequence[Resource[Any, Any]]] = (NOTICES,)
+
+    @exchange
+    def notices(
+        self, state: str = "live", *, owner: str | None = None, limit: int = 100
+    ) -> Exchange[list[NoticeView]]:
+        """Notices, newest first.
+
+        Args:
+            state: ``live`` (not sent yet), ``ended``, ``all``, or one state.
+            owner: only this user's, or this ``domain/project/user``'s; for admins.
+            limit: how many at most.
+        """
+        pages = yield from self._list(NOTICES, limit, {"state": state, "owner": owner})
+        return [notice for page in pages for notice in page.items]
+
+    @exchange
+    def notice(self, ref: str) -> Exchange[NoticeView]:
+        """One notice, by its id or a prefix of it.
+
+        Raises:
+            NotFound, Ambiguous: there is no such notice of yours; or ``ref`` means several.
+        """
+        return self._show(NOTICES, ref)
 
     @exchange
     def try_channel(self, url: str) -> Exchange[NoticeView]:
@@ -23,6 +54,10 @@ class Notices(Calls):
             InvalidSpec: the cluster sends no notices to this channel.
         """
         answer = yield from self._send(
-            "POST", "/v1/notices/trial", body=json_of({"url": url}), repeat=False, extra_s=TRIAL_S
+            "POST",
+            f"{NOTICES.path}/trial",
+            body=json_of({"url": url}),
+            repeat=False,
+            extra_s=TRIAL_S,
         )
         return self._read(NoticeView, answer)

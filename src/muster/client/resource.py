@@ -1,15 +1,16 @@
-"""The methods that all resources share: listing, cancel, why, history."""
+"""The methods that all resources share: listing, show, cancel, why, history."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from muster.client.calls import PAGE, Calls
 from muster.client.encoding import Value, quoted, quoted_path
 from muster.client.exchange import Exchange, exchange
-from muster.core.errors import NotFound
+from muster.core.errors import NotFound, nothing_named
 from muster.core.views.work import CancelView, HistoryPage
 
 if TYPE_CHECKING:
@@ -32,13 +33,22 @@ Page = TypeVar("Page", bound=Paged)
 
 @dataclass(frozen=True)
 class Resource(Generic[Detail, Page]):
-    """An entity of the API: the ``prefix`` of its ids, the ``path`` of its collection, and the
-    views of one and of a page."""
+    """An entity of the API.
 
+    Args:
+        name: as sentences call it: ``job``.
+        prefix: of its ids: ``job-``.
+        path: of its collection.
+        detail, page: the views of one, and of a page.
+        is_cancelled: whether people can cancel one.
+    """
+
+    name: str
     prefix: str
     path: str
     detail: type[Detail]
     page: type[Page]
+    is_cancelled: bool = True
 
     def of(self, ref: str, endpoint: str = "") -> str:
         """The path of one of them, or of an endpoint of it."""
@@ -49,7 +59,7 @@ class ResourceCalls(Calls):
     """Methods that take a REF of any resource (an entity of the API, not an amount).
 
     A class that adds resources to the client names them in ``resources``. A name is looked for in
-    their order.
+    their order, and the error says of which kinds there is none.
     """
 
     resources: ClassVar[Sequence[Resource[Any, Any]]] = ()
@@ -59,22 +69,22 @@ class ResourceCalls(Calls):
             yield from vars(kind).get("resources", ())
 
     def _of_any(
-        self, ref: str, ask: Callable[[Resource[Any, Any]], Generator[Any, Any, T]]
+        self,
+        ref: str,
+        among: Iterable[Resource[Any, Any]],
+        ask: Callable[[Resource[Any, Any]], Generator[Any, Any, T]],
     ) -> Generator[Any, Any, T]:
         """Ask about the resource whose ids begin as ``ref`` does, then about the others, until one
         is found.
 
         Raises:
-            NotFound: none is; the error is the first resource's.
+            NotFound: none is.
         """
-        ids = ref.lower()
-        unknown: NotFound | None = None
-        for each in sorted(self._all_resources(), key=lambda of: not ids.startswith(of.prefix)):
-            try:
+        ids, kinds = ref.lower(), [*among]
+        for each in sorted(kinds, key=lambda kind: not ids.startswith(kind.prefix)):
+            with suppress(NotFound):
                 return (yield from ask(each))
-            except NotFound as error:
-                unknown = unknown or error
-        raise unknown or NotFound(f"there is no {ref!r}")
+        raise nothing_named(ref, *(each.name for each in kinds))
 
     def _show(self, resource: Resource[Detail, Any], ref: str) -> Exchange[Detail]:
         return self._get(resource.detail, resource.of(ref))
@@ -98,18 +108,24 @@ class ResourceCalls(Calls):
     def cancel(self, ref: str) -> Exchange[CancelView]:
         """Cancel a job or a session; one that has ended already is left as it is."""
         return self._of_any(
-            ref, lambda resource: self._put(CancelView, "POST", resource.of(ref, "cancel"))
+            ref,
+            (each for each in self._all_resources() if each.is_cancelled),
+            lambda resource: self._put(CancelView, "POST", resource.of(ref, "cancel")),
         )
 
     @exchange
     def why(self, ref: str) -> Exchange[WhyView]:
-        """Why a job or a session is in its state."""
+        """Why a job, a session, a notice or an agent is in its state."""
         from muster.core.views.placement import WhyView
 
-        return self._of_any(ref, lambda resource: self._get(WhyView, resource.of(ref, "why")))
+        return self._of_any(
+            ref,
+            self._all_resources(),
+            lambda resource: self._get(WhyView, resource.of(ref, "why")),
+        )
 
     @exchange
     def history(self, ref: str, *, limit: int = 200) -> Exchange[HistoryPage]:
         """The history of a job with its tasks and sessions, of one task (``job/index``), of a
-        session or of an agent: the newest ``limit`` entries, at most 1,000."""
+        session, of a notice or of an agent: the newest ``limit`` entries, at most 1,000."""
         return self._get(HistoryPage, f"/v1/history/{quoted_path(ref)}", limit=min(limit, PAGE))

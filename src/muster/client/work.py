@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from muster.client.calls import PAGE, body_of
@@ -29,10 +29,12 @@ from muster.core.views.work import (
 
 if TYPE_CHECKING:
     from muster.core.specs import JobSpec, SessionSpec
+    from muster.core.views.cluster import AgentView
+    from muster.core.views.notices import NoticeView
     from muster.core.views.placement import PlanView
 
-JOBS = Resource("job-", "/v1/jobs", JobDetail, JobPage)
-SESSIONS = Resource("ses-", "/v1/sessions", SessionDetail, SessionPage)
+JOBS = Resource("job", "job-", "/v1/jobs", JobDetail, JobPage)
+SESSIONS = Resource("session", "ses-", "/v1/sessions", SessionDetail, SessionPage)
 
 LONG_POLL_S = 25.0
 """How long one request waits for a change; proxies tend to cut connections that are silent for 30
@@ -113,13 +115,26 @@ class Work(ResourceCalls):
         return (yield from with_exit_code(self, job))
 
     @exchange
-    def show(self, ref: str) -> Exchange[JobDetail | SessionDetail]:
+    def work(self, ref: str) -> Exchange[JobDetail | SessionDetail]:
         """The job that ``ref`` names, as ``job`` tells it, else the session.
 
         Raises:
             NotFound, Ambiguous: as ``job``.
         """
-        found = yield from self._of_any(ref, lambda resource: self._show(resource, ref))
+        return self._found(ref, (JOBS, SESSIONS))
+
+    @exchange
+    def show(self, ref: str) -> Exchange[JobDetail | SessionDetail | NoticeView | AgentView]:
+        """The job that ``ref`` names, as ``job`` tells it, else the session, the notice, or the
+        agent.
+
+        Raises:
+            NotFound, Ambiguous: as ``job``.
+        """
+        return self._found(ref, self._all_resources())
+
+    def _found(self, ref: str, among: Iterable[Resource[Any, Any]]) -> Exchange[Any]:
+        found = yield from self._of_any(ref, among, lambda resource: self._show(resource, ref))
         return (yield from with_exit_code(self, found)) if isinstance(found, JobDetail) else found
 
     @exchange

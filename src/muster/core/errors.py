@@ -12,6 +12,12 @@ class NotFound(MusterError):
     """There is no such thing, or it belongs to somebody else (design: Access)."""
 
 
+def nothing_named(ref: str, *kinds: str) -> NotFound:
+    """The error that no thing of these kinds is called so: "there is no job or session 'x'"."""
+    *others, last = kinds
+    return NotFound(f"there is no {', '.join(others)}{' or ' if others else ''}{last} {ref!r}")
+
+
 class Ambiguous(MusterError):
     """A short prefix means more than one thing."""
 

@@ -10,7 +10,7 @@ from enum import Enum, StrEnum
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from sqlalchemy import Connection, Table
+from sqlalchemy import ColumnElement, Connection, Table
 
 from muster.core.reasons import Reason, ReasonCode
 from muster.core.results import SchedulingResult
@@ -95,13 +95,12 @@ class Entity(Generic[R]):
         load: reads the records that have not ended from SQL, and adds them to the mirror; None if
             another entity's ``load`` brings them along.
         prefix: of its ids, three letters: ``ses``; without one, ids tell no kind.
-        by_ref: whether people refer to records by id or name; others are found by what they belong
-            to.
         visible: who may see a record.
         owned_with: the entity of a record whose owner is this one's too, if this entity's table has
             no owner.
         unsuccessful: terminal statuses that have a partial index of their own.
         id_of: the name of a record in history and events; its ``id`` unless given.
+        id_column: the same in SQL, of an entity whose records people refer to.
         part_of: the record that has to be looked at whenever a record of this entity has changed.
         goes_with: whether records leave the mirror with another record and not at their own end;
             the mirror has no index of such records.
@@ -121,11 +120,11 @@ class Entity(Generic[R]):
         *,
         described: str = "",
         prefix: str = "",
-        by_ref: bool = True,
         visible: Visible = Visible.TO_ADMINS,
         owned_with: "Entity[Any] | None" = None,
         unsuccessful: Collection[str] = (),
         id_of: Callable[[R], str] = attrgetter("id"),
+        id_column: ColumnElement[str] | None = None,
         part_of: Callable[[R], Record | None] | None = None,
         goes_with: bool = False,
         told: Told = Told.ALWAYS,
@@ -140,11 +139,11 @@ class Entity(Generic[R]):
         self.load = load
         self.described = described
         self.prefix = prefix
-        self.by_ref = by_ref
         self.visible = visible
         self.owned_with = owned_with
         self.unsuccessful = frozenset(unsuccessful)
         self.id_of = id_of
+        self.id_column = id_column
         self.part_of = part_of
         self.goes_with = goes_with
         self.told = told
@@ -175,9 +174,7 @@ class Entities(dict[type, Entity[Any]]):
     def referred(self) -> list[Entity[Any]]:
         """The entities whose records people refer to, owned ones first, in the order in which a
         name is looked up."""
-        found = (
-            each for each in self.values() if each.prefix and each.by_ref and not each.goes_with
-        )
+        found = (each for each in self.values() if each.prefix and not each.goes_with)
         return sorted(found, key=lambda entity: entity.visible is not Visible.TO_OWNER)
 
     def told_as(self, name: str) -> Entity[Any] | None:

@@ -72,7 +72,7 @@ def load_agents(connection: Connection, live: Live) -> None:
     for row in connection.execute(
         select(agents).where(agents.c.status.not_in(sorted(AGENT_TABLE.terminal)))
     ):
-        live.add(_agent(row))
+        live.add(load_agent(row))
 
 
 def _load_ended_dependencies(connection: Connection, live: Live) -> None:
@@ -167,7 +167,8 @@ def _owner(row: Row[Any]) -> Owner:
     return Owner(row.domain, row.project, row.user)
 
 
-def _agent(row: Row[Any]) -> Agent:
+def load_agent(row: Row[Any]) -> Agent:
+    """A row of ``agents``."""
     return Agent(
         id=AgentId(row.id),
         name=row.name,

@@ -29,7 +29,7 @@ class LampPage(View):
     next: str | None = None
 
 
-def _view(lamp: Lamp) -> LampView:
+def _view(lamp: Lamp, live: Live, parts: Parts) -> LampView:
     return LampView(id=lamp.id, name=lamp.name, status=lamp.status)
 
 
@@ -56,11 +56,6 @@ def _explain(live: Live, parts: Parts, id_: str, now: float, asker: Principal) -
     return WhyView(subject=lamp.id, status=lamp.status, verdict=f"tried {lamp.tries} times")
 
 
-def _explain_ended(lamp: LampView) -> WhyView:
-    reasons = () if lamp.reason is None else (lamp.reason,)
-    return WhyView(subject=lamp.id, status=lamp.status, verdict="ended", reasons=reasons)
-
-
 LAMPS: Resource[Lamp, LampView] = Resource(
     entity=LAMP,
     path="/v1/lamps",
@@ -69,12 +64,10 @@ LAMPS: Resource[Lamp, LampView] = Resource(
     page=LampPage,
     view_of=_view,
     read=_read,
-    show=_read,
     list_of=_list,
     named=lambda lamp: f"lamp {lamp.name}",
     cancel=_put_out,
     explain=_explain,
-    explain_ended=_explain_ended,
 )
 router = LAMPS.router()
 
@@ -85,4 +78,5 @@ async def hang_up(call: Call, name: str) -> Response:
     lamp: Lamp = await call.change(
         lambda work, parts: parts[LampRequests].hang_up(work, call.principal, name)
     )
-    return answer(_view(lamp), 201)
+    plane = call.api.plane
+    return answer(_view(lamp, plane.live, plane.parts), 201)

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from muster.cli.arguments import AsJson, Ref
+from muster.cli.arguments import AnyRef, AsJson
 from muster.cli.nearest import suggesting
 from muster.cli.parameters import Option
 from muster.cli.screen import Column, plain, print_json, status, stderr, stdout, table, write
@@ -33,7 +33,7 @@ _STAYED = {
 @on_cluster
 def history(
     target: Target,
-    ref: Ref,
+    ref: AnyRef,
     limit: Annotated[int, Option("--limit", "-n", min=1, help="Newest entries shown.")] = 100,
     every: Annotated[
         bool, Option("--all", "-a", help="Also each step to a start and to an end.")

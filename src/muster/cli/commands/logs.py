@@ -87,7 +87,7 @@ def logs(
     try:
         with target.client() as client:
             with suggesting(client, ref):
-                found = client.show(subject.ref)
+                found = client.work(subject.ref)
             reading = Reading(found.id, found.id.startswith("job-"), attempt, tail)
             if not reading.is_job:
                 _refuse_for_sessions(attempt, failed)

@@ -1,19 +1,64 @@
-"""``muster notify test``."""
+"""``muster notify``."""
 
 import sys
-from typing import Annotated
+import time
+from typing import TYPE_CHECKING, Annotated
 
 import click
+from rich.text import Text
 
 from muster.cli.arguments import AsJson
-from muster.cli.parameters import Argument, annotated
-from muster.cli.screen import print_json
+from muster.cli.parameters import Argument, Option, annotated
+from muster.cli.screen import Column, plain, print_json, show_listing, status
 from muster.cli.target import Target, on_cluster
+from muster.cli.words import duration
+
+if TYPE_CHECKING:
+    from muster.core.views.notices import NoticeView
 
 
 @click.group()
 def notify() -> None:
-    """Try the channels that are told when work ends."""
+    """List notices of ended work, and try their channels."""
+
+
+@notify.command(name="list")
+@annotated
+@on_cluster
+def list_notices(
+    target: Target,
+    every: Annotated[
+        bool, Option("--all", "-a", help="Also those that were sent, or given up.")
+    ] = False,
+    limit: Annotated[int, Option("--limit", "-n", min=1, help="Newest notices shown.")] = 100,
+    as_json: AsJson = False,
+) -> None:
+    """List the notices that wait, and why; `muster why NOTICE` tells more."""
+    with target.client() as client:
+        found = client.notices("all" if every else "live", limit=limit)
+    columns = [
+        Column("ID"),
+        Column("STATUS"),
+        Column("AGE", right=True, drops=2),
+        Column("TELLS OF", drops=3),
+        Column("CHANNEL", shrinks=12),
+        Column("FAILED TRIES", right=True, drops=1),
+        Column("WHY", flexible=True, wraps=True),
+    ]
+    now = time.time()
+    show_listing(found, columns, lambda notice: _row(notice, now), as_json=as_json)
+
+
+def _row(notice: "NoticeView", now: float) -> list[Text | str]:
+    return [
+        notice.id,
+        status(notice.status),
+        duration(now - notice.created_at),
+        notice.subject or "a test",
+        plain(notice.channel),
+        str(notice.tries) if notice.tries else "",
+        plain(notice.reason.sentence) if notice.reason else "",
+    ]
 
 
 @notify.command(name="test")

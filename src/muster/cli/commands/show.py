@@ -8,7 +8,8 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from muster.cli.arguments import AsJson, Ref, parse_ref
+from muster.cli.arguments import AnyRef, AsJson, parse_ref
+from muster.cli.described import agent_parts, notice_parts, sentences
 from muster.cli.ends import attempt_state, exit_text, failures_of, ran
 from muster.cli.follow.progress import counted
 from muster.cli.nearest import suggesting
@@ -30,7 +31,8 @@ from muster.core.states import KernelStatus, TaskState
 
 if TYPE_CHECKING:
     from muster.client import Client
-    from muster.core.views.base import ReasonView
+    from muster.core.views.cluster import AgentView
+    from muster.core.views.notices import NoticeView
     from muster.core.views.work import JobDetail, KernelView, SessionDetail, TaskDetail
 
 SHOWN = 10
@@ -53,7 +55,7 @@ _NOTEWORTHY = (
 @on_cluster
 def show(
     target: Target,
-    ref: Ref,
+    ref: AnyRef,
     tasks: Annotated[
         bool, Option("--tasks", help="List the tasks by index, not the noteworthy few.")
     ] = False,
@@ -65,8 +67,8 @@ def show(
     ] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Show a job, task or session: where, when, how it ended."""
-    from muster.core.views.work import SessionDetail
+    """Show a job, task or session, an agent, or a notice."""
+    from muster.core.views.work import JobDetail
 
     subject = parse_ref(ref)
     console = stdout()
@@ -74,8 +76,8 @@ def show(
         if subject.index is not None and not subject.is_session:
             task = client.task(subject.ref, subject.index)
             parts: Any = task if as_json else [attempts_table(console, [task], time.time())]
-        elif isinstance(found := client.show(subject.ref), SessionDetail):
-            parts = found if as_json else session_parts(console, found, time.time())
+        elif not isinstance(found := client.show(subject.ref), JobDetail):
+            parts = found if as_json else _parts(console, found, time.time())
         elif as_json:
             if not tasks:
                 _print_with_tasks(client, found)
@@ -91,6 +93,20 @@ def show(
         print_json(parts)
         return
     write(console, *parts)
+
+
+def _parts(
+    console: Console, found: "SessionDetail | AgentView | NoticeView", now: float
+) -> list[RenderableType]:
+    """A record that is no job."""
+    from muster.core.views.cluster import AgentView
+    from muster.core.views.notices import NoticeView
+
+    if isinstance(found, AgentView):
+        return agent_parts(found, now)
+    if isinstance(found, NoticeView):
+        return notice_parts(found, now)
+    return session_parts(console, found, now)
 
 
 def _print_with_tasks(client: "Client", job: "JobDetail") -> None:
@@ -126,7 +142,7 @@ def job_parts(
         fields(
             [
                 ("tasks", Text.assemble(f"{job.tasks_total:,}: ", counted(job))),
-                ("reason", _sentences(job.reason)),
+                ("reason", sentences(job.reason)),
                 ("failures", Text("\n".join(failures))),
                 ("retry of", job.retry_of),
                 ("retried by", ", ".join(job.retried_by)),
@@ -160,7 +176,7 @@ def session_parts(console: Console, session: "SessionDetail", now: float) -> lis
         name,
         fields(
             [
-                ("reason", _sentences(session.reason)),
+                ("reason", sentences(session.reason)),
                 ("job", session.job_id),
                 ("group", session.group),
                 ("owner", str(session.owner)),
@@ -227,12 +243,6 @@ def _attempt(kernel: "KernelView", now: float) -> list[Text | str]:
         exit_text(kernel.exit_code, kernel.signal),
         reason,
     ]
-
-
-def _sentences(reason: "ReasonView | None") -> str | None:
-    if reason is None:
-        return None
-    return f"{reason.sentence}. {reason.remedy}" if reason.remedy else reason.sentence
 
 
 def _command(spec: dict[str, Any]) -> str:

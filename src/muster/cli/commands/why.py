@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from muster.cli.arguments import AsJson, Ref, parse_ref
+from muster.cli.arguments import AnyRef, AsJson, parse_ref
 from muster.cli.explained import holders_shown, placement_shown
 from muster.cli.nearest import suggesting
 from muster.cli.screen import plain, print_json, status, stdout, unbroken, write
 from muster.cli.summary import NO_SUMMARY, Summary, summary_of
 from muster.cli.target import Target, on_cluster
 from muster.core.reasons import ReasonKind
-from muster.core.states import JOB_TABLE, SESSION_TABLE
 
 if TYPE_CHECKING:
     from muster.core.views.base import ReasonView
@@ -26,11 +25,10 @@ WHO_ACTS: Mapping[str, str] = {
     ReasonKind.REQUEST: "request: change what was asked for",
     ReasonKind.OPERATOR: "operator: the cluster needs attention",
 }
-_ENDED = JOB_TABLE.terminal | SESSION_TABLE.terminal
 
 
 @on_cluster
-def why(target: Target, ref: Ref, as_json: AsJson = False) -> None:
+def why(target: Target, ref: AnyRef, as_json: AsJson = False) -> None:
     """Explain why a job does not start, or why it ended."""
     from muster.core.views.work import JobView
 
@@ -38,7 +36,7 @@ def why(target: Target, ref: Ref, as_json: AsJson = False) -> None:
         with suggesting(client, ref):
             subject = parse_ref(ref)
             if subject.index is not None:
-                found = client.show(subject.ref)
+                found = client.work(subject.ref)
                 if isinstance(found, JobView):
                     client.task(found.id, subject.index)  # raises if there is no such task
             answer = client.why(subject.ref)  # a task waits for what its job waits for
@@ -62,7 +60,7 @@ def explanation(
     acts = {reason.kind for reason in why.reasons}
     if len(acts) > 1:
         acts.discard(ReasonKind.WAITING)  # time alone does not cure the other reasons
-    if why.status in _ENDED:  # for ended work the sentences say it all
+    if why.ended:  # the sentences say it all
         acts &= {ReasonKind.OPERATOR}
     said = " ".join((verdict, *summary.details))
     for _, reasons in groupby(why.reasons, lambda reason: (reason.kind, reason.remedy)):

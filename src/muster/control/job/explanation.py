@@ -3,7 +3,6 @@
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.explaining.explanation import (
     Found,
-    ended_answer,
     findings,
     holding_up,
 )
@@ -57,7 +56,7 @@ def explain_job(
 def explain_ended_job(job: JobView) -> WhyView:
     """Why an ended job has ended."""
     counts = ", ".join(f"{count} {state}" for state, count in job.counts.items())
-    return ended_answer(job, f"ended {job.state}; its tasks: {counts}", job.reason)
+    return WhyView.of_ended(job, f"ended {job.state}; its tasks: {counts}")
 
 
 def _of_machines(live: Live, job: Job, now: float) -> list[Reason]:

@@ -4,7 +4,19 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NewType
 
-from sqlalchemy import Column, Connection, Float, Index, Integer, Row, String, Table, Text, select
+from sqlalchemy import (
+    Column,
+    Connection,
+    Float,
+    Index,
+    Integer,
+    Row,
+    String,
+    Table,
+    Text,
+    func,
+    select,
+)
 
 from muster.control.notice.states import NOTICE_TABLE, NoticeStatus
 from muster.core.owner import Owner
@@ -22,8 +34,6 @@ if TYPE_CHECKING:
 
 NoticeId = NewType("NoticeId", str)
 PREFIX = "ntc"
-"""The prefix of ids. The entity declares none, because nobody refers to a notice except by its
-work."""
 
 notices = Table(
     "notices",
@@ -52,6 +62,13 @@ Index(
     sqlite_where=notices.c.status.in_(sorted(NOTICE_TABLE.live)),
     postgresql_where=notices.c.status.in_(sorted(NOTICE_TABLE.live)),
 )
+Index("notices_by_owner", notices.c.domain, notices.c.project, notices.c.user, notices.c.id)
+
+
+def name_of(id_: str, subject: str | None) -> str:
+    """The name of a notice in the mirror and in history: below the work whose end it tells, so that
+    it belongs to that work's history."""
+    return id_ if subject is None else f"{subject}/{id_}"
 
 
 class Tone(StrEnum):
@@ -74,7 +91,7 @@ class Message:
 @dataclass(slots=True, eq=False, kw_only=True)
 class Notice(Tried):
     """A message for one channel. ``shown`` is its URL as people may see it; ``generation`` counts
-    how often it was handed to the performer.
+    how often it was handed to the performer; ``reason`` is why its last try failed, or its end.
 
     Not stored are ``handed_at``, when the attempt under way was begun, None while there is none;
     and ``outcome``, that attempt's outcome.
@@ -102,9 +119,7 @@ class Notice(Tried):
 
     @property
     def name(self) -> str:
-        """The notice's name in history: below the work whose end it tells, so that it belongs to
-        that work's history."""
-        return self.id if self.subject is None else f"{self.subject}/{self.id}"
+        return name_of(self.id, self.subject)
 
 
 def _load(connection: Connection, live: Live) -> None:
@@ -159,7 +174,7 @@ NOTICE = Entity(
     _load,
     described="a message for one channel; it tells the end of work",
     prefix=PREFIX,
-    by_ref=False,  # a notice is told with the work that it is about
     visible=Visible.TO_OWNER,
     id_of=lambda notice: notice.name,
+    id_column=func.coalesce(notices.c.subject + "/", "") + notices.c.id,
 )

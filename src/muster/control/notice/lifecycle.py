@@ -33,6 +33,11 @@ _FINAL = frozenset(
 )
 
 
+def retries_of(notice: Notice) -> RetryPolicy:
+    """The tries that a notice has."""
+    return RETRIES if notice.subject is not None else ONCE
+
+
 class NoticeLifecycle(Lifecycle[Notice]):
     entity = Notice
 
@@ -54,7 +59,7 @@ class NoticeLifecycle(Lifecycle[Notice]):
             yield record.retry_at if record.handed_at is None else record.handed_at + ANSWER_S
 
     def retry_policy(self, record: Notice, work: Work) -> RetryPolicy:
-        return RETRIES if record.subject is not None else ONCE
+        return retries_of(record)
 
     def final(self, reason: Reason) -> bool:
         return reason.code in _FINAL
@@ -127,8 +132,9 @@ class SendNotices(LifecycleHandler[Notice]):
                 result.failures[notice] = outcome.reason
             elif work.now >= notice.handed_at + ANSWER_S:
                 result.failures[notice] = reason(ReasonCode.NOTICE_UNKNOWN, waited_s=ANSWER_S)
-        for notice in result.failures:
+        for notice, why in result.failures.items():
             notice.handed_at = None
+            notice.reason = why
             _give_way(notice, self._turns, work)
         for notice in self._turns.next():
             if notice.status is NoticeStatus.SENDING:

@@ -1,15 +1,15 @@
 """Notices in SQL."""
 
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, Row, select
 
-from muster.control.notice.entity import Message, NoticeId, Tone, notices
-from muster.core.errors import NotFound
+from muster.control.notice.entity import NOTICE, Message, NoticeId, Tone, notices
 from muster.core.owner import Principal
-from muster.core.views.notices import NoticeView
-from muster.store.queries.listing import reason_view
-from muster.store.queries.refs import visible
+from muster.core.views.notices import NoticePage, NoticeView
+from muster.store.queries.listing import Listing, listed, reason_view
+from muster.store.queries.refs import resolve
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -28,15 +28,23 @@ def read_errand(connection: Connection, id_: NoticeId) -> Errand | None:
     return Errand(row.url, Message(row.title, row.body, Tone(row.tone)))
 
 
-def read_notice(connection: Connection, principal: Principal, id_: NoticeId) -> NoticeView:
+def read_notice(connection: Connection, principal: Principal, ref: str) -> NoticeView:
     """
     Raises:
-        NotFound: no such notice that the principal may see.
+        NotFound, Ambiguous: see ``refs.resolve``.
     """
-    conditions = [notices.c.id == id_, *visible(notices, principal)]
-    row = connection.execute(select(notices).where(*conditions)).first()
-    if row is None:
-        raise NotFound(f"there is no notice {id_}")
+    id_ = resolve(connection, NOTICE, principal, ref)
+    return _view(connection.execute(select(notices).where(notices.c.id == id_)).one())
+
+
+def list_notices(connection: Connection, principal: Principal, listing: Listing) -> NoticePage:
+    """Notices that the principal may see."""
+    rows = connection.execute(listed(select(notices), NOTICE, principal, listing)).all()
+    items = tuple(_view(row) for row in rows[: listing.limit])
+    return NoticePage(items=items, next=items[-1].id if len(rows) > listing.limit else None)
+
+
+def _view(row: Row[Any]) -> NoticeView:
     return NoticeView(
         id=row.id,
         subject=row.subject,
@@ -44,5 +52,6 @@ def read_notice(connection: Connection, principal: Principal, id_: NoticeId) -> 
         status=row.status,
         created_at=row.created_at,
         finished_at=row.finished_at,
+        tries=row.tries,
         reason=reason_view(row),
     )

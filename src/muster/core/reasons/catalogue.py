@@ -312,7 +312,11 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
         _W, "removed by {by}, who says that its machine is gone or was rebooted"
     ),
     ReasonCode.AGENT_REPLACED: Definition(_W, "another machine has its name now, as {by} allowed"),
-    ReasonCode.AGENT_BARRED: Definition(_W, "{bar} by {by}{note:? ({note})}: it takes nothing new"),
+    ReasonCode.AGENT_BARRED: Definition(
+        _O,
+        "{bar}{by:? by {by}}{note:? ({note})}: it takes nothing new",
+        "`muster uncordon AGENT` has an agent take work again.",
+    ),
     ReasonCode.AGENT_UNBARRED: Definition(_W, "takes work again, says {by}"),
     ReasonCode.DISK_LIMIT: Definition(
         _R,

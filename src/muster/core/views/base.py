@@ -49,12 +49,17 @@ class View(msgspec.Struct, metaclass=_Named, frozen=True):
 
 
 class RecordView(View):
-    """Base of the views of one record; the API tells ``status`` of jobs and tasks as ``state``."""
+    """Base of the views of one record; the API tells ``status`` of jobs and tasks as ``state``.
+    ``reason`` is why the record is in this status, if there is one to tell."""
 
     id: str
 
     @property
     def status(self) -> str:
+        raise NotImplementedError
+
+    @property
+    def reason(self) -> "ReasonView | None":
         raise NotImplementedError
 
 

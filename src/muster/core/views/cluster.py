@@ -5,7 +5,7 @@ from typing import Any
 from msgspec import field
 
 from muster.core.states import AgentBar, AgentStatus
-from muster.core.views.base import ReasonView, ResourcesView, View
+from muster.core.views.base import ReasonView, RecordView, ResourcesView, View
 
 
 class DeviceView(View):
@@ -18,14 +18,15 @@ class DeviceView(View):
     free: float = 1.0
 
 
-class AgentView(View):
-    """A machine. ``kernels`` are those that hold resources of it, ``ahead`` those in its backlog;
-    ``seen_at`` is when it last spoke, ``connected`` whether the controller can reach it now,
-    ``barred`` why it takes no new work, if it takes none, with ``bar_note`` in an operator's words.
-    The kernels of a draining agent are stopped at ``leave_by``; an agent that is ``disk_full``
-    takes no new work until it has room."""
+class AgentView(RecordView):
+    """A machine; of one that was removed nothing is ``free`` or ``held``.
 
-    id: str
+    ``kernels`` are those that hold resources of it, ``ahead`` those in its backlog; ``seen_at`` is
+    when it last spoke, ``connected`` whether the controller can reach it now, ``barred`` why it
+    takes no new work, if it takes none, with ``bar_note`` in an operator's words. The kernels of a
+    draining agent are stopped at ``leave_by``; an agent that is ``disk_full`` takes no new work
+    until it has room."""
+
     name: str
     group: str
     status: AgentStatus
@@ -50,9 +51,10 @@ class AgentView(View):
 
 
 class AgentPage(View):
-    """The agents that match the question, by name."""
+    """The agents that match the question, by name, all on one page: ``next`` is None."""
 
     items: tuple[AgentView, ...]
+    next: str | None = None
 
 
 class GroupView(View):

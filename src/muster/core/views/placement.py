@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from msgspec import field
 
-from muster.core.views.base import OwnerView, ReasonView, View
+from muster.core.views.base import OwnerView, ReasonView, RecordView, View
 from muster.core.views.work import ShareView
 
 
@@ -182,9 +182,10 @@ class PlacementView(View):
 
 
 class WhyView(View):
-    """Why work is in its state. ``verdict`` is a sentence, ``reasons`` are all reasons that hold.
+    """Why a record is in its state. ``verdict`` is a sentence, ``reasons`` are all reasons that
+    hold; of a record that has ``ended``, the reason of its end.
 
-    ``held`` lists the resources that it waits for and their holders, ``behind`` is the session
+    ``held`` lists the resources that work waits for and their holders, ``behind`` is the session
     ahead of it in the queue for which room is kept, if the work waits for that reason.
 
     ``placement`` is about the session that waits; None where placement is not the question.
@@ -197,6 +198,18 @@ class WhyView(View):
     placement: PlacementView | None = None
     held: tuple[HoldingView, ...] = ()
     behind: HolderView | None = None
+    ended: bool = False
+
+    @staticmethod
+    def of_ended(found: RecordView, verdict: str = "") -> "WhyView":
+        """The answer about a record that has ended."""
+        return WhyView(
+            subject=found.id,
+            status=found.status,
+            verdict=verdict or f"ended {found.status}",
+            reasons=() if found.reason is None else (found.reason,),
+            ended=True,
+        )
 
 
 class PlanOutcome(StrEnum):

@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, func, select
 
-from muster.core.errors import Conflict, NotFound
+from muster.core.errors import Conflict
 from muster.core.owner import Principal
 from muster.core.states import JOB_TABLE, TaskState
 from muster.core.task_ranges import MAX_RANGES, TaskRanges
@@ -81,9 +81,7 @@ def read_to_retry(
     """
     jobs = schema.jobs
     id_ = resolve(connection, JOB, principal, ref)
-    row = connection.execute(select(jobs).where(jobs.c.id == id_)).one_or_none()
-    if row is None:
-        raise NotFound(f"there is no job {ref!r}")
+    row = connection.execute(select(jobs).where(jobs.c.id == id_)).one()
     job = load_job(row)
     if not principal.owns(job.owner):
         raise Conflict(f"job {job.name} is {job.owner}'s: only they can hand it in again")

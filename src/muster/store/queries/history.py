@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, func, select
 
-from muster.core.errors import NotFound
+from muster.core.errors import NotFound, nothing_named
 from muster.core.owner import Principal
 from muster.core.views.base import ReasonView
 from muster.core.views.work import HistoryPage, HistoryView
@@ -89,12 +89,14 @@ def _told(
             id_ = resolve(connection, each, principal, ref)
         except NotFound:
             continue
+        if each.id_column is not None:
+            named = select(each.id_column).where(each.table.c.id == id_)
+            id_ = connection.execute(named).scalar_one()
         parts = (entity >= f"{id_}/") & (entity < f"{id_}0")  # "0" comes after "/"
         if each is not JOB:
             return [entity == id_, parts]
         return [entity == id_, parts, entity.in_(_sessions(id_))]
-    *others, last = (each.name for each in referred)
-    raise NotFound(f"there is no {', '.join(others)} or {last} {ref!r}")
+    raise nothing_named(ref, *(each.name for each in referred))
 
 
 def _sessions(job_id: str, index: int | None = None) -> Select[Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import Column, ColumnElement, Row, Select, Table
 
+from muster.core.errors import InvalidSpec, Problem
 from muster.core.owner import Owner, Principal
 from muster.core.specs.notify import shown_url
 from muster.core.views.base import OwnerView, ReasonView
@@ -38,8 +39,20 @@ class Listing:
 def listed(
     query: Select[Any], entity: Entity[Any], principal: Principal, listing: Listing
 ) -> Select[Any]:
-    """``query`` with a listing's conditions, and one row more than its limit."""
+    """``query`` with a listing's conditions, and one row more than its limit.
+
+    Raises:
+        InvalidSpec: the listing is by a name or a group, and records of this entity have none.
+    """
     table, status = entity.table, entity.table.c.status
+    given = {"name": listing.name, "group": listing.group}
+    problems = [
+        Problem(key, repr(value), f"a {entity.name} has no {key}: leave it out")
+        for key, value in given.items()
+        if value is not None and key not in table.c
+    ]
+    if problems:
+        raise InvalidSpec(problems)
     conditions = visible(table, principal)
     if listing.states is not None:
         if frozenset(listing.states) <= entity.states.live:

@@ -8,9 +8,9 @@ import re
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Table, and_, select
+from sqlalchemy import ColumnElement, Connection, Table, and_, null, select
 
-from muster.core.errors import Ambiguous, NotFound
+from muster.core.errors import Ambiguous, nothing_named
 from muster.core.ids import prefix_range
 from muster.core.owner import Owner, Principal, Role
 from muster.store.entity import Entity, Visible
@@ -59,7 +59,7 @@ def resolve(connection: Connection, entity: Entity[Any], principal: Principal, r
     if found is None and is_id:
         found = _by_prefix(connection, entity, principal, ref)
     if found is None:
-        raise NotFound(f"there is no {entity.name} {ref!r}")
+        raise nothing_named(ref, entity.name)
     return found
 
 
@@ -87,6 +87,8 @@ def _by_name(
     connection: Connection, entity: Entity[Any], principal: Principal, ref: str
 ) -> str | None:
     table = entity.table
+    if "name" not in table.c:
+        return None
     is_live = one_of(entity.table.c.status, entity.states.live)
     scopes = [_conditions(entity, principal)]
     if entity.visible is Visible.TO_OWNER and principal.role is Role.ADMIN:
@@ -118,7 +120,8 @@ def _by_prefix(
 def _newest(
     connection: Connection, table: Table, conditions: list[ColumnElement[bool]]
 ) -> list[tuple[str, str | None]]:
-    query = select(table.c.id, table.c.name).where(*conditions)
+    name = table.c.name if "name" in table.c else null()
+    query = select(table.c.id, name.label("name")).where(*conditions)
     rows: list[Any] = list(
         connection.execute(query.order_by(table.c.id.desc()).limit(_CANDIDATES + 1))
     )

@@ -3,12 +3,11 @@
 The code that decides finds the answer in the live state, so it is never out of date.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from muster.control.agent.leases import LEASE_MARGIN_S
+from muster.control.agent.explanation import is_silent, is_to_leave
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.explaining.holders import ahead_of, holdings
 from muster.control.session.explaining.placement_view import placement_view
@@ -19,16 +18,15 @@ from muster.core.ids import SessionId
 from muster.core.owner import Principal, Role
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.states import PLACED_SESSION, SessionStatus
-from muster.core.views.base import ReasonView, RecordView
+from muster.core.views.base import ReasonView
 from muster.core.views.placement import HolderView, HoldingView, PlacementView, WhyView
-from muster.core.views.work import SessionView
 from muster.scheduling.explaining.explain import explain
 from muster.scheduling.passes.group_state import GroupState
 from muster.scheduling.policy.group_policy import Policy
 from muster.scheduling.policy.guard import PluginFault
 from muster.scheduling.workload import SessionWorkload
 from muster.store.live import Live
-from muster.store.records import Agent, Kernel, Session
+from muster.store.records import Kernel, Session
 
 T = TypeVar("T")
 
@@ -75,17 +73,6 @@ def explain_session(
     found = findings(live, cluster, session, now, asker)
     verdict = f"{session.status.lower()} for {now - session.status_changed_at:.0f} s"
     return found.answer(session.id, session.status, verdict)
-
-
-def explain_ended_session(session: SessionView) -> WhyView:
-    """Why an ended session has ended."""
-    return ended_answer(session, f"ended {session.status}", session.reason)
-
-
-def ended_answer(found: RecordView, verdict: str, why: ReasonView | None) -> WhyView:
-    """The answer about work that has ended for this reason."""
-    reasons = () if why is None else (why,)
-    return WhyView(subject=found.id, status=found.status, verdict=verdict, reasons=reasons)
 
 
 def findings(
@@ -152,27 +139,15 @@ def _at_barrier(live: Live, session: Session) -> Reason:
     )
 
 
-def _of_silent(agent: Agent, now: float) -> Reason:
-    """The reason that an agent cannot be heard, and when its leases end."""
-    numbers: dict[str, Any] = {"agent": agent.name, "silent_s": round(now - agent.seen_at)}
-    lost_at = agent.leased_until + LEASE_MARGIN_S
-    if math.isfinite(lost_at):
-        numbers["ends_in_s"] = max(round(lost_at - now), 1)
-    elif lost_at > now:
-        numbers["endless"] = 1
-    return reason(ReasonCode.AGENT_UNREACHABLE, **numbers)
-
-
 def holding_up(live: Live, kernel: Kernel, now: float) -> Reason | None:
     """The reason that holds a placed kernel up, if any."""
     agent = live.agents.get(kernel.agent_id) if kernel.agent_id else None
     if agent is None:
         return kernel.failure
     if not agent.connected:
-        return _of_silent(agent, now)
+        return is_silent(agent, now)
     if agent.leave_by is not None and kernel.session.status is SessionStatus.RUNNING:
-        in_s = max(round(agent.leave_by - now), 0)
-        return reason(ReasonCode.TO_LEAVE, agent=agent.name, note=agent.bar_note, in_s=in_s)
+        return is_to_leave(agent, agent.leave_by, now)
     allocation = live.ledger.get((kernel.id, kernel.generation))
     if (
         allocation is not None

@@ -1,0 +1,135 @@
+"""Agents over HTTP."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+import msgspec
+from anyio import to_thread
+from fastapi import Request
+from pydantic import AfterValidator, StringConstraints
+from starlette.responses import Response
+
+from muster.api.answers import answer, json_answer
+from muster.api.bodies import read_spec
+from muster.api.context import Call
+from muster.api.live_views import agent_view
+from muster.api.resource import Resource
+from muster.control.agent.explanation import explain_agent, explain_removed_agent
+from muster.control.agent.requests import AgentRequests
+from muster.control.engine.module import Parts
+from muster.control.session.cluster.state import ClusterState
+from muster.core.errors import NotFound, Problem
+from muster.core.ids import AgentId
+from muster.core.owner import Principal
+from muster.core.specs.amounts import Duration, Spec
+from muster.core.states import AgentBar
+from muster.core.views.cluster import AgentPage, AgentView
+from muster.core.views.placement import WhyView
+from muster.store.entities import AGENT
+from muster.store.live import Live
+from muster.store.queries.agents import read_agent
+from muster.store.queries.refs import resolve
+from muster.store.records import Agent
+
+AGENTS_AT_ONCE = 100
+"""Agents that are described before other work gets its turn."""
+
+
+def _explain(live: Live, parts: Parts, id_: str, now: float, asker: Principal) -> WhyView:
+    return explain_agent(live, AgentId(id_), now)
+
+
+AGENTS: Resource[Agent, AgentView] = Resource(
+    entity=AGENT,
+    path="/v1/agents",
+    view=AgentView,
+    detail=AgentView,
+    page=AgentPage,
+    view_of=lambda agent, live, parts: agent_view(agent, live, parts[ClusterState]),
+    read=read_agent,
+    explain=_explain,
+    explain_ended=explain_removed_agent,
+)
+router = AGENTS.router()
+
+
+@router.get("", response_model=AgentPage)
+async def get_agents(call: Call, group: str | None = None) -> Response:
+    """Agents by name, with their free resources."""
+    plane = call.api.plane
+    wanted = [a for a in plane.live.agents.values() if group is None or a.group == group]
+    wanted.sort(key=lambda agent: agent.name)
+    views: list[AgentView] = []
+    for start in range(0, len(wanted), AGENTS_AT_ONCE):
+        for agent in wanted[start : start + AGENTS_AT_ONCE]:
+            current = plane.live.agents.get(agent.id)
+            if current is not None:
+                views.append(agent_view(current, plane.live, plane.parts[ClusterState]))
+        await asyncio.sleep(0)
+    page = AgentPage(items=tuple(views))
+    return json_answer(await to_thread.run_sync(msgspec.json.encode, page))
+
+
+@router.delete("/{ref}", status_code=204)
+async def delete_agent(call: Call, ref: str, lost: bool = False) -> Response:
+    """Forget an agent that is gone for good; for admins. With ``lost`` they vouch that its machine
+    is gone or was rebooted: what it may still run counts as lost."""
+    call.must_be_admin("remove agents")
+    id_ = AgentId(await call.read(resolve, AGENT, call.principal, ref))
+    principal = call.principal
+    await call.change(
+        lambda work, parts: parts[AgentRequests].remove(work, principal, id_, lost=lost)
+    )
+    return Response(status_code=204)
+
+
+def _line(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("expected one line of text")
+    return text
+
+
+Note = Annotated[str, StringConstraints(max_length=200), AfterValidator(_line)]
+
+
+class BarSpec(Spec):
+    """The reason for which an agent is to take no new work; null has it take work again.
+
+    ``note`` is an explanation for people. Kernels that still run on a draining agent after
+    ``deadline`` are stopped, to run elsewhere; without a deadline they run to their end.
+    """
+
+    bar: Literal["cordoned", "draining"] | None
+    note: Note = ""
+    deadline: Duration | None = None
+
+    def contradictions(self) -> Iterator[Problem]:
+        if self.deadline is not None and self.bar != "draining":
+            yield Problem("deadline", "", "this is for agents that are drained")
+
+
+_BODY = {"application/json": {"schema": BarSpec.model_json_schema()}}
+
+
+@router.post(
+    "/{ref}/bar",
+    response_model=AgentView,
+    openapi_extra={"requestBody": {"required": True, "content": _BODY}},
+)
+async def bar_agent(request: Request, call: Call, ref: str) -> Response:
+    """Have an agent take no new work, or take work again; for admins."""
+    call.must_be_admin("cordon or drain agents")
+    spec = await read_spec(request, BarSpec)
+    principal, plane = call.principal, call.api.plane
+    id_ = AgentId(await call.read(resolve, AGENT, principal, ref))
+    bar = AgentBar(spec.bar) if spec.bar is not None else None
+    await call.change(
+        lambda work, parts: parts[AgentRequests].bar(
+            work, principal, id_, bar, spec.note, spec.deadline
+        )
+    )
+    agent = plane.live.agents.get(id_)
+    if agent is None:
+        raise NotFound(f"agent {ref!r} was removed meanwhile")
+    return answer(agent_view(agent, plane.live, plane.parts[ClusterState]))

@@ -1,0 +1,74 @@
+"""The answer of `muster why` about an agent: whether it takes new work, and why not."""
+
+import math
+from typing import Any
+
+from muster.control.agent.leases import LEASE_MARGIN_S
+from muster.core.ids import AgentId
+from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.states import AgentStatus
+from muster.core.views.base import ReasonView
+from muster.core.views.cluster import AgentView
+from muster.core.views.placement import WhyView
+from muster.store.live import Live
+from muster.store.records import Agent
+
+
+def explain_agent(live: Live, id_: AgentId, now: float) -> WhyView:
+    """Why a live agent is in its state, and takes work or takes none."""
+    agent = live.agents[id_]
+    reasons = _reasons(agent, now)
+    charged = sum(row.charged for row in live.allocations_on.get(agent.id, {}).values())
+    work = "takes nothing new" if reasons else "takes work"
+    kernels = f"{charged} kernel{'' if charged == 1 else 's'}"
+    runs = f"it runs {kernels}" if agent.connected else f"{kernels} may still run there"
+    return WhyView(
+        subject=agent.id,
+        status=agent.status,
+        verdict=f"agent {agent.name} {work}; {runs}",
+        reasons=tuple(map(ReasonView.of, reasons)),
+    )
+
+
+def explain_removed_agent(agent: AgentView) -> WhyView:
+    """Why an agent was removed."""
+    return WhyView.of_ended(agent, f"agent {agent.name} was removed")
+
+
+def _reasons(agent: Agent, now: float) -> list[Reason]:
+    """All reasons why an agent takes no new work; none of an agent that takes it."""
+    found: list[Reason] = []
+    if agent.status is AgentStatus.LOST and agent.reason is not None:
+        found.append(agent.reason)
+    elif not agent.connected:
+        found.append(is_silent(agent, now))
+    if agent.barred is not None:
+        found.append(reason(ReasonCode.AGENT_BARRED, bar=agent.barred, note=agent.bar_note))
+    if agent.leave_by is not None:
+        found.append(is_to_leave(agent, agent.leave_by, now))
+    if agent.disk_full:
+        found.append(is_full(agent))
+    return found
+
+
+def is_silent(agent: Agent, now: float) -> Reason:
+    """The reason that an agent is silent, and for how long its kernels count as running."""
+    numbers: dict[str, Any] = {"agent": agent.name, "silent_s": round(now - agent.seen_at)}
+    lost_at = agent.leased_until + LEASE_MARGIN_S
+    if math.isfinite(lost_at):
+        numbers["ends_in_s"] = max(round(lost_at - now), 1)
+    elif lost_at > now:
+        numbers["endless"] = 1
+    return reason(ReasonCode.AGENT_UNREACHABLE, **numbers)
+
+
+def is_to_leave(agent: Agent, leave_by: float, now: float) -> Reason:
+    """The reason that the kernels of an agent have to leave it at ``leave_by``."""
+    in_s = max(round(leave_by - now), 0)
+    return reason(ReasonCode.TO_LEAVE, agent=agent.name, note=agent.bar_note, in_s=in_s)
+
+
+def is_full(agent: Agent) -> Reason:
+    """The reason that an agent has no room on its disk."""
+    waits = "it takes nothing new until there is room"
+    return reason(ReasonCode.DISK_FULL, agent=agent.name, detail=waits)

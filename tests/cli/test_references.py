@@ -1,0 +1,223 @@
+"""Every kind of reference answers `show`, `why` and `history` in the same way."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+from click.testing import CliRunner, Result
+from tests.api.served import ADA, BOB, LARGE, ServedCluster
+from tests.control.world import Run
+
+from muster.cli.main import app
+from muster.cli.target import Target
+from muster.control.notice.hollow import NO_FAULTS, Faults
+from muster.core.owner import Owner, Role
+from muster.wire.messages import Start
+
+COMMANDS = ("show", "why", "history")
+KINDS = ("job", "session", "notice", "agent")
+"""The entities to which people refer, in the order in which a reference is looked for."""
+WORK = {"resources": {"cpu": "10m"}}
+URL = "https://hooks.example.org/t0p-s3cr3t"
+
+
+def behaviour(start: Start) -> Run:
+    return Run(1e9 if start.template.command[0] == "forever" else 0.5)
+
+
+@dataclass
+class Records:
+    """A cluster with records of each kind; the ids are by kind."""
+
+    cluster: ServedCluster
+    live: dict[str, str] = field(default_factory=dict)
+    ended: dict[str, str] = field(default_factory=dict)
+    bobs: dict[str, str] = field(default_factory=dict)
+
+    def run(self, *words: str) -> Result:
+        """A command that Ada types."""
+        target = Target(self.cluster.url, self.cluster.token())
+        return CliRunner().invoke(app, list(words), obj=target)
+
+    def submit(self, owner: Owner, command: str) -> dict[str, str]:
+        """A job that tells its end, and a session."""
+        with self.cluster.client(owner) as client:
+            kernel = {"command": [command], **WORK}
+            job = client.submit({**kernel, "notify": URL})
+            session = client.submit({"kind": "session", "kernels": [kernel]})
+            return {"job": job.id, "session": session.id}
+
+    def notice_of(self, owner: Owner, job: str) -> str:
+        with self.cluster.client(owner) as client:
+            (found,) = (each for each in client.notices("all") if each.subject == job)
+            return found.id
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Records]:
+    agents = {"a1": LARGE, "a2": LARGE}
+    path = tmp_path_factory.mktemp("references")
+    cluster = ServedCluster(path, agents, behaviour=behaviour)
+    cluster.start()
+    records = Records(cluster)
+    records.ended = records.submit(ADA, "short")
+    cluster.pass_time(5.0)
+    cluster.channels.faults = Faults(refused=1.0)
+    failing = records.submit(ADA, "short")["job"]
+    records.bobs = records.submit(BOB, "short")
+    cluster.pass_time(5.0)
+    records.live = records.submit(ADA, "forever")
+    records.ended["notice"] = records.notice_of(ADA, records.ended["job"])
+    records.live["notice"] = records.notice_of(ADA, failing)
+    records.bobs["notice"] = records.notice_of(BOB, records.bobs["job"])
+    with cluster.client(role=Role.ADMIN) as admin:
+        (records.live["agent"], records.ended["agent"]) = (each.id for each in admin.agents())
+        admin.bar_agent("a2", "draining", deadline=0)
+        cluster.pass_time(5.0)
+        admin.remove_agent("a2")
+    yield records
+    cluster.channels.faults = NO_FAULTS
+    cluster.stop()
+
+
+def unknown(ref: str) -> str:
+    return f"muster: there is no job, session, notice or agent {ref!r}\n"
+
+
+def id_in(answer: object) -> str:
+    """The id that a command's JSON is about."""
+    if isinstance(answer, list):
+        (entity,) = {each["entity"].rpartition("/")[2] for each in answer[-1:]}
+        return str(entity)
+    assert isinstance(answer, dict)
+    return str(answer.get("subject") if "verdict" in answer else answer["id"])
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("state", ["live", "ended"])
+def test_record_of_any_kind_is_told_by_its_id_with_and_without_its_kind_and_as_json(
+    records: Records, command: str, kind: str, state: str
+) -> None:
+    id_ = getattr(records, state)[kind]
+    for ref in (id_, id_.partition("-")[2], id_.upper()):
+        told = records.run(command, ref)
+        assert (told.exit_code, told.stderr) == (0, ""), ref
+        assert told.stdout.strip()
+    answer = json.loads(records.run(command, id_, "--json").stdout)
+    # The newest entry of a job's history may be that of its session, or of its notice.
+    assert answer if (command, kind) == ("history", "job") else id_in(answer) == id_
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    "ref",
+    [
+        *("quux", "default", "job-zzzz", "ses-zzzz", "ntc-zzzz", "agt-zzzz", "krn-zzzz"),
+        *("zzzz", "x y", "%", "../jobs"),
+    ],
+)
+def test_unknown_reference_is_refused_with_one_sentence(
+    records: Records, command: str, ref: str
+) -> None:
+    told = records.run(command, ref)
+    assert told.exit_code != 0
+    if "/" not in ref:
+        assert (told.stdout, told.stderr) == ("", unknown(ref))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("kind", ["job", "session", "notice"])
+def test_what_another_has_is_answered_as_what_nobody_has(
+    records: Records, command: str, kind: str
+) -> None:
+    id_ = records.bobs[kind]
+    for ref in (id_, id_.partition("-")[2]):
+        told = records.run(command, ref)
+        assert (told.stdout, told.stderr) == ("", unknown(ref))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_prefix_of_several_is_refused_with_their_ids(
+    records: Records, command: str, kind: str
+) -> None:
+    prefix = records.live[kind][:5]
+    told = records.run(command, prefix)
+    assert told.stdout == ""
+    assert told.stderr.startswith(f"muster: {prefix!r} means several {kind}s: ")
+    assert records.live[kind] in told.stderr
+    assert not any(id_ in told.stderr for id_ in records.bobs.values())
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_name_of_several_kinds_is_looked_for_in_one_order(records: Records, command: str) -> None:
+    with records.cluster.client() as client:
+        session = client.submit(
+            {"kind": "session", "name": "a1", "kernels": [{"command": ["forever"], **WORK}]}
+        )
+        records.cluster.pass_time(5.0)
+        assert id_in(json.loads(records.run(command, "a1", "--json").stdout)) == session.id
+        agent = records.live["agent"]
+        assert id_in(json.loads(records.run(command, agent, "--json").stdout)) == agent
+        client.cancel(session.id)
+        records.cluster.pass_time(5.0)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_task_is_told_by_its_index_and_refused_where_there_is_none(
+    records: Records, command: str
+) -> None:
+    for job in (records.live["job"], records.ended["job"]):
+        assert records.run(command, f"{job}/0").exit_code == 0
+        missing = records.run(command, f"{job}/7")
+        assert missing.exit_code != 0
+        assert "has no task 7" in missing.stderr
+
+
+def test_only_work_is_cancelled(records: Records) -> None:
+    told = records.run("cancel", records.live["agent"])
+    assert told.stderr == f"muster: there is no job or session {records.live['agent']!r}\n"
+
+
+def test_why_tells_what_an_agent_and_a_notice_wait_for(records: Records) -> None:
+    notice = records.run("why", records.live["notice"]).stdout
+    assert re.search(r"waits for try [2-6] of 6", notice)
+    assert "the channel did not take the notice, it answered 503" in notice
+    assert "the next try is in" in notice
+    assert "the channel took it" in records.run("why", records.ended["notice"]).stdout
+
+    def why_of_agent() -> str:
+        return records.run("why", records.live["agent"]).stdout
+
+    with records.cluster.client(role=Role.ADMIN) as admin:
+        admin.bar_agent("a1", "cordoned", note="loud fan")
+        assert "agent a1 takes nothing new; it runs 2 kernels" in why_of_agent()
+        assert "cordoned (loud fan): it takes nothing new" in why_of_agent()
+        admin.bar_agent("a1", None)
+    assert "agent a1 takes work; it runs 2 kernels" in why_of_agent()
+    removed = records.run("why", records.ended["agent"]).stdout
+    assert "agent a2 was removed" in removed
+    assert "removed by" in removed
+
+
+def test_show_tells_an_agent_and_a_notice(records: Records) -> None:
+    agent = records.run("show", records.live["agent"]).stdout
+    assert "4 cpu" in agent
+    assert "2 kernels" in agent
+    notice = records.run("show", records.live["notice"]).stdout
+    assert "https://hooks.example.org…" in notice
+    assert "t0p-s3cr3t" not in notice
+
+
+def test_notices_are_listed_with_what_they_wait_for(records: Records) -> None:
+    waiting = records.run("notify", "list").stdout
+    assert records.live["notice"] in waiting
+    assert records.ended["notice"] not in waiting
+    every = records.run("notify", "list", "--all").stdout
+    assert records.ended["notice"] in every
+    assert records.bobs["notice"] not in every
+    listed = json.loads(records.run("notify", "list", "--json").stdout)
+    assert [each["id"] for each in listed] == [records.live["notice"]]
