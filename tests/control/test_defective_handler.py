@@ -9,6 +9,7 @@ from tests.control.world import World
 
 from muster.control.engine.handler import HandlerResult
 from muster.control.engine.work import Work
+from muster.control.job.settle import SettleTasks
 from muster.control.session.handlers.start import StartSessions
 from muster.core.reasons import ReasonCode
 from muster.core.resources import Resources
@@ -49,6 +50,24 @@ def test_handler_that_raises_costs_its_targets_no_try_and_they_go_on_when_it_no_
     job = world.plane.live.jobs[job.id]
     world.run_until(lambda: job.status in JOB_TABLE.terminal, 65.0)
     assert job.status is JobState.SUCCEEDED
+
+
+def test_end_that_could_not_be_settled_is_settled_later(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SettleTasks, "_settle", broken)
+        job_id = world.submit(JobSpec(command=["x"])).id
+        world.run(30.0)
+        assert world.plane.live.jobs[job_id].status is JobState.RUNNING
+    world.connect_again()
+    world.run_until(lambda: job_id not in world.plane.live.jobs, 120.0)
+    with world.store.engine.connect() as connection:
+        assert connection.scalar(select(schema.jobs.c.status)) == JobState.SUCCEEDED
+    assert len(world.agent("a").starts) == 1
 
 
 def test_handler_that_fails_after_it_took_room_leaves_none_taken(

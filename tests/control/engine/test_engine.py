@@ -274,6 +274,45 @@ def test_record_on_which_a_handler_failed_is_tried_again_later(make_world: MakeW
     assert statuses(world) == {"bad": OPENED}
 
 
+class _TakeOut(DerivationHandler[Door]):
+    name = "TakeOut"
+    entity = Door
+    targets = frozenset({DoorStatus.SHUT})
+
+    def derive(self, record: Door, work: Work) -> tuple[DoorStatus, Reason | None] | None:
+        return DoorStatus.GONE, None
+
+
+class _TellEnds(FollowingHandler[Door]):
+    name = "TellEnds"
+    stage = Stage.TELL
+    entity = Door
+    targets = frozenset({DoorStatus.GONE})
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.fails_on = "bad"
+
+    def follow(self, record: Door, work: Work) -> None:
+        if record.id == self.fails_on:
+            raise ZeroDivisionError
+        self.told.append(record.id)
+
+
+def test_end_on_which_a_handler_fails_waits_until_that_handler_has_seen_it(
+    make_world: MakeWorld,
+) -> None:
+    tell = _TellEnds()
+    world = make_world(_TakeOut(), tell)
+    world.doors("a", "bad", "b")
+    assert statuses(world) == {"bad": (DoorStatus.SHUT, set())}
+    tell.fails_on = ""
+    world.clock.advance(LEFT_OUT_S)
+    world.look("bad")
+    assert statuses(world) == {}
+    assert {*tell.told} == {"a", "b", "bad"}
+
+
 @pytest.mark.parametrize("where", ["moved", "lead", "settled"])
 def test_half_a_move_is_never_committed(
     make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch, where: str

@@ -3,8 +3,9 @@
 A handler that raises may have made half of its changes. So nothing of its wake is committed: the
 mirror is read again, and the same inputs are taken once more while the record on which the handler
 failed is left out of it for a while, with HANDLER_ERROR in its history. All other records, and the
-record's other handlers, go on. The sweep of a module that raises is left out in the same way, and
-rests as a whole.
+record's other handlers, go on. If the record had just ended, it would leave the mirror before the
+handler has seen it: so it is left out of all handlers, and its end waits. The sweep of a module
+that raises is left out too, and rests as a whole.
 """
 
 import logging
@@ -29,7 +30,8 @@ class Defects:
     def __init__(self) -> None:
         self._in_a_row = 0
         self._until = 0.0  # then all of these are over
-        self._left_out: dict[tuple[str, str], tuple[float, Reason]] = {}
+        # By handler, None for all of them, and record.
+        self._left_out: dict[tuple[str | None, str], tuple[float, Reason]] = {}
         self._alone: dict[str, float] = {}  # handlers that are run on each record by itself
         self._resting: dict[str, float] = {}
         self._not_on_new: set[str] = set()  # handlers, until the next commit
@@ -42,12 +44,15 @@ class Defects:
         now: float,
         *,
         is_new: bool = False,
+        has_ended: bool = False,
     ) -> Undone:
         """Remember that the handler failed, on this record or on one of several; the caller raises
         the answer.
 
         Args:
             is_new: the record was made in this very wake, and gets another id in the next one.
+            has_ended: the record ended in this wake, and would leave the mirror without this
+                handler: all handlers leave it as it was before.
         """
         log.error("handler %s failed on %s", handler, record or "several", exc_info=error)
         until = self._until = now + LEFT_OUT_S
@@ -63,7 +68,7 @@ class Defects:
             self._not_on_new.add(handler)
         else:
             why = reason(ReasonCode.HANDLER_ERROR, handler=handler, error=repr(error)[:200])
-            self._left_out[handler, record] = until, why
+            self._left_out[None if has_ended else handler, record] = until, why
         return Undone(handler)
 
     def rest(self, part: str, error: Exception, now: float) -> Undone:
@@ -104,5 +109,8 @@ class Defects:
 
     def why_left_out(self, handler: str, record: str, now: float) -> Reason | None:
         """The reason for which the handler is not run on the record, if it is not."""
-        until, why = self._left_out.get((handler, record), (0.0, None))
-        return why if until > now else None
+        for key in ((handler, record), (None, record)):
+            until, why = self._left_out.get(key, (0.0, None))
+            if until > now:
+                return why
+        return None

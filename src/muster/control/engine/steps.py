@@ -117,9 +117,17 @@ class _Step(ABC, Generic[R]):
         return why is not None
 
     def _undo(self, record: Record | None, error: Exception, work: Work) -> Undone:
-        name = None if record is None else work.live.entities.name_of(record)
-        is_new = record is not None and work.unit.is_new(record)
-        return self._defects.undo(self._handler.name, name, error, work.now, is_new=is_new)
+        if record is None:
+            return self._defects.undo(self._handler.name, None, error, work.now)
+        entities = work.live.entities
+        return self._defects.undo(
+            self._handler.name,
+            entities.name_of(record),
+            error,
+            work.now,
+            is_new=work.unit.is_new(record),
+            has_ended=record.status in entities[type(record)].states.terminal,
+        )
 
     @abstractmethod
     def _run(self, targets: Sequence[R], work: Work) -> None: ...
