@@ -1,4 +1,4 @@
-"""Work held ahead on an agent: short work behind short work, and what if the next is not short."""
+"""Prefill of an agent: short work behind short work, and what if the next is not short."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -64,7 +64,7 @@ def test_work_held_behind_a_long_task_goes_back_to_the_queue_and_stays_there(wor
     job = world.submit(JobSpec(command=["x"], tasks=LONG_TASK + 2))
     kernel = behind_the_long_task(world, job)
     agent = world.agent("a")
-    assert (kernel.id, kernel.generation) in agent.queued, "at first it is held ahead"
+    assert (kernel.id, kernel.generation) in agent.queued, "at first it is prefilled"
     world.run(5.0, 0.1)
     settled = kernel.generation, history_rows(world, kernel.session.id)
     assert settled[0] <= 2
@@ -92,7 +92,7 @@ def test_work_that_was_held_behind_a_long_task_times_out_like_all_that_waits(
 
 
 def stream(world: World) -> Job:
-    """Short tasks on the agent, and more of them held ahead there."""
+    """Short tasks on the agent, and more of them prefilled there."""
     job = world.submit(JobSpec(command=["short"], tasks=600, priority=10))
     world.run(2.0, 0.05)
     assert world.agent("a").queued
@@ -126,7 +126,7 @@ def test_owner_who_has_nothing_starts_soon_behind_a_stream_of_short_tasks(
     assert job.status is JobState.RUNNING
 
 
-def test_quota_that_is_set_calls_back_what_is_held_ahead(make_world: MakeWorld) -> None:
+def test_quota_that_is_set_calls_back_what_is_prefilled(make_world: MakeWorld) -> None:
     world = make_world(short_or_long)
     job = stream(world)
     nobody = QuotaSpec(level=Level.DOMAIN, name="default", sessions=0)
@@ -159,7 +159,7 @@ def test_heir_of_lower_priority_gives_way_at_once(make_world: MakeWorld, memory:
     assert "short" in order[3:]
 
 
-def test_work_held_ahead_stays_where_higher_priority_could_not_use_the_room(
+def test_prefilled_work_stays_where_higher_priority_could_not_use_the_room(
     make_world: MakeWorld,
 ) -> None:
     world = make_world(short_or_long)

@@ -126,7 +126,7 @@ def test_bar_that_is_lifted_lets_waiting_work_start_at_once(group_world: GroupWo
     assert job.status is JobState.RUNNING
 
 
-def test_what_a_barred_agent_held_ahead_starts_elsewhere(group_world: GroupWorld) -> None:
+def test_prefilled_kernels_of_a_barred_agent_start_elsewhere(group_world: GroupWorld) -> None:
     world = group_world(
         {"a": 1, "b": 1},
         lambda start: Run(0.1 if task_index(start) < 20 else 30),

@@ -67,7 +67,7 @@ def test_start_that_was_lost_is_sent_again_with_the_hooks_environment(
     assert [env.get("BADGE") for env in kept.environments] == ["ses"]
 
 
-def test_kernel_held_ahead_starts_with_the_hooks_environment(group_world: GroupWorld) -> None:
+def test_prefilled_kernel_starts_with_the_hooks_environment(group_world: GroupWorld) -> None:
     kept = Kept(0.05)
     world = group_world({"a": 1}, kept, hooks={"batch": "badge_hook"})
     job = world.submit(WITH_SECRET.model_copy(update={"tasks": 60}))
@@ -75,7 +75,7 @@ def test_kernel_held_ahead_starts_with_the_hooks_environment(group_world: GroupW
     while job.status in JOB_TABLE.live:
         world.run(0.05, 0.05)
         ahead = max(ahead, len(world.agent("a").queued))
-    assert ahead, "some were held ahead"
+    assert ahead, "some were prefilled"
     assert [env.get("BADGE") for env in kept.environments] == ["ses"] * 60
 
 

@@ -57,7 +57,7 @@ def ended_well(world: World, id_: JobId) -> bool:
 def test_recall_and_queued_start_that_were_lost_leave_no_task_behind(
     make_world: MakeWorld,
 ) -> None:
-    # The tasks become shorter after a while, so that more of them are held ahead.
+    # The tasks become shorter after a while, so that more of them are prefilled.
     world = make_world(["near", "far"], 2.0, lambda s: Run(1.0 if task_index(s) < 6 else 0.1))
     job = world.submit(JobSpec(command=["short"], tasks=40))
     world.run(1.05, 0.05)
@@ -82,12 +82,12 @@ def test_start_of_a_queued_kernel_that_was_lost_with_the_controller_is_said_agai
     world = make_world(["a"], 0.25, lambda start: Run(0.2))
     job = world.submit(JobSpec(command=["short"], tasks=6))
     agent = world.agent("a")
-    world.run(0.2)  # the first has ended, the second runs, two are held ahead
+    world.run(0.2)  # the first has ended, the second runs, two are prefilled
     world.clock.advance(0.2)
     agent.tick()
     world._deliver()
     world.plane.step()
-    world.outgoing.clear()  # the fifth is to be held ahead, which the agent does not hear
+    world.outgoing.clear()  # the fifth is to be prefilled, which the agent does not hear
     for _ in range(2):
         world.clock.advance(0.2)
         agent.tick()

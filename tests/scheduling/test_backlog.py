@@ -1,4 +1,4 @@
-"""How many kernels an agent holds ahead."""
+"""How many kernels are prefilled on an agent."""
 
 import pytest
 from hypothesis import given

@@ -74,8 +74,8 @@ async def run(
         AgentRefused: wrong token, unknown group, a name that is taken.
         SupervisorUnavailable: the supervisor does not start.
         Conflict: another agent runs on the same directory.
-        UnusableDirectory, InvalidSpec, InsecureAddress, UnreadableCertificate, UnknownBoot: as
-            they say. All of them are MusterErrors with a sentence for a person.
+        UnusableDirectory, InvalidSpec, InsecureAddress, UnreadableCertificate, UnknownBoot: as they
+            say. All of them are MusterErrors with a sentence for a person.
     """
     with locked(config.directory):
         daemon = AgentDaemon(

@@ -127,8 +127,8 @@ class Slot:
 
     def kill(self) -> None:
         """Forbid forking in the slot, and kill all processes. Some may still be dying when this
-        returns,
-        and new ones may come if forking could not be forbidden: repeat it until `empty`."""
+        returns, and new ones may come if forking could not be forbidden: repeat it until
+        `empty`."""
         if self.may_fork:
             self.may_fork = False
             with suppress(OSError):  # somebody removed the cgroup

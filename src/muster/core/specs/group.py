@@ -104,7 +104,8 @@ class ScalingGroup(Spec):
         kernel_lease: silence after which its kernels have stopped and it is LOST. None is as long
             as its supervisor lives for an agent on the controller's own machine, which can be
             without a controller but not cut off from one, and five minutes for any other.
-        backlog_window: work that an agent may hold ahead, by mean duration; 0 holds none.
+        backlog_window: seconds of work with which the backlog of an agent is prefilled; 0 prefills
+            none.
     """
 
     kind: Literal["group"] = "group"

@@ -150,7 +150,8 @@ class Usage:
 class Quotas:
     """The limits of each scope: its own, or those of ``*`` at its level.
 
-    Attributes: levels: at which there are limits.
+    Attributes:
+        levels: the levels at which there are limits.
     """
 
     def __init__(self, specs: Iterable[QuotaSpec] = ()) -> None:

@@ -153,8 +153,8 @@ class Columns(ColumnStore):
 
     @property
     def size(self) -> Floats:
-        """Total capacity from 0 to 1: the mean over all kinds of resources, relative to the
-        largest of the group; in steps of a millionth."""
+        """Total capacity from 0 to 1: the mean over all kinds of resources, relative to the largest
+        of the group; in steps of a millionth."""
         if self._size_version != self.capacity_version:
             capacity = np.vstack((self.capacity.T, self.device_count))
             largest = capacity.max(axis=1, keepdims=True, initial=1)

@@ -103,8 +103,8 @@ class SessionSequencer(SequencerPlugin, Protocol):
     """The order in which sessions are tried, inside a band of equal priority.
 
     ``dynamic`` says that a key may change as the pass places sessions; then keys are asked for
-    again after each placement, for the owner's other sessions too. ``by_owner`` promises that a
-    key depends on the session's owner alone; the promise of a plug-in is not believed.
+    again after each placement, for the owner's other sessions too. ``by_owner`` promises that a key
+    depends on the session's owner alone; the promise of a plug-in is not believed.
     """
 
     dynamic: bool = True

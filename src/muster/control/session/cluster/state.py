@@ -176,8 +176,7 @@ class ClusterState:
 
     def _submit(self, session: Session, state: GroupState) -> None:
         """Have a session wait from now on. While earlier generations of its kernels have rows of
-        the
-        ledger it waits aside: there must never be two live attempts."""
+        the ledger it waits aside: there must never be two live attempts."""
         waiting = SessionWorkload(session.id, session.created_at, self.hooks.arriving(session))
         allocations_of = self._live.allocations_of
         remains = {

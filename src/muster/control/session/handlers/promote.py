@@ -31,8 +31,8 @@ class SessionPromotionHandler(PromotionHandler[Session]):
     match_type: ClassVar[KernelMatchType]
 
     def promotes(self, record: Session) -> bool:
-        """Whether the kernels meet the condition; a session without kernels never does, except
-        to its end (design: Promotion)."""
+        """Whether the kernels meet the condition; a session without kernels never does, except to
+        its end (design: Promotion)."""
         kernels = len(record.kernels)
         found = record.tally.among(self.check_kernel_statuses)
         match self.match_type:

@@ -40,8 +40,8 @@ _MAY_RETURN = frozenset({ReasonCode.NO_ALIVE_AGENTS, ReasonCode.NEEDS_ABSENT_AGE
 
 
 class ScheduleNewSessions(LifecycleHandler[Session]):
-    """Places sessions that fit, prefills short work where a kernel of its shape will soon end,
-    and gives the reasons for which the others wait.
+    """Places sessions that fit, prefills short work where a kernel of its shape will soon end, and
+    gives the reasons for which the others wait.
 
     Waiting is *skipped*, not failed: time can cure it (design: Skipped or failed).
     """
