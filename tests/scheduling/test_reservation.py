@@ -21,7 +21,8 @@ from muster.scheduling.cluster.columns import Floats, Ints, Shares
 from muster.scheduling.cluster.snapshot import Snapshot
 from muster.scheduling.cluster.statement import Statement
 from muster.scheduling.fitting.fit import fit_session
-from muster.scheduling.making_room.reservation import OVERDUE_S, Binding, Reservation, reserve
+from muster.scheduling.making_room.bindings import Binding
+from muster.scheduling.making_room.reservation import OVERDUE_S, Reservation, reserve
 from muster.scheduling.policy.plugins import AgentSelector
 from muster.scheduling.policy.selectors import Concentrated, fullest_devices
 from muster.scheduling.workload import KernelPlacement, RunningSession, SessionWorkload

@@ -11,14 +11,14 @@ must get room at any price, agents are chosen for it, and their free room is kep
 becomes free. Nothing new enters kept room, and the kernels there end some day, so the head starts.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from muster.core.ids import AgentId, SessionId
 from muster.core.resources import DeviceShare, Resources
-from muster.scheduling.cluster.columns import Bulk, Columns, Flags, Floats, Ints, Shares
+from muster.scheduling.cluster.columns import Columns, Flags, Floats, Ints, Shares
 from muster.scheduling.cluster.constraints import eligible
 from muster.scheduling.cluster.snapshot import Snapshot
 from muster.scheduling.cluster.statement import Statement
@@ -158,70 +158,6 @@ def reserve(
     kernels = kept or (None if plan is None else plan.kernels)
     kernels = kernels or _least_disturbing(workload, back, occupancy, ends, selector, now)
     return None if kernels is None else _keep(kernels, session, snapshot, occupancy)
-
-
-class Binding:
-    """The room that a reservation keeps, taken from the snapshot while sessions that the
-    reservation binds choose their places.
-
-    A session that it does not bind may stand on reserved room. That room is then lent, and not
-    reserved any more: the rest of the agent's free room is for others, because the lent room comes
-    back in time.
-    """
-
-    def __init__(self, reservation: Reservation, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
-        self._bound = False
-        columns, reserved = snapshot.columns, reservation.reserved
-        slots = [snapshot.slot(room.agent_id) for room in reserved]
-        shares = [
-            (slot, share.index, share.milli)
-            for slot, room in zip(slots, reserved, strict=True)
-            for share in room.shares
-        ]
-        amounts = [columns.amounts(room.resources) for room in reserved]
-        table = np.array(amounts, np.int64).reshape(len(reserved), len(columns.dimensions)).T
-        where, devices, milli = np.array(shares, np.int64).reshape(-1, 3).T
-        # Room that was taken since it was kept cannot be reserved.
-        free = np.maximum(columns.free[slots].T, 0) if slots else table
-        free_milli = np.maximum(columns.device_free[where, devices], 0)
-        self._bulk = Bulk(
-            np.array(slots, np.int64),
-            np.minimum(table, free),
-            where,
-            devices,
-            np.minimum(milli, free_milli),
-        )
-        self._entry = {slot: entry for entry, slot in enumerate(slots)}
-        self._share = {(slot, index): entry for entry, (slot, index, _) in enumerate(shares)}
-
-    def bind(self) -> None:
-        """Take the reserved room; nothing happens if it is taken."""
-        if not self._bound:
-            self._snapshot.columns.move_all(self._bulk, -1)
-        self._bound = True
-
-    def lift(self) -> None:
-        """Give the reserved room back; nothing happens if it is not taken."""
-        if self._bound:
-            self._snapshot.columns.move_all(self._bulk)
-        self._bound = False
-
-    def lend(self, workload: WorkloadClass, kernels: Sequence[KernelPlacement]) -> None:
-        """Lend reserved room to a session that ends in time, and took these places while the
-        reserved room was given back."""
-        assert not self._bound, "it chose its place beside the reserved room"
-        columns, bulk = self._snapshot.columns, self._bulk
-        for request, kernel in zip(workload.kernels, kernels, strict=True):
-            slot = self._snapshot.slot(kernel.agent_id)
-            entry = self._entry.get(slot)
-            if entry is not None:
-                left = bulk.amounts[:, entry] - columns.amounts(request)
-                bulk.amounts[:, entry] = np.maximum(left, 0)
-            for share in kernel.shares:
-                entry = self._share.get((slot, share.index))
-                if entry is not None:
-                    bulk.device_milli[entry] = max(0, bulk.device_milli[entry] - share.milli)
 
 
 # When and where

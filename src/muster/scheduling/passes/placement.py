@@ -10,6 +10,7 @@ from muster.scheduling.cluster.snapshot import Snapshot
 from muster.scheduling.cluster.statement import Statement
 from muster.scheduling.fitting.feasibility import Feasibility, together
 from muster.scheduling.fitting.fit import Fit, fill, fit_session, most_placed
+from muster.scheduling.making_room.bindings import Bindings
 from muster.scheduling.making_room.departures import fits
 from muster.scheduling.making_room.preemption import (
     Preemption,
@@ -17,7 +18,7 @@ from muster.scheduling.making_room.preemption import (
     let_displace,
     let_start,
 )
-from muster.scheduling.making_room.reservation import Binding, Reservation, reserve
+from muster.scheduling.making_room.reservation import reserve
 from muster.scheduling.passes.class_order import ClassCursor, ClassOrder, Rank, bounds, rank_of
 from muster.scheduling.passes.pass_result import PassResult, Placed, behind
 from muster.scheduling.passes.queue import Kept, Queue, QueueClass
@@ -80,7 +81,7 @@ class PlacementPass:
         idle = {id(each) for each in self._counting if each.is_idle(context)}
         self._validators = [each for each in policy.validators if id(each) not in idle]
         self._stopped: Reason | None = None  # the reason why nothing more starts
-        self._bindings: list[tuple[Reservation, Binding]] = []  # in the order of the queue
+        self._bindings = Bindings(self._snapshot, context.runs_from)
         self._blocked: list[SessionWorkload] = []  # the first of each class that lacks room
         self._lacking: dict[QueueClass, object] = {}
 
@@ -91,7 +92,7 @@ class PlacementPass:
             self._run(before)
             self._preempt()
         finally:
-            self._lift()
+            self._bindings.lift()
         return self.result
 
     def ahead_of(self, session: SessionWorkload) -> int:
@@ -120,7 +121,7 @@ class PlacementPass:
         reasons = [*self._forbidden(members)]
         never, kernels = self.never(members), None
         try:
-            self._bind_for(session.workload)
+            self._bindings.bind_for(session.workload)
             if never is not None:
                 reasons.append(never)
             else:
@@ -130,7 +131,7 @@ class PlacementPass:
                 if self._stopped is not None:
                     reasons.append(self._stopped)
         finally:
-            self._lift()
+            self._bindings.lift()
         return tuple(reasons), kernels or ()
 
     def remember(self) -> None:
@@ -175,7 +176,7 @@ class PlacementPass:
         sequencer = self._policy.sequencer
         most = 1 if sequencer.dynamic else self._allowed(workload, len(members))
         run = cursor.run(limit, most, sequencer, self._context)
-        self._bind_for(workload)
+        self._bindings.bind_for(workload)
         started = self._start(members, run)
         if started < len(run):
             self._lacks_room(members, run[started])
@@ -211,10 +212,7 @@ class PlacementPass:
                     break
                 placed.append(Placed(session, kernels))
         if placed:
-            for reservation, binding in self._bindings:
-                if reservation.admits(workload, self._context.runs_from):
-                    for _, kernels in placed:
-                        binding.lend(workload, kernels)
+            self._bindings.lend(workload, [kernels for _, kernels in placed])
             self._context.usage.note_placed(workload, len(placed))
             self.result.placed += placed
         return len(placed)
@@ -264,9 +262,9 @@ class PlacementPass:
             previous = kept.reservation if kept else None
             snapshot, running = self._snapshot, self._running()
             if self._bindings:
-                self._lift()
+                self._bindings.lift()
                 snapshot = snapshot.copy()
-                for earlier, _ in self._bindings:
+                for earlier in self._bindings:
                     waits_for, its = earlier.waits_for, earlier.workload
                     let_start(its, earlier.kernels, waits_for, snapshot, running)
             reservation = reserve(
@@ -290,8 +288,8 @@ class PlacementPass:
             )
         self.result.rooms[session.id] = kept
         if kept.reservation is not None:
-            self._bind_for(session.workload)
-            self._bindings.append((kept.reservation, Binding(kept.reservation, self._snapshot)))
+            self._bindings.bind_for(session.workload)
+            self._bindings.add(kept.reservation)
 
     def _stands(self, kept: Kept, session: SessionWorkload, firm: bool) -> bool:
         """Whether the room that the last pass kept is still kept. It is not, once the session would
@@ -303,21 +301,6 @@ class PlacementPass:
             return True
         back = snapshot.with_returning()
         return back is snapshot or fits(back, self._policy.selector, session.workload) is None
-
-    def _bind_for(self, workload: WorkloadClass, spared: Container[SessionId] = ()) -> None:
-        """Take kept room from the snapshot, except room on which sessions of the class may stand,
-        and room kept for ``spared`` sessions."""
-        for reservation, binding in self._bindings:
-            if reservation.session in spared or reservation.admits(
-                workload, self._context.runs_from
-            ):
-                binding.lift()
-            else:
-                binding.bind()
-
-    def _lift(self) -> None:
-        for _, binding in self._bindings:
-            binding.lift()
 
     def _preempt(self) -> None:
         """Look for victims for sessions that lack room, now that no others take any."""
@@ -342,7 +325,7 @@ class PlacementPass:
         spared = {session.id, *(each.session for each in displaced)}
         try:
             # Sessions that get the room of others are counted below, and not by their kept room.
-            self._bind_for(session.workload, spared)
+            self._bindings.bind_for(session.workload, spared)
             if displaced:
                 snapshot = snapshot.copy()
                 for each in displaced:
@@ -355,7 +338,7 @@ class PlacementPass:
                 session, snapshot, running, self._policy.selector, policy, self._context.now
             )
         finally:
-            self._lift()
+            self._bindings.lift()
         if found is None or not self._spares_reserved_room(session.workload, found, spared):
             return None
         return found
@@ -369,8 +352,8 @@ class PlacementPass:
         without end."""
         reserved = [
             room
-            for each, _ in self._bindings
-            if each.session not in spared and not each.admits(workload, self._context.runs_from)
+            for each in self._bindings.of(workload)
+            if each.session not in spared
             for room in each.reserved
         ]
         if not reserved:
@@ -388,24 +371,17 @@ class PlacementPass:
         """The state on which a lack of room depends: the version of the snapshot, and the
         reservations that bind the class. While both are unchanged, the class goes on lacking
         room."""
-        bound = [
-            reservation.reserved
-            for reservation, _ in self._bindings
-            if not reservation.admits(workload, self._context.runs_from)
-        ]
+        bound = [reservation.reserved for reservation in self._bindings.of(workload)]
         return self._snapshot.version, bound
 
     def _no_room(self, members: QueueClass, session: SessionWorkload) -> Reason:
         workload = members.workload
-        for reservation, binding in self._bindings:
-            if reservation.admits(workload, self._context.runs_from):
-                continue
-            binding.lift()
+        for reservation in self._bindings.lift_one_by_one(workload):
             if self._would_fit(session).kernels is not None:
-                self._bind_for(workload)
+                self._bindings.bind_for(workload)
                 group, after_s = self._snapshot.group, self._policy.starvation_after_s
                 return behind(reservation, group, after_s, self._context.now)
-        self._bind_for(workload)
+        self._bindings.bind_for(workload)
         most = self._feasibility.most_kernels(workload, self._statement)
         if most:
             return reason(ReasonCode.AGENTS_FULL, group=self._snapshot.group, most=most)
