@@ -16,7 +16,7 @@ from tests.e2e.cluster import Cluster, agent, started, until
 
 from muster.agent.config import AgentConfig
 from muster.client import Client
-from muster.core.states import TaskState
+from muster.core.states import AgentStatus, TaskState
 
 ROOT = Path(__file__).parents[2]
 LONGEST_P99_S = 0.1
@@ -53,6 +53,10 @@ class Target:
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.cluster.port}"
+
+    @property
+    def agent_address(self) -> str:
+        return f"127.0.0.1:{self.cluster.agent_port}"
 
     def client(self, user: str | None = None) -> Client:
         """A client of a user, or of the administrator."""
@@ -128,6 +132,12 @@ class Target:
         failed = [probe for probe in self.probes()[since:] if probe.error]
         assert not failed, f"submissions of a bystander failed: {failed[:3]}"
         assert self._running() == self._kernels
+
+    def assert_agents_alive(self) -> None:
+        """The agents of the beginning are all there."""
+        with self.client() as admin:
+            statuses = {agent.name: agent.status for agent in admin.agents()}
+        assert {statuses["one"], statuses["two"]} == {AgentStatus.ALIVE}
 
     def assert_served(self, since: int = 0) -> None:
         """99 of 100 submissions of the bystander took less than 100 ms: of all, or without so many

@@ -3,21 +3,18 @@
 Whatever enters is checked so that it can be stored, so the database itself is made to refuse.
 """
 
-import secrets
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
 
 import pytest
+from tests.attacks.hostile_agent import hostile_agent
 from tests.attacks.target import Target
 from tests.e2e.cluster import until
-from tests.wire.test_gateway import hello
 
 from muster.core.errors import MusterError
 from muster.core.states import JobState
-from muster.wire.client import ControllerChannel, Disconnected
-from muster.wire.messages import JoinRequest
+from muster.wire.client import Disconnected
 
 POISON_CODE = 66
 
@@ -69,18 +66,10 @@ def test_report_that_cannot_be_stored_is_dropped_alone(target: Target) -> None:
 
 
 async def test_agent_whose_hello_cannot_be_stored_is_closed_alone(target: Target) -> None:
-    token = target.cluster.home.join_token()
-    assert token is not None
-    credential = secrets.token_urlsafe(32)
-    async with ControllerChannel(f"127.0.0.1:{target.cluster.agent_port}") as channel:
-        reply = await channel.join(JoinRequest(token, "poisoned", "default", credential))
-        with refusing(target, "agents", "UPDATE", "NEW.name = 'poisoned'"):
-            stream = channel.connect(credential)
-            await stream.send(replace(hello(reply.agent), name="poisoned"))
-            with pytest.raises(Disconnected, match="what it said could not be understood"):
-                async for _ in stream:
-                    pass
-            stream.close()
-    with target.client() as admin:
-        statuses = {agent.name: agent.status for agent in admin.agents()}
-    assert {statuses["one"], statuses["two"]} == {"ALIVE"}
+    async with hostile_agent(target, "poisoned") as agent:
+        with (
+            refusing(target, "agents", "UPDATE", "NEW.name = 'poisoned'"),
+            pytest.raises(Disconnected, match="what it said could not be understood"),
+        ):
+            await agent.greet()
+    target.assert_agents_alive()

@@ -1,14 +1,13 @@
 """Strangers at both ports, and an agent that says what no agent may say."""
 
 import asyncio
-from dataclasses import replace
 
 import grpc
 import pytest
 from grpc import aio
+from tests.attacks.hostile_agent import hostile_agent
 from tests.attacks.target import Target
 from tests.wire.test_checks import HELLOS
-from tests.wire.test_gateway import hello
 
 from muster.wire import agent_pb2 as pb
 from muster.wire import agent_pb2_grpc
@@ -16,10 +15,6 @@ from muster.wire.client import ControllerChannel, Disconnected
 from muster.wire.messages import JoinRequest, Refused
 
 CREDENTIAL = "the-credential-that-mallory-chose-for-her-machine"
-
-
-def address(target: Target) -> str:
-    return f"127.0.0.1:{target.cluster.agent_port}"
 
 
 @pytest.mark.parametrize("compression", [grpc.Compression.NoCompression, grpc.Compression.Gzip])
@@ -41,7 +36,7 @@ async def test_strangers_who_join_with_megabytes_are_refused_unread(
     for _ in range(3):
         async with (
             asyncio.TaskGroup() as group,
-            aio.insecure_channel(address(target), options) as channel,
+            aio.insecure_channel(target.agent_address, options) as channel,
         ):
             joins = [group.create_task(join(channel)) for _ in range(12)]
             await asyncio.wait(joins)
@@ -50,28 +45,18 @@ async def test_strangers_who_join_with_megabytes_are_refused_unread(
 
 
 async def test_strangers_who_guess_tokens_are_refused(target: Target) -> None:
-    async with ControllerChannel(address(target)) as channel:
+    async with ControllerChannel(target.agent_address) as channel:
         for guess in range(200):
             with pytest.raises(Refused):
                 await channel.join(JoinRequest(f"guess-{guess}", "a", "default", CREDENTIAL))
 
 
 async def test_agent_that_says_what_no_agent_may_say_is_closed_alone(target: Target) -> None:
-    token = target.cluster.home.join_token()
-    assert token is not None
-    async with ControllerChannel(address(target)) as channel:
-        reply = await channel.join(JoinRequest(token, "mallorys", "default", CREDENTIAL))
-        good = replace(hello(reply.agent), name="mallorys")
+    async with hostile_agent(target, "mallorys") as agent:
         for wrong in HELLOS.values():
-            stream = channel.connect(CREDENTIAL)
-            with pytest.raises((Disconnected, Refused)):  # noqa: PT012 # either may say it
-                await stream.send(replace(good, **wrong))
-                async for _ in stream:
-                    pass
-            stream.close()
-    with target.client() as admin:
-        statuses = {agent.name: agent.status for agent in admin.agents()}
-    assert {statuses["one"], statuses["two"]} == {"ALIVE"}
+            with pytest.raises((Disconnected, Refused)):
+                await agent.greet(**wrong)
+    target.assert_agents_alive()
 
 
 async def test_health_is_cheap_for_everybody(target: Target) -> None:

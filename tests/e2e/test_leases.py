@@ -68,9 +68,12 @@ def _all_heard_since(client: Client, last: float) -> bool:
     return all(found.seen_at > last for found in client.agents())
 
 
-def only_one(cluster: Cluster, client: Client) -> None:
-    """Work goes to agent ``one``, until ``two`` is there again."""
+def work_on_one(client: Client, tmp_path: Path) -> Work:
+    """Work that has begun on agent ``one``; ``two`` would take it over."""
     client.bar_agent("two", "cordoned")
+    work = Work(client, tmp_path)
+    client.bar_agent("two", None)
+    return work
 
 
 def kill_kernels(cluster: Cluster) -> None:
@@ -108,9 +111,7 @@ def test_renewals_that_stall_and_come_late_never_let_a_task_run_twice_at_once(
     cluster, proxy = proxied
     with cluster.client() as client:
         lease(cluster, client, LEASE_S)
-        only_one(cluster, client)
-        work = Work(client, tmp_path)
-        client.bar_agent("two", None)
+        work = work_on_one(client, tmp_path)
         for up, down in ((False, True), (True, False)):
             proxy.stall(up=up, down=down)
             time.sleep(LEASE_S * 0.6)
@@ -130,9 +131,7 @@ def test_lease_made_shorter_on_a_live_group_lets_no_task_run_twice_at_once(
     cluster, proxy = proxied
     with cluster.client() as client:
         lease(cluster, client, 600.0)
-        only_one(cluster, client)
-        work = Work(client, tmp_path)
-        client.bar_agent("two", None)
+        work = work_on_one(client, tmp_path)
         proxy.stall()
         until(lambda: status_of_one(client) is AgentStatus.UNREACHABLE)
         client.put_group(group(kernel_lease=0.5))  # which agent one does not learn
@@ -177,9 +176,7 @@ def test_agent_whose_supervisor_is_gone_with_all_it_ran_is_lost_though_its_lease
 ) -> None:
     with cluster.client() as client:
         client.put_group(group())
-        only_one(cluster, client)
-        work = Work(client, tmp_path)
-        client.bar_agent("two", None)
+        work = work_on_one(client, tmp_path)
         cluster.kill_agent("one")
         supervisor = cluster.kill_supervisor("one")
         until(lambda: status_of_one(client) is AgentStatus.UNREACHABLE)
@@ -202,9 +199,7 @@ def test_agent_that_proves_nothing_any_more_is_removed_on_an_administrators_word
 ) -> None:
     with cluster.client() as client:
         client.put_group(group())
-        only_one(cluster, client)
-        work = Work(client, tmp_path)
-        client.bar_agent("two", None)
+        work = work_on_one(client, tmp_path)
         (former,) = (found for found in client.agents() if found.name == "one")
         cluster.kill_agent("one")
         cluster.signal_supervisor("one", signal.SIGSTOP)  # as long as it lives, so does the lease
@@ -226,8 +221,7 @@ def test_copy_of_an_agents_directory_is_refused_and_told_what_to_do(
 ) -> None:
     with cluster.client() as client:
         client.put_group(group())
-        only_one(cluster, client)
-        work = Work(client, tmp_path)
+        work = work_on_one(client, tmp_path)
         original = cluster.home.agent_directory("one")
         copy = cluster.add(agent("copy", cpu_milli=1000))
         copy.mkdir()
@@ -235,7 +229,6 @@ def test_copy_of_an_agents_directory_is_refused_and_told_what_to_do(
         cluster.start_agent("copy")
         log = copy.with_suffix(".log")
         until(lambda: "stop one of the two" in log.read_text())
-        client.bar_agent("two", None)
         assert {found.name for found in client.agents()} == {"one", "two"}
         work.ran({"one"})
         assert len(work.marks("begin")) == 1

@@ -19,7 +19,7 @@ from muster.control.identity.accounts import (
     remove_project,
     remove_user,
 )
-from muster.core.owner import AS_OWNER, RUNS_AS, Role
+from muster.core.owner import AS_OWNER, RUNS_AS
 from muster.core.specs.account import DomainSpec, ProjectSpec, ProjectsSpec, UserSpec
 from muster.core.views.accounts import (
     DomainPage,
@@ -61,7 +61,7 @@ async def get_whoami(call: Call) -> Response:
 async def get_domains(call: Call) -> Response:
     """Domains by name: all for an admin, else the caller's own."""
     domains = _accounts(call).domains
-    mine = None if _is_admin(call) else call.principal.owner.domain
+    mine = None if call.principal.is_admin else call.principal.owner.domain
     names = sorted(name for name in domains if mine in (None, name))
     views = tuple(DomainView(name=name, created_at=domains[name]) for name in names)
     return answer(DomainPage(items=views))
@@ -96,7 +96,8 @@ async def get_projects(call: Call) -> Response:
     seen = [
         ProjectView(domain=domain, name=name, created_at=since)
         for (domain, name), since in sorted(projects.items())
-        if _is_admin(call) or (domain == principal.owner.domain and name in principal.projects)
+        if call.principal.is_admin
+        or (domain == principal.owner.domain and name in principal.projects)
     ]
     return answer(ProjectPage(items=tuple(seen)))
 
@@ -135,7 +136,7 @@ async def get_users(call: Call) -> Response:
     seen = [
         _user_view(user)
         for key, user in users
-        if _is_admin(call) or key == (owner.domain, owner.user)
+        if call.principal.is_admin or key == (owner.domain, owner.user)
     ]
     return answer(UserPage(items=tuple(seen)))
 
@@ -199,10 +200,6 @@ async def delete_user(call: Call, domain: str, user: str, cancel: Cancel = False
 
 def _accounts(call: Caller) -> Accounts:
     return call.api.plane.live.accounts
-
-
-def _is_admin(call: Caller) -> bool:
-    return call.principal.role is Role.ADMIN
 
 
 def _user_view(user: User, warning: str = "") -> UserView:

@@ -14,6 +14,7 @@ from muster.api.answers import answer, json_answer
 from muster.api.bodies import read_spec
 from muster.api.context import Call
 from muster.api.live_views import agent_view
+from muster.api.openapi import json_body
 from muster.api.resource import Resource
 from muster.control.agent.explanation import explain_agent, explain_removed_agent
 from muster.control.agent.requests import AgentRequests
@@ -109,14 +110,7 @@ class BarSpec(Spec):
             yield Problem("deadline", "", "this is for agents that are drained")
 
 
-_BODY = {"application/json": {"schema": BarSpec.model_json_schema()}}
-
-
-@router.post(
-    "/{ref}/bar",
-    response_model=AgentView,
-    openapi_extra={"requestBody": {"required": True, "content": _BODY}},
-)
+@router.post("/{ref}/bar", response_model=AgentView, openapi_extra=json_body(BarSpec))
 async def bar_agent(request: Request, call: Call, ref: str) -> Response:
     """Have an agent take no new work, or take work again; for admins."""
     call.must_be_admin("cordon or drain agents")

@@ -14,13 +14,13 @@ class Allowance:
     """Counts things under way.
 
     Args:
-        what: the things, in the plural, as in "too many WHAT".
+        things: their name in the plural, as in "too many THINGS".
         of_one: the limit for each owner.
         in_all: the limit for all owners together.
     """
 
-    def __init__(self, what: str, of_one: int, in_all: int) -> None:
-        self._what = what
+    def __init__(self, things: str, of_one: int, in_all: int) -> None:
+        self._things = things
         self._of_one = of_one
         self._in_all = in_all
         self._count: Counter[Owner] = Counter()
@@ -33,9 +33,9 @@ class Allowance:
             Busy: too many already, in all or of this owner.
         """
         if self._count[owner] >= self._of_one:
-            raise Busy(f"{self._of_one} {self._what} of yours are under way: end one of them")
+            raise Busy(f"{self._of_one} {self._things} of yours are under way: end one of them")
         if self._count.total() >= self._in_all:
-            raise Busy(f"too many {self._what} are under way; try again later")
+            raise Busy(f"too many {self._things} are under way; try again later")
         self._count[owner] += 1
         try:
             yield

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from muster.api.allowance import Allowance
@@ -100,6 +100,16 @@ class Changes:
                     others.discard(wait)
                     if not others:
                         del self._waits[id_]
+
+    async def wait(self, bell: asyncio.Event, until_s: float) -> bool:
+        """Wait until ``bell`` is rung, or the event loop's clock shows ``until_s``. False, at once,
+        where that moment is past or the server stops: there is nothing to wait for any more."""
+        if self.closing.is_set() or asyncio.get_running_loop().time() >= until_s:
+            return False
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(until_s):
+                await bell.wait()
+        return True
 
     @contextmanager
     def feed(self, owner: Owner) -> Iterator[Feed]:

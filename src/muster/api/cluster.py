@@ -14,7 +14,7 @@ from muster.api.openapi import spec_body
 from muster.control.group.requests import GroupRequests
 from muster.control.session.cluster.state import ClusterState
 from muster.core.errors import InvalidSpec, Problem
-from muster.core.owner import Principal, Role
+from muster.core.owner import Principal
 from muster.core.specs import ScalingGroup
 from muster.core.views.cluster import ClusterView, GroupPage, GroupView, HealthView
 from muster.store.queries.cluster import read_cluster_id
@@ -62,7 +62,7 @@ async def get_groups(call: Call) -> Response:
 
 def _as_seen(view: GroupView, principal: Principal) -> GroupView:
     """A group without the names of others' projects."""
-    if principal.role is Role.ADMIN or not view.spec.get("projects"):
+    if principal.is_admin or not view.spec.get("projects"):
         return view
     own = {f"{principal.owner.domain}/{name}" for name in principal.owned_projects()}
     seen = [project for project in view.spec["projects"] if project in own]

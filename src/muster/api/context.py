@@ -64,7 +64,7 @@ class Caller:
         Raises:
             Forbidden: the caller is no admin; ``to`` completes the sentence.
         """
-        if self.principal.role is not Role.ADMIN:
+        if not self.principal.is_admin:
             raise Forbidden(f"only an admin's token may {to}")
 
     def still_allowed(self, action: Callable[[Work, Parts], T]) -> Callable[[Work, Parts], T]:

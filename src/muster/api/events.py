@@ -14,7 +14,7 @@ from muster.api.context import Call, Caller
 from muster.api.streamed import Streamed
 from muster.control.plane import Events
 from muster.core.errors import MusterError
-from muster.core.owner import Owner, Role
+from muster.core.owner import Owner
 from muster.core.views.cluster import EventView
 from muster.store.entity import Entity, Visible
 from muster.store.live import Live
@@ -84,7 +84,7 @@ async def _changed(feed: Feed) -> bool:
 
 async def _visible(call: Caller, events: Events) -> Events:
     """The events that the caller may see."""
-    if call.principal.role is Role.ADMIN or not events:
+    if call.principal.is_admin or not events:
         return events
     live = call.api.plane.live
     ids: dict[Entity[Any], set[str]] = {}

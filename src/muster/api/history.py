@@ -13,11 +13,13 @@ from muster.store.queries.history import read_history
 
 router = APIRouter(tags=["history"])
 
-What = Annotated[str, Path(description="a job, job/index for one task, a session or an agent")]
+Ref = Annotated[
+    str, Path(description="a job, job/index for one task, a session, a notice or an agent")
+]
 
 
 @router.get("/v1/history/{ref:path}", response_model=HistoryPage)
-async def get_history(call: Call, ref: What, limit: Limit = 200) -> Response:
+async def get_history(call: Call, ref: Ref, limit: Limit = 200) -> Response:
     """The newest ``limit`` entries of a history, the oldest of them first."""
     return json_answer(
         await call.json(read_history, call.api.plane.live.entities, call.principal, ref, limit)

@@ -12,6 +12,7 @@ from muster.api.bodies import read_spec
 from muster.api.context import Call, Caller
 from muster.api.listing import Limit
 from muster.api.live_views import job_view
+from muster.api.openapi import json_body
 from muster.api.resource import Resource
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
@@ -93,14 +94,8 @@ class RetrySpec(Spec):
     failed: bool = False
 
 
-_RETRY = {"application/json": {"schema": RetrySpec.model_json_schema()}}
-
-
 @router.post(
-    "/{ref}/retry",
-    status_code=201,
-    response_model=JobView,
-    openapi_extra={"requestBody": {"required": True, "content": _RETRY}},
+    "/{ref}/retry", status_code=201, response_model=JobView, openapi_extra=json_body(RetrySpec)
 )
 async def retry_job(
     request: Request,
@@ -161,8 +156,7 @@ async def wait_for_job(
 
 async def _wait(call: Caller, ref: str, timeout_s: float, since: str | None) -> JobView:
     api, principal = call.api, call.principal
-    loop = asyncio.get_running_loop()
-    began = loop.time()
+    began = asyncio.get_running_loop().time()
     mirror = api.plane.live
     live = mirror.jobs.get(JobId(ref))
     if live is not None and principal.may_see(live.owner):
@@ -183,13 +177,8 @@ async def _wait(call: Caller, ref: str, timeout_s: float, since: str | None) -> 
             live, mirror = job, api.plane.live
             changed = since is not None and _version(job) != since
             until = began + min(COALESCE_S if changed else timeout_s, timeout_s)
-            if api.changes.closing.is_set() or loop.time() >= until:
+            if not await changes.wait(bell, until):
                 return job_view(job)
-            try:
-                async with asyncio.timeout_at(until):
-                    await bell.wait()
-            except TimeoutError:
-                pass
 
 
 def _version(job: Job) -> str:

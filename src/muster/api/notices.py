@@ -60,16 +60,9 @@ async def try_channel(request: Request, call: Call) -> Response:
     notice = await call.change(write)
     changes = call.api.changes
     with changes.bell(call.principal.owner, ends=[notice.name]) as ended:
-        loop = asyncio.get_running_loop()
-        until = loop.time() + WAIT_S
+        until = asyncio.get_running_loop().time() + WAIT_S
         while True:
             ended.clear()
             view = await call.read(read_notice, call.principal, notice.id)
-            over = view.status in NOTICE_TABLE.terminal
-            if over or changes.closing.is_set() or loop.time() >= until:
+            if view.status in NOTICE_TABLE.terminal or not await changes.wait(ended, until):
                 return answer(view)
-            try:
-                async with asyncio.timeout_at(until):
-                    await ended.wait()
-            except TimeoutError:
-                pass

@@ -23,6 +23,12 @@ def spec_body(*models: type[Spec]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": content}}
 
 
+def json_body(model: type[Spec]) -> dict[str, Any]:
+    """The description of a body in JSON alone that an endpoint reads itself."""
+    content = {"application/json": {"schema": model.model_json_schema()}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
 def describe(app: FastAPI) -> None:
     """Make ``app.openapi`` describe specs, tokens and errors too."""
 

@@ -6,8 +6,8 @@ from starlette.responses import Response
 from muster.api.answers import answer
 from muster.api.bodies import read_spec
 from muster.api.context import Call
+from muster.api.dependencies import knowing_ended, known_group
 from muster.api.openapi import spec_body
-from muster.api.targets import knowing_ended, known_group
 from muster.control.plan import plan_job, plan_session
 from muster.control.session.admission import Ended
 from muster.control.session.cluster.state import ClusterState

@@ -12,7 +12,6 @@ from muster.api.openapi import spec_body
 from muster.control.group.requests import GroupRequests
 from muster.control.session.cluster.state import ClusterState
 from muster.core.errors import InvalidSpec, Problem
-from muster.core.owner import Role
 from muster.core.specs import Level, QuotaSpec
 from muster.core.views.cluster import LimitView, QuotaPage, QuotaView
 from muster.scheduling.accounting.usage import ScopeUsage, scopes
@@ -24,7 +23,7 @@ router = APIRouter(prefix="/v1/quotas", tags=["cluster"])
 async def get_quotas(call: Call) -> Response:
     """Quotas with their use: all for an admin, else the quotas that bind the caller."""
     cluster = call.api.plane.parts[ClusterState]
-    if call.principal.role is Role.ADMIN:
+    if call.principal.is_admin:
         specs = call.api.plane.live.quotas.values()
         views = [_view(spec, cluster, _own_name(spec)) for spec in specs]
     else:
@@ -72,7 +71,6 @@ def _own_name(spec: QuotaSpec) -> str | None:
 def _view(spec: QuotaSpec, cluster: ClusterState, of: str | None) -> QuotaView:
     """A quota, with the use by ``of``."""
     held = cluster.accounting.usage.of((spec.level, of)) if of is not None else None
-
     return QuotaView(
         level=spec.level,
         name=spec.name,

@@ -13,9 +13,9 @@ from starlette.responses import Response
 from muster.api.answers import answer, json_answer
 from muster.api.bodies import read_spec
 from muster.api.context import Call, Caller
+from muster.api.dependencies import knowing_ended, known_group
 from muster.api.listing import Cursor, Group, Limit, Name, OwnerOf, State, states_of
 from muster.api.openapi import spec_body
-from muster.api.targets import knowing_ended, known_group
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.session.admission import Ended

@@ -12,7 +12,7 @@ from muster.cli.exits import ExitCode
 from muster.cli.follow.feed import LostSight, away_line, back_line
 from muster.cli.follow.follow import Follower
 from muster.cli.local_workdir import refuse_missing_workdirs
-from muster.cli.nearest import suggesting_targets
+from muster.cli.nearest import suggesting_dependencies
 from muster.cli.screen import plain, print_json, stderr
 from muster.cli.target import Target
 from muster.core.states import JobState, SessionStatus
@@ -57,7 +57,7 @@ def submitted(target: Target, spec: "JobSpec | SessionSpec | Mapping[str, Any]",
 
     def submit(client: "Client") -> "JobView | SessionView":
         refuse_missing_workdirs(client, spec)
-        with suggesting_targets(client):
+        with suggesting_dependencies(client):
             return client.submit(spec)
 
     return handed_in(target, submit, told)

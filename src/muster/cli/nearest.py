@@ -17,7 +17,7 @@ OFFERED = 3
 ALIKE = 0.75
 """How much of a name must be as it was typed (``difflib``): one or two slips, and not another
 word."""
-_TARGET = re.compile(r"after\.\d+\.on")
+_DEPENDENCY = re.compile(r"after\.\d+\.on")
 
 
 @contextmanager
@@ -33,7 +33,7 @@ def suggesting(client: "Client", ref: str) -> Iterator[None]:
 
 
 @contextmanager
-def suggesting_targets(client: "Client") -> Iterator[None]:
+def suggesting_dependencies(client: "Client") -> Iterator[None]:
     """Add similar known names to a refusal for unknown dependencies."""
     try:
         yield
@@ -43,7 +43,7 @@ def suggesting_targets(client: "Client") -> Iterator[None]:
 
 def _with_names(client: "Client", problem: Problem) -> Problem:
     wanted = problem.value.strip("'")
-    if not _TARGET.fullmatch(problem.field) or not (names := nearest(client, wanted)):
+    if not _DEPENDENCY.fullmatch(problem.field) or not (names := nearest(client, wanted)):
         return problem
     return replace(problem, expected=f"{problem.expected}; did you mean {' or '.join(names)}?")
 

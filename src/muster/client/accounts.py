@@ -133,8 +133,7 @@ class Accounts(Calls):
         """
         path = f"/v1/users/{quoted(domain)}/{quoted(name)}/projects"
         body = json_of({"projects": [*projects]})
-        answer = yield from self._send("PUT", path, params={"cancel": cancel}, body=body)
-        return self._read(UserView, answer)
+        return self._read(UserView, self._send("PUT", path, params={"cancel": cancel}, body=body))
 
     @exchange
     def remove_user(
@@ -204,8 +203,9 @@ class Accounts(Calls):
             Ambiguous: there are several.
             Conflict: it is the last admin token.
         """
-        answer = yield from self._send("DELETE", f"/v1/tokens/{quoted(ref)}", repeat=False)
-        return self._read(TokenView, answer)
+        return self._read(
+            TokenView, self._send("DELETE", f"/v1/tokens/{quoted(ref)}", repeat=False)
+        )
 
     # -- tokens for agents to join -----------------------------------------------------------------
 
@@ -251,12 +251,12 @@ class Accounts(Calls):
         Raises:
             NotFound, Ambiguous: none, or several.
         """
-        answer = yield from self._send("DELETE", f"/v1/join-tokens/{quoted(ref)}", repeat=False)
-        return self._read(JoinTokenView, answer)
+        return self._read(
+            JoinTokenView, self._send("DELETE", f"/v1/join-tokens/{quoted(ref)}", repeat=False)
+        )
 
     def _post(self, view: type[V], path: str, **fields: Any) -> Exchange[V]:
         """Make something. The request is not repeated where no answer came, because a secret is
         told only once."""
         known = {name: value for name, value in fields.items() if value is not None}
-        answer = yield from self._send("POST", path, body=json_of(known), repeat=False)
-        return self._read(view, answer)
+        return self._read(view, self._send("POST", path, body=json_of(known), repeat=False))

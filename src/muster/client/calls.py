@@ -82,14 +82,15 @@ class Calls:
         return self._patience.ask(request, patience_s=patience_s)
 
     def _get(self, view: type[V], path: str, **params: Value) -> Exchange[V]:
-        answer = yield from self._send("GET", path, params=params)
-        return self._read(view, answer)
+        return self._read(view, self._send("GET", path, params=params))
 
-    def _put(self, view: type[V], method: str, path: str, body: bytes | None = None) -> Exchange[V]:
-        answer = yield from self._send(method, path, body=body)
-        return self._read(view, answer)
+    def _read(self, view: type[V], asked: Exchange[Answer]) -> Exchange[V]:
+        """The answer to a request, as this view.
 
-    def _read(self, view: type[V], answer: Answer) -> V:
+        Raises:
+            MusterError: see ``_send``; or what answers is no controller of this version.
+        """
+        answer = yield from asked
         try:
             return msgspec.json.decode(answer.content, type=view)
         except (msgspec.DecodeError, UnicodeDecodeError):

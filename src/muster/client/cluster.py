@@ -74,8 +74,7 @@ class Cluster(ResourceCalls):
         """
         name = str(spec.get("name", "")) if isinstance(spec, Mapping) else spec.name
         _, body = body_of(spec)
-        answer = yield from self._send("PUT", f"/v1/groups/{quoted(name)}", body=body)
-        return self._read(GroupView, answer)
+        return self._read(GroupView, self._send("PUT", f"/v1/groups/{quoted(name)}", body=body))
 
     @exchange
     def bar_agent(
@@ -98,8 +97,7 @@ class Cluster(ResourceCalls):
             NotFound: there is no such agent.
         """
         body = json_of({"bar": bar, "note": note, "deadline": deadline})
-        answer = yield from self._send("POST", AGENTS.of(ref, "bar"), body=body)
-        return self._read(AgentView, answer)
+        return self._read(AgentView, self._send("POST", AGENTS.of(ref, "bar"), body=body))
 
     @exchange
     def quotas(self) -> Exchange[list[QuotaView]]:
@@ -116,7 +114,7 @@ class Cluster(ResourceCalls):
         fields = spec if isinstance(spec, Mapping) else {"level": spec.level, "name": spec.name}
         path = _quota_path(str(fields.get("level", "user")), str(fields.get("name", "")))
         _, body = body_of(spec)
-        return self._put(QuotaView, "PUT", path, body=body)
+        return self._read(QuotaView, self._send("PUT", path, body=body))
 
     @exchange
     def remove_quota(self, level: str, name: str) -> Exchange[None]:

@@ -53,11 +53,7 @@ class Notices(ResourceCalls):
         Raises:
             InvalidSpec: the cluster sends no notices to this channel.
         """
-        answer = yield from self._send(
-            "POST",
-            f"{NOTICES.path}/trial",
-            body=json_of({"url": url}),
-            repeat=False,
-            extra_s=TRIAL_S,
+        path, body = f"{NOTICES.path}/trial", json_of({"url": url})
+        return self._read(
+            NoticeView, self._send("POST", path, body=body, repeat=False, extra_s=TRIAL_S)
         )
-        return self._read(NoticeView, answer)

@@ -110,7 +110,7 @@ class ResourceCalls(Calls):
         return self._of_any(
             ref,
             (each for each in self._all_resources() if each.is_cancelled),
-            lambda resource: self._put(CancelView, "POST", resource.of(ref, "cancel")),
+            lambda resource: self._read(CancelView, self._send("POST", resource.of(ref, "cancel"))),
         )
 
     @exchange

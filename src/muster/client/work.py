@@ -55,10 +55,10 @@ class Work(ResourceCalls):
         kind, body = body_of(fields if spec is None else spec)
         key = {"Idempotency-Key": uuid.uuid4().hex}
         if kind == "session":
-            answer = yield from self._send("POST", SESSIONS.path, body=body, headers=key)
-            return self._read(SessionView, answer)
-        answer = yield from self._send("POST", JOBS.path, body=body, headers=key)
-        return self._read(JobView, answer)
+            return self._read(
+                SessionView, self._send("POST", SESSIONS.path, body=body, headers=key)
+            )
+        return self._read(JobView, self._send("POST", JOBS.path, body=body, headers=key))
 
     @exchange
     def plan(
@@ -78,7 +78,7 @@ class Work(ResourceCalls):
             raise TypeError("plan takes a spec, or the keys of one")
         kind, body = body_of(fields if spec is None else spec)
         body = json_of(json.loads(body) | {"kind": kind})
-        return self._put(PlanView, "POST", "/v1/plan", body=body)
+        return self._read(PlanView, self._send("POST", "/v1/plan", body=body))
 
     @exchange
     def jobs(
@@ -173,14 +173,14 @@ class Work(ResourceCalls):
     def _wait_once(
         self, ref: str, timeout_s: float, since: str | None, patience_s: float
     ) -> Exchange[JobView]:
-        answer = yield from self._send(
+        asked = self._send(
             "GET",
             JOBS.of(ref, "wait"),
             params={"timeout_s": timeout_s, "since": since},
             patience_s=patience_s,
             extra_s=timeout_s,
         )
-        return self._read(JobView, answer)
+        return self._read(JobView, asked)
 
     @exchange
     def retry(self, ref: str, *, failed: bool = False) -> Exchange[JobView]:
@@ -194,8 +194,7 @@ class Work(ResourceCalls):
         """
         path, key = JOBS.of(ref, "retry"), {"Idempotency-Key": uuid.uuid4().hex}
         body = json_of({"failed": failed})
-        answer = yield from self._send("POST", path, body=body, headers=key)
-        return self._read(JobView, answer)
+        return self._read(JobView, self._send("POST", path, body=body, headers=key))
 
     @exchange
     def tasks(

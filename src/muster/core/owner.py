@@ -59,13 +59,17 @@ class Principal:
     projects: tuple[str, ...] = ()
     token: TokenId | None = None
 
+    @property
+    def is_admin(self) -> bool:
+        return self.role is Role.ADMIN
+
     def may_see(self, owner: Owner) -> bool:
         """Whether the principal may know of the owner's work: admins know of all, others of their
         own."""
-        return self.role is Role.ADMIN or self.owns(owner)
+        return self.is_admin or self.owns(owner)
 
     def may_change(self, owner: Owner) -> bool:
-        return self.role is Role.ADMIN or (self.role is Role.USER and self.owns(owner))
+        return self.is_admin or (self.role is Role.USER and self.owns(owner))
 
     def within(self, project: str | None) -> "Principal":
         """The same principal, handing in work of this project; None leaves its project as it is.

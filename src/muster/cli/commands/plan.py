@@ -11,7 +11,7 @@ from rich.text import Text
 from muster.cli.arguments import AsJson
 from muster.cli.exits import ExitCode
 from muster.cli.explained import placement_shown
-from muster.cli.nearest import suggesting_targets
+from muster.cli.nearest import suggesting_dependencies
 from muster.cli.placement_options import Project, with_keys
 from muster.cli.screen import Column, plain, print_json, stdout, table, write
 from muster.cli.spec_file import SpecFile, read_spec
@@ -51,7 +51,7 @@ def plan(
         raise click.BadParameter(f"{file} is a {spec.kind}, which is not work to hand in")
     if project is not None:
         spec = with_keys(spec, {"project": project})
-    with target.client() as client, suggesting_targets(client):
+    with target.client() as client, suggesting_dependencies(client):
         answer = client.plan(spec)
     if as_json:
         print_json(answer)

@@ -65,7 +65,7 @@ def create_token(
     domain, name = spec.domain or by.owner.domain, spec.user or by.owner.user
     project = spec.project
     expires_at = None if spec.expires is None else work.now + spec.expires
-    if by.role is not Role.ADMIN:
+    if not by.is_admin:
         mine = work.live.accounts.tokens.get(by.token)
         project = project or (mine.project if mine else None)
         limit = mine.expires_at if mine else None
@@ -177,7 +177,7 @@ def must_leave_an_admin(work: Work, going: Collection[Token]) -> None:
 def visible_tokens(accounts: Accounts, principal: Principal) -> list[Token]:
     """The tokens that a principal may see, oldest first: all for an administrator, for others their
     own tokens that have no more rights than the one they came with."""
-    if principal.role is Role.ADMIN:
+    if principal.is_admin:
         return list(accounts.tokens)
     mine = accounts.tokens.get(principal.token)
     owner = principal.owner

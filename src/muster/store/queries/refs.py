@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Connection, Table, and_, null, select
 
 from muster.core.errors import Ambiguous, nothing_named
 from muster.core.ids import prefix_range
-from muster.core.owner import Owner, Principal, Role
+from muster.core.owner import Owner, Principal
 from muster.store.entity import Entity, Visible
 from muster.store.sql import one_of
 
@@ -31,7 +31,7 @@ def owned_by(table: Table, owner: Owner) -> ColumnElement[bool]:
 
 def visible(table: Table, principal: Principal) -> list[ColumnElement[bool]]:
     """The conditions under which the principal may see an owned row; see ``Principal.may_see``."""
-    return [] if principal.role is Role.ADMIN else [_own(table, principal)]
+    return [] if principal.is_admin else [_own(table, principal)]
 
 
 def _own(table: Table, principal: Principal) -> ColumnElement[bool]:
@@ -91,7 +91,7 @@ def _by_name(
         return None
     is_live = one_of(entity.table.c.status, entity.states.live)
     scopes = [_conditions(entity, principal)]
-    if entity.visible is Visible.TO_OWNER and principal.role is Role.ADMIN:
+    if entity.visible is Visible.TO_OWNER and principal.is_admin:
         scopes.insert(0, [_own(table, principal)])
     for scope in scopes:
         named_so = [table.c.name == ref, *scope]
