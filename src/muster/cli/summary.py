@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from muster.cli.ends import how_ended
-from muster.cli.follow.outcome import first_failed
+from muster.cli.follow.exit_code import first_failed
 from muster.cli.follow.progress import counted
 from muster.cli.screen import plain
 from muster.cli.words import clock_time, duration, signal_name

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from muster.client.calls import PAGE, body_of
 from muster.client.encoding import Value, json_of
 from muster.client.exchange import Exchange, Stream, exchange, streaming
-from muster.client.outcome import with_exit_code
+from muster.client.exit_code import with_exit_code
 from muster.client.output import read_output
 from muster.client.patience import PATIENCE_S, WAITING_S
 from muster.client.resource import Resource, ResourceCalls

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from muster.cli.exits import ExitCode
+from muster.cli.follow.exit_code import exit_code, first_failed
 from muster.cli.follow.feed import (
     Away,
     Back,
@@ -23,7 +24,6 @@ from muster.cli.follow.feed import (
 )
 from muster.cli.follow.interrupt import Choice, Interrupts, ask
 from muster.cli.follow.lines import PrefixedLines, last_lines, prefix_width
-from muster.cli.follow.outcome import exit_code, first_failed
 from muster.cli.follow.progress import conclusion, progress
 from muster.cli.follow.status_line import StatusLine
 from muster.cli.screen import discard_stdout, plain, status, stderr

@@ -1,7 +1,7 @@
 import pytest
 from tests.cli.fake_cluster import FakeCluster, because, job, kernel, task
 
-from muster.cli.follow.outcome import exit_code, first_failed
+from muster.cli.follow.exit_code import exit_code, first_failed
 from muster.core.reasons import ReasonCode
 from muster.core.states import JobState, TaskState
 from muster.core.views.work import JobView, TaskDetail
