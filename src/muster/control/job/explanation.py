@@ -75,17 +75,15 @@ def _of_machines(live: Live, job: Job, now: float) -> list[Reason]:
 
 
 def _first_waiting(live: Live, cluster: ClusterState, job: Job) -> Session | None:
-    """The job's first session that does not run yet."""
-    group = cluster.groups[job.group]
-    for waiting in group.queue if cluster.candidates.get(job.id) else ():
-        session = live.sessions[waiting.id]
-        if session.job is job:
-            return session
-    for task in job.tasks.values():
-        session_of_task = live.sessions.get(task.session_id) if task.session_id else None
-        if session_of_task is not None and session_of_task.status is not SessionStatus.RUNNING:
-            return session_of_task
-    return None
+    """The job's oldest session in the queue, else one that is placed and does not run yet. Only the
+    job's own tasks are looked at: the queue may be long with the work of others."""
+    queue = cluster.groups[job.group].queue
+    ids = dict.fromkeys(task.session_id for task in job.tasks.values() if task.session_id)
+    sessions = (live.sessions.get(id_) for id_ in ids)
+    held_up = [each for each in sessions if each and each.status is not SessionStatus.RUNNING]
+    queued = (session for session in held_up if session.id in queue)
+    oldest = min(queued, key=lambda session: (session.created_at, session.id), default=None)
+    return oldest or next(iter(held_up), None)
 
 
 def _verdict(job: Job) -> str:
