@@ -100,7 +100,7 @@ class Bindings:
 
     def of(self, workload: WorkloadClass) -> list[Reservation]:
         """The reservations that bind sessions of the class."""
-        return [each for each in self if not each.admits(workload, self._runs_from)]
+        return [each for each, _ in self._all if not each.admits(workload, self._runs_from)]
 
     def bind_for(self, workload: WorkloadClass, spared: Container[SessionId] = ()) -> None:
         """Take reserved room from the snapshot, except room on which sessions of the class may

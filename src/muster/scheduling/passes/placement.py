@@ -212,7 +212,8 @@ class PlacementPass:
                     break
                 placed.append(Placed(session, kernels))
         if placed:
-            self._bindings.lend(workload, [kernels for _, kernels in placed])
+            if self._bindings:
+                self._bindings.lend(workload, [kernels for _, kernels in placed])
             self._context.usage.note_placed(workload, len(placed))
             self.result.placed += placed
         return len(placed)
