@@ -139,6 +139,24 @@ def test_retry_of_a_job_whose_channel_is_allowed_no_more_is_refused(
     assert [each.id for each in client.jobs(state="all")] == before
 
 
+def test_notices_are_listed_page_by_page_and_by_no_name_or_group(
+    cluster: ServedCluster, client: Client
+) -> None:
+    made = [client.try_channel(URL).id for _ in range(3)]
+    with httpx.Client(
+        base_url=cluster.url, headers={"Authorization": f"Bearer {cluster.token()}"}
+    ) as http:
+        first = http.get("/v1/notices", params={"state": "all", "limit": 2}).json()
+        assert [each["id"] for each in first["items"]] == made[:0:-1]
+        rest = {"state": "sent", "limit": 1, "cursor": first["next"]}
+        assert http.get("/v1/notices", params=rest).json()["items"][0]["id"] == made[0]
+        for wrong in ("name", "group"):
+            refused = http.get("/v1/notices", params={wrong: "x"})
+            assert refused.status_code == 422
+            assert f"a notice has no {wrong}" in refused.json()["error"]
+    assert [each.id for each in client.notices("all", limit=3)] == made[::-1]
+
+
 def test_events_of_a_notice_are_its_owners_alone(cluster: ServedCluster) -> None:
     with (
         cluster.client() as ada,

@@ -8,12 +8,17 @@ from dataclasses import dataclass, field
 import pytest
 from click.testing import CliRunner, Result
 from tests.api.served import ADA, BOB, LARGE, ServedCluster
+from tests.cli.fake_cluster import because
+from tests.cli.test_listings import shown, wide
+from tests.control.lamp.api import LampView
 from tests.control.world import Run
 
+from muster.cli.commands.show import parts_of
 from muster.cli.main import app
 from muster.cli.target import Target
 from muster.control.notice.hollow import NO_FAULTS, Faults
 from muster.core.owner import Owner, Role
+from muster.core.reasons import ReasonCode
 from muster.wire.messages import Start
 
 COMMANDS = ("show", "why", "history")
@@ -210,6 +215,16 @@ def test_show_tells_an_agent_and_a_notice(records: Records) -> None:
     notice = records.run("show", records.live["notice"]).stdout
     assert "https://hooks.example.org…" in notice
     assert "t0p-s3cr3t" not in notice
+
+
+def test_show_lists_the_plain_fields_of_a_kind_that_it_has_no_words_for() -> None:
+    reason = because(ReasonCode.CANCELLED, by="ann")
+    lamp = LampView(id="lmp-1", name="porch", status="OUT", reason=reason)
+    assert shown(parts_of(wide(), lamp, 0.0)) == [
+        "lmp-1  out",
+        "reason  cancelled by ann",
+        "name    porch",
+    ]
 
 
 def test_notices_are_listed_with_what_they_wait_for(records: Records) -> None:

@@ -1,4 +1,4 @@
-"""An agent or a notice as `muster show` tells it."""
+"""An agent, a notice, or a record of any other kind as `muster show` tells it."""
 
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ from muster.cli.words import count, duration, moment
 from muster.core.states import AgentBar
 
 if TYPE_CHECKING:
-    from muster.core.views.base import ReasonView
+    from muster.core.views.base import ReasonView, RecordView
     from muster.core.views.cluster import AgentView
     from muster.core.views.notices import NoticeView
 
@@ -54,6 +54,24 @@ def notice_parts(notice: "NoticeView", now: float) -> list[RenderableType]:
                 ("tells of", notice.subject or "nothing: it was a test"),
                 ("failed tries", str(notice.tries) if notice.tries else None),
                 ("times", f"made {moment(notice.created_at)}{ended}"),
+            ]
+        ),
+    ]
+
+
+def plain_parts(record: "RecordView") -> list[RenderableType]:
+    """A record of a kind that has no words of its own here: its plain fields, and its reason."""
+    told = {name: getattr(record, name) for name in record.__struct_fields__}
+    return [
+        _heading(record.id, record.status),
+        fields(
+            [
+                ("reason", sentences(record.reason)),
+                *(
+                    (name.replace("_", " "), plain(str(value)))
+                    for name, value in told.items()
+                    if name not in ("id", "status") and isinstance(value, str | int | float)
+                ),
             ]
         ),
     ]

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from muster.cli.arguments import AnyRef, AsJson, parse_ref
-from muster.cli.described import agent_parts, notice_parts, sentences
+from muster.cli.described import agent_parts, notice_parts, plain_parts, sentences
 from muster.cli.ends import attempt_state, exit_text, failures_of, ran
 from muster.cli.follow.progress import counted
 from muster.cli.nearest import suggesting
@@ -31,8 +31,7 @@ from muster.core.states import KernelStatus, TaskState
 
 if TYPE_CHECKING:
     from muster.client import Client
-    from muster.core.views.cluster import AgentView
-    from muster.core.views.notices import NoticeView
+    from muster.core.views.base import RecordView
     from muster.core.views.work import JobDetail, KernelView, SessionDetail, TaskDetail
 
 SHOWN = 10
@@ -77,7 +76,7 @@ def show(
             task = client.task(subject.ref, subject.index)
             parts: Any = task if as_json else [attempts_table(console, [task], time.time())]
         elif not isinstance(found := client.show(subject.ref), JobDetail):
-            parts = found if as_json else _parts(console, found, time.time())
+            parts = found if as_json else parts_of(console, found, time.time())
         elif as_json:
             if not tasks:
                 _print_with_tasks(client, found)
@@ -95,18 +94,19 @@ def show(
     write(console, *parts)
 
 
-def _parts(
-    console: Console, found: "SessionDetail | AgentView | NoticeView", now: float
-) -> list[RenderableType]:
+def parts_of(console: Console, found: "RecordView", now: float) -> list[RenderableType]:
     """A record that is no job."""
     from muster.core.views.cluster import AgentView
     from muster.core.views.notices import NoticeView
+    from muster.core.views.work import SessionDetail
 
+    if isinstance(found, SessionDetail):
+        return session_parts(console, found, now)
     if isinstance(found, AgentView):
         return agent_parts(found, now)
     if isinstance(found, NoticeView):
         return notice_parts(found, now)
-    return session_parts(console, found, now)
+    return plain_parts(found)
 
 
 def _print_with_tasks(client: "Client", job: "JobDetail") -> None:
