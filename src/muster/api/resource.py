@@ -226,8 +226,7 @@ class Resource(Generic[R, V]):
         async def endpoint(call: Call, ref: str) -> Response:
             if self.show is not None:
                 return json_answer(await call.json(self.show, call.principal, ref))
-            found = await call.read(self.read, call.principal, ref)
-            live = call.api.plane.live.of(self.entity.record).get(self.name_of(found))
+            found, live = await self._look_up(call, ref)
             if live is None or self.view_of is None:
                 return answer(found)
             return answer(self._live_view(live, call))
@@ -258,14 +257,26 @@ class Resource(Generic[R, V]):
 
     def _explaining(self, explain: Explain) -> Callable[..., Any]:
         async def endpoint(call: Call, ref: str) -> Response:
-            found = await call.read(self.read, call.principal, ref)
-            plane, now = call.api.plane, call.api.clock.now()
-            name = self.name_of(found)
-            if name not in plane.live.of(self.entity.record):
+            found, live = await self._look_up(call, ref)
+            if live is None:
                 return answer(self.explain_ended(found))
+            plane, name, now = call.api.plane, self.name_of(found), call.api.clock.now()
             return answer(explain(plane.live, plane.parts, name, now, call.principal))
 
         return endpoint
+
+    async def _look_up(self, call: Caller, ref: str) -> tuple[V, R | None]:
+        """A record as SQL has it, and as the mirror has it unless it has ended.
+
+        Raises:
+            NotFound, Ambiguous: see ``refs.resolve``.
+        """
+        found = await call.read(self.read, call.principal, ref)
+        live: R | None = call.api.plane.live.of(self.entity.record).get(self.name_of(found))
+        if live is None and found.status in self.entity.states.live:
+            # It has ended since it was read.
+            found = await call.read(self.read, call.principal, found.id)
+        return found, live
 
 
 def _cancel_view(of: Handed | RecordView, changed: bool, message: str) -> CancelView:
