@@ -14,6 +14,8 @@ _DRIVER_SIGNS = (Path("/dev/nvidiactl"), Path("/dev/dxg"), Path("/proc/driver/nv
 
 @dataclass(frozen=True, slots=True)
 class Gpus:
+    """The GPUs of a machine, and the driver's version."""
+
     devices: tuple[Device, ...] = ()
     driver: str = ""
 

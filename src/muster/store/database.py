@@ -47,6 +47,7 @@ for _words in (
 
 
 def sqlite_url(path: Path) -> str:
+    """The URL of the SQLite database in this file."""
     return f"sqlite:///{path}"
 
 

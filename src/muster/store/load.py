@@ -66,6 +66,7 @@ def load_live(connection: Connection, entities: Entities) -> Live:
 
 
 def load_agents(connection: Connection, live: Live) -> None:
+    """Read the agents that have not been removed, and the credentials of all."""
     agents = schema.agents
     for known in connection.execute(select(agents.c.credential_hash, agents.c.id)):
         live.credentials[known.credential_hash] = AgentId(known.id)
@@ -94,6 +95,7 @@ def _load_orphans(connection: Connection, live: Live) -> None:
 
 
 def load_jobs(connection: Connection, live: Live) -> None:
+    """Read the jobs that have not ended."""
     jobs = schema.jobs
     for row in connection.execute(
         select(jobs).where(one_of(jobs.c.status, JOB_TABLE.live)).order_by(jobs.c.id)
@@ -117,6 +119,7 @@ def load_tasks(connection: Connection, live: Live) -> None:
 
 
 def load_sessions(connection: Connection, live: Live) -> None:
+    """Read the sessions that have not ended, with their kernels."""
     sessions, kernels = schema.sessions, schema.kernels
     found = connection.execute(
         select(sessions)
@@ -198,6 +201,7 @@ def load_agent(row: Row[Any]) -> Agent:
 
 
 def load_job(row: Row[Any]) -> Job:
+    """The job of a row."""
     spec = JobSpec.model_validate_json(row.spec)
     return Job(
         id=JobId(row.id),

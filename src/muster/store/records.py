@@ -240,6 +240,7 @@ class LoneTally:
 
 
 def tally_of(kernels: "Sequence[Kernel]") -> Tally | LoneTally:
+    """The tally of a session with these kernels."""
     return LoneTally(kernels[0]) if len(kernels) == 1 else Tally(kernels)
 
 

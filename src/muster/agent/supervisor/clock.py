@@ -11,6 +11,7 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 def now_s() -> float:
+    """Seconds since boot, including time asleep."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 

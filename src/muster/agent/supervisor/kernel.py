@@ -11,6 +11,8 @@ from muster.agent.supervisor.scratch import Tenant
 
 
 class Status(StrEnum):
+    """The status of a kernel, as the supervisor tells it."""
+
     QUEUED = "queued"  # accepted; waits for its turn, a predecessor or an older generation's end
     CREATED = "created"  # held: ready to run, waits for `go`
     STARTING = "starting"  # a process of its user is about to spawn it
@@ -21,6 +23,8 @@ class Status(StrEnum):
 
 
 class EndReason(StrEnum):
+    """The reason why a kernel ended, in the words of the protocol."""
+
     EXITED = "exited"
     SIGNALED = "signaled"
     OUT_OF_MEMORY = "out_of_memory"
@@ -35,6 +39,8 @@ class EndReason(StrEnum):
 
 
 class CreateFailure(StrEnum):
+    """The reason why a kernel was not made, in the words of the protocol."""
+
     WORKDIR_MISSING = "workdir_missing"
     BAD_FILE_PATH = "bad_file_path"
     DISK_FULL = "disk_full"

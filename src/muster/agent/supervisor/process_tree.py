@@ -136,5 +136,6 @@ def read_stat(pid: int) -> ProcessStat | None:
 
 
 def all_processes() -> list[ProcessStat]:
+    """The ProcessStat of each process of the machine."""
     stats = (read_stat(int(name)) for name in os.listdir("/proc") if name.isdigit())
     return [stat for stat in stats if stat is not None]

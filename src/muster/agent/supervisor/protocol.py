@@ -109,6 +109,8 @@ class KernelOrder:
 
 @dataclass(frozen=True, slots=True)
 class StopOrder:
+    """One kernel to stop, with its grace and the reason to report."""
+
     id: str
     generation: int
     grace_s: float
@@ -122,11 +124,15 @@ class Attach:
 
 @dataclass(frozen=True, slots=True)
 class Start:
+    """Start these kernels."""
+
     kernels: tuple[KernelOrder, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
+    """Stop these kernels."""
+
     kernels: tuple[StopOrder, ...]
 
 
@@ -169,6 +175,8 @@ class Forget:
 
 @dataclass(frozen=True, slots=True)
 class Shutdown:
+    """End the supervisor, and all of its kernels before that."""
+
     grace_s: float
 
 

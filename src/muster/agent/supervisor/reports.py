@@ -12,6 +12,7 @@ _KILLED_EXIT_CODE = 128 + signal.SIGKILL  # a shell's code for a command that wa
 
 
 def started(kernel: Kernel) -> Event:
+    """The event that a kernel's main process runs its program."""
     event = _event(kernel, "started")
     event["at"] = kernel.started_at
     event["pid"] = kernel.pid
@@ -26,6 +27,7 @@ def created(kernel: Kernel) -> Event:
 
 
 def create_failed(kernel: Kernel, failure: CreateFailed) -> Event:
+    """The event that a kernel could not be made."""
     event = _event(kernel, "create_failed")
     event["reason"] = failure.reason
     event["detail"] = failure.detail
@@ -33,6 +35,7 @@ def create_failed(kernel: Kernel, failure: CreateFailed) -> Event:
 
 
 def cannot_execute(kernel: Kernel, failure: CannotExecute) -> Event:
+    """The end of a kernel whose command could not be executed."""
     event = ended_without_run(kernel, failure.reason, failure.detail)
     event["exit_code"] = failure.exit_code
     return event

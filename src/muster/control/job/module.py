@@ -11,6 +11,8 @@ from muster.control.session.lifecycle import SessionLifecycle
 
 
 class JobModule(Module):
+    """The module of jobs and their tasks."""
+
     def declare(self, context: Context) -> Declared:
         cluster, sessions = context.parts[ClusterState], context.parts[SessionLifecycle]
         return Declared(

@@ -34,10 +34,12 @@ class Bulk:
 
 
 def doubled(rows: Array, fill: int = 0) -> Array:
+    """The columns with as many new slots, which hold ``fill``."""
     return np.concatenate((rows, np.full_like(rows, fill)), axis=-1)
 
 
 def with_rows(rows: Ints, count: int, fill: int) -> Ints:
+    """The columns with ``count`` more dimensions or devices, which hold ``fill``."""
     return np.vstack((rows, np.full((count, rows.shape[1]), fill, np.int64)))
 
 

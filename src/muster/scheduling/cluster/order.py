@@ -90,6 +90,7 @@ class Order(Protocol):
 
 
 def order_of(columns: Columns, ranking: Ranking) -> Order:
+    """The Order of the columns' slots by a ranking."""
     return _RoundRobin(columns) if ranking is Ranking.ROUND_ROBIN else _Ranks(columns, ranking)
 
 

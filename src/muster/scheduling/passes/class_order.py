@@ -19,6 +19,7 @@ Rank: TypeAlias = tuple[Any, ...]
 
 
 def rank_of(session: SessionWorkload, sequencer: SessionSequencer, context: PassContext) -> Rank:
+    """The rank of a session now."""
     key = sequencer.key(session, context)
     return (-session.workload.priority, *key, session.submitted_at, session.id)
 

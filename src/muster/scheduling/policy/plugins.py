@@ -32,6 +32,7 @@ from muster.scheduling.workload import (
 
 
 def nothing_is_known(owner: Owner, dependency: Dependency) -> DependencyState:
+    """The ``dependency_state`` of a context in which no dependency is known."""
     return DependencyState.MISSING
 
 

@@ -20,6 +20,7 @@ _RETRIES_SHOWN = 10
 
 
 def list_jobs(connection: Connection, principal: Principal, listing: Listing) -> JobPage:
+    """A page of jobs, the newest first."""
     rows = connection.execute(listed(select(*_WITHOUT_SPEC), JOB, principal, listing)).all()
     items = tuple(_view(row) for row in rows[: listing.limit])
     return JobPage(items=items, next=items[-1].id if len(rows) > listing.limit else None)
@@ -71,6 +72,7 @@ def state_without_row(*, ended: bool) -> TaskState:
 
 
 def row_counts(row: Row[Any]) -> dict[TaskState, int]:
+    """The numbers of a job's task rows by state."""
     return {TaskState(state): count for state, count in json.loads(row.counts).items()}
 
 

@@ -32,6 +32,7 @@ MaySee = Callable[[Owner], bool]
 
 
 def placement_view(found: Explanation, live: Live, may_see: MaySee) -> PlacementView:
+    """The explanation as the asker may see it."""
     displaces, kept = found.displaces, found.reservation
     return PlacementView(
         session=found.session,
