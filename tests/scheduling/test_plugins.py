@@ -249,3 +249,19 @@ def test_selector_with_nothing_but_the_methods_of_a_plugin_serves() -> None:
     with Statement(snapshot, trial=True) as statement:
         found = Filling(statement, selector, session("s", ask(1)).workload).fill(ask(1), 1)
     assert [place.agent_id for place in found] == ["agt-a"]
+
+
+def test_sequencer_of_the_page_orders_sessions_as_the_page_says() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "placement.md").read_text()
+    code = re.search(r"```python\n# acme_muster\.py\n(.*?)```", page, re.DOTALL)
+    assert code is not None
+    names: dict[str, type[SessionSequencer]] = {}
+    exec(code[1], names)
+    shortest_first = names["ShortestFirst"]()
+    waiting = [
+        session("long", ask(1), runs_s=9),
+        session("endless", ask(1)),
+        session("short", ask(1), runs_s=1),
+    ]
+    keys = {shortest_first.key(each, context(cluster(a=box()))): each.id for each in waiting}
+    assert [keys[key] for key in sorted(keys)] == ["ses-short", "ses-long", "ses-endless"]
