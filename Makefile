@@ -5,7 +5,7 @@ WORKERS ?= 3
 PROTOS := $(wildcard src/muster/wire/*.proto)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint fmt bench proto clean
+.PHONY: help setup demo test soak lint fmt bench proto clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ test: setup ## Run the tests (WORKERS=1 for one after the other)
 	$(BIN)/pytest -n 0 tests/attacks || failed=1; \
 	$(BIN)/pytest -n $(WORKERS) --ignore=tests/attacks || failed=1; \
 	exit $$failed
+
+soak: setup ## Run the control plane from seed after seed, until stopped; goes on where it was
+	@$(BIN)/python -m muster.simulate.swarm --state .soak --resume
 
 lint: setup ## Check format, lint, types and import layers
 	$(BIN)/ruff format --check

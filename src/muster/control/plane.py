@@ -145,6 +145,12 @@ class ControlPlane:
         self._note_news()
         return self._store.live
 
+    @property
+    def is_broken(self) -> bool:
+        """Whether the mirror is ahead of SQL, since a commit failed: it is read again before
+        anything else is done."""
+        return self._broken
+
     def _note_news(self) -> None:
         for name, module in self._catching_up.items():
             if not self._defects.rests(name, self._clock.now()):

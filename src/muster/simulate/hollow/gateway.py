@@ -1,0 +1,140 @@
+"""The hollow twin of the agents' gateway (wire.server): streams in, control behind it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from muster.core.ids import AgentId
+from muster.simulate.hollow.network import Stream, Way
+from muster.simulate.hollow.timeline import Timeline
+from muster.wire.messages import (
+    AgentEvents,
+    AgentMessage,
+    ControllerMessage,
+    Disk,
+    Dismissed,
+    Heartbeat,
+    Hello,
+    Leases,
+    Occupied,
+    Overtaken,
+    Renew,
+    Reports,
+)
+
+OCCUPIED, DISMISSED, UNKNOWN = "occupied", "dismissed", "unknown"
+"""Why a stream may be closed so that its agent does more than to try again."""
+
+
+@dataclass(eq=False, slots=True)
+class _Connection:
+    stream: Stream
+    agent: AgentId
+    hello: Hello | None = None
+    is_welcome: bool = False
+
+
+@dataclass(eq=False)
+class HollowGateway:
+    """Control's ``AgentLink``; it ends with the controller.
+
+    Args:
+        authenticate: the agent of a credential; raises Dismissed for a former one.
+    """
+
+    _timeline: Timeline
+    events: AgentEvents
+    leases: Leases
+    authenticate: Callable[[str], AgentId | None]
+    _streams: dict[AgentId, _Connection] = field(default_factory=dict)
+    _opening: set[Stream] = field(default_factory=set)
+    is_up: bool = True
+
+    # -- streams ---------------------------------------------------------------------------------
+
+    def accept(self, stream: Stream, credential: str, *, beside: bool) -> None:
+        """Take a new stream of whoever shows the credential."""
+        try:
+            agent = self.authenticate(credential)
+        except Dismissed:
+            stream.close(Way.DOWN, DISMISSED)
+            return
+        if agent is None:
+            stream.close(Way.DOWN, UNKNOWN)
+            return
+        connection = _Connection(stream, agent)
+        self._opening.add(stream)
+        stream.listen(
+            Way.UP,
+            lambda message: self._heard(connection, message, beside=beside),
+            lambda why: self._left(connection),
+        )
+
+    def close_all(self) -> None:
+        """The controller is killed."""
+        self.is_up = False
+        for connection in self._streams.values():
+            connection.stream.reset()
+        for stream in self._opening:
+            stream.reset()
+        self._streams.clear()
+        self._opening.clear()
+
+    def _heard(self, connection: _Connection, message: AgentMessage, *, beside: bool) -> None:
+        if not self.is_up:
+            return
+        agent = connection.agent
+        match message:
+            case Hello() if connection.hello is None:
+                self._greeted(connection, message, beside=beside)
+            case Heartbeat():
+                renewal = self.leases.renew(agent, message)
+                if renewal is not None:
+                    self._carry(agent, renewal)
+            case Hello() | Reports() | Disk():
+                self.leases.heard(agent)
+                self.events.agent_said(agent, message)
+
+    def _greeted(self, connection: _Connection, hello: Hello, *, beside: bool) -> None:
+        connection.hello = hello
+        self._opening.discard(connection.stream)
+        try:
+            renewal = self.leases.admit(hello, beside=beside)
+        except Occupied:
+            connection.stream.close(Way.DOWN, OCCUPIED)
+            return
+        except Overtaken as overtaken:
+            connection.stream.close(Way.DOWN, str(overtaken))
+            return
+        if (older := self._streams.get(connection.agent)) is not None:
+            older.stream.close(Way.DOWN, "the agent opened a newer stream")
+        self._streams[connection.agent] = connection
+        if renewal is not None:
+            connection.stream.send(Way.DOWN, renewal)
+        self.events.agent_said(connection.agent, hello)
+
+    def _left(self, connection: _Connection) -> None:
+        self._opening.discard(connection.stream)
+        if self.is_up and self._streams.get(connection.agent) is connection:
+            del self._streams[connection.agent]
+            self.events.agent_left(connection.agent)
+
+    # -- AgentLink -------------------------------------------------------------------------------
+
+    def welcome(self, hello: Hello) -> None:
+        connection = self._streams.get(hello.agent)
+        if connection is not None and connection.hello is hello:
+            connection.is_welcome = True
+
+    def send(self, agent: AgentId, message: ControllerMessage) -> None:
+        self._carry(agent, message)
+
+    def _carry(self, agent: AgentId, message: ControllerMessage) -> None:
+        connection = self._streams.get(agent)
+        if connection is not None and (connection.is_welcome or isinstance(message, Renew)):
+            connection.stream.send(Way.DOWN, message)
+
+    def close(self, agent: AgentId, why: str) -> None:
+        connection = self._streams.get(agent)
+        if connection is not None:
+            connection.stream.close(Way.DOWN, why)
+            self._timeline.after(0.0, lambda: self._left(connection))

@@ -1,0 +1,419 @@
+"""A hollow supervisor: it accepts each (kernel, generation) once, numbers its events in a journal
+that outlives it, and ends its kernels when their lease runs out."""
+
+import itertools
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from muster.core.reasons import ReasonCode
+from muster.core.resources import DeviceShare
+from muster.simulate.hollow.machine import Machine
+from muster.simulate.hollow.timeline import Appointment, Timeline
+from muster.wire.messages import (
+    HeldKernel,
+    HeldStatus,
+    KernelKey,
+    KernelReport,
+    ReportKind,
+    Start,
+    Stop,
+)
+
+LEASE_GRACE_MAX_S = 10.0
+SPAWN_S = 0.001
+TAKEOVER_S = 0.05
+"""How long a new supervisor takes to end the kernels of a dead one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The course of one attempt of a kernel.
+
+    ``creating_s`` passes before its process begins; ``create_failure`` says why it never does, and
+    ``fails_at_go`` that this shows only when it is let run. ``stubborn`` kernels end by SIGKILL
+    only; others end with ``stopped_exit_code`` when they are asked to, or by the signal if that is
+    None.
+    """
+
+    seconds: float = 1.0
+    exit_code: int = 0
+    creating_s: float = 0.0
+    create_failure: ReasonCode | None = None
+    fails_at_go: bool = False
+    stubborn: bool = False
+    stopped_exit_code: int | None = None
+
+
+Behaviour = Callable[[Start], Run]
+
+
+class Stage(StrEnum):
+    """The state of a kernel here."""
+
+    BACKLOG = "BACKLOG"
+    BEHIND = "BEHIND"  # it waits until its older generation is gone
+    CREATING = "CREATING"
+    CREATED = "CREATED"
+    RUNNING = "RUNNING"
+    STOPPING = "STOPPING"
+    ENDED = "ENDED"
+    CREATE_FAILED = "CREATE_FAILED"
+
+
+LIVE = {Stage.BACKLOG, Stage.BEHIND, Stage.CREATING, Stage.CREATED, Stage.RUNNING, Stage.STOPPING}
+WITH_PROCESSES = {Stage.RUNNING, Stage.STOPPING}
+
+_HELD_AS = {
+    Stage.BACKLOG: HeldStatus.QUEUED,
+    Stage.BEHIND: HeldStatus.QUEUED,
+    Stage.CREATING: HeldStatus.RUNNING,
+    Stage.CREATED: HeldStatus.CREATED,
+    Stage.RUNNING: HeldStatus.RUNNING,
+    Stage.STOPPING: HeldStatus.RUNNING,
+    Stage.ENDED: HeldStatus.ENDED,
+    Stage.CREATE_FAILED: HeldStatus.CREATE_FAILED,
+}
+
+
+@dataclass(eq=False, slots=True)
+class Kernel:
+    """A kernel that the supervisor accepted."""
+
+    start: Start
+    run: Run
+    shares: tuple[DeviceShare, ...]
+    stage: Stage = Stage.CREATING
+    may_run: bool = True
+    predecessor: KernelKey | None = None
+    stop_reason: ReasonCode = ReasonCode.STOPPED
+    due: list[Appointment] = field(default_factory=list)
+    behind: "Kernel | None" = None
+    last_seq: int = 0
+
+    @property
+    def key(self) -> KernelKey:
+        return self.start.kernel, self.start.generation
+
+    def call_off(self) -> None:
+        for appointment in self.due:
+            appointment.cancel()
+        self.due.clear()
+
+
+class Hears(Protocol):
+    """An agent that is attached to the supervisor."""
+
+    def heard(self, seq: int, report: KernelReport) -> None:
+        """An event was journalled."""
+
+    def supervisor_died(self) -> None:
+        """The supervisor is gone; another takes over soon."""
+
+
+class HollowSupervisor:
+    """All kernels of one agent's directory. The journal, and that kernels were accepted, outlives
+    a kill; nothing outlives a reboot but the journal.
+
+    Args:
+        begun, gone: called when the process of a kernel begins, and when its last one has ended.
+    """
+
+    def __init__(
+        self,
+        timeline: Timeline,
+        machine: Machine,
+        behaviour: Behaviour,
+        begun: Callable[[Kernel], None],
+        gone: Callable[[Kernel], None],
+    ) -> None:
+        self._timeline = timeline
+        self._machine = machine
+        self._behaviour = behaviour
+        self._begun = begun
+        self._gone = gone
+        self.agent: Hears | None = None
+        self.kernels: dict[KernelKey, Kernel] = {}
+        self.journal: list[tuple[int, KernelReport]] = []  # unacknowledged
+        self.acknowledged_seq = 0
+        self.is_up = True
+        self.is_frozen = False
+        self._waiting: list[Callable[[], None]] = []  # orders and deaths of while it was frozen
+        self._seqs = itertools.count(1)
+        self._buried: dict[KernelKey, int] = {}
+        self._lease_end_s = math.inf  # on the boot clock
+        self._lease_ends: Appointment | None = None
+
+    # -- orders ----------------------------------------------------------------------------------
+
+    def start(self, orders: Iterable[Start]) -> bool:
+        """Accept kernels; False if none can be accepted now, because the lease has run out."""
+        if self._machine.boot_s >= self._lease_end_s:
+            return False
+        for order in orders:
+            self._accept(order)
+        return True
+
+    def obey(self, order: Callable[[], None]) -> None:
+        """Carry out an order, once it is awake."""
+        self._when_awake(order)()
+
+    def stop(self, order: Stop) -> None:
+        key = (order.kernel, order.generation)
+        kernel = self.kernels.get(key)
+        if kernel is not None:
+            self._stop(kernel, order.grace_s, ReasonCode.STOPPED)
+        elif self._buried.get(key, 0) <= self.acknowledged_seq:
+            self._buried[key] = self._tell(key, ReportKind.ENDED, reason=ReasonCode.KERNEL_VANISHED)
+
+    def go(self, key: KernelKey) -> None:
+        kernel = self.kernels.get(key)
+        if kernel is not None and not kernel.may_run:
+            kernel.may_run = True
+            if kernel.stage is Stage.CREATED:
+                self._begin(kernel)
+
+    def recall(self, key: KernelKey) -> None:
+        kernel = self.kernels.get(key)
+        if kernel is not None and kernel.stage in (Stage.BACKLOG, Stage.BEHIND):
+            self._end_unstarted(kernel)
+
+    def renew_lease(self, until_s: float) -> None:
+        """Let kernels run until a moment of the boot clock."""
+        self._lease_end_s = until_s
+        if self._lease_ends is not None:
+            self._lease_ends.cancel()
+        if until_s < math.inf:
+            self._lease_ends = self._timeline.at(
+                self._machine.moment_of(until_s), self._when_awake(self._end_lease)
+            )
+
+    def acknowledge(self, seq: int) -> None:
+        """Forget events, and the kernels whose last event is among them."""
+        self.acknowledged_seq = max(self.acknowledged_seq, seq)
+        self.journal = [entry for entry in self.journal if entry[0] > seq]
+        for key, kernel in list(self.kernels.items()):
+            if kernel.stage not in LIVE and kernel.last_seq <= seq:
+                del self.kernels[key]
+                if kernel.stage is Stage.ENDED:
+                    self._buried[key] = kernel.last_seq
+
+    def inventory(self) -> list[HeldKernel]:
+        return [HeldKernel(*kernel.key, _HELD_AS[kernel.stage]) for kernel in self.kernels.values()]
+
+    # -- faults ----------------------------------------------------------------------------------
+
+    def freeze(self) -> None:
+        """It does nothing until it thaws, not even at the end of the lease; its kernels run on."""
+        self.is_frozen = True
+
+    def thaw(self) -> None:
+        self.is_frozen = False
+        waiting, self._waiting = self._waiting, []
+        for call in waiting:
+            call()
+
+    def kill(self) -> None:
+        """SIGKILL: the next one ends its kernels and tells that they were lost."""
+        if not self.is_up:
+            return
+        self.is_up = self.is_frozen = False
+        self._waiting.clear()
+        for kernel in self.kernels.values():
+            kernel.call_off()
+        if self.agent is not None:
+            self.agent.supervisor_died()
+        self.agent = None
+        self._timeline.after(TAKEOVER_S, self._take_over)
+
+    def reboot(self) -> None:
+        """Everything but the journal is gone, and the lease with it."""
+        self.is_frozen = False
+        self._waiting.clear()
+        self.agent = None
+        self._take_over()
+        self.renew_lease(math.inf)
+
+    def _take_over(self) -> None:
+        self.is_up = True
+        for kernel in list(self.kernels.values()):
+            kernel.call_off()
+            if kernel.stage in LIVE:
+                if kernel.stage in WITH_PROCESSES:
+                    self._gone(kernel)
+                self._finish(kernel, ReasonCode.SUPERVISOR_LOST)
+
+    def _when_awake(self, call: Callable[[], None]) -> Callable[[], None]:
+        """The call, put off while the supervisor is frozen."""
+
+        def woken() -> None:
+            if self.is_frozen:
+                self._waiting.append(woken)
+            elif self.is_up:
+                call()
+
+        return woken
+
+    # -- the life of a kernel --------------------------------------------------------------------
+
+    def _accept(self, order: Start) -> None:
+        key = (order.kernel, order.generation)
+        known = self.kernels.get(key)
+        if known is not None:
+            if known.stage is Stage.CREATE_FAILED:
+                self._enqueue(known, order)
+            elif not order.hold and known.start.hold:
+                self.go(key)
+            elif known.stage is Stage.BACKLOG and not order.queued:
+                self._enqueue(known, order)
+            return
+        older = [each for each in self.kernels.values() if each.start.kernel == order.kernel]
+        if key in self._buried or any(e.start.generation > order.generation for e in older):
+            return
+        kernel = Kernel(order, self._behaviour(order), order.shares)
+        self.kernels[key] = kernel
+        for each in older:
+            if each.stage in WITH_PROCESSES:
+                self._stop(each, each.start.template.grace_s, ReasonCode.STOPPED)
+                kernel.behind = each
+            elif each.stage in LIVE:
+                self._end_unstarted(each)
+        self._enqueue(kernel, order)
+
+    def _enqueue(self, kernel: Kernel, order: Start) -> None:
+        kernel.start, kernel.shares, kernel.may_run = order, order.shares, not order.hold
+        if kernel.behind is not None and kernel.behind.stage in WITH_PROCESSES:
+            kernel.stage = Stage.BEHIND
+        elif order.queued:
+            kernel.stage = Stage.BACKLOG
+        else:
+            kernel.stage = Stage.CREATING
+            delay_s = SPAWN_S + kernel.run.creating_s
+            create = self._when_awake(lambda: self._create(kernel))
+            kernel.due.append(self._timeline.after(delay_s, create))
+
+    def _create(self, kernel: Kernel) -> None:
+        if kernel.stage is not Stage.CREATING:
+            return
+        run = kernel.run
+        if run.create_failure is not None and not (run.fails_at_go and not kernel.may_run):
+            self._fail(kernel, run.create_failure)
+        elif kernel.may_run:
+            self._begin(kernel)
+        else:
+            kernel.stage = Stage.CREATED
+            self._tell(kernel.key, ReportKind.CREATED)
+
+    def _fail(self, kernel: Kernel, why: ReasonCode) -> None:
+        kernel.stage = Stage.CREATE_FAILED
+        kernel.last_seq = self._tell(kernel.key, ReportKind.CREATE_FAILED, reason=why)
+        self._follow(kernel)
+
+    def _begin(self, kernel: Kernel) -> None:
+        if kernel.run.create_failure is not None:
+            self._fail(kernel, kernel.run.create_failure)
+            return
+        kernel.stage = Stage.RUNNING
+        self._begun(kernel)
+        self._tell(
+            kernel.key, ReportKind.STARTED, shares=kernel.shares, predecessor=kernel.predecessor
+        )
+        exited = self._when_awake(lambda: self._exit(kernel))
+        kernel.due.append(self._timeline.after(kernel.run.seconds, exited))
+
+    def _exit(self, kernel: Kernel) -> None:
+        if kernel.stage is Stage.RUNNING:
+            self._end(kernel, ReasonCode.EXITED, exit_code=kernel.run.exit_code)
+
+    def _stop(self, kernel: Kernel, grace_s: float, why: ReasonCode) -> None:
+        if kernel.stage in WITH_PROCESSES:
+            if kernel.stage is Stage.RUNNING:
+                kernel.stage, kernel.stop_reason = Stage.STOPPING, why
+                kernel.call_off()
+            takes_s = grace_s if kernel.run.stubborn else min(grace_s, SPAWN_S)
+            stopped = self._when_awake(lambda: self._stopped(kernel))
+            kernel.due.append(self._timeline.after(takes_s, stopped))
+        elif kernel.stage in LIVE or kernel.stage is Stage.CREATE_FAILED:
+            self._end_unstarted(kernel)
+
+    def _stopped(self, kernel: Kernel) -> None:
+        if kernel.stage is not Stage.STOPPING:
+            return
+        kernel.call_off()
+        if kernel.run.stubborn:
+            self._end(kernel, kernel.stop_reason, signal=9)
+        elif kernel.run.stopped_exit_code is None:
+            self._end(kernel, kernel.stop_reason, signal=15)
+        else:
+            self._end(kernel, kernel.stop_reason, exit_code=kernel.run.stopped_exit_code)
+
+    def _end_unstarted(self, kernel: Kernel) -> None:
+        kernel.call_off()
+        self._finish(kernel, ReasonCode.NEVER_STARTED)
+
+    def _end(
+        self,
+        kernel: Kernel,
+        why: ReasonCode,
+        exit_code: int | None = None,
+        signal: int | None = None,
+    ) -> None:
+        self._gone(kernel)
+        heir = self._heir_of(kernel)
+        self._finish(
+            kernel, why, exit_code=exit_code, signal=signal, heir=None if heir is None else heir.key
+        )
+        if heir is not None:
+            heir.shares, heir.predecessor = kernel.shares, kernel.key
+            heir.stage = Stage.CREATING
+            if heir.run.create_failure is not None:
+                self._fail(heir, heir.run.create_failure)
+            else:
+                self._begin(heir)
+
+    def _heir_of(self, kernel: Kernel) -> Kernel | None:
+        shape = kernel.start.template.shape
+        waiting = (each for each in self.kernels.values() if each.stage is Stage.BACKLOG)
+        return next((each for each in waiting if each.start.template.shape == shape), None)
+
+    def _finish(
+        self,
+        kernel: Kernel,
+        why: ReasonCode,
+        exit_code: int | None = None,
+        signal: int | None = None,
+        heir: KernelKey | None = None,
+    ) -> None:
+        kernel.stage = Stage.ENDED
+        kernel.last_seq = self._tell(
+            kernel.key,
+            ReportKind.ENDED,
+            reason=why,
+            exit_code=exit_code,
+            signal=signal,
+            heir=heir,
+        )
+        self._follow(kernel)
+
+    def _follow(self, kernel: Kernel) -> None:
+        """Begin kernels that waited for this one to be gone."""
+        for each in list(self.kernels.values()):
+            if each.stage is Stage.BEHIND and each.behind is kernel:
+                each.behind = None
+                self._enqueue(each, each.start)
+
+    def _end_lease(self) -> None:
+        for kernel in list(self.kernels.values()):
+            if kernel.stage in LIVE:
+                grace_s = min(kernel.start.template.grace_s, LEASE_GRACE_MAX_S)
+                self._stop(kernel, grace_s, ReasonCode.LEASE_EXPIRED)
+
+    def _tell(self, key: KernelKey, kind: ReportKind, **facts: object) -> int:
+        seq = next(self._seqs)
+        report = KernelReport(*key, kind, self._machine.time_s, **facts)  # type: ignore[arg-type]
+        self.journal.append((seq, report))
+        if self.agent is not None:
+            self.agent.heard(seq, report)
+        return seq

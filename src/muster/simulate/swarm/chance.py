@@ -1,0 +1,45 @@
+"""What kernels do, by chance: the same for the same attempt, whatever else happens."""
+
+import random
+
+from muster.core.reasons import ReasonCode
+from muster.simulate.hollow.supervisor import Run
+from muster.wire.messages import Start
+
+CHANCE = "CHANCE"
+"""The variable of a job's environment by whose value its kernels behave."""
+
+
+def attempt_of(start: Start) -> tuple[str, int, int] | None:
+    """The job, the task's index and the attempt of a kernel; None for a session of no job."""
+    env = {**start.template.env, **start.env}
+    if "MUSTER_TASK_INDEX" not in env:
+        return None
+    return env["MUSTER_JOB_ID"], int(env["MUSTER_TASK_INDEX"]), int(env["MUSTER_ATTEMPT"])
+
+
+class Chance:
+    """The behaviour of kernels; ``is_kind`` has all of them end soon and well."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self.is_kind = False
+
+    def __call__(self, start: Start) -> Run:
+        env = {**start.template.env, **start.env}
+        attempt = attempt_of(start) or ("", env.get("MUSTER_KERNEL_INDEX"), 0)
+        rng = random.Random(f"{self._seed} {env.get(CHANCE)} {attempt[1:]} {start.generation}")
+        if self.is_kind:
+            return Run(seconds=rng.choice([0.1, 0.5, 2.0]))
+        draw = rng.random()
+        if draw < 0.08:
+            return Run(create_failure=ReasonCode.WORKDIR_MISSING)
+        if draw < 0.12:
+            return Run(create_failure=ReasonCode.CREATE_FAILED, fails_at_go=True)
+        return Run(
+            seconds=rng.choice([0.0, 0.05, 0.2, 1.0, 5.0, 30.0]),
+            exit_code=rng.choice([0, 0, 0, 0, 1]),
+            creating_s=rng.choice([0, 0, 0, 0.5, 3.0]),
+            stubborn=rng.random() < 0.1,
+            stopped_exit_code=rng.choice([None, 0, 0, 3]),
+        )

@@ -1,0 +1,65 @@
+"""The scene of a run: the world, and what its users remember of it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from muster.control.agent.requests import AgentRequests
+from muster.control.engine.module import Parts
+from muster.control.engine.work import Work
+from muster.control.job.requests import JobRequests
+from muster.core.ids import AgentId, JobId
+from muster.core.owner import Owner, Principal, Role
+from muster.core.specs import JobSpec
+from muster.simulate.hollow.agent import HollowAgent
+from muster.simulate.hollow.world import Asked, World
+from muster.store.queries.dependencies import read_ended
+
+USERS = tuple(Principal(Owner("default", "default", name), Role.USER) for name in ("ada", "bob"))
+ADMIN = Principal(Owner("default", "default", "root"), Role.ADMIN)
+
+
+@dataclass
+class Scene:
+    """``submitted`` are the requests of users for work, by number."""
+
+    world: World
+    submitted: dict[int, Asked] = field(default_factory=dict)
+
+    # Steps name things by numbers, so that they keep their sense when other steps are taken out.
+
+    def agent(self, number: int) -> HollowAgent:
+        agents = [*self.world.agents.values()]
+        return agents[number % len(agents)]
+
+    def job(self, number: int) -> JobId | None:
+        """The id of the job of a submission, if it was accepted."""
+        asked = self.submitted.get(number)
+        return None if asked is None or asked.result is None else asked.result.id
+
+    def submit(self, number: int, spec: JobSpec, user: Principal) -> None:
+        world = self.world
+        if world.controller is None:
+            return
+        with world.store.engine.connect() as connection:
+            ended = read_ended(connection, user.owner, [each.on for each in spec.after])
+
+        def action(work: Work, parts: Parts) -> Any:
+            return parts[JobRequests].submit(work, user, spec, ended)
+
+        self.submitted[number] = world.ask(action)
+
+    def ask(self, action: Callable[[Work, Parts], Any]) -> None:
+        """Ask for a change; whether it is refused matters to nobody."""
+        self.world.ask(action)
+
+    def unbar_all(self) -> None:
+        """Have all agents take work again."""
+        for agent in self.world.agents.values():
+            if agent.identity is not None:
+                self.ask(partial(_unbar, agent.identity.id))
+
+
+def _unbar(id_: AgentId, work: Work, parts: Parts) -> None:
+    parts[AgentRequests].bar(work, ADMIN, id_, None)

@@ -1,0 +1,101 @@
+"""Steps of a run, as data; their kinds are registered by the modules that define them."""
+
+import inspect
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from muster.simulate.swarm.scene import Scene
+
+Params: TypeAlias = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Something that happens: the name of its kind and its parameters, which are plain values."""
+
+    name: str
+    params: Params = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        told = ", ".join(f"{key}={value}" for key, value in self.params.items())
+        return f"{self.name}({told})"
+
+
+@dataclass(slots=True)
+class Lot:
+    """The chance from which steps are drawn; ``submissions`` were drawn so far. A later step names
+    a submission by its number, so that it means the same when others are taken out."""
+
+    rng: random.Random
+    submissions: int = 0
+
+    def a_submission(self) -> int:
+        return self.rng.randrange(max(1, self.submissions))
+
+
+Draw: TypeAlias = Callable[[Lot], Params]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of step.
+
+    ``draw`` makes parameters; ``do`` carries the step out, or does nothing where it has no sense
+    (the agent is gone, say), so that steps can be taken out of a run. ``weight`` is how often it
+    is drawn, next to others.
+    """
+
+    name: str
+    weight: float
+    draw: Draw
+    do: Callable[..., None]
+    is_fault: bool = False
+
+
+class Kinds:
+    """All kinds of steps of a simulation; each entity may add its own."""
+
+    def __init__(self, *others: "Kinds") -> None:
+        self._kinds: dict[str, Kind] = {}
+        for each in others:
+            self._kinds |= each._kinds
+
+    def add(
+        self, name: str, weight: float, draw: Draw, *, fault: bool
+    ) -> Callable[[Callable[..., None]], Callable[..., None]]:
+        """Register the decorated function, which takes the scene and the parameters."""
+
+        def register(do: Callable[..., None]) -> Callable[..., None]:
+            self._kinds[name] = Kind(name, weight, draw, do, fault)
+            return do
+
+        return register
+
+    def draw(self, lot: Lot) -> Step:
+        """A step at random."""
+        kinds = [*self._kinds.values()]
+        (kind,) = lot.rng.choices(kinds, [each.weight for each in kinds])
+        return Step(kind.name, kind.draw(lot))
+
+    def do(self, step: Step, scene: Scene) -> None:
+        """
+        Raises:
+            KeyError: there is no such kind.
+        """
+        self._kinds[step.name].do(scene, **step.params)
+
+    def wrong(self, step: Step) -> str | None:
+        """Why the step cannot be carried out; None if it can."""
+        kind = self._kinds.get(step.name)
+        if kind is None:
+            return f"there is no step {step.name!r}; there are {', '.join(sorted(self._kinds))}"
+        try:
+            inspect.signature(kind.do).bind(None, **step.params)
+        except TypeError as error:
+            return f"{step.name}: {error}"
+        return None
+
+    def is_fault(self, step: Step) -> bool:
+        return self._kinds[step.name].is_fault

@@ -1,0 +1,34 @@
+"""Scenarios are files that a person can read, and a mistake in one is told with its line."""
+
+import pytest
+
+from muster.simulate.swarm.runner import draw_steps
+from muster.simulate.swarm.scenario import InvalidScenario, Scenario, load_scenario
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_drawn_steps_come_back_from_a_file_as_they_were(seed: int) -> None:
+    scenario = Scenario(seed, draw_steps(seed), "any run")
+    assert load_scenario(scenario.dump(), "a.yaml") == scenario
+
+
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        ("- wait: {seconds: 1}\n- explode: {}", "a.yaml:4: there is no step 'explode'; there are"),
+        ("- wait: {minutes: 1}", "a.yaml:3: wait: "),
+        ("- wait: 1", "a.yaml:3: expected parameters of wait by name, found 1"),
+        ("- wait: {seconds: 1}\n  cancel: {job: 1}", "a.yaml:3: expected the name of one step"),
+        ("- 17", "a.yaml:3: expected the name of one step"),
+    ],
+)
+def test_step_that_cannot_be_carried_out_is_told_with_its_line(steps: str, said: str) -> None:
+    with pytest.raises(InvalidScenario) as refused:
+        load_scenario(f"seed: 1\nsteps:\n{steps}\n", "a.yaml")
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["", "steps: 1", "[", "seed: x\nsteps: []"])
+def test_file_that_is_no_scenario_is_refused(text: str) -> None:
+    with pytest.raises(InvalidScenario, match=r"a\.yaml: "):
+        load_scenario(text, "a.yaml")

@@ -1,0 +1,69 @@
+"""Seeds by the dozen; ``make soak`` runs more."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from muster.control.agent.leases import LeaseBook
+from muster.simulate.swarm.runner import draw_steps, run
+from muster.simulate.swarm.scenario import load_scenario
+
+SCENARIOS = Path(__file__).with_name("scenarios")
+"""Runs by which defects were found, shrunk."""
+SEEDS = 200
+AT_ONCE = 10
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, AT_ONCE))
+def test_no_seed_violates_an_invariant(first: int) -> None:
+    for seed in range(first, first + AT_ONCE):
+        outcome = run(seed)
+        assert not outcome.violation, (
+            f"seed {seed}: {outcome.violation}; its story: "
+            f"python -m muster.simulate.swarm --first {seed} --seeds 1"
+        )
+
+
+@pytest.mark.parametrize("name", [path.stem for path in sorted(SCENARIOS.glob("*.yaml"))])
+def test_what_was_found_once_stays_mended(name: str) -> None:
+    path = SCENARIOS / f"{name}.yaml"
+    scenario = load_scenario(path.read_text(), path.name)
+    assert not run(scenario.seed, scenario.steps).violation
+
+
+def test_same_seed_tells_the_same_story_in_another_process() -> None:
+    stories = set()
+    for hash_seed in ("1", "2"):
+        done = subprocess.run(
+            [sys.executable, "-c", _STORY],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        stories.add(done.stdout)
+    (story,) = stories
+    assert len(json.loads(story)) > 100
+
+
+_STORY = """
+import json, logging
+logging.disable(logging.CRITICAL)
+from muster.simulate.swarm.runner import run
+story = []
+run(1, tell=lambda moment, sentence: story.append((moment, sentence)))
+print(json.dumps(story))
+"""
+
+
+def test_two_live_attempts_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work of an agent that is only silent is begun elsewhere."""
+    monkeypatch.setattr(LeaseBook, "revoke", lambda self, agent: True)
+    violations = (run(seed, draw_steps(seed)).violation for seed in range(SEEDS))
+    found = next(filter(None, violations), "")
+    assert "two live attempts" in found or "ran twice" in found
