@@ -8,7 +8,7 @@ from muster.core.reasons import ReasonCode
 from muster.simulate.hollow.machine import Machine
 from muster.simulate.hollow.supervisor import HollowSupervisor, Kernel, Run, Stage
 from muster.simulate.hollow.timeline import Timeline
-from muster.wire.messages import KernelTemplate, ReportKind, Start, Stop
+from muster.wire.messages import HeldKernel, HeldStatus, KernelTemplate, ReportKind, Start, Stop
 
 K = KernelId("krn-1")
 L = KernelId("krn-2")
@@ -82,6 +82,18 @@ def test_heir_begins_when_a_kernel_of_its_shape_ends(supervised: Supervised) -> 
     assert supervised.processes == [(L, 0)]
     end, heir = supervised.it.journal[1][1], supervised.it.journal[2][1]
     assert (end.heir, heir.predecessor) == ((L, 0), (K, 0))
+
+
+def test_kernel_that_is_being_created_is_told_as_queued_and_can_be_recalled(
+    supervised: Supervised,
+) -> None:
+    supervised.runs[K] = Run(1.0, creating_s=3.0)
+    supervised.start(K)
+    supervised.run(1)
+    assert supervised.it.inventory() == [HeldKernel(K, 0, HeldStatus.QUEUED)]
+    supervised.it.recall((K, 0))
+    supervised.run(5)
+    assert supervised.told() == [(K, 0, ReportKind.ENDED, ReasonCode.NEVER_STARTED)]
 
 
 def test_newer_generation_waits_until_the_older_one_is_gone(supervised: Supervised) -> None:

@@ -64,12 +64,13 @@ class Stage(StrEnum):
 
 
 LIVE = {Stage.BACKLOG, Stage.BEHIND, Stage.CREATING, Stage.CREATED, Stage.RUNNING, Stage.STOPPING}
+UNBEGUN = {Stage.BACKLOG, Stage.BEHIND, Stage.CREATING}
 WITH_PROCESSES = {Stage.RUNNING, Stage.STOPPING}
 
 _HELD_AS = {
     Stage.BACKLOG: HeldStatus.QUEUED,
     Stage.BEHIND: HeldStatus.QUEUED,
-    Stage.CREATING: HeldStatus.RUNNING,
+    Stage.CREATING: HeldStatus.QUEUED,
     Stage.CREATED: HeldStatus.CREATED,
     Stage.RUNNING: HeldStatus.RUNNING,
     Stage.STOPPING: HeldStatus.RUNNING,
@@ -177,7 +178,7 @@ class HollowSupervisor:
 
     def recall(self, key: KernelKey) -> None:
         kernel = self.kernels.get(key)
-        if kernel is not None and kernel.stage in (Stage.BACKLOG, Stage.BEHIND):
+        if kernel is not None and kernel.stage in UNBEGUN:
             self._end_unstarted(kernel)
 
     def renew_lease(self, until_s: float) -> None:
