@@ -70,6 +70,8 @@ class Coordinator:
         """Run handlers over the batch until the unit has ``enough`` changes; the answer is the
         batch and the steps that are left, if any."""
         for position, step in enumerate(steps, 1):
+            if step.entity not in batch and not step.looks_further:
+                continue
             ran = step.run(batch, work)
             if ran and work.unit.size > enough and not work.unit.ends_something:
                 return batch, steps[position:]

@@ -78,10 +78,10 @@ class Lifecycle(Generic[R]):
 
     def lead(self, work: Work, record: R, status: StrEnum, move: Move) -> None:
         """Give the live followers of the record their next status."""
-        others = [each for each in self.followers(record) if each.status is not status]
-        if others:
-            live = work.live.entities[type(others[0])].states.live
-            work.unit.transition(others, live, status, phase=move.phase)
+        unit, entities, phase = work.unit, work.live.entities, move.phase
+        for each in self.followers(record):
+            if each.status is not status:
+                unit.move(each, entities[type(each)].states.live, status, phase)
 
     def settled(self, work: Work, record: R) -> None:
         """Called once the record and its followers have moved."""

@@ -51,9 +51,14 @@ class UndeclaredVerdict(Exception):
 
 
 class Step(Protocol):
-    """A handler with its entity's lifecycle, as the coordinator runs it."""
+    """A handler with its entity's lifecycle, as the coordinator runs it.
+
+    ``looks_further``: whether it may have something to do where no record of its entity changed;
+    most handlers look at what changed and at nothing else.
+    """
 
     entity: type
+    looks_further: bool
 
     def is_due(self, work: Work) -> bool:
         """Whether the handler has something to do though no record changed."""
@@ -77,11 +82,10 @@ class _Step(ABC, Generic[R]):
         self._lifecycle = lifecycle
         self._defects = defects
         kind = type(handler)
-        # Most handlers look at what changed and at nothing else.
-        self._looks_further = kind.gather is not Handler.gather or kind.is_due is not Handler.is_due
+        self.looks_further = kind.gather is not Handler.gather or kind.is_due is not Handler.is_due
 
     def is_due(self, work: Work) -> bool:
-        if not self._looks_further or self._defects.rests(self._handler.name, work.now):
+        if not self.looks_further or self._defects.rests(self._handler.name, work.now):
             return False
         try:
             return self._handler.is_due(())
@@ -90,8 +94,6 @@ class _Step(ABC, Generic[R]):
 
     def run(self, batch: Batch, work: Work) -> bool:
         candidates = batch.get(self.entity)
-        if candidates is None and not self._looks_further:
-            return False
         defects = self._defects.any(work.now)
         if defects and self._defects.rests(self._handler.name, work.now):
             return False
@@ -144,21 +146,7 @@ class _Step(ABC, Generic[R]):
         return self._lifecycle.move_one(work, record, self._handler.targets, to, move)
 
 
-class _OneByOne(_Step[R]):
-    """A handler that looks at each record by itself."""
-
-    def _run(self, targets: Sequence[R], work: Work) -> None:
-        for record in targets:
-            try:
-                self._run_on(record, work)
-            except Exception as error:
-                raise self._undo(record, error, work) from error
-
-    @abstractmethod
-    def _run_on(self, record: R, work: Work) -> None: ...
-
-
-class _Promotion(_OneByOne[R]):
+class _Promotion(_Step[R]):
     def __init__(
         self, handler: PromotionHandler[R], lifecycle: Lifecycle[R] | None, defects: Defects
     ) -> None:
@@ -166,37 +154,53 @@ class _Promotion(_OneByOne[R]):
         self._promotion = handler
         self._to = TransitionStatus(handler.success)
 
-    def _run_on(self, record: R, work: Work) -> None:
-        if self._promotion.promotes(record):
-            move = Move(self._handler.name, reason=self._promotion.reason(record))
-            self._move(record, self._to, move, work)
+    def _run(self, targets: Sequence[R], work: Work) -> None:
+        promotes, reason = self._promotion.promotes, self._promotion.reason
+        for record in targets:
+            try:
+                if promotes(record):
+                    self._move(
+                        record, self._to, Move(self._handler.name, reason=reason(record)), work
+                    )
+            except Exception as error:
+                raise self._undo(record, error, work) from error
 
 
-class _Derivation(_OneByOne[R]):
+class _Derivation(_Step[R]):
     def __init__(
         self, handler: DerivationHandler[R], lifecycle: Lifecycle[R] | None, defects: Defects
     ) -> None:
         super().__init__(handler, lifecycle, defects)
         self._derivation = handler
 
-    def _run_on(self, record: R, work: Work) -> None:
-        derived = self._derivation.derive(record, work)
-        if derived is not None:
-            status, why = derived
-            move = Move(self._handler.name, reason=why)
-            if self._move(record, TransitionStatus(status), move, work):
-                self._derivation.derived(record, work)
+    def _run(self, targets: Sequence[R], work: Work) -> None:
+        derive = self._derivation.derive
+        for record in targets:
+            try:
+                derived = derive(record, work)
+                if derived is not None:
+                    status, why = derived
+                    move = Move(self._handler.name, reason=why)
+                    if self._move(record, TransitionStatus(status), move, work):
+                        self._derivation.derived(record, work)
+            except Exception as error:
+                raise self._undo(record, error, work) from error
 
 
-class _Following(_OneByOne[R]):
+class _Following(_Step[R]):
     def __init__(
         self, handler: FollowingHandler[R], lifecycle: Lifecycle[R] | None, defects: Defects
     ) -> None:
         super().__init__(handler, lifecycle, defects)
         self._following = handler
 
-    def _run_on(self, record: R, work: Work) -> None:
-        self._following.follow(record, work)
+    def _run(self, targets: Sequence[R], work: Work) -> None:
+        follow = self._following.follow
+        for record in targets:
+            try:
+                follow(record, work)
+            except Exception as error:
+                raise self._undo(record, error, work) from error
 
 
 _RESULTS = {
@@ -225,6 +229,7 @@ class _Judged(_Step[T]):
         self._to: dict[Verdict, TransitionStatus | None] = {
             verdict: getattr(handler.transitions, verdict) for verdict in Verdict
         }
+        self._staying = {verdict for verdict, to in self._to.items() if to == STAY}
 
     def _run(self, targets: Sequence[T], work: Work) -> None:
         if self._defects.is_alone(self._handler.name, work.now):
@@ -301,7 +306,9 @@ class _Judged(_Step[T]):
         self._reached[self._handler.name, verdict] += 1
         if to.status is None and result is not SchedulingResult.SUCCESS:
             work.unit.note(record, self._handler.name, result, why)
-        return to == STAY or self._move(record, to, Move(self._handler.name, result, why), work)
+        if verdict in self._staying:
+            return True
+        return self._move(record, to, Move(self._handler.name, result, why), work)
 
     def times(self, status: StrEnum) -> bool:
         return status in self._handler.targets

@@ -1,6 +1,7 @@
 """One wake's work: the unit that will be committed, and the effects that are performed
 afterwards."""
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeVar, cast
@@ -43,7 +44,7 @@ class Work:
         self.now = unit.now
         self.effects: dict[type, list[Any]] = {}
         self.must_be_whole = False
-        self.dirty: dict[type, dict[Record, None]] = {}
+        self.dirty: defaultdict[type, dict[Record, None]] = defaultdict(dict)
         self._wholes = unit.live.entities.wholes
         self._once: dict[Callable[[], Any], Any] = {}
 
@@ -60,10 +61,10 @@ class Work:
 
     def mark(self, record: Record) -> None:
         """Have the record looked at in the next pass, and the record that it is part of."""
-        self.dirty.setdefault(type(record), {})[record] = None
+        self.dirty[type(record)][record] = None
         whole_of = self._wholes.get(type(record))
         if whole_of is not None and (whole := whole_of(record)) is not None:
-            self.dirty.setdefault(type(whole), {})[whole] = None
+            self.dirty[type(whole)][whole] = None
 
     def sits_out_until(self, record: Record) -> float | None:
         """The moment until which the record sits out, because it lost a race at a commit; None if
@@ -81,7 +82,7 @@ class Work:
                 self.mark(record)
 
     def take_dirty(self) -> dict[type, list[Record]]:
-        dirty, self.dirty = self.dirty, {}
+        dirty, self.dirty = self.dirty, defaultdict(dict)
         return {kind: list(records) for kind, records in dirty.items()}
 
     def transition(

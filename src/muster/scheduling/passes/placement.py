@@ -23,7 +23,7 @@ from muster.scheduling.passes.class_order import ClassCursor, ClassOrder, Rank, 
 from muster.scheduling.passes.pass_result import PassResult, Placed, behind
 from muster.scheduling.passes.queue import Kept, Queue, QueueClass
 from muster.scheduling.policy.group_policy import Policy
-from muster.scheduling.policy.plugins import CountingValidator, PassContext
+from muster.scheduling.policy.plugins import PassContext
 from muster.scheduling.workload import (
     KernelPlacement,
     RunningSession,
@@ -77,7 +77,7 @@ class PlacementPass:
         self._policy = policy
         self._feasibility = Feasibility(self._snapshot, policy.selector)
         self._context = context = replace(context, usage=context.usage.fork())
-        self._counting = [each for each in policy.validators if isinstance(each, CountingValidator)]
+        self._counting = policy.counting
         idle = {id(each) for each in self._counting if each.is_idle(context)}
         self._validators = [each for each in policy.validators if id(each) not in idle]
         self._stopped: Reason | None = None  # the reason why nothing more starts

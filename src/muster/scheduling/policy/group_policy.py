@@ -3,6 +3,7 @@
 import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from muster.core.errors import InvalidSpec, MusterError, Problem
@@ -19,6 +20,7 @@ from muster.scheduling.policy.guard import (
 from muster.scheduling.policy.hooks import BatchHook, InferenceHook, InteractiveHook
 from muster.scheduling.policy.plugins import (
     AgentSelector,
+    CountingValidator,
     SessionHook,
     SessionSequencer,
     SessionValidator,
@@ -54,7 +56,7 @@ HOOKS: Mapping[str, Callable[..., SessionHook]] = {
 _Made: TypeAlias = Mapping[tuple[str, str], tuple[Mapping[str, Any], Any]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Policy:
     """The parts of one group's placement.
 
@@ -75,6 +77,11 @@ class Policy:
     starvation_after_s: float = 300.0
     refused: tuple[PluginFault, ...] = ()
     made: _Made = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def counting(self) -> tuple[CountingValidator, ...]:
+        """The validators that tell how many sessions they allow in a row."""
+        return tuple(each for each in self.validators if isinstance(each, CountingValidator))
 
     @staticmethod
     def of(
