@@ -120,18 +120,25 @@ def ports(scene: Scene, agent: int) -> None:
     scene.agent(agent).prepare_failures.append(ReasonCode.NO_PORTS)
 
 
+def _draw_away(lot: Lot) -> Params:
+    return {"away_s": lot.rng.choice([0.01, 1, 30])}
+
+
 def _draw_misfortune(lot: Lot) -> Params:
-    return {"what": lot.rng.choice([*Misfortune]).value}
+    return {"what": lot.rng.choice([*Misfortune]).value, **_draw_away(lot)}
 
 
 @FAULTS.add("misfortune", 6, _draw_misfortune, fault=True)
-def misfortune(scene: Scene, what: str) -> None:
+def misfortune(scene: Scene, what: str, away_s: float) -> None:
     """A coming commit of the controller does not go as it should."""
+    scene.away_s = away_s
     scene.world.fate.coming.append(Misfortune(what))
 
 
-@FAULTS.add("kill_controller", 2, lambda lot: {}, fault=True)
-def kill_controller(scene: Scene) -> None:
+@FAULTS.add("kill_controller", 2, _draw_away, fault=True)
+def kill_controller(scene: Scene, away_s: float) -> None:
+    """kill -9 of the controller."""
+    scene.away_s = away_s
     scene.world.kill_controller()
 
 

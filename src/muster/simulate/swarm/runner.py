@@ -84,7 +84,7 @@ def run(seed: int, steps: Sequence[Step] | None = None, tell: Tell = in_silence)
                 KINDS.do(step, scene)
                 world.run(0.01)
                 if world.controller is None:
-                    world.run(random.Random(f"{seed} {len(outcome.steps)}").choice([0.01, 1, 30]))
+                    world.run(scene.away_s)
                     world.start_controller()
                     judge.note("the controller is back")
                 judge.judge()

@@ -22,10 +22,12 @@ ADMIN = Principal(Owner("default", "default", "root"), Role.ADMIN)
 
 @dataclass
 class Scene:
-    """``submitted`` are the requests of users for work, by number."""
+    """``submitted`` are the requests of users for work, by number; ``away_s`` is how long the
+    controller stays away once it is killed, as the latest step that may kill it says."""
 
     world: World
     submitted: dict[int, Asked] = field(default_factory=dict)
+    away_s: float = 0.0
 
     # Steps name things by numbers, so that they keep their sense when other steps are taken out.
 
