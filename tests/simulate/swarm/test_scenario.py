@@ -18,7 +18,10 @@ def test_drawn_steps_come_back_from_a_file_as_they_were(seed: int) -> None:
         ("- wait: {seconds: 1}\n- explode: {}", "a.yaml:4: there is no step 'explode'; there are"),
         ("- wait: {minutes: 1}", "a.yaml:3: wait: "),
         ("- wait: 1", "a.yaml:3: expected parameters of wait by name, found 1"),
-        ("- wait: {seconds: 1}\n  cancel: {job: 1}", "a.yaml:3: expected the name of one step"),
+        (
+            "- wait: {seconds: 1}\n  cancel: {submission: 1}",
+            "a.yaml:3: expected the name of one step",
+        ),
         ("- 17", "a.yaml:3: expected the name of one step"),
     ],
 )

@@ -7,12 +7,7 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import select
 
-from muster.core.states import (
-    JOB_TABLE,
-    KERNEL_TABLE,
-    SESSION_TABLE,
-    TASK_TABLE,
-)
+from muster.core.states import JOB_TABLE, SESSION_TABLE
 from muster.simulate.hollow.agent import HollowAgent
 from muster.simulate.hollow.supervisor import WITH_PROCESSES, Kernel, Stage
 from muster.simulate.hollow.world import World
@@ -21,8 +16,8 @@ from muster.store import schema
 from muster.store.entity import Entity, Record
 from muster.store.live import Live
 from muster.store.load import load_live
+from muster.store.records import Agent, Task
 from muster.store.records import Kernel as KernelRecord
-from muster.store.records import Task
 from muster.store.store import Store
 from muster.store.unit import Unit
 
@@ -70,6 +65,11 @@ def _records(live: Live, entity: Entity[Any]) -> Iterable[Any]:
     if entity.record is Task:
         return [task for job in live.jobs.values() for task in job.tasks.values()]
     return live.of(entity.record).values()
+
+
+def unended(store: Store) -> list[Record]:
+    """The live records of all entities that end once there is nothing to do: agents stay."""
+    return [record for record in store.live.swept() if not isinstance(record, Agent)]
 
 
 def _values_of(row: object) -> dict[str, object]:
@@ -200,13 +200,15 @@ class Judge:
         Raises:
             Violation: something is left, or does not add up.
         """
-        live = world.store.live
-        if live.jobs or live.sessions:
-            waiting = [(each.id, each.status, each.reason) for each in live.sessions.values()]
-            jobs = [(each.id, each.status, each.reason) for each in live.jobs.values()]
-            raise Violation(f"work never ends: {jobs[:3]} {waiting[:3]}")
-        if live.ledger:
-            raise Violation(f"room stays taken: {[*live.ledger.values()][:3]}")
+        store = world.store
+        if work := unended(store):
+            told = [
+                (store.entities.name_of(each), each.status, getattr(each, "reason", None))
+                for each in work[:6]
+            ]
+            raise Violation(f"work never ends: {told}")
+        if store.live.ledger:
+            raise Violation(f"room stays taken: {[*store.live.ledger.values()][:3]}")
         for agent in world.agents.values():
             left = [
                 (kernel.key, kernel.stage)
@@ -215,16 +217,14 @@ class Judge:
             ]
             if left:
                 raise Violation(f"{agent.name} holds {left}")
-        with world.store.engine.connect() as connection:
+        with store.engine.connect() as connection:
             rows: Any = connection.execute(select(schema.allocations)).all()
             if rows:
                 raise Violation(f"rows of the ledger stay: {rows[:3]}")
-            for table, states in (
-                (schema.jobs, JOB_TABLE),
-                (schema.sessions, SESSION_TABLE),
-                (schema.kernels, KERNEL_TABLE),
-                (schema.tasks, TASK_TABLE),
-            ):
+            for entity in store.entities.values():
+                if entity.record is Agent:
+                    continue
+                table = entity.rows.table
                 found = connection.execute(select(table.c.status).distinct()).scalars().all()
-                if wrong := set(found) - set(states.terminal):
+                if wrong := set(found) - set(entity.states.terminal):
                     raise Violation(f"{table.name} that have not ended: {wrong}")

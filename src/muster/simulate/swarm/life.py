@@ -6,11 +6,13 @@ from typing import Any
 from muster.control.agent.requests import AgentRequests
 from muster.control.group.requests import GroupRequests
 from muster.control.job.requests import JobRequests
-from muster.core.specs import JobSpec, Level, QuotaSpec, ScalingGroup
+from muster.control.session.requests import SessionRequests
+from muster.core.specs import JobSpec, Level, QuotaSpec, ScalingGroup, SessionSpec
 from muster.core.states import AgentBar
 from muster.simulate.swarm.chance import CHANCE
 from muster.simulate.swarm.scene import ADMIN, USERS, Scene
 from muster.simulate.swarm.steps import Kinds, Lot, Params
+from muster.store.records import Job, Session
 
 LIFE = Kinds()
 
@@ -35,6 +37,7 @@ def _draw_job(lot: Lot) -> Params:
         "max_retries_preemption": rng.choice([1, 100]),
         "timeout": rng.choice([None, None, 3, 60]),
         "resources": {"cpu": rng.choice([1, 1, 2, 4])},
+        "notify": rng.choice([[], [], [], ["https://example.org/hook"]]),
     }
     if kind == "gang":
         spec |= {
@@ -63,15 +66,45 @@ def submit(
     condition: str = "",
 ) -> None:
     whole = {"name": f"job-{number}", "env": {CHANCE: str(number)}, **spec}
-    if after is not None and (on := scene.job(after)) is not None:
-        whole["after"] = [{"on": on, "condition": condition}]
+    if after is not None and (on := scene.work(after)) is not None:
+        whole["after"] = [{"on": on.id, "condition": condition}]
     scene.submit(number, JobSpec.model_validate(whole), USERS[user % len(USERS)])
 
 
-@LIFE.add("cancel", 4, lambda lot: {"job": lot.a_submission()}, fault=False)
-def cancel(scene: Scene, job: int) -> None:
-    if (id_ := scene.job(job)) is not None:
-        scene.ask(lambda work, parts: parts[JobRequests].cancel(work, ADMIN, id_))
+def _draw_session(lot: Lot) -> Params:
+    rng, number = lot.rng, lot.submissions
+    kernel = {
+        "command": ["x"],
+        "replicas": rng.choice([1, 1, 3]),
+        "grace": rng.choice([0.5, 5]),
+        "resources": {"cpu": rng.choice([1, 2, 4])},
+    }
+    spec = {
+        "kernels": [kernel],
+        "priority": rng.choice([10, 50, 90]),
+        "timeout": rng.choice([None, 3, 60]),
+        "scheduling_timeout": rng.choice([None, None, 30]),
+        "notify": rng.choice([[], ["https://example.org/hook"]]),
+    }
+    lot.submissions += 1
+    return {"number": number, "spec": spec, "user": rng.choice([0, 0, 1])}
+
+
+@LIFE.add("session", 4, _draw_session, fault=False)
+def session(scene: Scene, number: int, spec: dict[str, Any], user: int) -> None:
+    """A session of its own, without a job."""
+    kernels = [{"env": {CHANCE: str(number)}, **each} for each in spec["kernels"]]
+    whole = {"name": f"session-{number}", **spec, "kernels": kernels}
+    scene.submit(number, SessionSpec.model_validate(whole), USERS[user % len(USERS)])
+
+
+@LIFE.add("cancel", 4, lambda lot: {"submission": lot.a_submission()}, fault=False)
+def cancel(scene: Scene, submission: int) -> None:
+    match scene.work(submission):
+        case Job(id=job):
+            scene.ask(lambda work, parts: parts[JobRequests].cancel(work, ADMIN, job))
+        case Session(id=session):
+            scene.ask(lambda work, parts: parts[SessionRequests].cancel(work, ADMIN, session))
 
 
 def _draw_bar(lot: Lot) -> Params:

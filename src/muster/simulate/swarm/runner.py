@@ -17,7 +17,7 @@ from muster.simulate.hollow.network import CALM
 from muster.simulate.hollow.world import World
 from muster.simulate.swarm.chance import Chance
 from muster.simulate.swarm.faults import FAULTS
-from muster.simulate.swarm.invariants import Judge, Tell, Violation, in_silence
+from muster.simulate.swarm.invariants import Judge, Tell, Violation, in_silence, unended
 from muster.simulate.swarm.life import LIFE, draw_group
 from muster.simulate.swarm.scene import USERS, Scene
 from muster.simulate.swarm.steps import Kinds, Lot, Step
@@ -134,8 +134,7 @@ def _come_to_rest(scene: Scene, chance: Chance) -> None:
     scene.unbar_all()
 
     def is_quiet() -> bool:
-        live = world.store.live
-        return not (live.jobs or live.sessions or live.ledger)
+        return not (unended(world.store) or world.store.live.ledger)
 
     try:
         world.run_until(is_quiet, REST_S)

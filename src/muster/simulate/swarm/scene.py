@@ -9,12 +9,14 @@ from muster.control.agent.requests import AgentRequests
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.job.requests import JobRequests
-from muster.core.ids import AgentId, JobId
+from muster.control.session.requests import SessionRequests
+from muster.core.ids import AgentId
 from muster.core.owner import Owner, Principal, Role
-from muster.core.specs import JobSpec
+from muster.core.specs import JobSpec, SessionSpec
 from muster.simulate.hollow.agent import HollowAgent
 from muster.simulate.hollow.world import Asked, World
 from muster.store.queries.dependencies import read_ended
+from muster.store.records import Job, Session
 
 USERS = tuple(Principal(Owner("default", "default", name), Role.USER) for name in ("ada", "bob"))
 ADMIN = Principal(Owner("default", "default", "root"), Role.ADMIN)
@@ -35,12 +37,12 @@ class Scene:
         agents = [*self.world.agents.values()]
         return agents[number % len(agents)]
 
-    def job(self, number: int) -> JobId | None:
-        """The id of the job of a submission, if it was accepted."""
+    def work(self, number: int) -> Job | Session | None:
+        """The job or session of a submission, if it was accepted."""
         asked = self.submitted.get(number)
-        return None if asked is None or asked.result is None else asked.result.id
+        return None if asked is None else asked.result
 
-    def submit(self, number: int, spec: JobSpec, user: Principal) -> None:
+    def submit(self, number: int, spec: JobSpec | SessionSpec, user: Principal) -> None:
         world = self.world
         if world.controller is None:
             return
@@ -48,6 +50,8 @@ class Scene:
             ended = read_ended(connection, user.owner, [each.on for each in spec.after])
 
         def action(work: Work, parts: Parts) -> Any:
+            if isinstance(spec, SessionSpec):
+                return parts[SessionRequests].submit(work, user, spec, ended)
             return parts[JobRequests].submit(work, user, spec, ended)
 
         self.submitted[number] = world.ask(action)
