@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from muster.agent.accounts import Account, Accounts, NoAccount
 from muster.agent.inventory import KernelInventory
@@ -112,19 +112,23 @@ class Kernels:
         """Carry out commands, in order; runs of one kind go to the supervisor together."""
         if self._link is None:
             return
-        for kind, run in groupby(commands, key=type):
-            if kind is Start:
-                self._start([command for command in run if isinstance(command, Start)])
-            elif kind is Stop:
-                self._link.stop(command for command in run if isinstance(command, Stop))
-            elif kind is Go:
-                self._link.go(command for command in run if isinstance(command, Go))
-            elif kind is Recall:
-                self._link.recall(command for command in run if isinstance(command, Recall))
-            else:
-                for command in run:
-                    if isinstance(command, Prepare):
-                        self._prepare(command)
+        for _, alike in groupby(commands, key=type):
+            run = list(alike)
+            match run[0]:
+                case Start():
+                    self._start([command for command in run if isinstance(command, Start)])
+                case Stop():
+                    self._link.stop(command for command in run if isinstance(command, Stop))
+                case Go():
+                    self._link.go(command for command in run if isinstance(command, Go))
+                case Recall():
+                    self._link.recall(command for command in run if isinstance(command, Recall))
+                case Prepare():
+                    for command in run:
+                        if isinstance(command, Prepare):
+                            self._prepare(command)
+                case unknown:
+                    assert_never(unknown)
 
     async def obeyed(self) -> None:
         """Wait until the supervisor has taken most of its commands."""

@@ -5,7 +5,7 @@ decoded: a batch of hundreds of equal kernels costs little more than their ident
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TypeVar
+from typing import TypeVar, assert_never
 
 from muster.core.ids import AgentId, KernelId
 from muster.core.reasons import ReasonCode
@@ -290,6 +290,8 @@ def _encode_commands(commands: tuple[Command, ...]) -> pb.Commands:
             case Recall():
                 recall = pb.Recall(kernel=command.kernel, generation=command.generation)
                 encoded.append(pb.Command(recall=recall))
+            case _:
+                assert_never(command)
     return pb.Commands(templates=templates, commands=encoded)
 
 

@@ -16,7 +16,7 @@ from muster.agent.supervisor.loop import READABLE, WRITABLE, Loop
 from muster.agent.supervisor.protocol import (
     MAX_LINE_BYTES,
     Attach,
-    Op,
+    Order,
     ProtocolError,
     encode,
     parse,
@@ -25,13 +25,12 @@ from muster.agent.supervisor.protocol import (
 _RECEIVE_BYTES = 256 << 10
 _OUTGOING_HIGH_BYTES = 1 << 20
 _MAX_CONNECTIONS = 16
-# Each message wakes the agent, which then takes the time of a core from the kernels.
 
 
 class Connection:
     """One peer of the socket. `hear` is called for each of its lines."""
 
-    def __init__(self, link: "AgentLink", peer: socket.socket) -> None:
+    def __init__(self, link: "AgentSocket", peer: socket.socket) -> None:
         self._link = link
         self._socket = peer
         self._incoming = bytearray()
@@ -95,7 +94,7 @@ class Connection:
             self.close()
 
 
-class AgentLink:
+class AgentSocket:
     """The listening socket, its connections, and the events that the attached one was sent."""
 
     def __init__(
@@ -104,7 +103,7 @@ class AgentLink:
         listener: socket.socket,
         journal: Journal,
         env_defaults: Mapping[str, str],
-        obey: Callable[[Op], None],
+        obey: Callable[[Order], None],
         state: Callable[[], dict[str, object]],
     ) -> None:
         self.loop = loop

@@ -11,13 +11,14 @@ import socket
 import sys
 import time
 from contextlib import suppress
+from typing import assert_never
 
 from muster.agent.supervisor import clock, disk_usage, spawner_process
 from muster.agent.supervisor.cgroups import Cgroups, find_cgroups
 from muster.agent.supervisor.disk_watch import DiskWatch
 from muster.agent.supervisor.journal import Journal, Replay
 from muster.agent.supervisor.known_kernels import KnownKernels
-from muster.agent.supervisor.link import AgentLink
+from muster.agent.supervisor.link import AgentSocket
 from muster.agent.supervisor.loop import Loop
 from muster.agent.supervisor.orphans import Orphans
 from muster.agent.supervisor.output import Outputs
@@ -30,7 +31,7 @@ from muster.agent.supervisor.protocol import (
     Go,
     Key,
     Lease,
-    Op,
+    Order,
     Recall,
     Shutdown,
     Start,
@@ -143,7 +144,7 @@ class Process:
         # Deaths come first, because an idle core or GPU waits, and a message may take long to read.
         self._loop.watch_first(self._deaths.fd, self._on_death)
         self._loop.watch(self._terminations.fd, self._on_termination)
-        self._link = AgentLink(
+        self._link = AgentSocket(
             self._loop,
             _listen(),
             self._journal,
@@ -187,7 +188,7 @@ class Process:
         self._journal.begin()
         self._journal.write()
 
-    def _obey(self, op: Op) -> None:
+    def _obey(self, op: Order) -> None:
         """
         Raises:
             ProtocolError: the operation cannot be done now.
@@ -211,6 +212,8 @@ class Process:
                     self._remove_files(op.kernels[first : first + _FORGET_AT_ONCE], op.places)
             case Shutdown():
                 self._supervisor.shut_down(op.grace_s)
+            case _:
+                assert_never(op)
 
     def _remove_files(self, keys: tuple[Key, ...], places: tuple[str, ...]) -> None:
         """Remove files of kernels in a process of its own, because it may take long."""

@@ -180,7 +180,8 @@ class Shutdown:
     grace_s: float
 
 
-Op = Attach | Start | Go | Stop | Recall | Lease | Acknowledge | Forget | Shutdown
+Order = Start | Go | Stop | Recall | Lease | Acknowledge | Forget | Shutdown
+Op = Attach | Order
 
 
 def parse(line: bytes | bytearray, env_defaults: Mapping[str, str]) -> Op:
