@@ -1,6 +1,7 @@
-"""The four promotions (design: Promotion)."""
+"""How the ends and starts of its kernels, and its time limit, move a session (design:
+Promotion)."""
 
-from enum import Enum, StrEnum
+from enum import StrEnum
 from typing import ClassVar
 
 from muster.control.engine.handler import DerivationHandler, PromotionHandler
@@ -15,35 +16,18 @@ _UNPREPARED = frozenset({_K.PENDING, _K.SCHEDULED, _K.PREPARING, _K.PULLING})
 _UNSTARTED = _UNPREPARED | {_K.PREPARED, _K.CREATING}
 
 
-class KernelMatchType(Enum):
-    """How many kernels must have one of the statuses named."""
-
-    ALL = "all"
-    ANY = "any"
-    NOT_ANY = "not_any"
-
-
 class SessionPromotionHandler(PromotionHandler[Session]):
-    """Promotes sessions by the statuses of their kernels."""
+    """Promotes a session once none of its kernels has one of the statuses ``held_by``."""
 
     entity = Session
-    check_kernel_statuses: ClassVar[frozenset[KernelStatus]]
-    match_type: ClassVar[KernelMatchType]
+    held_by: ClassVar[frozenset[KernelStatus]]
 
     def promotes(self, record: Session) -> bool:
         """Whether the kernels meet the condition; a session without kernels never does, except to
         its end (design: Promotion)."""
-        kernels = len(record.kernels)
-        found = record.tally.among(self.check_kernel_statuses)
-        match self.match_type:
-            case KernelMatchType.ALL:
-                return 0 < kernels == found
-            case KernelMatchType.ANY:
-                return found > 0
-            case KernelMatchType.NOT_ANY:
-                if not kernels:
-                    return self.success in SESSION_TABLE.terminal
-                return not found
+        if not record.kernels:
+            return self.success in SESSION_TABLE.terminal
+        return not record.tally.among(self.held_by)
 
 
 class PromoteToPrepared(SessionPromotionHandler):
@@ -51,8 +35,7 @@ class PromoteToPrepared(SessionPromotionHandler):
 
     name = "PromoteToPrepared"
     targets = frozenset({SessionStatus.SCHEDULED, SessionStatus.PREPARING})
-    check_kernel_statuses = _UNPREPARED
-    match_type = KernelMatchType.NOT_ANY
+    held_by = _UNPREPARED
     success = SessionStatus.PREPARED
 
 
@@ -61,12 +44,11 @@ class PromoteToRunning(SessionPromotionHandler):
 
     name = "PromoteToRunning"
     targets = frozenset({SessionStatus.CREATING})
-    check_kernel_statuses = _UNSTARTED
-    match_type = KernelMatchType.NOT_ANY
+    held_by = _UNSTARTED
     success = SessionStatus.RUNNING
 
 
-class DetectTermination(SessionPromotionHandler):
+class DetectTermination(PromotionHandler[Session]):
     """RUNNING → TERMINATING once a kernel has ended.
 
     In a batch session a kernel that ended with 0 does not count until all have ended; any other end
@@ -74,20 +56,19 @@ class DetectTermination(SessionPromotionHandler):
     """
 
     name = "DetectTermination"
+    entity = Session
     targets = frozenset({SessionStatus.RUNNING})
-    check_kernel_statuses = KERNEL_TABLE.terminal
-    match_type = KernelMatchType.ANY
     success = SessionStatus.TERMINATING
 
     def promotes(self, record: Session) -> bool:
-        ended = record.tally.among(self.check_kernel_statuses)
+        ended = record.tally.among(KERNEL_TABLE.terminal)
         if record.type is not SessionType.BATCH:
             return ended > 0
         return ended == len(record.kernels) or ended > record.tally.ended_well
 
     def reason(self, record: Session) -> Reason | None:
         for kernel in record.kernels:
-            if kernel.status in self.check_kernel_statuses and not kernel.ended_well:
+            if kernel.status in KERNEL_TABLE.terminal and not kernel.ended_well:
                 how = kernel.reason.sentence() if kernel.reason else kernel.status
                 return reason(ReasonCode.KERNEL_ENDED, index=kernel.index, how=how)
         return reason(ReasonCode.COMPLETED)
@@ -98,8 +79,7 @@ class PromoteToTerminated(SessionPromotionHandler):
 
     name = "PromoteToTerminated"
     targets = frozenset({SessionStatus.TERMINATING})
-    check_kernel_statuses = KERNEL_TABLE.live
-    match_type = KernelMatchType.NOT_ANY
+    held_by = KERNEL_TABLE.live
     success = SessionStatus.TERMINATED
 
     def reason(self, record: Session) -> Reason | None:
