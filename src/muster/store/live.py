@@ -111,13 +111,8 @@ class Live:
         allocation = self.ledger.pop(key, None)
         if allocation is not None:
             del self.allocations_on[allocation.agent_id][key]
-            left = tuple(
-                [
-                    other
-                    for other in self.allocations_of[allocation.kernel_id]
-                    if other is not allocation
-                ]
-            )
+            others = self.allocations_of[allocation.kernel_id]
+            left = tuple([other for other in others if other is not allocation])
             if left:
                 self.allocations_of[allocation.kernel_id] = left
             else:

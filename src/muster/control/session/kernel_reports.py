@@ -33,6 +33,7 @@ class KernelReports:
         self._cluster = cluster
 
     def apply(self, work: Work, agent_id: AgentId, report: KernelReport) -> None:
+        """Take a report into the records, unless it is about a kernel of another agent."""
         key = (report.kernel, report.generation)
         allocation = work.live.ledger.get(key)
         kernel = work.live.kernels.get(report.kernel)
@@ -107,9 +108,8 @@ class KernelReports:
             kernel.started_at = report.at + agent.clock_offset_s
         work.unit.fail(kernel, None)
         kernel.session.tally.note_ready(kernel, False)
-        kernel.stop_sent_at = (
-            kernel.stop_sent_at if kernel.session.status is SessionStatus.TERMINATING else None
-        )
+        if kernel.session.status is not SessionStatus.TERMINATING:
+            kernel.stop_sent_at = None
         work.unit.transition([kernel], (KernelStatus.CREATING,), KernelStatus.RUNNING, phase=PHASE)
         work.unit.touch(kernel)
 
@@ -181,9 +181,8 @@ class KernelReports:
         if asked and why.code is ReasonCode.STOPPED and asked_for is not None:
             why = asked_for if asked_for.code is ReasonCode.CANCELLED else why
         to = KernelStatus.ERROR if lost else KernelStatus.TERMINATED
-        kernel.ended_at = max(
-            at, kernel.started_at or at
-        )  # the clocks' difference may be measured anew
+        # The clocks' difference may have been measured anew since the start.
+        kernel.ended_at = max(at, kernel.started_at or at)
         kernel.exit_code = exit_code
         kernel.signal = signal
         kernel.reason = why

@@ -77,9 +77,8 @@ class Snapshot:
         self.facts_version = 0
         self.capacity_version = 0
         self.is_trial = False
-        self.next_slot = (
-            0  # the slot after the one that a statement last took from, for round robin
-        )
+        # For round robin: the slot after the one that a statement last took from.
+        self.next_slot = 0
         self.columns = Columns()
         self._facts: list[AgentFacts | None] = []  # by slot; None where the agent has left
         self._ids: list[AgentId] = []

@@ -35,8 +35,6 @@ from muster.scheduling.workload import (
 OVERDUE_S = 1.0
 """A session that should have ended is assumed to end so much from now."""
 
-_SHOWN = 20  # sessions that a listing names
-
 
 @dataclass(frozen=True, slots=True)
 class ReservedRoom:
@@ -213,9 +211,8 @@ def _least_disturbing(
     equals, agents on which these sessions have run for the shortest time together."""
     unknown = ~np.isfinite(ends)
     count = max(len(occupancy.sessions), 1)
-    pairs = np.unique(
-        occupancy.slots * count + occupancy.of_kernel
-    )  # a session once on each of its agents
+    # A session counts once on each of its agents.
+    pairs = np.unique(occupancy.slots * count + occupancy.of_kernel)
     slots, whose = np.divmod(pairs[unknown[pairs % count]], count)
     ran = np.array([now - each.started_at for each in occupancy.sessions], np.float64)
     sessions = np.bincount(slots, minlength=snapshot.columns.slots)
@@ -237,11 +234,8 @@ def _may_hold(
     """Whether the agents of these places are ``accepting`` and can hold the session's kernels once
     they have room."""
     slots = snapshot.slots_among(kernel.agent_id for kernel in kernels)
-    mask, columns, together = (
-        eligible(snapshot, workload),
-        snapshot.columns,
-        workload.placement.together,
-    )
+    mask, columns = eligible(snapshot, workload), snapshot.columns
+    together = workload.placement.together
     if len(slots) < len(kernels) or not accepting[slots].all():
         return False
     if mask is not None and not mask[slots].all():
