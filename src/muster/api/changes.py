@@ -62,7 +62,7 @@ class Changes:
         self._waiting = Allowance("waits for changes", MAX_WAITS_OF_ONE, MAX_WAITS)
         self._following = Allowance("streams of events", MAX_FEEDS_OF_ONE, MAX_FEEDS)
         self._feeds: set[Feed] = set()
-        self._unwatch = plane.watch(self._told)
+        self._unwatch = plane.watch(self._committed)
 
     def close(self) -> None:
         """End all waits and feeds."""
@@ -126,7 +126,7 @@ class Changes:
             finally:
                 self._feeds.discard(feed)
 
-    def _told(self, events: Events) -> None:
+    def _committed(self, events: Events) -> None:
         if self._waits:
             for kind, id_, status in events:
                 for wait in self._waits.get(id_, ()):

@@ -36,7 +36,7 @@ async def get_events(call: Call) -> Response:
 
     Each event's data is an ``EventView``; a comment is sent when there was no event for a while.
     """
-    told = _told(call)
+    told = _events(call)
     first = await anext(told, "")  # so that one reader too many gets an error, not a broken stream
 
     async def stream() -> AsyncIterator[str]:
@@ -50,7 +50,7 @@ async def get_events(call: Call) -> Response:
     return Streamed(stream(), headers=headers, media_type="text/event-stream")
 
 
-async def _told(call: Caller) -> AsyncGenerator[str, None]:
+async def _events(call: Caller) -> AsyncGenerator[str, None]:
     """
     Raises:
         Busy: too many readers.

@@ -5,7 +5,7 @@ To be called on the event loop only, between two wakes, when the mirror holds th
 
 from msgspec.structs import replace
 
-from muster.control.agent.explanation import is_full
+from muster.control.agent.explanation import full_disk_of
 from muster.control.session.cluster.state import ClusterState
 from muster.core.reasons import ReasonCode, reason
 from muster.core.resources import GPU_WHOLE, Resources
@@ -87,7 +87,7 @@ def agent_view(agent: Agent, live: Live, cluster: ClusterState) -> AgentView:
         ),
         kernels=charged,
         ahead=len(rows) - charged,
-        reason=ReasonView.of(is_full(agent)) if agent.disk_full else shown.reason,
+        reason=ReasonView.of(full_disk_of(agent)) if agent.disk_full else shown.reason,
     )
 
 

@@ -102,7 +102,7 @@ def install(service: Service, words: Sequence[str], home: Path, directory: Path)
         raise MusterError(
             f"cannot write {service.file}: {error.strerror}; --user makes a unit of your own"
         ) from None
-    left = _told(service.commands("enable", "--now"))
+    left = _carried_out(service.commands("enable", "--now"))
     if service.of_user:
         left.append("loginctl enable-linger  # so that it runs while you are not logged in")
     return left
@@ -116,12 +116,12 @@ def uninstall(service: Service) -> list[str]:
     """
     if not service.file.exists():
         raise MusterError(f"{service.file} is not there: nothing to remove")
-    left = _told(service.commands("disable", "--now")[1:])
+    left = _carried_out(service.commands("disable", "--now")[1:])
     try:
         service.file.unlink()
     except OSError as error:
         raise MusterError(f"cannot remove {service.file}: {error.strerror}") from None
-    return left + _told(service.commands())
+    return left + _carried_out(service.commands())
 
 
 def show(service: Service) -> str:
@@ -136,7 +136,7 @@ def show(service: Service) -> str:
         raise MusterError(f"cannot read {service.file}: {error.strerror}") from None
 
 
-def _told(commands: Sequence[Sequence[str]]) -> list[str]:
+def _carried_out(commands: Sequence[Sequence[str]]) -> list[str]:
     """Run the commands where systemd runs; else answer with them, as left to a person.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Options of ``muster run`` that become keys of a JobSpec: tasks, resources and surroundings."""
+"""Options of ``muster run`` that become keys of a JobSpec: tasks, resources and environment."""
 
 import os
 from dataclasses import dataclass
@@ -121,7 +121,7 @@ class Resources:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class Environment:
     """The environment and the directory of each task."""
 
     env: Annotated[

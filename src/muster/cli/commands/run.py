@@ -7,7 +7,7 @@ from rich.text import Text
 
 from muster.cli.exits import ExitCode
 from muster.cli.hand_in import Told, submitted
-from muster.cli.job_options import Resources, Surroundings, Tasks
+from muster.cli.job_options import Environment, Resources, Tasks
 from muster.cli.parameters import Argument, Option, annotated, naming_options
 from muster.cli.placement_options import Placement
 from muster.cli.request import command_of, unread_input, without_nones
@@ -32,7 +32,7 @@ def run(
     tasks: Tasks,
     resources: Resources,
     placement: Placement,
-    surroundings: Surroundings,
+    environment: Environment,
     detach: Annotated[
         bool, Option("--detach", "-d", help="Print its name and id, and leave it alone.")
     ] = False,
@@ -53,7 +53,7 @@ def run(
     from muster.cli import failures
 
     context = click.get_current_context()
-    if surroundings.scratch and surroundings.workdir is not None:
+    if environment.scratch and environment.workdir is not None:
         raise click.UsageError("give one of --workdir and --scratch", context)
     left_alone = detach or no_wait
     if not left_alone and unread_input():
@@ -62,7 +62,7 @@ def run(
             "read a file, or give </dev/null if it needs nothing",
             context,
         )
-    keys = tasks.keys() | resources.keys() | placement.keys() | surroundings.keys()
+    keys = tasks.keys() | resources.keys() | placement.keys() | environment.keys()
     fields = without_nones({"kind": "job", "command": command_of(command), **keys})
     told = Told(detach=detach, no_wait=no_wait, output=True, quiet=quiet, as_json=as_json)
     try:

@@ -41,17 +41,17 @@ def _reasons(agent: Agent, now: float) -> list[Reason]:
     if agent.status is AgentStatus.LOST and agent.reason is not None:
         found.append(agent.reason)
     elif not agent.connected:
-        found.append(is_silent(agent, now))
+        found.append(silence_of(agent, now))
     if agent.barred is not None:
         found.append(reason(ReasonCode.AGENT_BARRED, bar=agent.barred, note=agent.bar_note))
     if agent.leave_by is not None:
-        found.append(is_to_leave(agent, agent.leave_by, now))
+        found.append(departure_of(agent, agent.leave_by, now))
     if agent.disk_full:
-        found.append(is_full(agent))
+        found.append(full_disk_of(agent))
     return found
 
 
-def is_silent(agent: Agent, now: float) -> Reason:
+def silence_of(agent: Agent, now: float) -> Reason:
     """The reason that an agent is silent, and for how long its kernels count as running."""
     numbers: dict[str, Any] = {"agent": agent.name, "silent_s": round(now - agent.seen_at)}
     lost_at = agent.leased_until + LEASE_MARGIN_S
@@ -62,13 +62,13 @@ def is_silent(agent: Agent, now: float) -> Reason:
     return reason(ReasonCode.AGENT_UNREACHABLE, **numbers)
 
 
-def is_to_leave(agent: Agent, leave_by: float, now: float) -> Reason:
+def departure_of(agent: Agent, leave_by: float, now: float) -> Reason:
     """The reason that the kernels of an agent have to leave it at ``leave_by``."""
     in_s = max(round(leave_by - now), 0)
     return reason(ReasonCode.TO_LEAVE, agent=agent.name, note=agent.bar_note, in_s=in_s)
 
 
-def is_full(agent: Agent) -> Reason:
+def full_disk_of(agent: Agent) -> Reason:
     """The reason that an agent has no room on its disk."""
     waits = "it takes nothing new until there is room"
     return reason(ReasonCode.DISK_FULL, agent=agent.name, detail=waits)

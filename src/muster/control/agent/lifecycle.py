@@ -29,6 +29,8 @@ _AWAY = frozenset({AgentStatus.UNREACHABLE, AgentStatus.LOST})
 
 
 class AgentLifecycle(Lifecycle[Agent]):
+    """Keeps placement's view of an agent in line with its status, and moves agents for others."""
+
     entity = Agent
 
     def __init__(self, cluster: ClusterState, leases: LeaseBook) -> None:
@@ -136,6 +138,8 @@ class DetectLoss(DerivationHandler[Agent]):
         self._leases = leases
 
     def derive(self, record: Agent, work: Work) -> tuple[StrEnum, Reason | None] | None:
+        """The agent is LOST if its leases have ended. They are revoked in the same look, so that
+        no renewal comes between the decision and its commit."""
         if not self._leases.revoke(record.id):
             return None
         return AgentStatus.LOST, _silence(record, work)

@@ -13,7 +13,7 @@ from muster.core.specs.placement import ANYWHERE, Operator
 from muster.core.specs.session import Process
 from muster.scheduling.passes.placement import never_fits
 from muster.scheduling.policy.guard import PluginFault
-from muster.scheduling.policy.validators import failed, group_access, refusals_at_submission
+from muster.scheduling.policy.validators import group_access, refusals_at_submission, why_never_met
 from muster.scheduling.workload import Progress, WorkloadClass
 from muster.store.live import Live
 
@@ -40,7 +40,7 @@ def admit(live: Live, cluster: ClusterState, workload: WorkloadClass, sessions: 
     spec = live.group(workload.group)
     refusal = group_access(workload.owner, spec)
     if refusal is not None:
-        raise Conflict(_told(refusal))
+        raise Conflict(_sentences(refusal))
     problems = _unknown_attributes(cluster, workload)
     unheard = (not each.boot_id for each in live.agents.values() if each.group == workload.group)
     if problems and not any(unheard):  # new agents may have them
@@ -49,13 +49,13 @@ def admit(live: Live, cluster: ClusterState, workload: WorkloadClass, sessions: 
         workload, cluster.accounting.quotas, cluster.accounting.usage, sessions
     )
     if refusals:
-        raise Conflict(_told(*refusals))
+        raise Conflict(_sentences(*refusals))
     if spec.fixed:
         never = _never(cluster, workload)
         if never is not None and never.code in _RULED_OUT | _TOO_LARGE:
             ruled_out = never.code in _RULED_OUT and workload.placement != ANYWHERE
             field = "placement" if ruled_out else "resources"
-            raise InvalidSpec([Problem(field, "", _told(never))])
+            raise InvalidSpec([Problem(field, "", _sentences(never))])
 
 
 def check_workdirs(group: ScalingGroup, processes: Sequence[Process]) -> None:
@@ -101,8 +101,8 @@ def find_dependencies(
         if found is None:
             expected = "expected the name or id of a job or session of yours"
             problems.append(Problem(f"after.{index}.on", repr(dependency.on), expected))
-        elif (why := failed(dependency, found[1].state)) is not None:
-            problems.append(Problem(f"after.{index}", repr(dependency.on), _told(why)))
+        elif (why := why_never_met(dependency, found[1].state)) is not None:
+            problems.append(Problem(f"after.{index}", repr(dependency.on), _sentences(why)))
         else:
             dependencies[dependency.on] = found
     if problems:
@@ -163,7 +163,7 @@ def _expected(name: str, known: list[str], group: str) -> str:
     return f"expected an attribute that agents of group {group} have: {', '.join(known) or 'none'}"
 
 
-def _told(*reasons: Reason) -> str:
+def _sentences(*reasons: Reason) -> str:
     """The sentences of all reasons with their remedies; a remedy that several share is told
     once."""
     by_remedy: dict[str, list[str]] = {}

@@ -300,7 +300,7 @@ def is_prefilled(session: Session, work: Work) -> bool:
     return allocation is not None and not allocation.charged
 
 
-def reschedule_limit(session: Session, limit: int) -> Reason | None:
+def why_given_up(session: Session, limit: int) -> Reason | None:
     """The reason to give a session up, once too many of its placements failed."""
     if session.reschedules <= limit:
         return None

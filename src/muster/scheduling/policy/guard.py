@@ -122,7 +122,7 @@ _TOLD = Repr()
 _TOLD.maxother = _TOLD.maxstring = 200
 
 
-def _told(workload: object) -> str:
+def _shortened(workload: object) -> str:
     """A short description of any object, even of one that cannot describe itself."""
     return _TOLD.repr(workload)
 
@@ -171,7 +171,7 @@ class _Leash:
             raise self.fault(str(late)) from late
         except BaseException as error:  # even sys.exit(): no plug-in may end the process
             if left >= 0:
-                raise self.fault(f"raised {_told(error)}") from error
+                raise self.fault(f"raised {_shortened(error)}") from error
         if left < 0:
             raise self.fault(f"ran for more than {MAX_LINES} lines in one call")
         return answer
@@ -190,7 +190,7 @@ class GuardedValidator:
     def validate(self, workload: WorkloadClass, context: PassContext) -> Sequence[Reason]:
         reasons = self._leash.call(self._inner.validate, workload, context)
         if not isinstance(reasons, Sequence) or not all(isinstance(r, Reason) for r in reasons):
-            raise self._leash.fault(f"must answer reasons, not {_told(reasons)}")
+            raise self._leash.fault(f"must answer reasons, not {_shortened(reasons)}")
         return tuple(reasons)
 
 
@@ -207,13 +207,13 @@ class GuardedSequencer(SessionSequencer):
         key = self._leash.call(self._inner.key, session, context)
         numbers = isinstance(key, tuple) and all(isinstance(part, int | float) for part in key)
         if not numbers or not all(part == part for part in key):
-            raise self._leash.fault(f"must answer a tuple of numbers, not {_told(key)}")
+            raise self._leash.fault(f"must answer a tuple of numbers, not {_shortened(key)}")
         if self._length is None:
             self._length = len(key)
         elif len(key) != self._length:
             raise self._leash.fault(
                 f"must answer tuples of one length: {self._length} numbers as at first, not "
-                f"{_told(key)}"
+                f"{_shortened(key)}"
             )
         return tuple(key)
 
@@ -231,11 +231,11 @@ class GuardedSelector(AgentSelector):
         try:
             scores = np.asarray(answer, np.float64)
         except (TypeError, ValueError):
-            raise self._leash.fault(f"must answer numbers, not {_told(answer)}") from None
+            raise self._leash.fault(f"must answer numbers, not {_shortened(answer)}") from None
         if scores.shape != candidates.shape or not np.isfinite(scores).all():
             raise self._leash.fault(
                 f"must answer a finite number for each of {candidates.size} agents; it answered "
-                f"{_told(answer)}"
+                f"{_shortened(answer)}"
             )
         return scores
 
@@ -252,7 +252,7 @@ class GuardedSelector(AgentSelector):
         ):
             raise self._leash.fault(
                 f"must answer {count} devices of which {milli}/1000 is free; it answered "
-                f"{_told(shares)}"
+                f"{_shortened(shares)}"
             )
         return tuple(shares)
 
@@ -285,7 +285,7 @@ class GuardedHook:
     def on_schedule(self, workload: WorkloadClass) -> WorkloadClass:
         changed = self._leash.call(self._inner.on_schedule, workload)
         if not isinstance(changed, WorkloadClass):
-            raise self._leash.fault(f"must answer a workload, not {_told(changed)}")
+            raise self._leash.fault(f"must answer a workload, not {_shortened(changed)}")
         if (changed.owner, changed.group, changed.type, changed.kernels) != (
             workload.owner,
             workload.group,
@@ -302,7 +302,7 @@ class GuardedHook:
         if not isinstance(changed, Mapping) or not all(
             isinstance(name, str) and isinstance(value, str) for name, value in changed.items()
         ):
-            raise self._leash.fault(f"must answer an environment, not {_told(changed)}")
+            raise self._leash.fault(f"must answer an environment, not {_shortened(changed)}")
         return dict(changed)
 
     def after_end(self, session: SessionId, succeeded: bool) -> None:

@@ -35,4 +35,4 @@ class InteractiveHook(BatchHook):
 
 
 class InferenceHook(BatchHook):
-    """Replicas of one deployment are spread over agents, unless their spec says otherwise."""
+    """A replica of a deployment: it is treated as batch work is."""

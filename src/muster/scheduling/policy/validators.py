@@ -136,7 +136,7 @@ def is_met(dependency: Dependency, state: DependencyState) -> bool:
     return state in _MET[dependency.condition]
 
 
-def failed(dependency: Dependency, state: DependencyState) -> Reason | None:
+def why_never_met(dependency: Dependency, state: DependencyState) -> Reason | None:
     """The reason why the dependency can never be met; None if it is met, or may be later."""
     why = None if is_met(dependency, state) else _unmet(dependency, state)
     return why if why is not None and why.code in NEVER else None

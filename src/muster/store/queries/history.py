@@ -32,7 +32,7 @@ def read_history(
     """
     history = schema.history
     found: dict[tuple[int, str], Row[Any]] = {}
-    for told in _told(connection, entities, principal, ref):
+    for told in _conditions(connection, entities, principal, ref):
         newest = select(history).where(told).order_by(history.c.seq.desc()).limit(limit + 1)
         found |= {(row.seq, row.entity): row for row in connection.execute(newest)}
     kept = sorted(found)[-limit:]
@@ -72,7 +72,7 @@ def _attempts(connection: Connection, sessions: Collection[str]) -> dict[str, Ro
     return {row.session_id: row for row in connection.execute(wanted)}
 
 
-def _told(
+def _conditions(
     connection: Connection, entities: Entities, principal: Principal, ref: str
 ) -> list[ColumnElement[bool]]:
     """The conditions for the history rows of ``ref``, in a form that the table's index answers."""

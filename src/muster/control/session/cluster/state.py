@@ -40,7 +40,7 @@ from muster.store.records import Agent, Allocation, Job, Kernel, LedgerKey, Sess
 
 log = logging.getLogger(__name__)
 
-_DISPLACED = frozenset({ReasonCode.PREEMPTED, ReasonCode.PREEMPTED_FOR_GOOD})
+_PREEMPTED = frozenset({ReasonCode.PREEMPTED, ReasonCode.PREEMPTED_FOR_GOOD})
 
 
 class ClusterState:
@@ -294,7 +294,7 @@ class ClusterState:
             for id_ in state.places:
                 session = self.placed[id_]
                 why = session.reason
-                if why is not None and why.code in _DISPLACED and session.status not in STAYING:
+                if why is not None and why.code in _PREEMPTED and session.status not in STAYING:
                     leaving.setdefault(dict(why.numbers)["priority"], set()).add(id_)
             for waiting in state.queue if leaving else ():
                 if waiting.workload.priority in leaving:

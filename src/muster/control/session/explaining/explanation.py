@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from muster.control.agent.explanation import is_silent, is_to_leave
+from muster.control.agent.explanation import departure_of, silence_of
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.explaining.holders import ahead_of, holdings
 from muster.control.session.explaining.placement_view import placement_view
@@ -145,9 +145,9 @@ def holding_up(live: Live, kernel: Kernel, now: float) -> Reason | None:
     if agent is None:
         return kernel.failure
     if not agent.connected:
-        return is_silent(agent, now)
+        return silence_of(agent, now)
     if agent.leave_by is not None and kernel.session.status is SessionStatus.RUNNING:
-        return is_to_leave(agent, agent.leave_by, now)
+        return departure_of(agent, agent.leave_by, now)
     allocation = live.ledger.get((kernel.id, kernel.generation))
     if (
         allocation is not None

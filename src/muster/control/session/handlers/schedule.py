@@ -14,7 +14,7 @@ from muster.control.session.cluster.state import ClusterState
 from muster.control.session.cluster.workloads import placed_since
 from muster.control.session.handlers.prefill import Prefill, grant_prefilled, lacks_room, outranked
 from muster.control.session.handlers.start import recall
-from muster.control.session.lifecycle import CANCEL, SessionLifecycle, reschedule_limit
+from muster.control.session.lifecycle import CANCEL, SessionLifecycle, why_given_up
 from muster.core.ids import KernelId
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.specs.group import PreemptionMode
@@ -84,7 +84,7 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
     def execute(self, targets: Sequence[Session], work: Work) -> HandlerResult[Session]:
         result: HandlerResult[Session] = HandlerResult()
         for session in targets:
-            given_up = self._unfit_everywhere(session) or reschedule_limit(
+            given_up = self._unfit_everywhere(session) or why_given_up(
                 session, work.live.groups[session.group].max_reschedules
             )
             if given_up is not None:
