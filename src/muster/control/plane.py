@@ -141,7 +141,8 @@ class ControlPlane:
 
     @property
     def live(self) -> Live:
-        """The live records, as they are known at this moment."""
+        """The live records, as they are known at this moment: the modules first note what came in
+        outside of wakes."""
         self._note_news()
         return self._store.live
 

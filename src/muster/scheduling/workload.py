@@ -120,10 +120,6 @@ class Classes:
     def one(self, workload: WorkloadClass) -> WorkloadClass:
         return self._known.setdefault(workload, workload)
 
-    def forget(self, workload: WorkloadClass) -> None:
-        """Forget a class of which no session is left."""
-        self._known.pop(workload, None)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunningSession:

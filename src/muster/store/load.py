@@ -171,7 +171,7 @@ def _owner(row: Row[Any]) -> Owner:
 
 
 def load_agent(row: Row[Any]) -> Agent:
-    """A row of ``agents``."""
+    """The agent of a row."""
     return Agent(
         id=AgentId(row.id),
         name=row.name,

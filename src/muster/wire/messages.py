@@ -51,7 +51,7 @@ class KernelTemplate:
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    """Get ready for a kernel: reserve ``ports`` ports (images later). Answer: PREPARED."""
+    """Get ready for a kernel: reserve ``ports`` ports. Answer: PREPARED."""
 
     kernel: KernelId
     generation: int

@@ -29,7 +29,10 @@ WHO_ACTS: Mapping[str, str] = {
 
 @on_cluster
 def why(target: Target, ref: AnyRef, as_json: AsJson = False) -> None:
-    """Explain why a job does not start, or why it ended."""
+    """Explain why work does not start or has ended.
+
+    Of an agent it tells what it lacks, and of a notice what it waits for.
+    """
     from muster.core.views.work import JobView
 
     with target.client() as client:

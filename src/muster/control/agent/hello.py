@@ -29,6 +29,8 @@ _ON_AGENT = frozenset({KernelStatus.RUNNING, KernelStatus.TERMINATING})
 
 
 class Greeter:
+    """Brings the records of an agent and its kernels in line with its Hello."""
+
     def __init__(
         self,
         agents: AgentLifecycle,

@@ -20,7 +20,8 @@ from muster.store.live import Live
 
 
 class AgentModule(Module):
-    """
+    """Declares agents, and performs what is wished of them through the desk.
+
     Args:
         leases: what agents may be granted, and when they were heard; the gateway's too.
     """

@@ -39,6 +39,8 @@ def retries_of(notice: Notice) -> RetryPolicy:
 
 
 class NoticeLifecycle(Lifecycle[Notice]):
+    """Ends a notice that has arrived or failed, and frees its turn for another."""
+
     entity = Notice
 
     def __init__(self, turns: Turns) -> None:

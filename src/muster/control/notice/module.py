@@ -14,7 +14,8 @@ from muster.core.specs.amounts import Spec
 
 
 class NoticeModule(EntityModule):
-    """
+    """Declares notices, and checks the channels that specs name.
+
     Raises:
         InvalidSpec: the operator's settings are wrong.
     """

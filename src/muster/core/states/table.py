@@ -51,7 +51,7 @@ class StateTable(Generic[S]):
             raise IllegalTransition(f"{self.name}: {start} → {end} is not allowed")
 
     def mermaid(self) -> str:
-        """The machine as a Mermaid state diagram, for documents and the dashboard."""
+        """The machine as a Mermaid state diagram, for docs/states.md."""
         lines = ["stateDiagram-v2", f"    [*] --> {self.initial}"]
         lines += [
             f"    {start} --> {end}: {trigger}" for (start, end), trigger in self.allowed.items()
