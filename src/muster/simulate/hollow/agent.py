@@ -39,7 +39,6 @@ from muster.wire.messages import (
 )
 
 BATCH = 500
-PROCESS_STARTS_S = 0.3
 FIRST_PORT = 20_000
 
 
@@ -119,17 +118,12 @@ class HollowAgent:
         self._again(0.0)
 
     def kill(self) -> None:
-        """SIGKILL; nothing of its memory stays."""
-        self.is_up = False
-        self._hang_up()
-        if self.supervisor.agent is self:
-            self.supervisor.agent = None
+        """SIGKILL; nothing of its memory stays, and its stream is reset."""
+        self._die(Stream.reset)
 
     def reboot(self, takes_s: float) -> None:
-        """The machine goes down at once, and starts the agent when it is up again."""
-        self.kill()
-        if self.stream is not None:
-            self.stream.cut()
+        """The machine goes down without a word, and starts the agent when it is up again."""
+        self._die(Stream.cut)
         self._prepared.clear()
         self.machine.reboot()
         self.supervisor.reboot()
@@ -145,13 +139,22 @@ class HollowAgent:
             self._next.cancel()
         self._next = self._timeline.after(delay_s, self._connect)
 
+    def _die(self, end: Callable[[Stream], None]) -> None:
+        self.is_up = False
+        self._leave(end)
+        if self.supervisor.agent is self:
+            self.supervisor.agent = None
+
     def _hang_up(self) -> None:
+        self._leave(lambda stream: stream.close(Way.UP))
+
+    def _leave(self, end: Callable[[Stream], None]) -> None:
         for appointment in (self._next, self._beat):
             if appointment is not None:
                 appointment.cancel()
         if self.stream is not None:
             stream, self.stream = self.stream, None
-            stream.close(Way.UP)
+            end(stream)
 
     # -- its stream ------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 point."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -80,8 +80,9 @@ class _FatefulStore(Store):
                 self._fate.sends_left = 1
 
 
+@dataclass(eq=False)
 class _FatefulGateway(HollowGateway):
-    fate: Fate
+    fate: Fate = field(kw_only=True)
 
     def send(self, agent: AgentId, message: ControllerMessage) -> None:
         if self.fate.sends_left is not None:
@@ -125,8 +126,9 @@ class Controller:
         modules = cluster_modules(self.desk, self.leases, surroundings)
         self.channels = HollowSender(clock, self.inbox.put, 1, NO_FAULTS)
         self.plane = ControlPlane(self.store, clock, ids, self.inbox, modules, [self.channels])
-        self.gateway = _FatefulGateway(timeline, self.desk, self.leases, self.desk.authenticate)
-        self.gateway.fate = fate
+        self.gateway = _FatefulGateway(
+            timeline, self.desk, self.leases, self.desk.authenticate, fate=fate
+        )
         self.desk.link = self.gateway
         self.wakes = 0
         self._hint()

@@ -21,8 +21,8 @@ from muster.wire.messages import (
     Reports,
 )
 
-OCCUPIED, DISMISSED, UNKNOWN = "occupied", "dismissed", "unknown"
-"""Why a stream may be closed so that its agent does more than to try again."""
+DISMISSED, UNKNOWN = "dismissed", "unknown"
+"""Why a stream may be closed so that its agent gives up its identity."""
 
 
 @dataclass(eq=False, slots=True)
@@ -51,7 +51,7 @@ class HollowGateway:
 
     # -- streams ---------------------------------------------------------------------------------
 
-    def accept(self, stream: Stream, credential: str, *, beside: bool) -> None:
+    def accept(self, stream: Stream, credential: str) -> None:
         """Take a new stream of whoever shows the credential."""
         try:
             agent = self.authenticate(credential)
@@ -65,7 +65,7 @@ class HollowGateway:
         self._opening.add(stream)
         stream.listen(
             Way.UP,
-            lambda message: self._heard(connection, message, beside=beside),
+            lambda message: self._heard(connection, message),
             lambda why: self._left(connection),
         )
 
@@ -79,13 +79,13 @@ class HollowGateway:
         self._streams.clear()
         self._opening.clear()
 
-    def _heard(self, connection: _Connection, message: AgentMessage, *, beside: bool) -> None:
+    def _heard(self, connection: _Connection, message: AgentMessage) -> None:
         if not self.is_up:
             return
         agent = connection.agent
         match message:
             case Hello() if connection.hello is None:
-                self._greeted(connection, message, beside=beside)
+                self._greeted(connection, message)
             case Heartbeat():
                 renewal = self.leases.renew(agent, message)
                 if renewal is not None:
@@ -94,16 +94,13 @@ class HollowGateway:
                 self.leases.heard(agent)
                 self.events.agent_said(agent, message)
 
-    def _greeted(self, connection: _Connection, hello: Hello, *, beside: bool) -> None:
+    def _greeted(self, connection: _Connection, hello: Hello) -> None:
         connection.hello = hello
         self._opening.discard(connection.stream)
         try:
-            renewal = self.leases.admit(hello, beside=beside)
-        except Occupied:
-            connection.stream.close(Way.DOWN, OCCUPIED)
-            return
-        except Overtaken as overtaken:
-            connection.stream.close(Way.DOWN, str(overtaken))
+            renewal = self.leases.admit(hello, beside=False)
+        except (Occupied, Overtaken) as refusal:
+            connection.stream.close(Way.DOWN, str(refusal))
             return
         if (older := self._streams.get(connection.agent)) is not None:
             older.stream.close(Way.DOWN, "the agent opened a newer stream")

@@ -14,7 +14,6 @@ from muster.control.engine.work import Work
 from muster.control.group.requests import GroupRequests
 from muster.control.identity.tokens import create_open_join_token
 from muster.core.clock import VirtualClock
-from muster.core.errors import MusterError
 from muster.core.ids import IdFactory
 from muster.core.specs import ScalingGroup
 from muster.simulate.hollow.agent import HollowAgent, Identity, Offer
@@ -183,7 +182,7 @@ class World:
         if self.controller is None or agent.identity is None:
             return None
         stream = Stream(self.timeline, self._rng, lambda: self.weather)
-        self.controller.gateway.accept(stream, agent.identity.credential, beside=False)
+        self.controller.gateway.accept(stream, agent.identity.credential)
         return stream
 
     def _join(self, agent: HollowAgent) -> None:
@@ -229,7 +228,3 @@ class World:
 
     def close(self) -> None:
         self.kill_controller()
-
-
-REFUSALS = (MusterError, TimeoutError)
-"""What a request may end with, whatever else goes on."""

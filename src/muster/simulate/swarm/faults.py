@@ -63,10 +63,7 @@ def _draw_down(lot: Lot) -> Params:
 def kill_agent(scene: Scene, agent: int, seconds: float) -> None:
     """kill -9 of an agent, which comes back after a while; its supervisor runs on."""
     killed = scene.agent(agent)
-    stream = killed.stream
     killed.kill()
-    if stream is not None:
-        stream.reset()
     scene.world.timeline.after(seconds, killed.start)
 
 
@@ -91,11 +88,7 @@ def freeze_supervisor(scene: Scene, agent: int, seconds: float) -> None:
 @FAULTS.add("reboot", 2, _draw_down, fault=True)
 def reboot(scene: Scene, agent: int, seconds: float) -> None:
     """A machine goes down without a word, and comes back as another boot."""
-    rebooted = scene.agent(agent)
-    stream = rebooted.stream
-    if stream is not None:
-        stream.cut()
-    rebooted.reboot(seconds)
+    scene.agent(agent).reboot(seconds)
 
 
 def _draw_clock(lot: Lot) -> Params:
