@@ -48,6 +48,6 @@ proto: setup ## Regenerate the agent protocol's modules from its proto files
 	@$(BIN)/python hatch_build.py
 
 clean: ## Remove all that the other targets made, .venv included
-	rm -rf $(VENV) build dist benchmarks/results .hypothesis .*_cache
+	rm -rf $(VENV) build dist benchmarks/results .hypothesis .*_cache .soak
 	rm -f $(foreach suffix,py pyi,src/muster/wire/*_pb2.$(suffix) src/muster/wire/*_pb2_grpc.$(suffix))
 	find src tests benchmarks demo -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
