@@ -10,6 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 from itertools import count, islice
 from pathlib import Path
 
+from muster.simulate.swarm.invariants import Invariant
 from muster.simulate.swarm.runner import Outcome, run
 from muster.simulate.swarm.scenario import InvalidScenario, Scenario, load_scenario
 from muster.simulate.swarm.shrink import shrink
@@ -18,7 +19,7 @@ from muster.simulate.swarm.steps import Step
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
-    logging.disable(logging.CRITICAL)
+    _be_quiet()
     if options.scenario is not None:
         return _replay(options.scenario)
     if options.resume and options.state is not None and options.state.exists():
@@ -50,10 +51,15 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _be_quiet() -> None:
+    """Log nothing of what faults make of the controller."""
+    logging.disable(logging.CRITICAL)
+
+
 def _outcomes(first: int, seeds: int | None, workers: int) -> Iterator[Outcome]:
     """The outcomes of the seeds, in order."""
     numbers = count(first) if seeds is None else iter(range(first, first + seeds))
-    with ProcessPoolExecutor(workers) as pool:
+    with ProcessPoolExecutor(workers, initializer=_be_quiet) as pool:
         waiting = [pool.submit(run, seed) for seed in islice(numbers, 2 * workers)]
         while waiting:
             yield waiting.pop(0).result()
@@ -63,23 +69,22 @@ def _outcomes(first: int, seeds: int | None, workers: int) -> Iterator[Outcome]:
 
 def _report(outcome: Outcome, keep: Path) -> None:
     """Shrink a failing run, keep it as a scenario, and tell its story."""
-    kind = _kind_of(outcome.violation)
+    kind = _kind_of(outcome)
 
     def fails(steps: Sequence[Step]) -> bool:
-        return _kind_of(run(outcome.seed, steps).violation) == kind
+        return _kind_of(run(outcome.seed, steps)) is kind
 
     steps = shrink(outcome.steps, fails)
     path = keep / f"seed-{outcome.seed}.yaml"
-    path.write_text(Scenario(outcome.seed, steps, outcome.violation).dump())
+    path.write_text(Scenario(outcome.seed, steps, str(outcome.violation)).dump())
     _say(f"seed {outcome.seed}: {outcome.violation}")
     _say(f"  {len(outcome.steps)} steps, of which {len(steps)} do: {path}")
     for step in steps:
         _say(f"    {step}")
 
 
-def _kind_of(violation: str) -> str:
-    """The words of a violation without ids and numbers."""
-    return " ".join(word for word in violation.split()[:6] if word.isalpha())
+def _kind_of(outcome: Outcome) -> Invariant | None:
+    return None if outcome.violation is None else outcome.violation.kind
 
 
 def _replay(path: Path) -> int:
@@ -89,7 +94,7 @@ def _replay(path: Path) -> int:
         sys.stderr.write(f"{error}\n")
         return 2
     outcome = run(scenario.seed, scenario.steps, tell=_tell)
-    _say(outcome.violation or "no invariant is violated")
+    _say(str(outcome.violation or "no invariant is violated"))
     return 1 if outcome.violation else 0
 
 

@@ -3,10 +3,12 @@
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
+from enum import StrEnum
 from typing import Any, TypeAlias
 
 from sqlalchemy import select
 
+from muster.core.resources import GPU_WHOLE
 from muster.core.states import JOB_TABLE, SESSION_TABLE
 from muster.simulate.hollow.agent import HollowAgent
 from muster.simulate.hollow.supervisor import WITH_PROCESSES, Kernel, Stage
@@ -32,8 +34,30 @@ MOST_BEGUN = 8
 CHURN_S = 2.0
 
 
+class Invariant(StrEnum):
+    """What must hold, in few words."""
+
+    ONE_LIVE_ATTEMPT = "a task has one live attempt at most"
+    NO_ATTEMPT_TWICE = "no attempt runs twice"
+    BARRIER = "no kernel of a gang runs before its barrier opens"
+    CAPACITY = "no device is used beyond its capacity"
+    ENDS_STAY = "no terminal status changes"
+    PAUSES = "no task begins again and again without a pause"
+    MIRROR = "the mirror is as SQL is"
+    WORK_ENDS = "all work ends once faults have stopped"
+    ROOM_RETURNS = "nothing keeps its room once work has ended"
+
+
 class Violation(AssertionError):
-    """An invariant does not hold; the text says which and why."""
+    """An invariant does not hold; the text says why."""
+
+    def __init__(self, kind: Invariant, text: str) -> None:
+        super().__init__(kind, text)
+        self.kind = kind
+        self.text = text
+
+    def __str__(self) -> str:
+        return self.text
 
 
 _UNSTORED = {"agent": {"seen_at"}, "session": {"retry_at"}}
@@ -85,7 +109,7 @@ class Judge:
         self.world: World | None = None
         self._tell = tell
         self._began: float | None = None
-        self.found: list[str] = []
+        self.found: list[Violation] = []
         self._running: dict[tuple[str, int], set[tuple[str, str, int]]] = defaultdict(set)
         self._begun: dict[tuple[str, int, int], str] = {}
         self._ended: dict[str, str] = {}
@@ -108,10 +132,16 @@ class Judge:
             who = (agent.name, *kernel.key)
             running = self._running[job, task]
             if running:
-                self._find(f"two live attempts of task {task} of {job}: {running} and {who}")
+                self._find(
+                    Invariant.ONE_LIVE_ATTEMPT,
+                    f"two live attempts of task {task} of {job}: {running} and {who}",
+                )
             running.add(who)
             if attempt in self._begun:
-                self._find(f"attempt {attempt} ran twice: {self._begun[attempt]} and {who}")
+                self._find(
+                    Invariant.NO_ATTEMPT_TWICE,
+                    f"attempt {attempt} ran twice: {self._begun[attempt]} and {who}",
+                )
             self._begun[attempt] = str(who)
             self._judge_churn(agent, job, task)
         self._judge_capacity(agent)
@@ -127,7 +157,9 @@ class Judge:
         for kind, name, status in unit.events():
             self.note(f"      {kind} {name}: {status}")
             if name in self._ended and self._ended[name] != status:
-                self._find(f"{kind} {name} was {self._ended[name]}, and is {status}")
+                self._find(
+                    Invariant.ENDS_STAY, f"{kind} {name} was {self._ended[name]}, and is {status}"
+                )
             if (kind == "job" and status in JOB_TABLE.terminal) or (
                 kind == "session" and status in SESSION_TABLE.terminal
             ):
@@ -138,7 +170,9 @@ class Judge:
         lately = self._begun_lately.setdefault((job, task), deque(maxlen=MOST_BEGUN))
         now = agent.machine.now()
         if len(lately) == MOST_BEGUN and now - lately[0] < CHURN_S:
-            self._find(f"task {task} of {job} began {MOST_BEGUN} times in {CHURN_S:g} s")
+            self._find(
+                Invariant.PAUSES, f"task {task} of {job} began {MOST_BEGUN} times in {CHURN_S:g} s"
+            )
         lately.append(now)
 
     def _judge_capacity(self, agent: HollowAgent) -> None:
@@ -148,8 +182,11 @@ class Judge:
                 for share in kernel.shares:
                     used[share.index] += share.milli
         for index, milli in used.items():
-            if milli > 1000:
-                self._find(f"device {index} of {agent.name} is used to {milli / 1000:.1f}")
+            if milli > GPU_WHOLE:
+                self._find(
+                    Invariant.CAPACITY,
+                    f"device {index} of {agent.name} is used to {milli / GPU_WHOLE:.1f}",
+                )
 
     def _judge_barrier(self, kernel: Kernel) -> None:
         if not kernel.start.hold or self.world is None or self.world.controller is None:
@@ -157,10 +194,12 @@ class Judge:
         live = self.world.store.live
         record = live.kernels.get(kernel.start.kernel)
         if record is not None and record.session.barrier_opened_at is None:
-            self._find(f"kernel {kernel.key} of a gang ran before its barrier opened")
+            self._find(
+                Invariant.BARRIER, f"kernel {kernel.key} of a gang ran before its barrier opened"
+            )
 
-    def _find(self, text: str) -> None:
-        self.found.append(text)
+    def _find(self, kind: Invariant, text: str) -> None:
+        self.found.append(Violation(kind, text))
 
     # -- between steps, and in the end -----------------------------------------------------------
 
@@ -170,7 +209,7 @@ class Judge:
             Violation: something that was seen must not be.
         """
         if self.found:
-            raise Violation(self.found[0])
+            raise self.found[0]
 
     def judge_mirror(self, store: Store) -> None:
         """The mirror is as SQL is: the next controller would know the same.
@@ -186,12 +225,13 @@ class Judge:
                 here, there = known.get(key), read.get(key)
                 if here is None or there is None:
                     where = "SQL" if here is None else "the mirror"
-                    raise Violation(f"{name} {key} is in {where} alone")
+                    raise Violation(Invariant.MIRROR, f"{name} {key} is in {where} alone")
                 for column, value in here.items():
                     if value != there[column]:
                         raise Violation(
+                            Invariant.MIRROR,
                             f"{column} of {name} {key} is {value!r} in the mirror, "
-                            f"and {there[column]!r} in SQL"
+                            f"and {there[column]!r} in SQL",
                         )
 
     def judge_rest(self, world: World) -> None:
@@ -206,9 +246,11 @@ class Judge:
                 (store.entities.name_of(each), each.status, getattr(each, "reason", None))
                 for each in work[:6]
             ]
-            raise Violation(f"work never ends: {told}")
+            raise Violation(Invariant.WORK_ENDS, f"work never ends: {told}")
         if store.live.ledger:
-            raise Violation(f"room stays taken: {[*store.live.ledger.values()][:3]}")
+            raise Violation(
+                Invariant.ROOM_RETURNS, f"room stays taken: {[*store.live.ledger.values()][:3]}"
+            )
         for agent in world.agents.values():
             left = [
                 (kernel.key, kernel.stage)
@@ -216,15 +258,17 @@ class Judge:
                 if kernel.stage not in (Stage.ENDED, Stage.CREATE_FAILED)
             ]
             if left:
-                raise Violation(f"{agent.name} holds {left}")
+                raise Violation(Invariant.WORK_ENDS, f"{agent.name} holds {left}")
         with store.engine.connect() as connection:
             rows: Any = connection.execute(select(schema.allocations)).all()
             if rows:
-                raise Violation(f"rows of the ledger stay: {rows[:3]}")
+                raise Violation(Invariant.ROOM_RETURNS, f"rows of the ledger stay: {rows[:3]}")
             for entity in store.entities.values():
                 if entity.record is Agent:
                     continue
                 table = entity.rows.table
                 found = connection.execute(select(table.c.status).distinct()).scalars().all()
                 if wrong := set(found) - set(entity.states.terminal):
-                    raise Violation(f"{table.name} that have not ended: {wrong}")
+                    raise Violation(
+                        Invariant.WORK_ENDS, f"{table.name} that have not ended: {wrong}"
+                    )

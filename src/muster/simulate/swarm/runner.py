@@ -38,7 +38,7 @@ class Outcome:
 
     seed: int
     steps: list[Step] = field(default_factory=list)
-    violation: str = ""
+    violation: Violation | None = None
     faults: Counter[str] = field(default_factory=Counter)
     wakes: int = 0
     seconds: float = 0.0
@@ -95,7 +95,7 @@ def run(seed: int, steps: Sequence[Step] | None = None, tell: Tell = in_silence)
             judge.judge()
             judge.judge_rest(world)
         except Violation as violation:
-            outcome.violation = str(violation)
+            outcome.violation = violation
             judge.note(f"VIOLATION: {violation}")
         finally:
             outcome.seconds = world.clock.now() - began
