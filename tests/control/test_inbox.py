@@ -6,14 +6,18 @@ from pathlib import Path
 import pytest
 from tests.control.world import ADA, BOB, World
 
+from muster.control.engine.coordinator import MAX_CHANGES
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.inbox import LARGE, LARGE_AGAIN_S
+from muster.control.plane import RETRY_COMMIT_S, Unavailable
 from muster.control.session.requests import SessionRequests
 from muster.core.owner import Principal
 from muster.core.resources import Resources
 from muster.core.specs import SessionSpec
 from muster.store.records import Session
+from muster.store.store import CommitFailed, Store
+from muster.store.unit import Unit
 
 
 @pytest.fixture
@@ -73,3 +77,44 @@ def test_who_has_sent_no_large_input_for_a_while_is_like_everybody_else(world: W
     asking.submit(ADA, 1)
     asking.submit(BOB, 1)
     assert asking.step() == ["ada 1", "bob 1"]
+
+
+def test_burst_of_large_inputs_holds_up_nobody_else(world: World) -> None:
+    asking = Asking(world)
+    for _ in range(3):
+        asking.submit(ADA, MAX_CHANGES)
+    asking.submit(BOB, 1)
+    assert asking.step() == [f"ada {MAX_CHANGES}"]
+    assert asking.step() == ["bob 1"]
+    asking.submit(BOB, 1)
+    assert asking.step() == [f"ada {MAX_CHANGES}"]
+    assert asking.step() == ["bob 1"]
+
+
+def test_users_who_send_large_inputs_take_turns_and_each_keeps_its_order(world: World) -> None:
+    asking = Asking(world)
+    for who in (ADA, BOB):
+        asking.submit(who, LARGE + 1)
+        asking.step()
+    for kernels in (LARGE + 1, 1):
+        asking.submit(ADA, kernels)
+    asking.submit(BOB, 2)
+    found = [each for _ in range(6) for each in asking.step()]
+    assert found == [f"ada {LARGE + 1}", "bob 2", "ada 1"]
+
+
+def test_requests_are_refused_while_nothing_can_be_stored_though_an_agent_has_more_to_say(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(self: Store, unit: Unit) -> None:
+        raise CommitFailed("the disk is full")
+
+    monkeypatch.setattr(Store, "commit", fails)
+    world.desk.agent_left(world.agent("a").id)
+    world.plane.step()
+    answers: list[Exception | None] = []
+    for _ in range(3):
+        world.plane.ask(lambda work, parts: None, lambda result, error: answers.append(error))
+    world.clock.advance(RETRY_COMMIT_S)
+    world.plane.step()
+    assert [type(error) for error in answers] == [Unavailable] * 3

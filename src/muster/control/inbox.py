@@ -18,6 +18,8 @@ from muster.core.owner import Owner
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+_User = tuple[str, str]
+"""A domain, and a user of it."""
 
 MAX_INPUTS = 100_000
 """Inputs that may wait for the next wake (design: Everything is bounded)."""
@@ -99,9 +101,9 @@ class Answers(Performer[Answer]):
 
 
 class Inbox:
-    """Inputs in the order in which they came. Those of owners who send large ones are taken one a
-    wake, and everybody else's in between. Inputs of undone wakes go first, in the batches in which
-    they were given back.
+    """Inputs in the order in which they came. Those of users who send large ones are taken one a
+    wake, the users in turn, and everybody else's in between. Inputs of undone wakes go first, in
+    the batches in which they were given back.
 
     Args:
         hint: called whenever something came in.
@@ -110,9 +112,11 @@ class Inbox:
     def __init__(self, hint: Callable[[], None] = lambda: None) -> None:
         self._hint = hint
         self._fresh: deque[Input] = deque()
-        self._slow: deque[Input] = deque()  # of those who send large ones
+        self._slow: dict[
+            _User, deque[Input]
+        ] = {}  # of those who send large ones, who is next first
         self._slow_is_next = False
-        self._senders: dict[Owner, float] = {}  # of large ones, each until when
+        self._senders: dict[_User, float] = {}  # of large ones, each until when
         self._again: deque[list[Input]] = deque()
 
     def __bool__(self) -> bool:
@@ -123,10 +127,20 @@ class Inbox:
         Raises:
             Busy: too much waits already.
         """
-        if len(self._fresh) + len(self._slow) >= MAX_INPUTS:
+        if len(self._fresh) + sum(map(len, self._slow.values())) >= MAX_INPUTS:
             raise Busy("the controller has more to do than it can take; try again later")
-        (self._slow if item.owner in self._senders else self._fresh).append(item)
+        self._queue_of(item).append(item)
         self._hint()
+
+    def _queue_of(self, item: Input) -> deque[Input]:
+        """The queue in which the input waits: a user's order is kept, so who has inputs in the slow
+        one adds to it."""
+        owner = item.owner
+        if owner is not None:
+            user = owner.domain, owner.user
+            if user in self._slow or user in self._senders:
+                return self._slow.setdefault(user, deque())
+        return self._fresh
 
     def ask(
         self,
@@ -169,19 +183,43 @@ class Inbox:
 
     def take(self, now: float) -> list[Input]:
         """The inputs of the wake at ``now``, seconds."""
-        self._senders = {owner: until for owner, until in self._senders.items() if until > now}
+        self._senders = {user: until for user, until in self._senders.items() if until > now}
         if self._again:
             return self._again.popleft()
         if self._slow and (self._slow_is_next or not self._fresh):
             self._slow_is_next = False
-            return [self._slow.popleft()]
+            user, queue = next(iter(self._slow.items()))
+            del self._slow[user]
+            taken = [queue.popleft()]
+            if queue:
+                self._slow[user] = queue  # behind the other users
+            return taken
         self._slow_is_next = bool(self._slow)
         return [self._fresh.popleft() for _ in range(min(len(self._fresh), INPUTS_A_WAKE))]
 
     def note_size(self, item: Input, changes: int, now: float) -> None:
         """Say how many rows an input changed by itself."""
         if changes > LARGE and item.owner is not None:
-            self._senders[item.owner] = now + LARGE_AGAIN_S
+            self._senders[item.owner.domain, item.owner.user] = now + LARGE_AGAIN_S
+
+    def put_back(self, inputs: list[Input]) -> None:
+        """Have inputs wait on that came to no wake, each before the later ones of its sender."""
+        if self._again:  # later inputs of the same agents may be among them
+            self.give_back(inputs)
+            return
+        for item in reversed(inputs):
+            self._queue_of(item).appendleft(item)
+
+    def take_requests(self) -> list[Input]:
+        """Remove and return all inputs that are not kept while nothing can be stored."""
+        found: list[Input] = []
+        for queue in (self._fresh, *self._slow.values()):
+            found += [item for item in queue if not item.is_kept]
+            kept = [item for item in queue if item.is_kept]
+            queue.clear()
+            queue.extend(kept)
+        self._slow = {user: queue for user, queue in self._slow.items() if queue}
+        return found
 
     def give_back(self, inputs: list[Input]) -> None:
         """Have these inputs taken next, together."""

@@ -262,13 +262,17 @@ class ControlPlane:
         """
         for position, item in enumerate(inputs):
             if work.unit.size > MAX_CHANGES:
-                self._inbox.give_back(inputs[position:])
+                self._inbox.put_back(inputs[position:])
                 del inputs[position:]
                 break  # handlers have their turn in the next wake
             before = work.unit.size
             try:
                 item.take(work, self.parts)
             except Exception as error:
+                if not item.is_kept and work.unit.size == before:
+                    log.error("a request failed, and is refused", exc_info=error)
+                    _refuse(item, error)  # it has changed nothing
+                    continue
                 self._take_apart(inputs, position, error)
                 raise Undone from error
             self._inbox.note_size(item, work.unit.size - before, work.now)
@@ -364,6 +368,7 @@ class ControlPlane:
         self._acquit()
         inputs = [*inputs, *self._inbox.take_all_given_back()]
         self._inbox.give_back([item for item in inputs if item.is_kept])
+        inputs += self._inbox.take_requests()
         self._broken = True
         self.trouble = why
         self._retry_at = self._clock.now() + RETRY_COMMIT_S

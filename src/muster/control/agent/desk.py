@@ -120,12 +120,13 @@ class AgentDesk:
 
     def hear(self, work: Work, parts: Parts, said: "Said") -> None:
         """Apply an agent's message to the wake's work."""
+        if said.message is None:
+            self.connected.discard(said.agent)
         agent = work.live.agents.get(said.agent)
         if agent is None or agent.status is AgentStatus.REMOVED:
             return  # its stream is closed with the commit
         match said.message:
             case None:
-                self.connected.discard(agent.id)
                 work.emit(TellAgent(agent.id, None))
                 agent.connected = False
                 agent.left_at = work.now

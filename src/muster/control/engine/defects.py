@@ -55,6 +55,7 @@ class Defects:
                 handler: all handlers leave it as it was before.
         """
         log.error("handler %s failed on %s", handler, record or "several", exc_info=error)
+        self._left_out = {who: what for who, what in self._left_out.items() if what[0] > now}
         until = self._until = now + LEFT_OUT_S
         self._in_a_row += 1
         if self._in_a_row > MAX_IN_A_ROW:
