@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.api.served import BOB, LARGE, ServedCluster, open_database
+from tests.api.served import ADMIN, BOB, LARGE, ServedCluster, open_database
 from tests.control.lamp.api import router
 from tests.control.lamp.client import LampClient
 from tests.control.lamp.entity import LAMP, Lamp, lamps
@@ -20,6 +20,8 @@ from tests.control.world import Run
 
 import muster
 from muster.client import Client, NotFound
+from muster.core.owner import Role
+from muster.store.entity import Visible
 
 
 @pytest.fixture
@@ -114,6 +116,30 @@ def test_lamp_of_another_user_is_not_found(cluster: ServedCluster, ada: Http) ->
     bob = Http(cluster, cluster.token(BOB))
     assert bob.get("lamps")["items"] == []
     assert bob.status("lamps/porch") == bob.status("history/porch") == 404
+
+
+@pytest.mark.parametrize("path", ["lamps/porch", "lamps/porch/why", "history/porch"])
+def test_lamp_for_admins_is_found_by_admins_alone(
+    cluster: ServedCluster, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setattr(LAMP, "visible", Visible.TO_ADMINS)
+    root = Http(cluster, cluster.token(ADMIN, Role.ADMIN))
+    lamp = root.post("lamps/porch")
+    bob = Http(cluster, cluster.token(BOB))
+    for ref in ("porch", lamp["id"], lamp["id"][:-3]):
+        asked = path.replace("porch", ref)
+        assert (root.status(asked), bob.status(asked)) == (200, 404)
+    assert [len(each.get("lamps")["items"]) for each in (root, bob)] == [1, 0]
+
+
+def test_lamp_for_all_is_found_and_listed_by_everybody(
+    cluster: ServedCluster, ada: Http, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LAMP, "visible", Visible.TO_ALL)
+    lamp = ada.post("lamps/porch")
+    bob = Http(cluster, cluster.token(BOB))
+    assert [each["id"] for each in bob.get("lamps")["items"]] == [lamp["id"]]
+    assert bob.status("lamps/porch") == bob.status("history/porch") == 200
 
 
 def test_lamp_that_does_not_light_is_tried_by_the_engines_own_count(

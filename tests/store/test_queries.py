@@ -8,21 +8,21 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Connection, event, insert, text
+from sqlalchemy import Connection, event, insert, select, text
 from tests.control.world import ADA, Run, World, task_index
 
 from muster.control.job.requests import JobRequests
-from muster.core.errors import Ambiguous, NotFound
+from muster.core.errors import Ambiguous, InvalidSpec, NotFound
 from muster.core.owner import Owner, Principal, Role
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec, SessionSpec
 from muster.core.states import KernelStatus, TaskState
 from muster.core.views.work import TaskView
 from muster.store import schema
-from muster.store.entities import ENTITIES, JOB
+from muster.store.entities import AGENT, ENTITIES, JOB
 from muster.store.queries.history import read_history
 from muster.store.queries.jobs import list_jobs, read_job, read_job_detail
-from muster.store.queries.listing import Listing
+from muster.store.queries.listing import Listing, listed
 from muster.store.queries.output import session_output, task_output
 from muster.store.queries.refs import owners_of, resolve
 from muster.store.queries.sessions import list_sessions, read_session_detail
@@ -155,17 +155,26 @@ def test_jobs_are_listed_by_state_name_and_owner(world: World, connection: Conne
     world.run(5)
     mine, bobs = world.submit(job("new")), world.submit(job("new"), BOB)
 
-    def listed(principal: Principal = ROOT, **filters: Any) -> list[str]:
+    def ids(principal: Principal = ROOT, **filters: Any) -> list[str]:
         return [item.id for item in list_jobs(connection, principal, Listing(**filters)).items]
 
-    assert listed() == [bobs.id, mine.id, done.id]
-    assert listed(states={"PENDING", "RUNNING"}) == [bobs.id, mine.id]
-    assert listed(states={"RUNNING"}) == [bobs.id, mine.id]
-    assert listed(states={"SUCCEEDED", "FAILED"}) == [done.id]
-    assert listed(name="done") == [done.id]
-    assert listed(owner="bob") == listed(owner="default/default/bob") == [bobs.id]
-    assert listed(ADA) == [mine.id, done.id]
-    assert listed(ADA, owner="bob") == []
+    assert ids() == [bobs.id, mine.id, done.id]
+    assert ids(states={"PENDING", "RUNNING"}) == [bobs.id, mine.id]
+    assert ids(states={"RUNNING"}) == [bobs.id, mine.id]
+    assert ids(states={"SUCCEEDED", "FAILED"}) == [done.id]
+    assert ids(name="done") == [done.id]
+    assert ids(owner="bob") == ids(owner="default/default/bob") == [bobs.id]
+    assert ids(ADA) == [mine.id, done.id]
+    assert ids(ADA, owner="bob") == []
+
+
+def test_records_without_an_owner_are_listed_for_all_and_not_by_owner(
+    world: World, connection: Connection
+) -> None:
+    agents = select(AGENT.table.c.name)
+    assert connection.execute(listed(agents, AGENT, BOB, Listing())).scalars().all() == ["a1"]
+    with pytest.raises(InvalidSpec, match="agent has no owner"):
+        listed(agents, AGENT, BOB, Listing(owner="ada"))
 
 
 def test_live_jobs_are_listed_without_looking_at_those_that_ended(

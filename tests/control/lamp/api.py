@@ -14,8 +14,8 @@ from muster.core.owner import Principal
 from muster.core.views.base import ReasonView, RecordView, View
 from muster.core.views.placement import WhyView
 from muster.store.live import Live
-from muster.store.queries.listing import Listing, reason_view
-from muster.store.queries.refs import resolve, visible
+from muster.store.queries.listing import Listing, listed, reason_view
+from muster.store.queries.refs import resolve
 
 
 class LampView(RecordView):
@@ -34,10 +34,9 @@ def _view(lamp: Lamp, live: Live, parts: Parts) -> LampView:
 
 
 def _list(connection: Connection, principal: Principal, listing: Listing) -> LampPage:
-    query = select(lamps).where(*visible(lamps, principal)).limit(listing.limit)
-    if listing.states is not None:
-        query = query.where(lamps.c.status.in_(listing.states))
-    rows = connection.execute(query)
+    rows = connection.execute(listed(select(lamps), LAMP, principal, listing)).all()[
+        : listing.limit
+    ]
     return LampPage(items=tuple(LampView(id=r.id, name=r.name, status=r.status) for r in rows))
 
 

@@ -42,18 +42,23 @@ def listed(
     """``query`` with a listing's conditions, and one row more than its limit.
 
     Raises:
-        InvalidSpec: the listing is by a name or a group, and records of this entity have none.
+        InvalidSpec: the listing is by a name, an owner or a group, and records of this entity have
+            none.
     """
     table, status = entity.table, entity.table.c.status
-    given = {"name": listing.name, "group": listing.group}
+    given = {
+        "name": (listing.name, "name"),
+        "owner": (listing.owner, "user"),
+        "group": (listing.group, "group"),
+    }
     problems = [
         Problem(key, repr(value), f"a {entity.name} has no {key}: leave it out")
-        for key, value in given.items()
-        if value is not None and key not in table.c
+        for key, (value, column) in given.items()
+        if value is not None and column not in table.c
     ]
     if problems:
         raise InvalidSpec(problems)
-    conditions = visible(table, principal)
+    conditions = visible(entity, principal)
     if listing.states is not None:
         if frozenset(listing.states) <= entity.states.live:
             conditions.append(one_of(status, entity.states.live))  # the partial index of the live

@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Table, and_, null, select
+from sqlalchemy import ColumnElement, Connection, Table, and_, false, null, select
 
 from muster.core.errors import Ambiguous, nothing_named
 from muster.core.ids import prefix_range
@@ -29,9 +29,13 @@ def owned_by(table: Table, owner: Owner) -> ColumnElement[bool]:
     )
 
 
-def visible(table: Table, principal: Principal) -> list[ColumnElement[bool]]:
-    """The conditions under which the principal may see an owned row; see ``Principal.may_see``."""
-    return [] if principal.is_admin else [_own(table, principal)]
+def visible(entity: Entity[Any], principal: Principal) -> list[ColumnElement[bool]]:
+    """The conditions under which the principal may see a row of the entity; see ``Visible``."""
+    if principal.is_admin or entity.visible is Visible.TO_ALL:
+        return []
+    if entity.visible is Visible.TO_OWNER:
+        return [_own(entity.table, principal)]
+    return [false()]
 
 
 def _own(table: Table, principal: Principal) -> ColumnElement[bool]:
@@ -68,17 +72,13 @@ def _may_be_id(entity: Entity[Any], ref: str) -> bool:
     return found is not None and found[1] in (None, entity.prefix)
 
 
-def _conditions(entity: Entity[Any], principal: Principal) -> list[ColumnElement[bool]]:
-    return visible(entity.table, principal) if entity.visible is Visible.TO_OWNER else []
-
-
 def _by_id(
     connection: Connection, entity: Entity[Any], principal: Principal, ref: str
 ) -> str | None:
     id_ = entity.table.c.id
     low, _ = prefix_range(entity.prefix, ref)
     found: str | None = connection.execute(
-        select(id_).where(id_ == low, *_conditions(entity, principal))
+        select(id_).where(id_ == low, *visible(entity, principal))
     ).scalar()
     return found
 
@@ -90,7 +90,7 @@ def _by_name(
     if "name" not in table.c:
         return None
     is_live = one_of(entity.table.c.status, entity.states.live)
-    scopes = [_conditions(entity, principal)]
+    scopes = [visible(entity, principal)]
     if entity.visible is Visible.TO_OWNER and principal.is_admin:
         scopes.insert(0, [_own(table, principal)])
     for scope in scopes:
@@ -109,9 +109,7 @@ def _by_prefix(
 ) -> str | None:
     id_ = entity.table.c.id
     low, high = prefix_range(entity.prefix, ref)
-    found = _newest(
-        connection, entity.table, [id_ >= low, id_ < high, *_conditions(entity, principal)]
-    )
+    found = _newest(connection, entity.table, [id_ >= low, id_ < high, *visible(entity, principal)])
     if len(found) > 1:
         raise _ambiguous(entity, ref, found)
     return found[0][0] if found else None
