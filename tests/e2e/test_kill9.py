@@ -1,6 +1,6 @@
 """kill -9 of the controller, of agents, of both, at any time: nothing is lost, nothing runs twice.
 
-The tasks prove it themselves, by the marks that they write (issue 2, "Shown by" 3).
+The tasks prove it themselves, by the marks that they write.
 """
 
 import os
