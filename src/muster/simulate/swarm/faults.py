@@ -8,7 +8,7 @@ from muster.simulate.hollow.network import CALM, Way, Weather
 from muster.simulate.swarm.scene import Scene
 from muster.simulate.swarm.steps import Kinds, Lot, Params
 
-FAULTS = Kinds()
+FAULTS = Kinds(faults=True)
 
 LONGEST_FREEZE_S = 4.0
 """A supervisor that is frozen for longer than the margin of a lease cannot keep its promise."""
@@ -18,13 +18,13 @@ def _draw_agent(lot: Lot) -> Params:
     return {"agent": lot.rng.randrange(10)}
 
 
-@FAULTS.add("weather", 2, lambda lot: {"lagging": lot.rng.choice([0, 0, 0.1, 0.5])}, fault=True)
+@FAULTS.add(2, lambda lot: {"lagging": lot.rng.choice([0, 0, 0.1, 0.5])})
 def weather(scene: Scene, lagging: float) -> None:
     """Some messages take up to two seconds longer."""
     scene.world.weather = Weather(lagging=lagging, lag_s=2.0) if lagging else CALM
 
 
-@FAULTS.add("cut", 3, _draw_agent, fault=True)
+@FAULTS.add(3, _draw_agent)
 def cut(scene: Scene, agent: int) -> None:
     """A stream breaks without a word; what was on its way is lost."""
     stream = scene.agent(agent).stream
@@ -32,7 +32,7 @@ def cut(scene: Scene, agent: int) -> None:
         stream.cut()
 
 
-@FAULTS.add("reset", 3, _draw_agent, fault=True)
+@FAULTS.add(3, _draw_agent)
 def reset(scene: Scene, agent: int) -> None:
     """A stream breaks, and both ends know."""
     stream = scene.agent(agent).stream
@@ -45,7 +45,7 @@ def _draw_stall(lot: Lot) -> Params:
     return {"agent": lot.rng.randrange(10), "way": way, "seconds": lot.rng.choice([1, 5, 15, 40])}
 
 
-@FAULTS.add("stall", 2, _draw_stall, fault=True)
+@FAULTS.add(2, _draw_stall)
 def stall(scene: Scene, agent: int, way: str, seconds: float) -> None:
     """One direction of a stream is held back for a while."""
     stream = scene.agent(agent).stream
@@ -59,7 +59,7 @@ def _draw_down(lot: Lot) -> Params:
     return {"agent": lot.rng.randrange(10), "seconds": lot.rng.choice([0.1, 1, 10, 30, 100])}
 
 
-@FAULTS.add("kill_agent", 3, _draw_down, fault=True)
+@FAULTS.add(3, _draw_down)
 def kill_agent(scene: Scene, agent: int, seconds: float) -> None:
     """kill -9 of an agent, which comes back after a while; its supervisor runs on."""
     killed = scene.agent(agent)
@@ -67,7 +67,7 @@ def kill_agent(scene: Scene, agent: int, seconds: float) -> None:
     scene.world.timeline.after(seconds, killed.start)
 
 
-@FAULTS.add("kill_supervisor", 2, _draw_agent, fault=True)
+@FAULTS.add(2, _draw_agent)
 def kill_supervisor(scene: Scene, agent: int) -> None:
     """kill -9 of a supervisor; the next one ends its kernels."""
     scene.agent(agent).supervisor.kill()
@@ -77,7 +77,7 @@ def _draw_freeze(lot: Lot) -> Params:
     return {"agent": lot.rng.randrange(10), "seconds": lot.rng.choice([0.5, LONGEST_FREEZE_S])}
 
 
-@FAULTS.add("freeze_supervisor", 2, _draw_freeze, fault=True)
+@FAULTS.add(2, _draw_freeze)
 def freeze_supervisor(scene: Scene, agent: int, seconds: float) -> None:
     supervisor = scene.agent(agent).supervisor
     if supervisor.is_up and not supervisor.is_frozen:
@@ -85,7 +85,7 @@ def freeze_supervisor(scene: Scene, agent: int, seconds: float) -> None:
         scene.world.timeline.after(seconds, supervisor.thaw)
 
 
-@FAULTS.add("reboot", 2, _draw_down, fault=True)
+@FAULTS.add(2, _draw_down)
 def reboot(scene: Scene, agent: int, seconds: float) -> None:
     """A machine goes down without a word, and comes back as another boot."""
     scene.agent(agent).reboot(seconds)
@@ -95,19 +95,19 @@ def _draw_clock(lot: Lot) -> Params:
     return {"agent": lot.rng.randrange(10), "ahead_s": lot.rng.choice([0, -90, -1, 1, 300])}
 
 
-@FAULTS.add("set_clock", 1, _draw_clock, fault=True)
+@FAULTS.add(1, _draw_clock)
 def set_clock(scene: Scene, agent: int, ahead_s: float) -> None:
     """The time of day of a machine is set."""
     scene.agent(agent).machine.clock_ahead_s = ahead_s
 
 
-@FAULTS.add("disk", 1, lambda lot: {**_draw_agent(lot), "full": lot.rng.random() < 0.5}, fault=True)
+@FAULTS.add(1, lambda lot: {**_draw_agent(lot), "full": lot.rng.random() < 0.5})
 def disk(scene: Scene, agent: int, full: bool) -> None:
     """The disk of an agent's directory fills up, or has room again."""
     scene.agent(agent).disk_full = full
 
 
-@FAULTS.add("ports", 1, _draw_agent, fault=True)
+@FAULTS.add(1, _draw_agent)
 def ports(scene: Scene, agent: int) -> None:
     """The next kernel finds no ports."""
     scene.agent(agent).prepare_failures.append(ReasonCode.NO_PORTS)
@@ -121,14 +121,14 @@ def _draw_misfortune(lot: Lot) -> Params:
     return {"what": lot.rng.choice([*Misfortune]).value, **_draw_away(lot)}
 
 
-@FAULTS.add("misfortune", 6, _draw_misfortune, fault=True)
+@FAULTS.add(6, _draw_misfortune)
 def misfortune(scene: Scene, what: str, away_s: float) -> None:
     """A coming commit of the controller does not go as it should."""
     scene.away_s = away_s
     scene.world.fate.coming.append(Misfortune(what))
 
 
-@FAULTS.add("kill_controller", 2, _draw_away, fault=True)
+@FAULTS.add(2, _draw_away)
 def kill_controller(scene: Scene, away_s: float) -> None:
     """kill -9 of the controller."""
     scene.away_s = away_s
@@ -139,7 +139,7 @@ def _draw_poison(lot: Lot) -> Params:
     return {"kind": lot.rng.choice(["a defect", "what cannot be stored"])}
 
 
-@FAULTS.add("poison", 2, _draw_poison, fault=True)
+@FAULTS.add(2, _draw_poison)
 def poison(scene: Scene, kind: str) -> None:
     """A request fails in a way that nobody foresaw."""
 

@@ -21,7 +21,7 @@ def _nothing(lot: Lot) -> Params:
     return {}
 
 
-@LIFE.add("wait", 30, lambda lot: {"seconds": lot.rng.choice([0.05, 0.2, 1, 3, 10])}, fault=False)
+@LIFE.add(30, lambda lot: {"seconds": lot.rng.choice([0.05, 0.2, 1, 3, 10])})
 def wait(scene: Scene, seconds: float) -> None:
     scene.world.run(seconds)
 
@@ -56,7 +56,7 @@ def _draw_job(lot: Lot) -> Params:
     return {"number": number, "spec": spec, **more}
 
 
-@LIFE.add("submit", 20, _draw_job, fault=False)
+@LIFE.add(20, _draw_job)
 def submit(
     scene: Scene,
     number: int,
@@ -90,7 +90,7 @@ def _draw_session(lot: Lot) -> Params:
     return {"number": number, "spec": spec, "user": rng.choice([0, 0, 1])}
 
 
-@LIFE.add("session", 4, _draw_session, fault=False)
+@LIFE.add(4, _draw_session)
 def session(scene: Scene, number: int, spec: dict[str, Any], user: int) -> None:
     """A session of its own, without a job."""
     kernels = [{"env": {CHANCE: str(number)}, **each} for each in spec["kernels"]]
@@ -98,7 +98,7 @@ def session(scene: Scene, number: int, spec: dict[str, Any], user: int) -> None:
     scene.submit(number, SessionSpec.model_validate(whole), USERS[user % len(USERS)])
 
 
-@LIFE.add("cancel", 4, lambda lot: {"submission": lot.a_submission()}, fault=False)
+@LIFE.add(4, lambda lot: {"submission": lot.a_submission()})
 def cancel(scene: Scene, submission: int) -> None:
     match scene.work(submission):
         case Job(id=job):
@@ -113,7 +113,7 @@ def _draw_bar(lot: Lot) -> Params:
     return {"agent": rng.randrange(10), "bar": bar, "leave_s": rng.choice([None, 0, 2])}
 
 
-@LIFE.add("bar", 2, _draw_bar, fault=False)
+@LIFE.add(2, _draw_bar)
 def bar(scene: Scene, agent: int, bar: str, leave_s: float | None) -> None:
     identity = scene.agent(agent).identity
     if identity is not None:
@@ -125,7 +125,7 @@ def bar(scene: Scene, agent: int, bar: str, leave_s: float | None) -> None:
         )
 
 
-@LIFE.add("unbar", 4, _nothing, fault=False)
+@LIFE.add(4, _nothing)
 def unbar(scene: Scene) -> None:
     scene.unbar_all()
 
@@ -149,7 +149,7 @@ def draw_group(rng: random.Random) -> dict[str, Any]:
     }
 
 
-@LIFE.add("group", 2, lambda lot: {"policy": draw_group(lot.rng)}, fault=False)
+@LIFE.add(2, lambda lot: {"policy": draw_group(lot.rng)})
 def group(scene: Scene, policy: dict[str, Any]) -> None:
     spec = ScalingGroup.model_validate(policy)
     scene.ask(lambda work, parts: parts[GroupRequests].put_group(work, spec))
@@ -159,7 +159,7 @@ def _draw_quota(lot: Lot) -> Params:
     return {"sessions": lot.rng.choice([None, 1, 3])}
 
 
-@LIFE.add("quota", 1, _draw_quota, fault=False)
+@LIFE.add(1, _draw_quota)
 def quota(scene: Scene, sessions: int | None) -> None:
     name = str(USERS[0].owner)
     if sessions is None:

@@ -55,20 +55,28 @@ class Kind:
 
 
 class Kinds:
-    """All kinds of steps of a simulation; each entity may add its own."""
+    """All kinds of steps of a simulation; each entity may add its own.
 
-    def __init__(self, *others: "Kinds") -> None:
+    Args:
+        others: their kinds are among these.
+        faults: whether the kinds that are added are faults.
+    """
+
+    def __init__(self, *others: "Kinds", faults: bool = False) -> None:
+        self._faults = faults
         self._kinds: dict[str, Kind] = {}
         for each in others:
             self._kinds |= each._kinds
 
     def add(
-        self, name: str, weight: float, draw: Draw, *, fault: bool
+        self, weight: float, draw: Draw
     ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-        """Register the decorated function, which takes the scene and the parameters."""
+        """Register the decorated function, which takes the scene and the parameters; its name is
+        the step's."""
 
         def register(do: Callable[..., None]) -> Callable[..., None]:
-            self._kinds[name] = Kind(name, weight, draw, do, fault)
+            name = do.__name__
+            self._kinds[name] = Kind(name, weight, draw, do, self._faults)
             return do
 
         return register
