@@ -37,10 +37,12 @@ def kept_for(
     firm: bool = False,
     previous: Reservation | None = None,
     now: float = NOW,
+    leaving: Iterable[RunningSession] = (),
 ) -> Reservation | None:
     """``reserve`` with ``sessions`` running."""
     by_id = {each.id: each for each in sessions}
-    return reserve(head, snapshot, by_id, Concentrated(), now, firm, previous)
+    victims = {each.id for each in leaving}
+    return reserve(head, snapshot, by_id, Concentrated(), now, firm, previous, victims)
 
 
 def occupied(snapshot: Snapshot, *sessions: RunningSession) -> Snapshot:
@@ -273,6 +275,33 @@ def test_starved_head_stops_believing_those_who_overrun() -> None:
     starved = kept_for(head, snapshot, overdue, firm=True, previous=patient)
     assert starved is not None
     assert (starved.expected_at, held(starved)) == (None, {"a": (1, [])})
+
+
+def test_starved_head_waits_no_longer_for_a_victim_that_nothing_can_kill() -> None:
+    victim = running("victim", "a", kernels=[ask(3)], since=NOW - 10, runs_s=20)
+    others = [running(name, "b", kernels=[ask(2)], since=0) for name in ("one", "two")]
+    snapshot = occupied(cluster(a=box(cpu=4), b=box(cpu=4)), victim, *others)
+    head = session("head", ask(4))
+
+    def kept(previous: Reservation | None, now: float) -> Reservation:
+        found = kept_for(
+            head,
+            snapshot,
+            victim,
+            *others,
+            firm=True,
+            previous=previous,
+            now=now,
+            leaving=[victim],
+        )
+        assert found is not None
+        return found
+
+    first = kept(None, NOW)
+    assert (first.expected_at, shown(first.kernels)) == (NOW + 10, ["a"]), "it is to end by then"
+    moved = kept(first, NOW + 11)
+    assert (moved.expected_at, shown(moved.kernels)) == (None, ["b"])
+    assert shown(kept(moved, NOW + 12).kernels) == ["b"], "it stays where it was moved to"
 
 
 def test_plan_is_kept_unless_there_is_an_earlier_one() -> None:

@@ -125,7 +125,9 @@ def reserve(
             reservation does not count on sessions that should have ended already.
         previous: the session's reservation of the last pass.
         leaving: sessions that were displaced for this one. The room that they make is kept, and no
-            other that may come earlier: whoever took it would be displaced in turn.
+            other that may come earlier: whoever took it would be displaced in turn. Those that
+            should have left already count as any session that overruns; a firm reservation avoids
+            them, as nothing may be able to kill them.
 
     Raises:
         MusterError: the selector answers nonsense.
@@ -142,19 +144,26 @@ def reserve(
         [np.inf if each.ends_at is None else each.ends_at for each in occupancy.sessions],
         np.float64,
     )
-    ends[ends <= now] = now + OVERDUE_S
-    if leaving:
-        its_ends = np.where([each.id in leaving for each in occupancy.sessions], ends, np.inf)
+    displaced = np.array([each.id in leaving for each in occupancy.sessions], np.bool_)
+    overdue = ends <= now
+    stuck = displaced & overdue
+    ends[overdue] = now + OVERDUE_S
+    if (displaced & ~overdue).any():
+        its_ends = np.where(displaced & ~overdue, ends, np.inf)
         plan = _earliest(workload, snapshot, occupancy, its_ends, selector, None)
         if plan is not None:
             return _keep_until(max(plan.at, now), plan, session, snapshot, occupancy, its_ends)
+    if firm:
+        ends[stuck] = np.inf
+        if stuck.any() and not stays_firm:
+            kept = None  # chosen while its victims were still expected to leave
     plan = None if stays_firm else _earliest(workload, back, occupancy, ends, selector, kept)
     if plan is not None and not (firm and plan.at <= now + OVERDUE_S):
         return _keep_until(max(plan.at, now), plan, session, snapshot, occupancy, ends)
     if not firm:
         return None
     kernels = kept or (None if plan is None else plan.kernels)
-    kernels = kernels or _least_disturbing(workload, back, occupancy, ends, selector, now)
+    kernels = kernels or _least_disturbing(workload, back, occupancy, ends, stuck, selector, now)
     return None if kernels is None else _keep(kernels, session, snapshot, occupancy)
 
 
@@ -203,12 +212,14 @@ def _least_disturbing(
     snapshot: Snapshot,
     occupancy: Occupancy,
     ends: Floats,
+    stuck: Flags,
     selector: AgentSelector,
     now: float,
 ) -> tuple[KernelPlacement, ...] | None:
     """The places where the session would fit if some agents were emptied; None if it would fit
     nowhere. Agents that the fewest sessions of unknown end must leave are emptied first; among
-    equals, agents on which these sessions have run for the shortest time together."""
+    equals, agents on which these sessions have run for the shortest time together. Agents with
+    ``stuck`` sessions come last: they were told to leave, and did not."""
     unknown = ~np.isfinite(ends)
     count = max(len(occupancy.sessions), 1)
     # A session counts once on each of its agents.
@@ -217,8 +228,9 @@ def _least_disturbing(
     ran = np.array([now - each.started_at for each in occupancy.sessions], np.float64)
     sessions = np.bincount(slots, minlength=snapshot.columns.slots)
     progress = np.bincount(slots, ran[whose], snapshot.columns.slots)
+    hung = np.bincount(slots, stuck[whose], snapshot.columns.slots)
     rank = np.empty(sessions.size, np.float64)
-    rank[np.lexsort((progress, sessions))] = np.arange(sessions.size)
+    rank[np.lexsort((progress, sessions, hung))] = np.arange(sessions.size)
     keys = np.where(unknown, np.inf, 0.0)  # all sessions of known end first, then agent by agent
     np.minimum.at(keys, whose, 1.0 + rank[slots])
     kernels = Departures(snapshot, occupancy, keys).earliest_fit(workload, selector)
