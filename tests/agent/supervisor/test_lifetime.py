@@ -1,6 +1,7 @@
 """One supervisor a directory, apart from the agent, lean, and gone when nobody needs it."""
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,8 @@ from tests.agent.supervisor.driver import Driver, wait_gone
 
 from muster.agent.supervisor import __main__ as script
 from muster.agent.supervisor.launch import connect, launch
+from muster.agent.supervisor.protocol import SOCKET_NAME
+from muster.agent.supervisor.shutdown import shut_down
 
 
 def test_launch_finds_the_supervisor_that_runs(supervisor: Driver) -> None:
@@ -127,3 +130,15 @@ def test_launch_that_fails_shows_the_log(tmp_path: Path) -> None:
 
     with pytest.raises(TimeoutError, match="IsADirectoryError"):
         launch(tmp_path / "supervisor", timeout_s=0.5)
+
+
+def test_shut_down_of_a_dead_supervisor_waits_for_its_successor_no_longer_than_it_may(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "journal").mkdir()  # no supervisor can start on it
+    monkeypatch.chdir(tmp_path)  # the path of a socket must be short
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(SOCKET_NAME)
+
+    with pytest.raises(TimeoutError, match=r"did not start within 0\.\d+ s"):
+        shut_down(tmp_path, grace_s=0.1, timeout_s=0.5)

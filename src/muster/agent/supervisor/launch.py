@@ -40,9 +40,11 @@ def launch(directory: Path, *, timeout_s: float = 10.0) -> None:
             return
         now_s = time.monotonic()
         if now_s > deadline_s:
-            log = (directory / LOG_NAME).read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace")
+            log = directory / LOG_NAME
+            tail = log.read_bytes()[-_LOG_TAIL_BYTES:] if log.exists() else b""
             raise TimeoutError(
-                f"the kernel supervisor on {directory} did not start within {timeout_s:g} s: {log}"
+                f"the kernel supervisor on {directory} did not start within {timeout_s:g} s: "
+                f"{tail.decode(errors='replace')}"
             )
         if now_s >= retry_s:
             retry_s = now_s + _RETRY_S

@@ -32,12 +32,14 @@ def shut_down(directory: Path, *, grace_s: float, timeout_s: float) -> int:
             connection = connect(directory)
             break
         except OSError:
-            if not _is_held(directory / LOCK_NAME):
-                if not os.path.lexists(directory / SOCKET_NAME):
-                    return 0
-                launch(directory)  # it takes over
-        if time.monotonic() > deadline_s:
-            raise TimeoutError(f"the supervisor of {directory} does not listen")
+            is_held = _is_held(directory / LOCK_NAME)
+            if not is_held and not os.path.lexists(directory / SOCKET_NAME):
+                return 0
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0:
+                raise TimeoutError(f"the supervisor of {directory} does not listen") from None
+            if not is_held:
+                launch(directory, timeout_s=left_s)  # it takes over
         time.sleep(_POLL_S)  # the supervisor is just starting, or has just ended
     held = 0
     with connection, contextlib.suppress(OSError, ValueError, KeyError):
