@@ -6,9 +6,9 @@ from tests.control.world import ADA, Run, World, task_index
 
 from muster.control.agent.requests import AgentRequests
 from muster.core.errors import InvalidSpec
-from muster.core.ids import AgentId
+from muster.core.ids import AgentId, IdFactory, KernelId
 from muster.core.reasons import ReasonCode
-from muster.core.specs import JobSpec
+from muster.core.specs import JobSpec, SessionSpec
 from muster.core.states import JOB_TABLE, AgentBar, JobState
 
 ZONES = {"a": {"zone": "north", "disk": "100"}, "b": {"zone": "south", "disk": "900"}, "c": {}}
@@ -76,6 +76,28 @@ def test_attribute_that_no_agent_has_is_refused_with_the_nearest_name(
     assert (problem.field, problem.value) == (field, "'zona'")
     assert "did you mean 'zone'?" in problem.expected
     assert not world.plane.live.jobs
+
+
+def test_refused_gang_costs_no_kernel(
+    group_world: GroupWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many such requests may come in one wake."""
+    made = []
+
+    def kernel(ids: IdFactory) -> KernelId:
+        made.append(ids)
+        return KernelId("krn-none")
+
+    monkeypatch.setattr(IdFactory, "kernel", kernel)
+    world = group_world({"a": 2}, attributes=ZONES)
+    gang = {"command": ["x"], "replicas": 10_000, "resources": {"cpu": 0.001}}
+    placement = {"together": "zona"}
+    with pytest.raises(InvalidSpec):
+        world.submit_session(
+            SessionSpec.model_validate({"kernels": [gang], "placement": placement})
+        )
+    assert not made
+    assert not world.plane.live.specs
 
 
 def test_attribute_may_be_that_of_an_agent_that_has_not_said_hello_yet(

@@ -11,7 +11,7 @@ from muster.control.session.admission import (
     with_ids,
 )
 from muster.control.session.cluster.state import ClusterState
-from muster.control.session.cluster.workloads import workload_class
+from muster.control.session.cluster.workloads import session_class
 from muster.control.session.lifecycle import SessionLifecycle
 from muster.core.errors import Conflict, NotFound
 from muster.core.ids import SessionId
@@ -50,6 +50,8 @@ class SessionRequests:
         dependencies = find_dependencies(self._cluster, principal.owner, spec.after, ended)
         if dependencies:
             spec = spec.model_copy(update={"after": with_ids(spec.after, dependencies)})
+        # Before its kernels are made: it may have thousands, and a refusal is to cost little.
+        admit(work.live, self._cluster, session_class(principal.owner, spec), 1)
         session = Session(
             id=work.ids.session(),
             job=None,
@@ -76,7 +78,6 @@ class SessionRequests:
             )
             for index, (process, resources) in enumerate(session_processes(session))
         ]
-        admit(work.live, self._cluster, workload_class(session), 1)
         track_dependencies(self._cluster, dependencies)
         work.unit.add(session)
         work.unit.add(*session.kernels)

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from muster.core.ids import AgentId
 from muster.core.owner import Owner
-from muster.core.specs import JobSpec, ScalingGroup
+from muster.core.resources import Resources
+from muster.core.specs import JobSpec, ScalingGroup, SessionSpec, SessionType
 from muster.core.states import PLACED_SESSION, AgentStatus, SessionStatus
 from muster.scheduling.cluster.snapshot import AgentFacts
 from muster.scheduling.workload import WorkloadClass
@@ -19,11 +20,29 @@ _NONE: frozenset[AgentId] = frozenset()  # an empty set takes 216 bytes, and mos
 def job_class(owner: Owner, spec: JobSpec) -> WorkloadClass:
     """The class of the sessions of a job that is handed in."""
     kernels = spec.tasks if spec.coscheduled else 1
+    return _submitted_class(owner, spec, (spec.resources.resources(),) * kernels, SessionType.BATCH)
+
+
+def session_class(owner: Owner, spec: SessionSpec) -> WorkloadClass:
+    """The class of a session without a job that is handed in."""
+    requests: list[Resources] = []
+    for kernel in spec.kernels:
+        requests += [kernel.resources.resources()] * kernel.replicas
+    return _submitted_class(owner, spec, tuple(requests), spec.type)
+
+
+def _submitted_class(
+    owner: Owner,
+    spec: JobSpec | SessionSpec,
+    kernels: tuple[Resources, ...],
+    type_: SessionType,
+) -> WorkloadClass:
     return WorkloadClass(
         owner=owner,
         group=spec.group,
         priority=spec.priority,
-        kernels=(spec.resources.resources(),) * kernels,
+        kernels=kernels,
+        type=type_,
         placement=spec.placement,
         duration_s=spec.timeout,
         not_before=spec.not_before,
