@@ -70,6 +70,31 @@ def test_end_that_could_not_be_settled_is_settled_later(
     assert len(world.agent("a").starts) == 1
 
 
+@pytest.mark.parametrize("coscheduled", [False, True])
+def test_task_whose_session_ended_while_the_handler_rested_is_tried_again_after_a_restart(
+    world: World, monkeypatch: pytest.MonkeyPatch, coscheduled: bool
+) -> None:
+    def rests(*_: object) -> None: ...
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SettleTasks, "_settle", rests)
+        spec = JobSpec.model_validate(
+            {"command": ["x"], "tasks": 2, "coscheduled": coscheduled, "resources": {"cpu": 0.1}}
+        )
+        job_id = world.submit(spec).id
+        world.run(100.0)
+    assert not world.plane.live.sessions
+    assert world.plane.live.jobs[job_id].status is JobState.RUNNING
+
+    world.restart_controller()
+    world.run_until(lambda: job_id not in world.plane.live.jobs, 120.0)
+    tasks = schema.tasks
+    with world.store.engine.connect() as connection:
+        assert connection.scalar(select(schema.jobs.c.status)) == JobState.SUCCEEDED
+        charged = select(tasks.c.attempt, tasks.c.failure_count, tasks.c.preemption_count)
+        assert [*map(tuple, connection.execute(charged))] == [(2, 0, 0)] * 2
+
+
 def test_handler_that_fails_after_it_took_room_leaves_none_taken(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

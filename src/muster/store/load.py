@@ -104,7 +104,11 @@ def load_jobs(connection: Connection, live: Live) -> None:
 
 
 def load_tasks(connection: Connection, live: Live) -> None:
-    """The live tasks of the jobs in the mirror; the jobs' rows have the counts of tasks already."""
+    """The live tasks of the jobs in the mirror; the jobs' rows have the counts of tasks already.
+
+    To be called after ``load_sessions``: a task whose session has ended, though nobody settled the
+    task, is tried again. No budget is charged, as nothing has judged the attempt.
+    """
     tasks = schema.tasks
     for row in connection.execute(
         select(tasks)
@@ -114,6 +118,8 @@ def load_tasks(connection: Connection, live: Live) -> None:
         job = live.jobs.get(JobId(row.job_id))
         if job is not None:
             task = job.tasks[row.idx] = _task(row, job)
+            if task.session_id not in live.sessions:
+                task.session_id = None
             if task.session_id is None:
                 job.waiting[task.index] = task
 

@@ -10,8 +10,10 @@ from muster.control.engine.handler import FollowingHandler, Stage
 from muster.control.engine.work import Work
 from muster.control.session.cluster.state import ClusterState
 from muster.core.reasons import DISPLACED, Reason, ReasonCode
+from muster.core.results import SchedulingResult
 from muster.core.specs import SessionType
 from muster.core.states import JOB_TABLE, KernelStatus, SessionStatus, TaskState
+from muster.core.states.task import ACTIVE
 from muster.store.records import Job, Kernel, Session, Task
 
 LEAST_CANDIDATES = 2
@@ -110,6 +112,9 @@ class ExpandJobs(FollowingHandler[Job]):
         )
         kernels = []
         for index, task in enumerate(tasks):
+            if task.status is not TaskState.PENDING:  # nobody settled the end of its last attempt
+                retry = SchedulingResult.NEED_RETRY
+                work.transition([task], ACTIVE, TaskState.PENDING, phase=self.name, result=retry)
             kernel = Kernel(
                 id=work.ids.kernel(),
                 session=session,
