@@ -169,16 +169,22 @@ async def _wait(call: Caller, ref: str, timeout_s: float, since: str | None) -> 
     with watched as bell:
         while True:
             bell.clear()
-            job = api.plane.live.jobs.get(JobId(id_))
-            if job is None:
-                if live is not None and api.plane.live is mirror:
-                    return job_view(live)  # as its end was committed
-                return await call.read(read_job, principal, id_)
-            live, mirror = job, api.plane.live
-            changed = since is not None and _version(job) != since
+            is_committed = not api.plane.is_broken  # all that the mirror holds
+            job = api.plane.live.jobs.get(JobId(id_)) if is_committed else None
+            if job is not None:
+                live, mirror = job, api.plane.live
+                version = None if since is None else _version(job)
+            elif is_committed and live is not None and api.plane.live is mirror:
+                return job_view(live)  # as its end was committed
+            else:
+                found = await call.read(read_job, principal, id_)
+                if found.ended:
+                    return found
+                version = found.version
+            changed = since is not None and version != since
             until = began + min(COALESCE_S if changed else timeout_s, timeout_s)
             if not await changes.wait(bell, until):
-                return job_view(job)
+                return found if job is None else job_view(job)
 
 
 def _version(job: Job) -> str:

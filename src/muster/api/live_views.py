@@ -1,6 +1,7 @@
 """Live records, as the API tells them: from the mirror, without SQL.
 
-To be called on the event loop only, between two wakes, when the mirror holds the last commit.
+To be called on the event loop only, between two wakes, when the mirror holds the last commit: not
+of a plane that ``is_broken``.
 """
 
 from msgspec.structs import replace

@@ -42,6 +42,8 @@ class Handed(Protocol):
 R = TypeVar("R", bound=Handed)
 V = TypeVar("V", bound=RecordView)
 
+_READ_AGAIN = "a change could not be stored, and the state is being read again: ask again"
+
 Submit = Callable[[Work, Parts, Principal, Any, Ended], R]
 Cancel = Callable[[Work, Parts, Principal, str], R]
 Explain = Callable[[Live, Parts, str, float, Principal], WhyView]
@@ -176,6 +178,8 @@ class Resource(Generic[R, V]):
         record = await knowing_ended(call, owner, spec, once)
         if isinstance(record, str):
             return json_answer(await call.json(self.read, call.principal, record))
+        if call.api.plane.is_broken:
+            return json_answer(await call.json(self.read, call.principal, record.id), 201)
         return answer(self._live_view(record, call), 201)
 
     def _live_view(self, record: R, call: Caller) -> V:
@@ -258,6 +262,8 @@ class Resource(Generic[R, V]):
     def _explaining(self, explain: Explain) -> Callable[..., Any]:
         async def endpoint(call: Call, ref: str) -> Response:
             found, live = await self._look_up(call, ref)
+            if live is None and found.status in self.entity.states.live:
+                return answer(WhyView(subject=found.id, status=found.status, verdict=_READ_AGAIN))
             if live is None:
                 return answer(self.explain_ended(found))
             plane, name, now = call.api.plane, self.name_of(found), call.api.clock.now()
@@ -266,13 +272,16 @@ class Resource(Generic[R, V]):
         return endpoint
 
     async def _look_up(self, call: Caller, ref: str) -> tuple[V, R | None]:
-        """A record as SQL has it, and as the mirror has it unless it has ended.
+        """A record as SQL has it, and as the mirror has it unless it has ended, or a commit failed
+        and the mirror is still to be read again.
 
         Raises:
             NotFound, Ambiguous: see ``refs.resolve``.
         """
         found = await call.read(self.read, call.principal, ref)
-        live: R | None = call.api.plane.live.of(self.entity.record).get(self.name_of(found))
+        plane = call.api.plane
+        records: Mapping[str, R] = plane.live.of(self.entity.record)
+        live = None if plane.is_broken else records.get(self.name_of(found))
         if live is None and found.status in self.entity.states.live:
             # It has ended since it was read.
             found = await call.read(self.read, call.principal, found.id)

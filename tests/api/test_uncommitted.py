@@ -1,0 +1,112 @@
+"""After a failed commit the mirror is ahead of SQL for a while: nobody is told of it."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tests.api.served import LARGE, LIMIT_S, ServedCluster
+from tests.api.test_waiting import TRUE, wait
+from tests.control.world import Run
+
+from muster.api.sessions import SESSIONS
+from muster.store.store import CommitFailed
+from muster.store.unit import Unit
+from muster.wire.messages import Reports
+
+RUN_S = 5.0
+SHOWN = replace(SESSIONS, path="/v1/shown", show=None)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[ServedCluster]:
+    """The first kernel runs for RUN_S, others for long."""
+    runs = [Run(RUN_S)]
+    cluster = ServedCluster(
+        tmp_path,
+        {"a1": LARGE},
+        behaviour=lambda start: runs.pop() if runs else Run(3600.0),
+        more_routers=[SHOWN.router()],
+    )
+    cluster.start()
+    yield cluster
+    cluster.stop()
+
+
+@pytest.fixture
+def ada(cluster: ServedCluster) -> Iterator[httpx.Client]:
+    headers = {"Authorization": f"Bearer {cluster.token()}"}
+    with httpx.Client(base_url=cluster.url, headers=headers) as http:
+        yield http
+
+
+def submit(ada: httpx.Client, tasks: int) -> Any:
+    return ada.post("/v1/jobs", json={**TRUE, "tasks": tasks}).raise_for_status().json()
+
+
+def end_the_first_kernel_in_the_mirror_alone(
+    cluster: ServedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(unit: Unit) -> None:
+        raise CommitFailed("database or disk is full")
+
+    def end() -> None:
+        cluster.paused = True
+        cluster.clock.advance(RUN_S)
+        (agent,) = cluster._agents.values()
+        agent.tick()
+        last = agent.acknowledged + len(agent.reports)
+        cluster.desk.agent_said(agent.id, Reports(last, tuple(agent.reports)))
+        cluster.plane.step()
+
+    monkeypatch.setattr(cluster.store, "commit", full)
+    cluster.call(end)
+    assert cluster.plane.is_broken
+
+
+@pytest.mark.parametrize("tasks", [1, 2])
+@pytest.mark.parametrize("asks_for_changes", [False, True])
+def test_wait_tells_no_change_that_was_not_committed(
+    cluster: ServedCluster,
+    ada: httpx.Client,
+    monkeypatch: pytest.MonkeyPatch,
+    tasks: int,
+    *,
+    asks_for_changes: bool,
+) -> None:
+    job = submit(ada, tasks)
+    shown = ada.get(f"/v1/jobs/{job['id']}").json()
+    waiting = wait(cluster, job["id"], 1.0, since=shown["version"] if asks_for_changes else None)
+    end_the_first_kernel_in_the_mirror_alone(cluster, monkeypatch)
+    told = waiting.result(LIMIT_S).json()
+    assert (told["state"], told["counts"]) == ("RUNNING", {"RUNNING": tasks})
+
+
+def test_wait_that_begins_while_nothing_can_be_stored_ends_once_the_end_is_committed(
+    cluster: ServedCluster, ada: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = submit(ada, tasks=1)["id"]
+    with monkeypatch.context() as patch:
+        end_the_first_kernel_in_the_mirror_alone(cluster, patch)
+        waiting = wait(cluster, job, LIMIT_S)
+        assert not waiting.done()
+    cluster.clock.advance(2.0)  # the plane waits before it goes on
+    cluster.resume()
+    assert waiting.result(LIMIT_S).json()["state"] == "SUCCEEDED"
+
+
+@pytest.mark.parametrize("endpoint", ["", "/why"])
+def test_session_is_shown_as_it_was_committed(
+    cluster: ServedCluster, ada: httpx.Client, monkeypatch: pytest.MonkeyPatch, endpoint: str
+) -> None:
+    kernel = {"command": ["x"], "resources": {"cpu": 1}}
+    with cluster.client() as client:
+        session = client.submit({"kind": "session", "kernels": [kernel]})
+    path = f"/v1/shown/{session.id}{endpoint}"
+    before = ada.get(path).json()["status"]
+    end_the_first_kernel_in_the_mirror_alone(cluster, monkeypatch)
+    told = ada.get(path).json()
+    assert told["status"] == before == "RUNNING"
+    assert not told.get("ended")
