@@ -58,7 +58,8 @@ import json, logging
 logging.disable(logging.CRITICAL)
 from muster.simulate.swarm.runner import run
 story = []
-run(1, tell=lambda moment, sentence: story.append((moment, sentence)))
+for seed in (1, 5):
+    run(seed, tell=lambda moment, sentence: story.append((moment, sentence)))
 print(json.dumps(story))
 """
 

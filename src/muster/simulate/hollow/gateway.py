@@ -46,7 +46,7 @@ class HollowGateway:
     leases: Leases
     authenticate: Callable[[str], AgentId | None]
     _streams: dict[AgentId, _Connection] = field(default_factory=dict)
-    _opening: set[Stream] = field(default_factory=set)
+    _opening: dict[Stream, None] = field(default_factory=dict)  # in order
     is_up: bool = True
 
     # -- streams ---------------------------------------------------------------------------------
@@ -62,7 +62,7 @@ class HollowGateway:
             stream.close(Way.DOWN, UNKNOWN)
             return
         connection = _Connection(stream, agent)
-        self._opening.add(stream)
+        self._opening[stream] = None
         stream.listen(
             Way.UP,
             lambda message: self._heard(connection, message),
@@ -96,7 +96,7 @@ class HollowGateway:
 
     def _greeted(self, connection: _Connection, hello: Hello) -> None:
         connection.hello = hello
-        self._opening.discard(connection.stream)
+        self._opening.pop(connection.stream, None)
         try:
             renewal = self.leases.admit(hello, beside=False)
         except (Occupied, Overtaken) as refusal:
@@ -110,7 +110,7 @@ class HollowGateway:
         self.events.agent_said(connection.agent, hello)
 
     def _left(self, connection: _Connection) -> None:
-        self._opening.discard(connection.stream)
+        self._opening.pop(connection.stream, None)
         if self.is_up and self._streams.get(connection.agent) is connection:
             del self._streams[connection.agent]
             self.events.agent_left(connection.agent)

@@ -181,7 +181,9 @@ class World:
     def _open_stream(self, agent: HollowAgent) -> Stream | None:
         if self.controller is None or agent.identity is None:
             return None
-        stream = Stream(self.timeline, self._rng, lambda: self.weather)
+        # Chance of its own: messages of one wake to several agents go out in any order.
+        rng = random.Random(self._rng.random())
+        stream = Stream(self.timeline, rng, lambda: self.weather)
         self.controller.gateway.accept(stream, agent.identity.credential)
         return stream
 
