@@ -7,11 +7,12 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.api.served import LARGE, LIMIT_S, ServedCluster
+from tests.api.served import ADMIN, LARGE, LIMIT_S, ServedCluster
 from tests.api.test_waiting import TRUE, wait
 from tests.control.world import Run
 
 from muster.api.sessions import SESSIONS
+from muster.core.owner import Role
 from muster.store.store import CommitFailed
 from muster.store.unit import Unit
 from muster.wire.messages import Reports
@@ -110,3 +111,16 @@ def test_session_is_shown_as_it_was_committed(
     told = ada.get(path).json()
     assert told["status"] == before == "RUNNING"
     assert not told.get("ended")
+
+
+def test_why_nothing_can_be_stored_is_told_to_admins_alone(
+    cluster: ServedCluster, ada: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit(ada, tasks=1)
+    with cluster.client(ADMIN, Role.ADMIN) as admin, cluster.client() as user:
+        assert admin.cluster().trouble is None
+        end_the_first_kernel_in_the_mirror_alone(cluster, monkeypatch)
+        assert "disk is full" in (admin.cluster().trouble or "")
+        assert user.cluster().trouble is None
+    health = httpx.get(f"{cluster.url}/health").json()
+    assert (health["status"], "disk" in health["reason"]) == ("degraded", False)

@@ -25,6 +25,12 @@ def test_controller_that_died_is_named_with_what_to_do(tmp_path: Path) -> None:
     [
         (b'{"status": "ok", "version": "1"}', True, "(process "),
         (b'{"status": "degraded", "version": "1", "reason": "the disk is full"}', False, "is full"),
+        (
+            b'{"status": "degraded", "version": "1", "reason": "ask an admin",'
+            b' "id": "x", "now": 0, "trouble": "the disk is full"}',  # both answers in one
+            False,
+            "degraded: the disk is full",
+        ),
         (b"<html>hello</html>", False, "is not a Muster controller"),
     ],
 )

@@ -22,16 +22,18 @@ from muster.version import __version__
 
 router = APIRouter(tags=["cluster"])
 
+_DEGRADED = "nothing can be stored; `muster doctor` tells an admin why"
+
 
 @router.get("/health", response_model=HealthView)
 async def get_health(request: Request) -> Response:
     """The controller's health; no token is needed. A controller that can store nothing, for
     instance because its disk is full, is "degraded": it answers, keeps agents and their kernels
-    alive, and refuses changes with 503."""
+    alive, and refuses changes with 503. Only admins are told why, by the view of the cluster."""
     api: Api = request.app.state.api
-    trouble = api.plane.trouble
-    status = "ok" if trouble is None else "degraded"
-    return answer(HealthView(status=status, version=__version__, reason=trouble))
+    if api.plane.trouble is None:
+        return answer(HealthView(status="ok", version=__version__))
+    return answer(HealthView(status="degraded", version=__version__, reason=_DEGRADED))
 
 
 @router.get("/v1/cluster", response_model=ClusterView)
@@ -48,6 +50,7 @@ async def get_cluster(call: Call) -> Response:
         waiting=sum(group.waiting for group in cluster.groups.values()),
         kernels=len(live.ledger),
         unauthenticated=call.api.access.refused,
+        trouble=call.api.plane.trouble if call.principal.is_admin else None,
     )
     return answer(view)
 

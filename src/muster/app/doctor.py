@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -152,12 +153,19 @@ def _trouble(home: Home, running: Running) -> str:
     try:
         with Client(url, token, ca=kept.get("ca"), timeout_s=HEALTH_TIMEOUT_S) as client:
             health = client.health()
+            if health.status == "ok":
+                return ""
+            said = f"{health.status}: {_detail(client) or health.reason}"
     except MusterError as error:
         return str(error)
-    if health.status == "ok":
-        return ""
-    said = f"{health.status}: {health.reason}"
     return f"{said}; what runs goes on, and changes are refused until this is mended"
+
+
+def _detail(client: Client) -> str | None:
+    """Why nothing can be stored, if the client is an admin's."""
+    with suppress(MusterError):
+        return client.cluster().trouble
+    return None
 
 
 def _agents(home: Home) -> Iterator[Check]:

@@ -115,7 +115,7 @@ class QuotaPage(View):
 
 class HealthView(View):
     """The controller's health; the only answer without a token. ``status`` is "ok", or "degraded"
-    while nothing can be stored, for the ``reason``."""
+    while nothing can be stored; ``reason`` is a sentence that says so."""
 
     status: str
     version: str
@@ -124,7 +124,8 @@ class HealthView(View):
 
 class ClusterView(View):
     """The cluster as a whole; ``agents`` are by status, ``unauthenticated`` the requests without a
-    good token since the controller started; the other counts are of live records."""
+    good token since the controller started; the other counts are of live records. ``trouble`` is
+    why nothing can be stored, where that is so; only admins are told."""
 
     id: str
     version: str
@@ -135,6 +136,7 @@ class ClusterView(View):
     waiting: int = 0
     kernels: int = 0
     unauthenticated: int = 0
+    trouble: str | None = None
 
 
 class EventView(View):
