@@ -128,6 +128,7 @@ def test_when_a_token_was_last_used_is_written_with_the_next_sweep(world: World)
 
 def test_use_of_a_token_is_not_forgotten_with_a_wake_that_is_undone(world: World) -> None:
     def fails(work: Work, _: Parts) -> None:
+        create_join_token(work, ROOT, JoinTokenSpec(expires=60.0))  # so there is a change to undo
         raise ZeroDivisionError
 
     token, secret = make(world)
