@@ -7,11 +7,12 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.api.served import ADMIN, LARGE, LIMIT_S, ServedCluster
-from tests.api.test_waiting import TRUE, wait
+from tests.api.served import ADMIN, LARGE, LIMIT_S, ROOT, ServedCluster
+from tests.api.test_waiting import TRUE, in_background, wait
 from tests.control.world import Run
 
 from muster.api.sessions import SESSIONS
+from muster.control.job.requests import JobRequests
 from muster.core.owner import Role
 from muster.store.store import CommitFailed
 from muster.store.unit import Unit
@@ -47,12 +48,13 @@ def submit(ada: httpx.Client, tasks: int) -> Any:
     return ada.post("/v1/jobs", json={**TRUE, "tasks": tasks}).raise_for_status().json()
 
 
+def full(unit: Unit) -> None:
+    raise CommitFailed("database or disk is full")
+
+
 def end_the_first_kernel_in_the_mirror_alone(
     cluster: ServedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(unit: Unit) -> None:
-        raise CommitFailed("database or disk is full")
-
     def end() -> None:
         cluster.paused = True
         cluster.clock.advance(RUN_S)
@@ -111,6 +113,26 @@ def test_session_is_shown_as_it_was_committed(
     told = ada.get(path).json()
     assert told["status"] == before == "RUNNING"
     assert not told.get("ended")
+
+
+def test_submission_is_answered_as_it_was_committed(
+    cluster: ServedCluster, ada: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def commit_it_but_not_its_end() -> None:
+        cluster.plane.step()
+        (job,) = cluster.plane.live.jobs
+        monkeypatch.setattr(cluster.store, "commit", full)
+        cluster.plane.ask(
+            lambda work, parts: parts[JobRequests].cancel(work, ROOT, job), lambda *_: None
+        )
+        cluster.plane.step()
+
+    cluster.paused = True
+    answer = in_background(lambda: ada.post("/v1/jobs", json=TRUE))
+    cluster.until(lambda: bool(cluster.inbox))
+    cluster.call(commit_it_but_not_its_end)
+    told = answer.result(LIMIT_S)
+    assert (told.status_code, told.json()["state"]) == (201, "RUNNING")
 
 
 def test_why_nothing_can_be_stored_is_told_to_admins_alone(
