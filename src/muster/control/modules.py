@@ -10,9 +10,12 @@ from muster.control.engine.effects import Surroundings
 from muster.control.engine.module import EntityModule, Module
 from muster.control.group.module import GroupModule
 from muster.control.identity.module import IdentityModule
+from muster.control.job.audit import AUDITS as JOB_AUDITS
 from muster.control.job.module import JobModule
 from muster.control.notice.module import NoticeModule
 from muster.control.session.module import SessionModule
+from muster.store.audit import AUDITS
+from muster.store.audit.finding import Audit
 from muster.store.entities import ENTITIES
 from muster.store.entity import Entities
 
@@ -24,6 +27,12 @@ def cluster_entities(of_modules: Sequence[type[EntityModule]] = ENTITY_MODULES) 
     """The entities that the store of a cluster holds."""
     declared = chain.from_iterable(module.entities for module in of_modules)
     return Entities([*ENTITIES.values(), *declared])
+
+
+def cluster_audits(of_modules: Sequence[type[EntityModule]] = ENTITY_MODULES) -> Sequence[Audit]:
+    """The audits of what the store of a cluster holds."""
+    declared = chain.from_iterable(module.audits for module in of_modules)
+    return (*AUDITS, *JOB_AUDITS, *declared)
 
 
 def cluster_modules(

@@ -5,6 +5,8 @@ about them, and they are read together. Any other entity is declared in its fold
 from enum import StrEnum
 from typing import cast
 
+from sqlalchemy import String
+
 from muster.core.states import (
     AGENT_TABLE,
     JOB_TABLE,
@@ -14,12 +16,11 @@ from muster.core.states import (
     KernelStatus,
     TaskState,
 )
-from muster.store import rows
+from muster.store import rows, schema
 from muster.store.entity import Entities, Entity, Told, Visible
 from muster.store.live import Live
 from muster.store.load import load_agents, load_jobs, load_sessions, load_tasks
 from muster.store.records import Agent, Job, Kernel, Session, Task, tally_of
-from muster.store.schema import UNSUCCESSFUL_JOBS
 from muster.store.unit import Unit
 
 
@@ -88,7 +89,7 @@ JOB = Entity(
     described="work of many tasks; its status is derived from theirs",
     prefix="job",
     visible=Visible.TO_OWNER,
-    unsuccessful=UNSUCCESSFUL_JOBS,
+    unsuccessful=schema.UNSUCCESSFUL_JOBS,
     joins=_job_joins,
     leaves=_job_leaves,
 )
@@ -102,6 +103,7 @@ TASK = Entity(
     visible=Visible.TO_OWNER,
     owned_with=JOB,
     id_of=lambda task: f"{task.job.id}/{task.index}",
+    id_column=schema.tasks.c.job_id + "/" + schema.tasks.c.idx.cast(String),
     part_of=lambda task: task.job,
     goes_with=True,
     told=Told.WITH_REASON,

@@ -100,7 +100,7 @@ class Entity(Generic[R]):
             no owner.
         unsuccessful: terminal statuses that have a partial index of their own.
         id_of: the name of a record in history and events; its ``id`` unless given.
-        id_column: the same in SQL, of an entity whose records people refer to.
+        id_column: the same in SQL; the table's ``id`` unless given.
         part_of: the record that has to be looked at whenever a record of this entity has changed.
         goes_with: whether records leave the mirror with another record and not at their own end;
             the mirror has no index of such records.

@@ -48,14 +48,14 @@ def overcommitted(connection: Connection, granted: Sequence[Allocation]) -> list
     for allocation in granted:
         of_agent.setdefault(allocation.agent_id, []).append(allocation)
     agents = list(of_agent)
-    charged = _charged(connection, agents)
+    charged = charged_amounts(connection, agents)
     misfits: list[Allocation] = []
     for agent_id, capacity in _CAPACITIES.rows(connection, agents):
-        misfits += _misfits(of_agent[agent_id], charged[agent_id], _capacity(capacity))
+        misfits += _misfits(of_agent[agent_id], charged[agent_id], capacity_of(capacity))
     return misfits
 
 
-def _charged(connection: Connection, agents: Sequence[str]) -> dict[str, Amounts]:
+def charged_amounts(connection: Connection, agents: Sequence[str]) -> dict[str, Amounts]:
     """The amounts that agents are charged with, all kernels together."""
     charged: dict[str, Amounts] = {}
     for row in _SUMS.rows(connection, agents):
@@ -73,19 +73,17 @@ def _misfits(
 ) -> Iterator[Allocation]:
     """The latest allocations, without which the others fit. Where an agent's capacity is below its
     earlier charges, an allocation that asks for none of the short resources fits all the same."""
-    if not any(_exceeds(name, amount, capacity) for name, amount in charged.items()):
+    if not any(exceeds(name, amount, capacity) for name, amount in charged.items()):
         return
     for allocation in reversed(granted):
         requested = _requested(allocation)
-        if any(
-            amount > 0 and _exceeds(name, charged[name], capacity) for name, amount in requested
-        ):
+        if any(amount > 0 and exceeds(name, charged[name], capacity) for name, amount in requested):
             for name, amount in requested:
                 charged[name] -= amount
             yield allocation
 
 
-def _exceeds(name: str | int, amount: int, capacity: Mapping[str, int]) -> bool:
+def exceeds(name: str | int, amount: int, capacity: Mapping[str, int]) -> bool:
     """Whether the amount is more than the agent has of this resource or device."""
     return amount > (capacity.get(name, 0) if isinstance(name, str) else GPU_WHOLE)
 
@@ -98,7 +96,7 @@ def _requested(allocation: Allocation) -> list[tuple[str | int, int]]:
 
 
 @lru_cache(maxsize=1024)
-def _capacity(text: str) -> Mapping[str, int]:
+def capacity_of(text: str) -> Mapping[str, int]:
     has = load_resources(text)
     return {
         "cpu_milli": has.cpu_milli,

@@ -11,6 +11,7 @@ from muster.control.engine.lifecycle import Lifecycle
 from muster.control.engine.work import Work
 from muster.core.clock import Clock
 from muster.core.specs.amounts import Spec
+from muster.store.audit.finding import Audit
 from muster.store.entity import Entity
 from muster.store.live import Live
 from muster.store.store import Store
@@ -114,12 +115,14 @@ class Module:
 
 class EntityModule(Module):
     """A module whose folder holds all of its ``entities``, their records, tables and mappings too.
+    ``audits`` say what must hold of their rows, beside what follows from their declarations.
 
     Args:
         surroundings: what its performers may use.
     """
 
     entities: ClassVar[Sequence[Entity[Any]]]
+    audits: ClassVar[Sequence[Audit]] = ()
 
     def __init__(self, surroundings: Surroundings) -> None:
         self.surroundings = surroundings

@@ -28,13 +28,7 @@ class DeriveJobs(DerivationHandler[Job]):
         self._cluster = cluster
 
     def derive(self, record: Job, work: Work) -> tuple[StrEnum, Reason | None] | None:
-        state = derive_job(
-            record.status,
-            record.tasks_total,
-            record.counts,
-            record.spec.max_task_failures,
-            keep_going=record.spec.keep_going and not _ends_whole(record),
-        )
+        state = state_of(record)
         if state is record.status:
             return None
         return state, _why(record, state)
@@ -48,6 +42,17 @@ class DeriveJobs(DerivationHandler[Job]):
         if record.reason is not None and record.reason.code is ReasonCode.CANCELLED:
             why = record.reason
         kill_tasks(record, why, work, self._sessions, phase=self.name)
+
+
+def state_of(job: Job) -> JobState:
+    """The state that follows from those of the job's tasks."""
+    return derive_job(
+        job.status,
+        job.tasks_total,
+        job.counts,
+        job.spec.max_task_failures,
+        keep_going=job.spec.keep_going and not _ends_whole(job),
+    )
 
 
 def kill_tasks(

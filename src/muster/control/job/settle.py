@@ -19,7 +19,7 @@ from muster.store.records import Job, Kernel, Session, Task
 LONGEST_WAIT_S = 60.0
 """The longest wait between attempts of a task that are lost before they begin."""
 
-_STATE_OF = {
+STATE_OF = {
     SessionStatus.PENDING: TaskState.PENDING,
     SessionStatus.SCHEDULED: TaskState.ASSIGNED,
     SessionStatus.PREPARING: TaskState.ASSIGNED,
@@ -27,6 +27,8 @@ _STATE_OF = {
     SessionStatus.CREATING: TaskState.ASSIGNED,
     SessionStatus.RUNNING: TaskState.RUNNING,
 }
+"""The state of a task by the status of its attempt's session; see also ``SettleTasks``. A session
+that ends leaves it as it is, until all is over."""
 
 
 class SettleTasks(FollowingHandler[Session]):
@@ -53,7 +55,7 @@ class SettleTasks(FollowingHandler[Session]):
         task = _task_of(kernel, session, job)
         if task is None:
             return
-        state = _STATE_OF[session.status]
+        state = STATE_OF[session.status]
         if state is TaskState.ASSIGNED and kernel.status is KernelStatus.PULLING:
             state = TaskState.BUILDING
         if task.status is state:
@@ -169,7 +171,7 @@ def _followed(session: Session, job: Job) -> bool:
     kernels = len(session.kernels)
     if kernels == 1 or session.tally.among((KernelStatus.PULLING,)):
         return False
-    return job.counts.get(_STATE_OF[session.status], 0) == kernels
+    return job.counts.get(STATE_OF[session.status], 0) == kernels
 
 
 _NEEDS_ASSIGNED = frozenset({TaskState.SUCCEEDED})

@@ -92,15 +92,15 @@ def _of_jobs(connection: Connection, sessions: Sequence[Any]) -> Iterator[tuple[
         for row in connection.execute(columns.where(jobs.c.id.in_(ids[first : first + _CHUNK]))):
             spec = json.loads(row.spec)
             kernels = row.tasks_total if spec.get("coscheduled") else 1
-            yield row.id, [(_request(spec), kernels)]
+            yield row.id, [(request_of(spec), kernels)]
 
 
 def _of_session(row: Any) -> _Requests:
     kernels = json.loads(row.spec)["kernels"]
-    return [(_request(kernel), kernel.get("replicas", 1)) for kernel in kernels]
+    return [(request_of(kernel), kernel.get("replicas", 1)) for kernel in kernels]
 
 
-def _request(process: dict[str, Any]) -> Resources:
+def request_of(process: dict[str, Any]) -> Resources:
     """The request of a process; the rest of its JSON, which may be long, is not validated."""
     return ResourcesSpec.model_validate(process.get("resources", {})).resources()
 

@@ -1,0 +1,136 @@
+"""Audits of jobs against their tasks, and of tasks against their attempts."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
+
+from sqlalchemy import Row, and_, func, or_, select, tuple_
+
+from muster.control.job.derive import state_of
+from muster.control.job.settle import STATE_OF
+from muster.core.states import JOB_TABLE, SESSION_TABLE, TASK_TABLE, JobState, TaskState
+from muster.store.audit.finding import MAX_SENTENCE, UNREADABLE, Audit, Finding, Stored
+from muster.store.load import load_job
+from muster.store.schema import jobs, kernels, sessions, tasks
+
+_JOBS_AT_A_TIME = 1_000
+
+
+def _wrong_jobs(stored: Stored) -> Iterator[Finding]:
+    with_counts = (
+        select(
+            jobs,
+            tasks.c.status.label("task_status"),
+            func.count(tasks.c.idx).label("tasks"),
+            func.max(tasks.c.status_changed_at).label("changed_at"),
+        )
+        .select_from(jobs.outerjoin(tasks, tasks.c.job_id == jobs.c.id))
+        .group_by(jobs.c.id, tasks.c.status)
+        .order_by(jobs.c.id)
+    )
+    rows = stored.connection.execute(with_counts, execution_options={"yield_per": _JOBS_AT_A_TIME})
+    for id_, alike in groupby(rows, attrgetter("id")):
+        counted = list(alike)
+        try:
+            for sentence in _wrong_with(counted, stored.settled):
+                yield Finding(id_, sentence)
+        except UNREADABLE as error:
+            yield Finding(id_, f"cannot be read: {error!r}"[:MAX_SENTENCE])
+
+
+def _wrong_with(counted: Sequence[Row[Any]], settled: float) -> Iterator[str]:
+    """What is wrong with a job, of which there is a row for each state of its tasks."""
+    job = load_job(counted[0])
+    counts = {TaskState(row.task_status): row.tasks for row in counted if row.tasks}
+    told = {state: count for state, count in job.counts.items() if count}
+    if told != counts:
+        yield f"counts tasks that are {_said(told)}, and has tasks that are {_said(counts)}"
+    if job.next_task != sum(counts.values()):
+        yield f"has made {job.next_task} tasks, and has {sum(counts.values())}"
+    if job.next_task > job.tasks_total:
+        yield f"has made {job.next_task} tasks of {job.tasks_total}"
+    stored_status, job.counts = job.status, counts
+    if stored_status in JOB_TABLE.terminal:
+        job.status = JobState.RUNNING
+    elif any((row.changed_at or 0.0) >= settled for row in counted):
+        return
+    derived = state_of(job)
+    if derived is not stored_status:
+        yield f"is {stored_status}, and would be {derived} by its tasks: {_said(counts)}"
+
+
+def _said(counts: dict[TaskState, int]) -> str:
+    return ", ".join(f"{state} {counts[state]}" for state in sorted(counts)) or "none"
+
+
+def _outliving(stored: Stored) -> Iterator[Finding]:
+    rows = (
+        select(tasks.c.job_id, tasks.c.idx, tasks.c.status, jobs.c.status)
+        .select_from(tasks.join(jobs, jobs.c.id == tasks.c.job_id))
+        .where(
+            tasks.c.status.in_(sorted(TASK_TABLE.live)),
+            jobs.c.status.in_(sorted(JOB_TABLE.terminal)),
+        )
+    )
+    for job, index, status, job_status in stored.connection.execute(rows):
+        yield Finding(f"{job}/{index}", f"is {status}, and its job is {job_status}")
+
+
+def _wrong_attempts(stored: Stored) -> Iterator[Finding]:
+    t, k = tasks.c, kernels.c
+    of_task = and_(k.job_id == t.job_id, k.task_index == t.idx, k.attempt == t.attempt)
+    rows = (
+        select(t.job_id, t.idx, t.attempt, t.session_id, t.kernel_id, k.id, k.session_id)
+        .select_from(tasks.outerjoin(kernels, of_task))
+        .where(
+            t.attempt > 0,
+            or_(
+                k.id.is_(None),
+                k.id.is_distinct_from(t.kernel_id),
+                and_(t.session_id.is_not(None), k.session_id != t.session_id),
+            ),
+        )
+    )
+    for job, index, attempt, *named, kernel, session in stored.connection.execute(rows):
+        told, found = "/".join(map(str, named)), f"{session}/{kernel}"
+        yield Finding(f"{job}/{index}", f"names {told} as attempt {attempt}, which is {found}")
+
+
+def _unsettled(stored: Stored) -> Iterator[Finding]:
+    t, s = tasks.c, sessions.c
+    pairs = [(session, state) for session, state in STATE_OF.items()]
+    placed = [
+        (session, TaskState.BUILDING) for session, each in pairs if each is TaskState.ASSIGNED
+    ]
+    rows = (
+        select(t.job_id, t.idx, t.status, s.id, s.status)
+        .select_from(tasks.outerjoin(sessions, s.id == t.session_id))
+        .where(
+            t.status.in_(sorted(TASK_TABLE.live)),
+            or_(
+                and_(t.session_id.is_(None), t.status != TaskState.PENDING),
+                and_(
+                    s.status_changed_at < stored.settled,
+                    or_(
+                        s.status.in_(sorted(SESSION_TABLE.terminal)),
+                        and_(
+                            s.status.in_(sorted(STATE_OF)),
+                            tuple_(s.status, t.status).not_in([*pairs, *placed]),
+                        ),
+                    ),
+                ),
+            ),
+        )
+    )
+    for job, index, status, session, session_status in stored.connection.execute(rows):
+        attempt = f"its attempt {session} is {session_status}" if session else "it has no attempt"
+        yield Finding(f"{job}/{index}", f"is {status}, and {attempt}")
+
+
+AUDITS = (
+    Audit("each job has the status and the counts that follow from its tasks", _wrong_jobs),
+    Audit("no task is live once its job has ended", _outliving),
+    Audit("each task has the kernel and the session of its last attempt", _wrong_attempts),
+    Audit("each live task has the status that follows from its attempt", _unsettled),
+)

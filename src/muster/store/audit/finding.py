@@ -1,0 +1,88 @@
+"""What an audit is: a thing that must hold of all stored rows, and the rows of which it does not.
+
+Audits read a database that is not theirs: nothing is changed, and whatever a row holds, the answer
+is a finding and no crash of the audit.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from sqlalchemy import ColumnElement, Connection, func, select
+
+from muster.store import schema
+from muster.store.entity import Entities, Entity
+
+SETTLED_S = 120.0
+"""How long before the last commit a row must have changed for its consequences to be stored as
+well. A wake may end between two handlers, and a controller between two wakes; but each record is
+looked at once a minute."""
+
+UNREADABLE = (ValueError, TypeError, LookupError, AttributeError)
+"""Errors of a value that is not what its column is to hold."""
+MAX_SENTENCE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A row that is not as others say that it must be: its name in history, or its table and key;
+    and a sentence."""
+
+    subject: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """All rows of a database at one moment. Where the consequences of a row are stored later than
+    the row, they are looked for if it changed before ``settled``, in seconds since the epoch."""
+
+    connection: Connection
+    entities: Entities
+    settled: float
+
+
+Find: TypeAlias = Callable[[Stored], Iterator[Finding]]
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """One thing that must hold of all rows; ``title`` says it in a few words."""
+
+    title: str
+    find: Find
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """The outcome of an audit: how many findings there are, and the first of them. ``trouble`` is
+    why the audit could not be finished; None if it was."""
+
+    title: str
+    found: int
+    first: Sequence[Finding]
+    trouble: str | None = None
+
+
+def stored_in(connection: Connection, entities: Entities) -> Stored:
+    """What the connection's transaction sees of a database."""
+    last_commit_at = connection.execute(select(func.max(schema.outbox.c.at))).scalar() or 0.0
+    return Stored(connection, entities, last_commit_at - SETTLED_S)
+
+
+def carry_out(audit: Audit, stored: Stored, most: int) -> Audited:
+    """Run an audit, and keep ``most`` of its findings at most."""
+    found, first = 0, []
+    try:
+        for finding in audit.find(stored):
+            found += 1
+            if found <= most:
+                first.append(finding)
+    except UNREADABLE as error:
+        return Audited(audit.title, found, first, f"{type(error).__name__}: {error}"[:MAX_SENTENCE])
+    return Audited(audit.title, found, first)
+
+
+def name_column(entity: Entity[Any]) -> ColumnElement[str]:
+    """The name of a record in history, in SQL."""
+    return entity.table.c.id if entity.id_column is None else entity.id_column

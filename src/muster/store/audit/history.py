@@ -1,0 +1,121 @@
+"""Audits of history: its steps follow each other, and lead to the status that is stored."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
+
+from sqlalchemy import Row, Select, except_, func, select, tuple_, union_all
+
+from muster.core.states import StateTable
+from muster.store import schema
+from muster.store.audit.finding import Audit, Finding, Stored, name_column
+from muster.store.entities import TASK
+from muster.store.entity import Entity, Told
+
+_STEPS_AT_A_TIME = 10_000
+
+_steps = schema.history.c
+
+
+@lru_cache(maxsize=64)
+def _reachable(states: StateTable[Any]) -> Mapping[str, frozenset[str]]:
+    """By status the statuses in which a record can be later, itself included."""
+    reached = {str(state): {str(state)} for state in type(states.initial)}
+    for _ in reached:
+        for start, end in states.allowed:
+            for known in reached.values():
+                if start in known:
+                    known.add(end)
+    return {state: frozenset(later) for state, later in reached.items()}
+
+
+@lru_cache(maxsize=64)
+def _later(entity: Entity[Any]) -> Mapping[str, frozenset[str]]:
+    """By status the statuses that a record can have had since, without a row of history: other ones
+    only where history does not tell of every change."""
+    if entity.told is Told.ALWAYS:
+        return {str(state): frozenset({str(state)}) for state in type(entity.states.initial)}
+    return _reachable(entity.states)
+
+
+def _out_of_order(stored: Stored) -> Iterator[Finding]:
+    every: Select[Any] = select(
+        _steps.entity,
+        _steps.seq,
+        _steps.from_status,
+        _steps.to_status,
+        _steps.times,
+        _steps.first_at,
+        _steps.last_at,
+    ).order_by(_steps.entity, _steps.seq)
+    rows = stored.connection.execute(every, execution_options={"yield_per": _STEPS_AT_A_TIME})
+    for name, steps in groupby(rows, attrgetter("entity")):
+        entity = stored.entities.told_as(name) or TASK
+        for sentence in _contradictions(entity, steps):
+            yield Finding(name, sentence)
+
+
+def _contradictions(entity: Entity[Any], steps: Iterable[Row[Any]]) -> Iterator[str]:
+    """What is wrong with the steps of one record, which come in the order of their numbers."""
+    states, later = entity.states, _later(entity)
+    status, at = str(states.initial), 0.0
+    for step in steps:
+        begins, ends = step.from_status, step.to_status
+        told = f"step {step.seq} of its history"
+        if begins not in later.get(status, ()):
+            yield f"{told} begins at {begins}, and the step before it ended at {status}"
+        if begins != ends and (begins, ends) not in states.allowed:
+            yield f"{told} goes from {begins} to {ends}, which no {entity.name} can"
+        if step.first_at < at or step.last_at < step.first_at or step.times < 1:
+            yield f"{told} is out of order in time"
+        status, at = ends, step.first_at
+
+
+def _untrue(stored: Stored) -> Iterator[Finding]:
+    for entity in stored.entities.values():
+        if entity.told is Told.NEVER:
+            continue
+        name, c = name_column(entity), entity.table.c
+        of_record = select(_steps.to_status).where(_steps.entity == name)
+        newest = of_record.order_by(_steps.seq.desc()).limit(1).scalar_subquery()
+        told = func.coalesce(newest, str(entity.states.initial))
+        pairs = [(was, now) for was, since in _later(entity).items() for now in since]
+        wrong = tuple_(told, c.status).not_in(pairs)
+        rows = select(name, c.status, told).select_from(entity.table).where(wrong)
+        for id_, status, ended in stored.connection.execute(rows):
+            yield Finding(id_, f"is {status}, and its history ends at {ended}")
+
+
+def _wrong_times(stored: Stored) -> Iterator[Finding]:
+    for entity in stored.entities.values():
+        if entity.told is not Told.ALWAYS:
+            continue
+        name, c = name_column(entity), entity.table.c
+        changes = select(_steps.first_at).where(
+            _steps.entity == name, _steps.from_status != _steps.to_status
+        )
+        changed_at = changes.order_by(_steps.seq.desc()).limit(1).scalar_subquery()
+        rows = select(name, c.status_changed_at, changed_at).where(
+            changed_at != c.status_changed_at
+        )
+        for id_, stored_at, told_at in stored.connection.execute(rows):
+            yield Finding(
+                id_, f"changed its status at {stored_at}, and by its history at {told_at}"
+            )
+
+
+def _of_nothing(stored: Stored) -> Iterator[Finding]:
+    known = [select(name_column(entity)) for entity in stored.entities.values()]
+    everybody = select(union_all(*known).subquery())
+    for (name,) in stored.connection.execute(except_(select(_steps.entity), everybody)):
+        yield Finding(name, "has a history, and is not there")
+
+
+AUDITS = (
+    Audit("the steps of each history follow each other", _out_of_order),
+    Audit("each status is the one at which its history ends", _untrue),
+    Audit("each status changed when its history says", _wrong_times),
+    Audit("each history is of something that is there", _of_nothing),
+)

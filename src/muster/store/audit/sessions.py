@@ -1,0 +1,85 @@
+"""Audits of sessions against their kernels."""
+
+from collections.abc import Iterator, Mapping
+
+from sqlalchemy import func, or_, select, tuple_
+
+from muster.core.states import KERNEL_TABLE, SESSION_TABLE, KernelStatus, SessionStatus
+from muster.store.audit.finding import Audit, Finding, Stored
+from muster.store.schema import kernels, sessions
+
+_K, _S = KernelStatus, SessionStatus
+_ENDED = KERNEL_TABLE.terminal
+
+KERNELS_OF: Mapping[SessionStatus, frozenset[KernelStatus]] = {
+    _S.PENDING: frozenset({_K.PENDING}),
+    _S.SCHEDULED: frozenset({_K.SCHEDULED}),
+    _S.PREPARING: _ENDED | {_K.PREPARING, _K.PULLING, _K.PREPARED},
+    _S.PREPARED: _ENDED | {_K.PREPARED},
+    _S.CREATING: _ENDED | {_K.CREATING, _K.RUNNING},
+    _S.RUNNING: _ENDED | {_K.RUNNING},
+    _S.TERMINATING: _ENDED | {_K.TERMINATING},
+    **dict.fromkeys(SESSION_TABLE.terminal, _ENDED),
+}
+"""The statuses that kernels of a session can have, by the session's: the kernels' are written in
+the commit that writes the session's."""
+
+
+def _disagreeing(stored: Stored) -> Iterator[Finding]:
+    pairs = [(session, kernel) for session, several in KERNELS_OF.items() for kernel in several]
+    rows = (
+        select(sessions.c.id, sessions.c.status, kernels.c.id, kernels.c.status)
+        .select_from(sessions.join(kernels, kernels.c.session_id == sessions.c.id))
+        .where(tuple_(sessions.c.status, kernels.c.status).not_in(pairs))
+    )
+    for id_, status, kernel, kernel_status in stored.connection.execute(rows):
+        yield Finding(id_, f"is {status}, and its kernel {kernel} is {kernel_status}")
+
+
+def _miscounted(stored: Stored) -> Iterator[Finding]:
+    """Kernels are numbered from 0 on without a gap."""
+    k = kernels.c
+    counted = (
+        select(k.session_id, func.count().label("count"), func.max(k.idx).label("last"))
+        .group_by(k.session_id)
+        .subquery()
+    )
+    rows = (
+        select(sessions.c.id, counted.c.count, counted.c.last)
+        .select_from(sessions.outerjoin(counted, counted.c.session_id == sessions.c.id))
+        .where(or_(counted.c.count.is_(None), counted.c.count != counted.c.last + 1))
+    )
+    for id_, count, last in stored.connection.execute(rows):
+        yield Finding(id_, f"has {count or 0} kernels, of which the last is number {last}")
+
+
+def _two_at_once(stored: Stored) -> Iterator[Finding]:
+    k = kernels.c
+    rows = (
+        select(k.job_id, k.task_index, func.count())
+        .where(k.job_id.is_not(None), k.status.in_(sorted(KERNEL_TABLE.live)))
+        .group_by(k.job_id, k.task_index)
+        .having(func.count() > 1)
+    )
+    for job, task, count in stored.connection.execute(rows):
+        yield Finding(f"{job}/{task}", f"has {count} live attempts")
+
+
+def _numbered_alike(stored: Stored) -> Iterator[Finding]:
+    k = kernels.c
+    rows = (
+        select(k.job_id, k.task_index, k.attempt, func.count())
+        .where(k.job_id.is_not(None))
+        .group_by(k.job_id, k.task_index, k.attempt)
+        .having(func.count() > 1)
+    )
+    for job, task, attempt, count in stored.connection.execute(rows):
+        yield Finding(f"{job}/{task}", f"has {count} attempts with the number {attempt}")
+
+
+AUDITS = (
+    Audit("each session has the status that its kernels allow", _disagreeing),
+    Audit("each session has all of its kernels", _miscounted),
+    Audit("each task has one live attempt at most", _two_at_once),
+    Audit("each attempt of a task has a number of its own", _numbered_alike),
+)
