@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.agent.running import running
+from tests.agent.supervisor.driver import wait_until
 from tests.wire.controller import Controller, controller, template
 
 from muster.agent import conversation
@@ -72,14 +72,17 @@ async def test_idle_agent_sends_heartbeats_as_often_as_it_was_told(directory: Pa
 async def test_agent_finds_a_restarted_controller_and_tells_what_it_holds(
     directory: Path,
 ) -> None:
+    go = directory.parent / "go"
+    waits = f"until [ -e {go} ]; do sleep 0.02; done; exit 7"
     async with controller() as first, running(first, directory):
         first.command(
             Start(K1, 1, template(*FOREVER), {}),
             Start(K2, 1, template("/bin/true"), {}, queued=True),
-            Start(K3, 1, template("/bin/sh", "-c", "sleep 0.2; exit 7", shape="other"), {}),
+            Start(K3, 1, template("/bin/sh", "-c", waits, shape="other"), {}),
         )
         await first.report(K3, ReportKind.STARTED)
         await first.gateway.stop()
+        go.touch()
         async with controller(port=first.port, credentials=first.credentials) as second:
             end = await second.report(K3, ReportKind.ENDED)
             assert end.exit_code == 7
@@ -104,11 +107,11 @@ async def test_start_that_is_told_again_does_not_run_twice(directory: Path) -> N
 async def test_kernels_are_stopped_when_the_controller_is_silent_past_the_lease(
     directory: Path,
 ) -> None:
-    async with controller(lease_s=0.4, heartbeat_s=0.1) as first, running(first, directory):
+    async with controller(lease_s=1.0, heartbeat_s=0.1) as first, running(first, directory):
         first.start(K1, *FOREVER)
         await first.report(K1, ReportKind.STARTED)
         heartbeats = first.heartbeats
-        await first.until(lambda: first.heartbeats > heartbeats + 8)  # two leases long
+        await first.until(lambda: first.heartbeats > heartbeats + 20)  # two leases long
         assert not first.of(K1, ReportKind.ENDED)
         await first.gateway.stop()
         await asyncio.to_thread(wait_for_journal, directory, "lease_expired")
@@ -120,9 +123,9 @@ async def test_kernels_are_stopped_when_the_controller_is_silent_past_the_lease(
 async def test_controller_that_is_connected_and_silent_is_given_up(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conversation, "SILENCE_LIMIT_S", 0.3)
+    monkeypatch.setattr(conversation, "SILENCE_LIMIT_S", 1.0)
     async with controller(heartbeat_s=0.1) as made, running(made, directory):
-        await made.until(lambda: made.heartbeats >= 5)
+        await made.until(lambda: made.heartbeats >= 15)
         assert len(made.hellos) == 1
         made.renewing = False
         await made.until(lambda: len(made.hellos) > 1)
@@ -217,14 +220,4 @@ async def test_agent_killed_while_kernels_run_and_end_reports_all_of_them_afterw
 
 def wait_for_journal(directory: Path, text: str) -> None:
     """Wait until the supervisor has written down what it did."""
-    subprocess.run(
-        [
-            "timeout",
-            "10",
-            "sh",
-            "-c",
-            'until grep -q "$1" "$0"; do sleep 0.02; done',
-            *(str(directory / "journal"), text),
-        ],
-        check=True,
-    )
+    wait_until(lambda: text in (directory / "journal").read_text())

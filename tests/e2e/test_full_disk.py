@@ -114,7 +114,7 @@ def test_full_disk_refuses_new_work_loses_nothing_and_is_recovered_from(
         later = client.submit(command=["true"])
         assert client.wait(later.id, 30.0).state == JobState.SUCCEEDED
     assert cluster.query("PRAGMA integrity_check") == [("ok",)]
-    assert cluster.query("SELECT count(*) FROM allocations") == [(0,)]
+    until(lambda: cluster.query("SELECT count(*) FROM allocations") == [(0,)])
 
 
 def test_agent_whose_disk_is_full_tells_what_ended_and_takes_nothing_new(

@@ -119,27 +119,26 @@ def test_up_in_the_foreground_that_is_told_to_stop_while_it_starts_leaves_nothin
     assert_no_survivors(home.path)
 
 
-async def test_agents_that_have_only_just_begun_are_ended_too(tmp_path: Path) -> None:
+async def test_agents_that_have_only_just_begun_are_ended_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They hold no lock yet by which `down` would find them."""
-    path = tmp_path / "agents" / "agent-1"
-    begun = asyncio.Event()
+    beginner = tmp_path / "python"
+    beginner.write_text("#!/bin/sh\nexec sleep 600\n")
+    beginner.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(beginner))
 
     async def prepare(config: AgentConfig) -> None:
-        begun.set()
+        pass
 
-    agents = AgentProcesses([AgentConfig(path, "127.0.0.1:1", "agent-1", token="any")], prepare)
-    running = asyncio.create_task(agents.run())
-    await begun.wait()
-    while not psutil.Process().children():  # noqa: ASYNC110 # the system tells nobody
-        await asyncio.sleep(0)
-    for _ in range(100):  # it is told its settings; to take its lock it has still much to import
-        await asyncio.sleep(0)
-    assert not (path / "agent.lock").exists()
+    config = AgentConfig(tmp_path / "agents" / "agent-1", "127.0.0.1:1", "agent-1", token="any")
+    running = asyncio.create_task(AgentProcesses([config], prepare).run())
+    while "sleep" not in [each.name() for each in psutil.Process().children()]:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
     assert not psutil.Process().children()
-    assert_no_survivors(tmp_path)
 
 
 def test_supervisor_that_does_not_listen_yet_is_not_taken_for_none(tmp_path: Path) -> None:

@@ -62,7 +62,12 @@ def test_two_users_neither_see_nor_stop_nor_starve_each_other(cluster: Cluster) 
         assert {job.name for job in bob.jobs()} == {"flood"}
         assert {job.name for job in ann.jobs()} == {"secret"}
         bob.cancel(flood.id)
-        process = b"".join(ann.logs(secret.id)).split()[-1].decode()
+
+        def words() -> list[bytes]:
+            written = b"".join(ann.logs(secret.id))
+            return written.split() if written.count(b"\n") == 2 else []
+
+        process = until(words)[-1].decode()
         if os.geteuid() == 0:
             attempt = bob.submit(command=["/bin/sh", "-c", f"kill -9 {process}"])
             done = bob.wait(attempt.id, 60.0)

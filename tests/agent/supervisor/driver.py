@@ -71,9 +71,12 @@ class Driver:
         self.socket.sendall(line + b"\n")
         self.socket.settimeout(0.05)
 
-    def lease(self, left_s: float) -> None:
-        """Kernels may run for so long from now on."""
-        self.say(op="lease", until_s=time.clock_gettime(time.CLOCK_BOOTTIME) + left_s)
+    def lease(self, *lefts_s: float | None) -> None:
+        """Kernels may run for so long from now on, or for good; several leases come together."""
+        now_s = time.clock_gettime(time.CLOCK_BOOTTIME)
+        ends_s = [None if left_s is None else now_s + left_s for left_s in lefts_s]
+        lines = [json.dumps({"op": "lease", "until_s": end_s}) for end_s in ends_s]
+        self.say_line("\n".join(lines).encode())
 
     def start(self, *kernels: str | Message, command: list[str] | None = None, **more: Any) -> None:
         """Start kernels of one template; a name alone stands for generation 1 of it."""
@@ -116,6 +119,11 @@ class Driver:
     def all_of(self, kernel: str) -> list[str]:
         """The kinds of all events heard about a kernel."""
         return [event["kind"] for event in self.events if event["kernel"] == kernel]
+
+    def until_written(self, kernel: str, kind: str, generation: int = 1) -> None:
+        """Wait until an event is in the journal, which the supervisor writes unheard, too."""
+        told = f'"kernel":"{kernel}","generation":{generation},"kind":"{kind}"'
+        wait_until(lambda: told in (self.directory / "journal").read_text())
 
     def error(self) -> str:
         """The next complaint, waited for."""

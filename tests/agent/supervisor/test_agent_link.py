@@ -119,10 +119,12 @@ def test_agent_that_comes_back_hears_all_it_has_not_acknowledged(
         supervisor.start(f"late{code}", command=["sh", "-c", wait_and_exit])
     supervisor.start("running", command=["sleep", "60"])
     supervisor.started("running")
-    pids = [supervisor.started(f"late{code}")["pid"] for code in (0, 5)]
+    for code in (0, 5):
+        supervisor.started(f"late{code}")
     supervisor.detach()
     (tmp_path / "go").touch()
-    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
+    for code in (0, 5):
+        supervisor.until_written(f"late{code}", "ended")
     before = {event["seq"]: event for event in supervisor.events}
     supervisor.batches.clear()
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.agent.supervisor.driver import Driver, wait_gone
+from tests.agent.supervisor.driver import Driver, read_when_there, wait_gone
 
 from muster.agent.supervisor import __main__ as script
 from muster.agent.supervisor.launch import connect, launch
@@ -114,9 +114,9 @@ def test_supervisor_that_is_alone_exits_when_its_lease_is_over(supervisor: Drive
 def test_supervisor_that_is_alone_stays_while_a_kernel_runs(
     supervisor: Driver, tmp_path: Path
 ) -> None:
-    look = f"trap '' TERM; sleep 0.3; kill -0 $PPID && echo still there > {tmp_path}/seen"
+    look = f"trap '' TERM; echo up; sleep 0.3; kill -0 $PPID && echo still there > {tmp_path}/seen"
     supervisor.start("k", command=["sh", "-c", look], grace_s=600)
-    supervisor.started("k")
+    read_when_there(supervisor.log_path("k"))
     supervisor.lease(0.1)
     supervisor.settle()
     supervisor.detach()

@@ -158,7 +158,7 @@ def test_supervisor_keeps_no_zombies(supervisor: Driver) -> None:
     supervisor.start("k", command=["sh", "-c", "sleep 0 & sleep 0 & (sleep 0 &) ; exit 0"])
     supervisor.ended("k")
 
-    assert children_of(supervisor.pid) == ""
+    wait_until(lambda: children_of(supervisor.pid) == "")
 
 
 def children_of(pid: int) -> str:

@@ -191,8 +191,8 @@ def test_lease_that_runs_out_stops_everything(supervisor: Driver) -> None:
 
 def test_lease_that_is_renewed_stops_nothing(supervisor: Driver) -> None:
     supervisor.start("k", command=["sleep", "60"])
-    supervisor.lease(0.2)
-    supervisor.lease(600)
+    supervisor.started("k")
+    supervisor.lease(0.2, 600)
 
     supervisor.run(["sleep", "0.4"], kernel="clock")
 
@@ -210,8 +210,8 @@ def test_lease_that_has_ended_when_it_is_read_stops_everything(supervisor: Drive
 
 def test_lease_without_an_end_stops_nothing(supervisor: Driver) -> None:
     supervisor.start("k", command=["sleep", "60"])
-    supervisor.lease(0.2)
-    supervisor.say(op="lease", until_s=None)
+    supervisor.started("k")
+    supervisor.lease(0.2, None)
 
     supervisor.run(["sleep", "0.4"], kernel="clock")
 

@@ -159,8 +159,9 @@ def test_exit_codes_and_signals_come_through(supervisor: Driver, ada: dict[str, 
 
 
 def test_daemons_die_with_a_kernel_of_another_user(supervisor: Driver, ada: dict[str, Any]) -> None:
-    script = "for i in 1 2 3; do (setsid env -i sleep 60 &) ; done; pgrep -u $(id -u) sleep"
-    pids = output(supervisor, ada, script).split()
+    script = "for i in 1 2 3; do (setsid env -i sleep 60 &) ; done; "
+    script += "until pids=$(pgrep -u $(id -u) sleep) && [ $(echo $pids | wc -w) = 3 ]; do :; done; "
+    pids = output(supervisor, ada, script + "echo $pids").split()
 
     assert len(pids) == 3
     if supervisor.state["limits"] == LimitsKind.NONE:  # strangers may go on for a moment
@@ -198,9 +199,12 @@ def test_kernel_stopped_before_it_is_spawned_ends(supervisor: Driver, ada: dict[
 def test_heirs_of_several_users_take_turns(
     supervisor: Driver, ada: dict[str, Any], bob: dict[str, Any]
 ) -> None:
-    supervisor.start({"id": "first", "devices": [3]}, command=["sleep", "0.2"], account=ada)
+    wait = ["sh", "-c", "while [ ! -e go ]; do sleep 0.02; done; rm go"]
+    supervisor.start({"id": "first", "devices": [3]}, command=wait, account=ada)
     for number, account in enumerate((bob, ada, None, bob)):
         supervisor.start({"id": f"heir{number}", "queued": True}, account=account)
+    assert supervisor.status("heir3") == "queued"
+    (Path(ada["scratch"]) / "first.1" / "go").touch()
 
     for number in range(4):
         assert supervisor.ended(f"heir{number}")["exit_code"] == 0
