@@ -37,7 +37,7 @@ from muster.scheduling.policy.validators import (
     GroupResourceLimit,
     KeypairResourceLimit,
     StartTime,
-    group_access,
+    access_refusal,
     next_moment,
     refusals_at_submission,
 )
@@ -354,15 +354,15 @@ def test_sessions_handed_in_together_are_counted_together() -> None:
 
 def test_group_takes_the_work_of_its_projects_only() -> None:
     closed = group(projects=["default/research"])
-    assert group_access(ANN, closed) is None
-    refusal = group_access(CAT, closed)
+    assert access_refusal(ANN, closed) is None
+    refusal = access_refusal(CAT, closed)
     assert refusal is not None
     assert refusal.sentence() == "group pool takes no work of project default/sales"
     assert refusal.code in NEVER
 
 
 def test_group_that_names_no_projects_takes_everybodys_work() -> None:
-    assert group_access(CAT, group()) is None
+    assert access_refusal(CAT, group()) is None
 
 
 def test_each_pass_asks_whose_work_the_group_takes_whatever_its_validators_are() -> None:

@@ -27,7 +27,7 @@ from muster.scheduling.passes.placement import never_fits
 from muster.scheduling.policy.group_policy import Policy
 from muster.scheduling.policy.validators import (
     NEVER,
-    group_access,
+    access_refusal,
     next_moment,
     refusals_at_submission,
 )
@@ -187,7 +187,7 @@ class _World:
         fate = self._fates[id_] = Fate(arrival.name, arrival.at)
         workload = self._state.policy.hooks[arrival.workload.type].on_schedule(arrival.workload)
         self._gauge.arrived(workload)
-        refusal = group_access(workload.owner, self._group)
+        refusal = access_refusal(workload.owner, self._group)
         refusals = [refusal] if refusal else self._refusals(workload)
         if refusals:
             fate.reasons = tuple(refusals)

@@ -13,7 +13,7 @@ from muster.core.specs.placement import ANYWHERE, Operator
 from muster.core.specs.session import Process
 from muster.scheduling.passes.placement import never_fits
 from muster.scheduling.policy.guard import PluginFault
-from muster.scheduling.policy.validators import group_access, refusals_at_submission, why_never_met
+from muster.scheduling.policy.validators import access_refusal, refusals_at_submission, why_never_met
 from muster.scheduling.workload import Progress, WorkloadClass
 from muster.store.live import Live
 
@@ -38,7 +38,7 @@ def admit(live: Live, cluster: ClusterState, workload: WorkloadClass, sessions: 
         Conflict: a quota forbids it, or the group is not for the owner's project.
     """
     spec = live.group(workload.group)
-    refusal = group_access(workload.owner, spec)
+    refusal = access_refusal(workload.owner, spec)
     if refusal is not None:
         raise Conflict(_sentences(refusal))
     problems = _unknown_attributes(cluster, workload)

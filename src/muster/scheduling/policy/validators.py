@@ -196,7 +196,7 @@ class GroupAccess:
         return False
 
     def validate(self, workload: WorkloadClass, context: PassContext) -> Sequence[Reason]:
-        refusal = group_access(workload.owner, self._group)
+        refusal = access_refusal(workload.owner, self._group)
         return () if refusal is None else (refusal,)
 
     def allows(self, workload: WorkloadClass, context: PassContext, count: int) -> int:
@@ -244,7 +244,7 @@ def refusals_at_submission(
     return reasons
 
 
-def group_access(owner: Owner, group: ScalingGroup) -> Reason | None:
+def access_refusal(owner: Owner, group: ScalingGroup) -> Reason | None:
     """The reason why the group takes no work of the owner's project; None if it does."""
     project = Level.PROJECT.of(owner)
     if not group.projects or project in group.projects:
