@@ -49,9 +49,9 @@ class Allowance:
         return self._count[owner]
 
 
-class Turns:
-    """Carries out a few things of each owner's at once; the owner's others wait for these, and
-    nobody else's do.
+class ConcurrencyLimit:
+    """Limits how many things of each owner's are carried out at once; the owner's others wait for
+    these, and nobody else's do.
 
     Args:
         allowance: for things that are carried out or wait.
@@ -61,7 +61,7 @@ class Turns:
     def __init__(self, allowance: Allowance, at_once: int) -> None:
         self._allowance = allowance
         self._at_once = at_once
-        self._turns: dict[Owner, asyncio.Semaphore] = {}
+        self._slots: dict[Owner, asyncio.Semaphore] = {}
 
     @contextmanager
     def admitted(self, owner: Owner) -> Iterator[asyncio.Semaphore]:
@@ -71,9 +71,9 @@ class Turns:
             Busy: too many are under way already, in all or of this owner.
         """
         with self._allowance.used(owner):
-            turn = self._turns.setdefault(owner, asyncio.Semaphore(self._at_once))
+            slots = self._slots.setdefault(owner, asyncio.Semaphore(self._at_once))
             try:
-                yield turn
+                yield slots
             finally:
                 if self._allowance.of(owner) == 1:  # the last
-                    del self._turns[owner]
+                    del self._slots[owner]

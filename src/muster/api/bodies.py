@@ -20,7 +20,7 @@ from fastapi import Request
 from pydantic_core import from_json
 from starlette.requests import ClientDisconnect
 
-from muster.api.allowance import Allowance, Turns
+from muster.api.allowance import Allowance, ConcurrencyLimit
 from muster.api.answers import TooLarge
 from muster.core.errors import InvalidSpec, MusterError, Problem
 from muster.core.owner import Owner
@@ -50,17 +50,19 @@ class LargeBodies:
 
     def __init__(self) -> None:
         self._thread = anyio.CapacityLimiter(1)
-        self._turns = Turns(Allowance("large requests", MAX_LARGE_OF_ONE, MAX_LARGE), at_once=1)
+        self._concurrency = ConcurrencyLimit(
+            Allowance("large requests", MAX_LARGE_OF_ONE, MAX_LARGE), at_once=1
+        )
 
     def admitted(self, owner: Owner) -> AbstractContextManager[asyncio.Semaphore]:
         """
         Raises:
             Busy: too many are under way, in all or of the owner.
         """
-        return self._turns.admitted(owner)
+        return self._concurrency.admitted(owner)
 
-    async def parse(self, turn: asyncio.Semaphore, parse: Callable[[], T]) -> T:
-        async with turn:
+    async def parse(self, slots: asyncio.Semaphore, parse: Callable[[], T]) -> T:
+        async with slots:
             return await to_thread.run_sync(parse, limiter=self._thread)
 
 
@@ -84,7 +86,7 @@ async def read_spec(request: Request, *models: type[S]) -> S:
     limit_bytes = MAX_YAML_BYTES if is_yaml else MAX_BODY_BYTES
     hint = "; send larger ones as JSON" if is_yaml else ""
     with ExitStack() as stack:
-        turn = stack.enter_context(large.admitted(owner)) if is_yaml else None
+        slots = stack.enter_context(large.admitted(owner)) if is_yaml else None
         pieces: list[bytes] = []
         size = 0
         try:
@@ -93,13 +95,13 @@ async def read_spec(request: Request, *models: type[S]) -> S:
                     size += len(piece)
                     if size > limit_bytes:
                         raise TooLarge(f"the body is longer than {limit_bytes} bytes{hint}")
-                    if size > SMALL_BYTES and turn is None:
-                        turn = stack.enter_context(large.admitted(owner))
+                    if size > SMALL_BYTES and slots is None:
+                        slots = stack.enter_context(large.admitted(owner))
                     pieces.append(piece)
         except ClientDisconnect:
             raise MusterError("the connection broke before the whole body had arrived") from None
         parse = partial(_from_yaml if is_yaml else _from_json, b"".join(pieces), models)
-        return parse() if turn is None else await large.parse(turn, parse)
+        return parse() if slots is None else await large.parse(slots, parse)
 
 
 def _from_json(body: bytes, models: tuple[type[S], ...]) -> S:

@@ -10,7 +10,7 @@ from anyio import to_thread
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from muster.api.allowance import Allowance, Turns
+from muster.api.allowance import Allowance, ConcurrencyLimit
 from muster.control.plane import Unavailable
 from muster.core.owner import Owner
 from muster.core.views.base import View
@@ -37,7 +37,7 @@ class Reader:
         self._engine = engine
         self._threads = anyio.CapacityLimiter(THREADS)
         allowance = Allowance("reads", MAX_READS_OF_ONE, MAX_READS)
-        self._turns = Turns(allowance, at_once=THREADS_OF_ONE)
+        self._concurrency = ConcurrencyLimit(allowance, at_once=THREADS_OF_ONE)
 
     async def read(
         self,
@@ -52,8 +52,8 @@ class Reader:
             Busy: too many reads wait already, or too many of this owner's.
             Unavailable: the database cannot be read.
         """
-        with self._turns.admitted(owner) as turn:
-            async with turn:
+        with self._concurrency.admitted(owner) as slots:
+            async with slots:
                 return await to_thread.run_sync(
                     partial(self._read, query, *args, **kwargs), limiter=self._threads
                 )

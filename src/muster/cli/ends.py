@@ -73,7 +73,7 @@ def _failed_alike(failure: "FailureView") -> str:
     """A line such as "37 tasks: exited with code 1, such as 3, 17, 40", or "tasks 3, 17: …"."""
     named = ", ".join(map(str, failure.such_as))
     state = failure.state.lower().replace("_", " ")
-    what = how_ended(failure.reason, failure.exit_code) or state
+    how = how_ended(failure.reason, failure.exit_code) or state
     if failure.tasks > len(failure.such_as):
-        return f"{count(failure.tasks, 'task')}: {what}, such as {named}"
-    return f"task{'' if failure.tasks == 1 else 's'} {named}: {what}"
+        return f"{count(failure.tasks, 'task')}: {how}, such as {named}"
+    return f"task{'' if failure.tasks == 1 else 's'} {named}: {how}"

@@ -21,14 +21,14 @@ def why_no_output(client: "Client", found: JobDetail | SessionDetail, index: int
     runs: Sequence[KernelView]
     if isinstance(found, JobDetail):
         task = client.task(found.id, index)
-        what, runs, reason = f"task {index}", task.attempts, task.reason
+        name, runs, reason = f"task {index}", task.attempts, task.reason
     else:
         now = client.session(found.id)
         kernel = now.kernels[index]
-        what, runs, reason = f"kernel {index}", [kernel], kernel.reason or now.reason
+        name, runs, reason = f"kernel {index}", [kernel], kernel.reason or now.reason
     if any(run.started_at is not None for run in runs):
         return None
-    return _never(what, reason)
+    return _never(name, reason)
 
 
 def never_started(found: JobDetail | SessionDetail) -> str:
@@ -39,5 +39,5 @@ def never_started(found: JobDetail | SessionDetail) -> str:
     return _never("the job", found.reason)
 
 
-def _never(what: str, reason: "ReasonView | None") -> str:
-    return f"{what} never started" + (f": {reason.sentence}" if reason else "")
+def _never(name: str, reason: "ReasonView | None") -> str:
+    return f"{name} never started" + (f": {reason.sentence}" if reason else "")

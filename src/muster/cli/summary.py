@@ -76,22 +76,22 @@ def _of_ended(client: "Client", job: "JobView") -> Summary:
     return Summary(verdict, details, (f"muster logs {job.name}{part}", history))
 
 
-def _runs(name: str, what: "JobView | SessionView", agents: str) -> str:
+def _runs(name: str, work: "JobView | SessionView", agents: str) -> str:
     where = f" on {agents}" if agents else ""
-    if what.started_at is None:
+    if work.started_at is None:
         return f"{name} runs{where}"
     now = time.time()
-    since = f"since {clock_time(what.started_at, now)} ({duration(now - what.started_at)})"
+    since = f"since {clock_time(work.started_at, now)} ({duration(now - work.started_at)})"
     return f"{name} runs {since}{where}"
 
 
-def _ended(name: str, what: "JobView | SessionView") -> str:
-    if what.finished_at is None:
+def _ended(name: str, work: "JobView | SessionView") -> str:
+    if work.finished_at is None:
         return ""
-    at = f"{name} ended at {clock_time(what.finished_at, time.time())}"
-    if what.started_at is None:
+    at = f"{name} ended at {clock_time(work.finished_at, time.time())}"
+    if work.started_at is None:
         return f"{at} without a start"
-    return f"{at} after {duration(what.finished_at - what.started_at)}"
+    return f"{at} after {duration(work.finished_at - work.started_at)}"
 
 
 def _of_failed(task: "TaskDetail") -> str:

@@ -96,8 +96,8 @@ def _rows(quota: "QuotaView") -> Iterator[list[Text | str]]:
         yield [*who, resource, *_amounts(limits.get(resource)), shown, weight]
     counted = [each for each in (quota.sessions, quota.pending_sessions) if each is not None]
     for limit in counted:
-        what = "sessions" if limit.resource == "sessions" else "sessions waiting"
-        yield [*who, what, _count(limit.used), _count(limit.limit), "", weight]
+        limited = "sessions" if limit.resource == "sessions" else "sessions waiting"
+        yield [*who, limited, _count(limit.used), _count(limit.limit), "", weight]
     if not limits and not quota.largest and not counted:
         yield [*who, "-", "", "", "", weight]
 

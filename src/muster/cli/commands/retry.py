@@ -29,8 +29,8 @@ def retry(
     """Run again, as a new job, what did not succeed of one that ended."""
     subject = parse_ref(ref)
     if subject.index is not None or subject.is_session:
-        what = "a session" if subject.is_session else "one task"
-        raise click.BadParameter(f"{ref!r} is {what}: only jobs are retried")
+        kind = "a session" if subject.is_session else "one task"
+        raise click.BadParameter(f"{ref!r} is {kind}: only jobs are retried")
 
     def hand_in(client: "Client") -> "JobView":
         try:

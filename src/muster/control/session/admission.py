@@ -13,7 +13,11 @@ from muster.core.specs.placement import ANYWHERE, Operator
 from muster.core.specs.session import Process
 from muster.scheduling.passes.placement import never_fits
 from muster.scheduling.policy.guard import PluginFault
-from muster.scheduling.policy.validators import access_refusal, refusals_at_submission, why_never_met
+from muster.scheduling.policy.validators import (
+    access_refusal,
+    refusals_at_submission,
+    why_never_met,
+)
 from muster.scheduling.workload import Progress, WorkloadClass
 from muster.store.live import Live
 

@@ -85,7 +85,7 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
     ),
     ReasonCode.BEHIND_SHAPE: Definition(
         _W,
-        "held ready on agent {agent}; it starts when a kernel of the same shape ends there",
+        "prefilled on agent {agent}: it starts when a kernel of the same shape ends there",
         "Nothing: it is next in line.",
     ),
     ReasonCode.RETRY_BACKOFF: Definition(_W, "the next try is in {seconds} s"),

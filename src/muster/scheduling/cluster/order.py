@@ -35,8 +35,8 @@ class Ranking(Enum):
     """An order of agents that says the same as the scores of a built-in selector.
 
     FULLEST: by falling utilisation; among equals the smaller agent first. EMPTIEST: by rising
-    utilisation; among equals the larger first. TURN: by slot, beginning after the last slot that
-    was given something. Remaining ties go by slot.
+    utilisation; among equals the larger first. ROUND_ROBIN: by slot, beginning after the last slot
+    that was given something. Remaining ties go by slot.
     """
 
     FULLEST = "fullest"
@@ -78,7 +78,7 @@ class Order(Protocol):
         Args:
             tier: the slots that may be used.
             full: slots that may not be used.
-            next_slot: where TURN begins.
+            next_slot: where ROUND_ROBIN begins.
             plain: whether only agents without devices may be used.
         """
 
@@ -86,7 +86,7 @@ class Order(Protocol):
         """The best of ``slots``, at most ``count``, from the best on."""
 
     def keys(self, slots: Ints, steps: Ints) -> Ints:
-        """The sort keys of ``slots``, if their utilisation were ``steps``; not for TURN."""
+        """The sort keys of ``slots``, if their utilisation were ``steps``; not for ROUND_ROBIN."""
 
 
 def order_of(columns: Columns, ranking: Ranking) -> Order:
@@ -252,7 +252,7 @@ class _Scan:
 
 
 class _RoundRobin(_Scan):
-    """The Order for TURN: words by slot."""
+    """The Order for ROUND_ROBIN: words by slot."""
 
     def best(self, slots: Ints, count: int, next_slot: int) -> Ints:
         return np.roll(slots, -int(np.searchsorted(slots, next_slot)))[:count]

@@ -81,24 +81,24 @@ def explain(
     """
     workload = session.workload
     with Statement(snapshot, trial=True) as statement:
-        ahead = PlacementPass(queue, statement, policy, context)
-        ahead.run(before=session)
-        kernels_fit = ahead.most_placed(session)
-        reasons, kernels = ahead.judge(session)
+        trial = PlacementPass(queue, statement, policy, context)
+        trial.run(before=session)
+        kernels_fit = trial.most_placed(session)
+        reasons, kernels = trial.judge(session)
         requests = tuple(
             explain_request(snapshot, policy.selector, workload, request, indexes, kernels)
             for request, indexes in workload.requests[:MAX_REQUESTS]
         )
         lacks_room = len(reasons) == 1 and reasons[0].code in LACKS_ROOM
         others_leave = session.id in context.displacing
-        displaces = ahead.victims_for(session) if lacks_room and not others_leave else None
+        displaces = trial.victims_for(session) if lacks_room and not others_leave else None
     if others_leave or displaces is not None:
         reasons = tuple(map(_with_leaving, reasons))
     return Explanation(
         session=session.id,
         group=snapshot.group,
         reasons=reasons,
-        position=1 + ahead.ahead_of(session),
+        position=1 + trial.ahead_of(session),
         queue=len(queue) + (session.id not in queue),
         agents=len(snapshot),
         kernels=len(workload.kernels),

@@ -118,14 +118,14 @@ def _draw_away(lot: Lot) -> Params:
 
 
 def _draw_misfortune(lot: Lot) -> Params:
-    return {"what": lot.rng.choice([*Misfortune]).value, **_draw_away(lot)}
+    return {"kind": lot.rng.choice([*Misfortune]).value, **_draw_away(lot)}
 
 
 @FAULTS.add(6, _draw_misfortune)
-def misfortune(scene: Scene, what: str, away_s: float) -> None:
+def misfortune(scene: Scene, kind: str, away_s: float) -> None:
     """A coming commit of the controller does not go as it should."""
     scene.away_s = away_s
-    scene.world.fate.coming.append(Misfortune(what))
+    scene.world.fate.coming.append(Misfortune(kind))
 
 
 @FAULTS.add(2, _draw_away)
