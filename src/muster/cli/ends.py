@@ -40,8 +40,8 @@ def ran(started: float | None, ended: float | None, now: float) -> str:
     return "" if started is None else duration((ended or now) - started)
 
 
-def attempt_state(kernel: "KernelView") -> str:
-    """The state of an attempt in the words for tasks, once it has ended."""
+def shown_state(kernel: "KernelView") -> str:
+    """The status of a kernel; once it has ended, the word for tasks that end so."""
     match kernel.status:
         case KernelStatus.TERMINATED if kernel.exit_code == 0:
             return TaskState.SUCCEEDED

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from muster.cli.arguments import AnyRef, AsJson, parse_ref
 from muster.cli.described import agent_parts, notice_parts, plain_parts, sentences
-from muster.cli.ends import attempt_state, exit_text, failures_of, ran
+from muster.cli.ends import exit_text, failures_of, ran, shown_state
 from muster.cli.follow.progress import counted
 from muster.cli.nearest import suggesting
 from muster.cli.parameters import Option
@@ -235,7 +235,7 @@ def _attempt(kernel: "KernelView", now: float) -> list[Text | str]:
     if not reason and kernel.status is KernelStatus.ERROR:  # what the state means (KERNEL_TABLE)
         reason = f"lost with its agent {kernel.agent or ''}".rstrip()
     return [
-        status(attempt_state(kernel)),
+        status(shown_state(kernel)),
         kernel.agent or "",
         gpus,
         clock_time(kernel.started_at, now) if kernel.started_at else "",
