@@ -20,7 +20,7 @@ from muster.control.session.admission import (
     with_ids,
 )
 from muster.control.session.cluster.state import ClusterState
-from muster.control.session.cluster.workloads import job_class
+from muster.control.session.cluster.workloads import job_class, session_class
 from muster.control.session.explaining.explanation import with_policy
 from muster.control.session.explaining.placement_view import placement_view, victims_of
 from muster.core.ids import SessionId
@@ -96,26 +96,9 @@ def plan_session(
     """
     check_workdirs(live.group(spec.group), spec.kernels)
     dependencies = find_dependencies(cluster, principal.owner, spec.after, ended)
-    workload = session_class(principal.owner, spec, with_ids(spec.after, dependencies))
+    spec = spec.model_copy(update={"after": with_ids(spec.after, dependencies)})
+    workload = session_class(principal.owner, spec)
     return _Planner(live, cluster, principal, dependencies, now).plan(workload, 1)
-
-
-def session_class(
-    owner: Owner, spec: SessionSpec, after: tuple[Dependency, ...] = ()
-) -> WorkloadClass:
-    """The class of a session that is handed in."""
-    kernels = [(kernel.resources.resources(),) * kernel.replicas for kernel in spec.kernels]
-    return WorkloadClass(
-        owner=owner,
-        group=spec.group,
-        priority=spec.priority,
-        kernels=tuple(chain.from_iterable(kernels)),
-        type=spec.type,
-        placement=spec.placement,
-        duration_s=spec.timeout,
-        not_before=spec.not_before,
-        after=after,
-    )
 
 
 class _Planner:

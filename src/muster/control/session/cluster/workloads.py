@@ -20,7 +20,7 @@ _NONE: frozenset[AgentId] = frozenset()  # an empty set takes 216 bytes, and mos
 def job_class(owner: Owner, spec: JobSpec) -> WorkloadClass:
     """The class of the sessions of a job that is handed in."""
     kernels = spec.tasks if spec.coscheduled else 1
-    return _submitted_class(owner, spec, (spec.resources.resources(),) * kernels, SessionType.BATCH)
+    return _class_of(owner, spec, (spec.resources.resources(),) * kernels, SessionType.BATCH)
 
 
 def session_class(owner: Owner, spec: SessionSpec) -> WorkloadClass:
@@ -28,14 +28,30 @@ def session_class(owner: Owner, spec: SessionSpec) -> WorkloadClass:
     requests: list[Resources] = []
     for kernel in spec.kernels:
         requests += [kernel.resources.resources()] * kernel.replicas
-    return _submitted_class(owner, spec, tuple(requests), spec.type)
+    return _class_of(owner, spec, tuple(requests), spec.type)
 
 
-def _submitted_class(
+def workload_class(session: Session) -> WorkloadClass:
+    """The class of a session."""
+    spec = session.spec or (session.job.spec if session.job is not None else None)
+    assert spec is not None, "a session has a job or a spec of its own"
+    return _class_of(
+        session.owner,
+        spec,
+        tuple([kernel.resources for kernel in session.kernels]),
+        session.type,
+        failed=frozenset(session.failed_agents) if session.failed_agents else _NONE,
+        unfit=frozenset(agent for agent, _ in session.unfit) if session.unfit else _NONE,
+    )
+
+
+def _class_of(
     owner: Owner,
     spec: JobSpec | SessionSpec,
     kernels: tuple[Resources, ...],
     type_: SessionType,
+    failed: frozenset[AgentId] = _NONE,
+    unfit: frozenset[AgentId] = _NONE,
 ) -> WorkloadClass:
     return WorkloadClass(
         owner=owner,
@@ -44,25 +60,8 @@ def _submitted_class(
         kernels=kernels,
         type=type_,
         placement=spec.placement,
-        duration_s=spec.timeout,
-        not_before=spec.not_before,
-        after=spec.after,
-    )
-
-
-def workload_class(session: Session) -> WorkloadClass:
-    """The class of a session."""
-    spec = session.spec or (session.job.spec if session.job is not None else None)
-    assert spec is not None, "a session has a job or a spec of its own"
-    return WorkloadClass(
-        owner=session.owner,
-        group=session.group,
-        priority=session.priority,
-        kernels=tuple([kernel.resources for kernel in session.kernels]),
-        type=session.type,
-        placement=spec.placement,
-        failed_agents=frozenset(session.failed_agents) if session.failed_agents else _NONE,
-        unfit_agents=frozenset(agent for agent, _ in session.unfit) if session.unfit else _NONE,
+        failed_agents=failed,
+        unfit_agents=unfit,
         duration_s=spec.timeout,
         not_before=spec.not_before,
         after=spec.after,
