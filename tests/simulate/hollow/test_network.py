@@ -22,12 +22,6 @@ class Ends:
             heard = self.heard[way]
             self.stream.listen(way, heard.append, heard.append)
 
-    def run(self, seconds: float) -> None:
-        end = self.timeline.clock.now() + seconds
-        while (at := self.timeline.next_at()) is not None and at <= end:
-            self.timeline.turn()
-        self.timeline.clock.advance_to(end)
-
 
 @pytest.fixture
 def ends() -> Ends:
@@ -39,16 +33,16 @@ def test_messages_arrive_in_order_and_the_end_after_them(ends: Ends) -> None:
         ends.stream.send(Way.UP, number)
     ends.stream.close(Way.UP, "bye")
     ends.stream.send(Way.UP, "after the end")
-    ends.run(30)
+    ends.timeline.run(30)
     assert ends.heard[Way.UP] == [*range(20), "bye"]
 
 
 def test_messages_on_their_way_are_lost_with_the_stream_and_both_ends_notice(ends: Ends) -> None:
     ends.stream.send(Way.UP, "lost")
     ends.stream.cut()
-    ends.run(KEEPALIVE_S - 1)
+    ends.timeline.run(KEEPALIVE_S - 1)
     assert ends.heard == {Way.UP: [], Way.DOWN: []}
-    ends.run(1)
+    ends.timeline.run(1)
     assert ends.heard == {Way.UP: ["no answer"], Way.DOWN: ["no answer"]}
 
 
@@ -58,16 +52,16 @@ def test_stalled_direction_goes_on_where_it_was_and_the_other_one_is_not_held_up
     ends.stream.pipes[Way.UP].stall()
     ends.stream.send(Way.UP, 1)
     ends.stream.send(Way.DOWN, 2)
-    ends.run(10)
+    ends.timeline.run(10)
     assert ends.heard == {Way.UP: [], Way.DOWN: [2]}
     ends.stream.send(Way.UP, 3)
     ends.stream.pipes[Way.UP].go_on()
-    ends.run(10)
+    ends.timeline.run(10)
     assert ends.heard[Way.UP] == [1, 3]
 
 
 def test_end_that_has_closed_hears_nothing_more(ends: Ends) -> None:
     ends.stream.send(Way.DOWN, "on its way")
     ends.stream.close(Way.UP)
-    ends.run(10)
+    ends.timeline.run(10)
     assert ends.heard == {Way.UP: [""], Way.DOWN: []}

@@ -39,12 +39,6 @@ class Supervised:
     def stop(self, kernel: KernelId, generation: int = 0) -> None:
         self.it.stop(Stop(kernel, generation, 1.0, "test"))
 
-    def run(self, seconds: float) -> None:
-        end = self.timeline.clock.now() + seconds
-        while (at := self.timeline.next_at()) is not None and at <= end:
-            self.timeline.turn()
-        self.timeline.clock.advance_to(end)
-
     def told(self) -> list[tuple[KernelId, int, ReportKind, ReasonCode | None]]:
         return [
             (report.kernel, report.generation, report.kind, report.reason)
@@ -66,11 +60,11 @@ def test_kernel_is_accepted_once_and_not_again_after_its_end_was_acknowledged(
     supervised.runs[K] = Run(1.0)
     for _ in range(3):
         supervised.start(K)
-    supervised.run(2)
+    supervised.timeline.run(2)
     assert [kind for _, _, kind, _ in supervised.told()] == [ReportKind.STARTED, ReportKind.ENDED]
     supervised.it.acknowledge(2)
     supervised.start(K)
-    supervised.run(2)
+    supervised.timeline.run(2)
     assert (supervised.told(), supervised.processes) == ([], [])
 
 
@@ -78,7 +72,7 @@ def test_heir_begins_when_a_kernel_of_its_shape_ends(supervised: Supervised) -> 
     supervised.runs[K] = Run(1.0)
     supervised.start(K)
     supervised.start(L, queued=True)
-    supervised.run(2)
+    supervised.timeline.run(2)
     assert supervised.processes == [(L, 0)]
     end, heir = supervised.it.journal[1][1], supervised.it.journal[2][1]
     assert (end.heir, heir.predecessor) == ((L, 0), (K, 0))
@@ -89,30 +83,30 @@ def test_kernel_that_is_being_created_is_told_as_queued_and_can_be_recalled(
 ) -> None:
     supervised.runs[K] = Run(1.0, creating_s=3.0)
     supervised.start(K)
-    supervised.run(1)
+    supervised.timeline.run(1)
     assert supervised.it.inventory() == [HeldKernel(K, 0, HeldStatus.QUEUED)]
     supervised.it.recall((K, 0))
-    supervised.run(5)
+    supervised.timeline.run(5)
     assert supervised.told() == [(K, 0, ReportKind.ENDED, ReasonCode.NEVER_STARTED)]
 
 
 def test_newer_generation_waits_until_the_older_one_is_gone(supervised: Supervised) -> None:
     supervised.runs[K] = Run(100.0, stubborn=True)
     supervised.start(K)
-    supervised.run(0.5)
+    supervised.timeline.run(0.5)
     supervised.start(K, 1)
-    supervised.run(0.9)
+    supervised.timeline.run(0.9)
     assert supervised.processes == [(K, 0)]
-    supervised.run(0.2)
+    supervised.timeline.run(0.2)
     assert supervised.processes == [(K, 1)]
     supervised.start(K, 0)
-    supervised.run(1)
+    supervised.timeline.run(1)
     assert supervised.processes == [(K, 1)]
 
 
 def test_held_kernel_runs_when_it_is_let_go(supervised: Supervised) -> None:
     supervised.start(K, hold=True)
-    supervised.run(1)
+    supervised.timeline.run(1)
     assert (supervised.kernel(K).stage, supervised.processes) == (Stage.CREATED, [])
     supervised.it.go((K, 0))
     assert supervised.processes == [(K, 0)]
@@ -122,11 +116,11 @@ def test_lease_that_runs_out_ends_all_kernels_and_lets_none_begin(supervised: Su
     supervised.start(K)
     supervised.start(L, hold=True)
     supervised.it.renew_lease(supervised.machine.boot_s + 5)
-    supervised.run(4)
+    supervised.timeline.run(4)
     supervised.it.renew_lease(supervised.machine.boot_s + 5)
-    supervised.run(4)
+    supervised.timeline.run(4)
     assert supervised.processes == [(K, 0)]
-    supervised.run(2)
+    supervised.timeline.run(2)
     assert not supervised.processes
     assert [why for *_, why in supervised.told()][-2:] == [
         ReasonCode.NEVER_STARTED,
@@ -140,10 +134,10 @@ def test_kernels_of_a_killed_supervisor_are_told_as_lost_by_the_next(
 ) -> None:
     supervised.start(K)
     supervised.start(L, queued=True)
-    supervised.run(1)
+    supervised.timeline.run(1)
     supervised.it.kill()
     assert supervised.processes == [(K, 0)], "until the next one comes"
-    supervised.run(1)
+    supervised.timeline.run(1)
     assert not supervised.processes
     lost = [(kernel, why) for kernel, _, kind, why in supervised.told() if kind is ReportKind.ENDED]
     assert lost == [(K, ReasonCode.SUPERVISOR_LOST), (L, ReasonCode.SUPERVISOR_LOST)]
@@ -152,10 +146,10 @@ def test_kernels_of_a_killed_supervisor_are_told_as_lost_by_the_next(
 def test_frozen_supervisor_does_everything_once_it_thaws(supervised: Supervised) -> None:
     supervised.runs[K] = Run(1.0)
     supervised.start(K)
-    supervised.run(0.5)
+    supervised.timeline.run(0.5)
     supervised.it.freeze()
     supervised.it.obey(lambda: supervised.stop(L))
-    supervised.run(5)
+    supervised.timeline.run(5)
     assert supervised.processes == [(K, 0)]
     assert len(supervised.told()) == 1
     supervised.it.thaw()
@@ -171,7 +165,7 @@ def test_frozen_supervisor_does_everything_once_it_thaws(supervised: Supervised)
 def test_reboot_leaves_nothing_but_the_journal(supervised: Supervised) -> None:
     supervised.start(K)
     supervised.it.renew_lease(2.0)
-    supervised.run(1)
+    supervised.timeline.run(1)
     supervised.machine.reboot()
     supervised.it.reboot()
     assert not supervised.processes

@@ -56,3 +56,10 @@ class Timeline:
                 self.clock.advance_to(moment)
                 appointment.call()
                 return
+
+    def run(self, seconds: float) -> None:
+        """Let so much time pass, and make the calls that are due in it."""
+        end = self.clock.now() + seconds
+        while (at := self.next_at()) is not None and at <= end:
+            self.turn()
+        self.clock.advance_to(end)

@@ -209,10 +209,7 @@ class World:
 
     def run(self, seconds: float) -> None:
         """Let time pass."""
-        end = self.clock.now() + seconds
-        while (at := self.timeline.next_at()) is not None and at <= end:
-            self.timeline.turn()
-        self.clock.advance_to(end)
+        self.timeline.run(seconds)
 
     def run_until(self, condition: Callable[[], bool], limit_s: float) -> None:
         """Let time pass until something holds.
