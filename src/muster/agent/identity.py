@@ -1,6 +1,5 @@
 """The agent's identity: its directory, locked while it runs, and the credential kept in it."""
 
-import fcntl
 import json
 import os
 import stat
@@ -9,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from muster.agent.supervisor import lock_file
 from muster.core.errors import Conflict, MusterError
 from muster.core.ids import AgentId
 
@@ -45,20 +45,15 @@ def locked(directory: Path) -> Iterator[None]:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         _check_private(directory)
         directory.chmod(0o700)  # it may have existed
-        lock = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
+        lock = lock_file.take(directory / LOCK_FILE)
+    except lock_file.Taken as taken:
+        raise Conflict(
+            f"another agent (process {taken.holder or 'unknown'}) runs on {directory}; stop it, or "
+            f"choose another directory"
+        ) from None
     except OSError as error:
         raise UnusableDirectory(f"cannot use {directory} for an agent: {error.strerror}") from None
     try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = os.read(lock, 32).decode() or "unknown"
-            raise Conflict(
-                f"another agent (process {holder}) runs on {directory}; stop it, or choose another "
-                f"directory"
-            ) from None
-        os.ftruncate(lock, 0)
-        os.write(lock, str(os.getpid()).encode())
         yield
     finally:
         os.close(lock)

@@ -11,7 +11,6 @@ controller.log
 agents/NAME/     a local agent's own directory
 """
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -20,6 +19,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from muster.agent.supervisor import lock_file
 from muster.app.account_options import AS_BEFORE, AccountOptions
 from muster.core.errors import Conflict, MusterError
 
@@ -127,14 +127,12 @@ class Home:
             UnusableHome: it cannot be written.
         """
         try:
-            lock = os.open(self._lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            lock = lock_file.take(self._lock_file)
+        except lock_file.Taken:
+            raise Conflict(self.already_running()) from None
         except OSError as error:
             raise UnusableHome(f"cannot write {self._lock_file}: {error.strerror}") from None
         try:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise Conflict(self.already_running()) from None
             yield
         finally:
             os.close(lock)
@@ -146,17 +144,7 @@ class Home:
 
     def is_running(self) -> bool:
         """Whether a process holds the lock."""
-        try:
-            lock = os.open(self._lock_file, os.O_RDWR | os.O_CLOEXEC)
-        except OSError:
-            return False
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(lock)
-        return False
+        return lock_file.is_held(self._lock_file)
 
     def running(self) -> Running | None:
         """The description of itself by the controller that runs, or ran last."""

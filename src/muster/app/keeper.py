@@ -5,7 +5,6 @@ again and again is given up after ``MAX_CRASHES``, so that a defect or a full di
 ever. The keeper imports nothing large, and a controller whose keeper is killed runs on.
 """
 
-import fcntl
 import json
 import logging
 import os
@@ -19,6 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from muster.agent.supervisor import lock_file
 from muster.app.home import Home, Running, write_private
 from muster.app.own_log import log_to_stderr
 from muster.core.errors import Conflict, MusterError
@@ -65,18 +65,7 @@ def keep(settings: str) -> int:
 
 def keeper_of(home: Home) -> int | None:
     """The process that keeps the home's controller alive; None if none does."""
-    try:
-        lock = os.open(_lock_file(home), os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        with suppress(ValueError):
-            return int(os.read(lock, 32))
-    finally:
-        os.close(lock)
-    return None
+    return lock_file.holder_of(_lock_file(home))
 
 
 def last_kept(home: Home) -> Kept | None:
@@ -185,14 +174,11 @@ def _locked(home: Home) -> Iterator[None]:
     Raises:
         Conflict: another keeper is there.
     """
-    lock = os.open(_lock_file(home), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise Conflict(home.already_running()) from None
-        os.ftruncate(lock, 0)
-        os.write(lock, str(os.getpid()).encode())
+        lock = lock_file.take(_lock_file(home))
+    except lock_file.Taken:
+        raise Conflict(home.already_running()) from None
+    try:
         yield
     finally:
         os.close(lock)

@@ -1,7 +1,6 @@
 """The agents of a controller's own machine: started with it, started again when they die."""
 
 import asyncio
-import fcntl
 import logging
 import os
 import re
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from muster.agent.config import AgentConfig
 from muster.agent.identity import LOCK_FILE
+from muster.agent.supervisor import lock_file
 from muster.app.agent_process import dump_config
 from muster.app.home import Home, open_log
 
@@ -46,18 +46,7 @@ def former_directories(home: Home, count: int) -> list[Path]:
 
 def holder(directory: Path) -> int | None:
     """The process id of the agent that runs on ``directory``; None if none does."""
-    try:
-        lock = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        with suppress(ValueError):
-            return int(os.read(lock, 32))
-    finally:
-        os.close(lock)
-    return None
+    return lock_file.holder_of(directory / LOCK_FILE)
 
 
 class LocalAgents:

@@ -1,13 +1,13 @@
 """Ends a supervisor and all of its kernels, to take a machine's work down."""
 
 import contextlib
-import fcntl
 import json
 import os
 import time
 from pathlib import Path
 
 from muster.agent.supervisor.launch import connect, launch
+from muster.agent.supervisor.lock_file import is_held
 from muster.agent.supervisor.protocol import SOCKET_NAME
 
 LOCK_NAME = "supervisor.lock"
@@ -24,6 +24,7 @@ def shut_down(directory: Path, *, grace_s: float, timeout_s: float) -> int:
 
     Raises:
         TimeoutError: it is still there after `timeout_s`.
+        PermissionError: it is another user's.
         OSError: it has died, and another cannot be started.
     """
     deadline_s = time.monotonic() + timeout_s
@@ -31,41 +32,29 @@ def shut_down(directory: Path, *, grace_s: float, timeout_s: float) -> int:
         try:
             connection = connect(directory)
             break
+        except PermissionError:
+            raise
         except OSError:
-            is_held = _is_held(directory / LOCK_NAME)
-            if not is_held and not os.path.lexists(directory / SOCKET_NAME):
+            held = is_held(directory / LOCK_NAME)
+            if not held and not os.path.lexists(directory / SOCKET_NAME):
                 return 0
             left_s = deadline_s - time.monotonic()
             if left_s <= 0:
                 raise TimeoutError(f"the supervisor of {directory} does not listen") from None
-            if not is_held:
+            if not held:
                 launch(directory, timeout_s=left_s)  # it takes over
         time.sleep(_POLL_S)  # the supervisor is just starting, or has just ended
-    held = 0
+    ran = 0
     with connection, contextlib.suppress(OSError, ValueError, KeyError):
         connection.settimeout(_ANSWER_TIMEOUT_S)
         for op in ({"op": "attach"}, {"op": "shutdown", "grace_s": grace_s}):
             connection.sendall(json.dumps(op).encode() + b"\n")
         with connection.makefile("rb") as lines:
             state = json.loads(lines.readline())["state"]
-        held = sum(kernel["status"] in ("running", "stopping") for kernel in state["kernels"])
+        ran = sum(kernel["status"] in ("running", "stopping") for kernel in state["kernels"])
     # The connection is closed now, so the supervisor need not wait for anybody to hear its reports.
-    while _is_held(directory / LOCK_NAME):
+    while is_held(directory / LOCK_NAME):
         if time.monotonic() > deadline_s:
             raise TimeoutError(f"the kernels of {directory} did not end within {timeout_s:g} s")
         time.sleep(_POLL_S)
-    return held
-
-
-def _is_held(lock: Path) -> bool:
-    try:
-        descriptor = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
+    return ran
