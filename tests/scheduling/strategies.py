@@ -21,6 +21,7 @@ from muster.scheduling.fitting.fit import fill
 from muster.scheduling.policy.selectors import Concentrated
 from muster.scheduling.workload import SessionWorkload
 
+machines = st.builds(box, cpu=st.integers(1, 6), gpus=st.integers(0, 2), licence=st.integers(0, 1))
 requests: st.SearchStrategy[Resources] = st.builds(
     ask,
     cpu=st.sampled_from([0, 0.5, 1, 2, 3, 5]),

@@ -19,7 +19,7 @@ from tests.scheduling.clusters import (
     reservation,
     session,
 )
-from tests.scheduling.strategies import requests
+from tests.scheduling.strategies import machines, requests
 
 from muster.core.resources import Resources
 from muster.scheduling.making_room.departures import Departures, Occupancy, fits
@@ -31,7 +31,6 @@ STARVATION_S = 6
 LONGEST_S = 5
 SELECTOR = Concentrated()
 
-machines = st.builds(box, cpu=st.integers(1, 6), gpus=st.integers(0, 2), licence=st.integers(0, 1))
 clusters = st.lists(machines, min_size=1, max_size=4)
 
 

@@ -1,10 +1,6 @@
 """Plug-ins that raise, loop or answer nonsense are refused with their name; nothing is changed."""
 
-import contextlib
-import sys
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,16 +18,22 @@ from tests.scheduling.clusters import (
     where,
     workload,
 )
+from tests.scheduling.misbehaving import (
+    MISDEEDS,
+    Act,
+    Hook,
+    Selector,
+    Sequencer,
+    Validator,
+    answering,
+)
 
 from muster.core.ids import SessionId
-from muster.core.reasons import Reason, ReasonCode, reason
-from muster.core.resources import DeviceShare, Resources
-from muster.scheduling.cluster.columns import Floats, Ints, Shares
-from muster.scheduling.cluster.snapshot import Snapshot
+from muster.core.reasons import ReasonCode, reason
+from muster.core.resources import DeviceShare
 from muster.scheduling.explaining.explain import explain
 from muster.scheduling.passes.placement import place
 from muster.scheduling.passes.queue import Queue
-from muster.scheduling.policy import guard
 from muster.scheduling.policy.group_policy import Policy
 from muster.scheduling.policy.guard import (
     GuardedHook,
@@ -40,165 +42,11 @@ from muster.scheduling.policy.guard import (
     GuardedValidator,
     PluginFault,
 )
-from muster.scheduling.policy.hooks import BatchHook
 from muster.scheduling.policy.plugins import PassContext
 from muster.scheduling.policy.selectors import Concentrated
-from muster.scheduling.workload import SessionWorkload, WorkloadClass
+from muster.scheduling.workload import SessionWorkload
 
-Act = Callable[[], Any]
-
-
-@pytest.fixture(autouse=True)
-def _short_leash(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard, "MAX_LINES", 2_000)
-
-
-def raises() -> Any:
-    raise ZeroDivisionError("division by zero")
-
-
-def loops() -> Any:
-    while True:
-        pass
-
-
-def recurses() -> Any:
-    return recurses()
-
-
-def hides() -> Any:
-    while True:
-        try:
-            loops()
-        except Exception:
-            continue
-
-
-def exits() -> Any:
-    sys.exit("no licence")
-
-
-ROUNDS = 3_000  # so that a test of a leash that lets go ends, and fails
-
-
-def swallows() -> Any:
-    for _ in range(ROUNDS):
-        try:
-            int("x")
-        except:  # noqa: E722
-            continue
-
-
-def swallows_at_each_depth() -> Any:
-    for _ in range(10):
-        try:
-            swallows()
-        except BaseException:
-            for _ in range(10):
-                with contextlib.suppress(BaseException):
-                    swallows()
-
-
-def collects() -> Any:
-    caught = []
-    for _ in range(10):
-        try:
-            for _ in range(ROUNDS):
-                pass
-        except BaseException as error:
-            caught.append(error)
-
-
-def answers_at_last() -> Any:
-    try:
-        loops()
-    except BaseException:
-        return ()
-
-
-def disguises() -> Any:
-    try:
-        loops()
-    except BaseException:
-        raise ValueError from None
-
-
-def answering(answer: object) -> Act:
-    return lambda: answer
-
-
-MISDEEDS = [
-    pytest.param(raises, r"raised ZeroDivisionError\('division by zero'\)", id="raises"),
-    pytest.param(loops, "ran for more than 2000 lines in one call", id="loops"),
-    pytest.param(hides, "ran for more than 2000 lines in one call", id="loops and catches all"),
-    pytest.param(swallows, "ran for more than 2000 lines in one call", id="swallows all"),
-    pytest.param(exits, r"raised SystemExit\('no licence'\)", id="exits"),
-    pytest.param(recurses, "raised RecursionError|ran for more than", id="recurses"),
-]
-
-
-class Validator:
-    """Does as told, from the ``after``-th call on."""
-
-    def __init__(self, act: Act, after: int = 0) -> None:
-        self._act = act
-        self._calls_left = after
-
-    def validate(self, workload: WorkloadClass, context: PassContext) -> Sequence[Reason]:
-        self._calls_left -= 1
-        if self._calls_left >= 0:
-            return ()
-        answer: Sequence[Reason] = self._act()
-        return answer
-
-
-class Sequencer:
-    dynamic = False
-
-    def __init__(self, act: Act) -> None:
-        self._act = act
-
-    def key(self, session: SessionWorkload, context: PassContext) -> tuple[float, ...]:
-        answer: tuple[float, ...] = self._act()
-        return answer
-
-
-class Selector:
-    """Concentrated, but for what it is told to do; a stranger has no ``ranking``."""
-
-    packs = False
-
-    def __init__(self, score: Act | None = None, devices: Act | None = None) -> None:
-        self._score, self._devices = score, devices
-        self._builtin = Concentrated()
-
-    def score(self, request: Resources, snapshot: Snapshot, candidates: Ints) -> Floats:
-        answer: Floats = (
-            self._score() if self._score else self._builtin.score(request, snapshot, candidates)
-        )
-        return answer
-
-    def devices(self, request: Resources, snapshot: Snapshot, slot: int) -> Shares:
-        answer: Shares = (
-            self._devices() if self._devices else self._builtin.devices(request, snapshot, slot)
-        )
-        return answer
-
-
-class Hook(BatchHook):
-    def __init__(self, act: Act) -> None:
-        self._act = act
-
-    def on_schedule(self, workload: WorkloadClass) -> WorkloadClass:
-        answer: WorkloadClass = self._act()
-        return answer
-
-    def before_start(self, environment: Mapping[str, str]) -> Mapping[str, str]:
-        answer: Mapping[str, str] = self._act()
-        return answer
-
-    def after_end(self, session: SessionId, succeeded: bool) -> None:
-        self._act()
+pytestmark = pytest.mark.usefixtures("short_leash")
 
 
 def refused(by: Policy, kind: str, why: str) -> None:
@@ -415,64 +263,3 @@ def test_hook_may_change_what_is_not_accounted_for() -> None:
 def test_hook_must_answer_an_environment(answer: object) -> None:
     with pytest.raises(PluginFault, match="hook 'stranger' must answer an environment"):
         GuardedHook("stranger", Hook(answering(answer))).before_start({"PATH": "/bin"})
-
-
-# The leash
-
-
-def test_leash_counts_each_call_anew_and_leaves_the_tracer_as_it_was() -> None:
-    def works() -> tuple[float, ...]:
-        total = 0.0
-        for _ in range(500):
-            total += 1
-        return (total,)
-
-    guarded = GuardedSequencer("stranger", Sequencer(works))
-    before = sys.gettrace()
-    snapshot = cluster(a=box())
-    for _ in range(10):
-        assert guarded.key(session("s", ask(1)), context(snapshot)) == (500.0,)
-    assert sys.gettrace() is before
-    with pytest.raises(PluginFault):
-        GuardedSequencer("stranger", Sequencer(loops)).key(session("s", ask(1)), context(snapshot))
-    assert sys.gettrace() is before
-
-
-@pytest.mark.parametrize("act", [swallows_at_each_depth, collects, answers_at_last, disguises])
-def test_leash_holds_whatever_is_made_of_its_error(act: Act) -> None:
-    before = sys.gettrace()
-    with pytest.raises(PluginFault, match="ran for more than 2000 lines in one call"):
-        GuardedHook("stranger", Hook(act)).before_start({})
-    assert sys.gettrace() is before
-
-
-class Dumb(Exception):
-    """Fails at describing itself too."""
-
-    def __repr__(self) -> str:
-        raise ValueError("no words")
-
-
-def test_fault_of_an_error_without_words_names_its_kind() -> None:
-    def raises() -> Any:
-        raise Dumb
-
-    with pytest.raises(PluginFault, match="raised <Dumb instance"):
-        GuardedHook("stranger", Hook(raises)).before_start({})
-
-
-def test_fault_of_a_huge_answer_is_short() -> None:
-    hook = GuardedHook("stranger", Hook(answering({str(n): "x" * 10_000 for n in range(1000)})))
-    wrong = GuardedHook("stranger", Hook(answering(["x" * 1_000_000] * 1000)))
-    assert len(hook.before_start({})) == 1000
-    with pytest.raises(PluginFault, match="must answer an environment") as caught:
-        wrong.before_start({})
-    assert len(str(caught.value)) < 3000
-
-
-def test_leash_lets_the_person_at_the_keyboard_interrupt() -> None:
-    def interrupted() -> Any:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        GuardedHook("stranger", Hook(interrupted)).before_start({})

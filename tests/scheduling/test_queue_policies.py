@@ -1,14 +1,9 @@
-"""What may overtake a session that lacks room, and in which order all are tried."""
+"""What may overtake a session that lacks room: strict, best effort, backfill."""
 
-from dataclasses import replace
-from typing import Any
-
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.scheduling.clusters import (
     ANN,
-    BOB,
     Box,
     World,
     agent,
@@ -16,7 +11,6 @@ from tests.scheduling.clusters import (
     box,
     cluster,
     context,
-    leave,
     name_of,
     occupy,
     passed,
@@ -27,208 +21,18 @@ from tests.scheduling.clusters import (
     session,
     where,
 )
-from tests.scheduling.strategies import requests
+from tests.scheduling.strategies import machines, requests
+from tests.scheduling.test_pass_order import order
 
-from muster.core.owner import Owner
 from muster.core.resources import Resources
-from muster.core.specs import QuotaSpec
-from muster.core.specs.group import QueuePolicy
-from muster.scheduling.accounting.usage import Quotas, Usage, scopes
+from muster.scheduling.accounting.usage import Usage, scopes
 from muster.scheduling.cluster.snapshot import Snapshot
 from muster.scheduling.explaining.explain import explain
 from muster.scheduling.making_room.departures import fits
 from muster.scheduling.making_room.reservation import Reservation
-from muster.scheduling.passes.pass_result import PassResult
 from muster.scheduling.passes.placement import place
 from muster.scheduling.passes.queue import Kept, Queue
 from muster.scheduling.workload import KernelPlacement, RunningSession, SessionWorkload
-
-CAT = Owner("default", "research", "cat")
-
-
-def order(result: PassResult) -> list[str]:
-    return [name_of(placed) for placed, _ in result.placed]
-
-
-# The order
-
-
-def test_priority_goes_before_age_and_age_before_identifier() -> None:
-    sessions = [
-        session("d", ask(1), at=2),
-        session("c", ask(1), at=1),
-        session("b", ask(1), at=1),
-        session("a", ask(1), at=9, priority=60),
-    ]
-    assert order(passed(cluster(x=box(cpu=4)), *sessions)) == ["a", "b", "c", "d"]
-
-
-def test_classes_are_interleaved_by_the_age_of_each_session() -> None:
-    sessions = [session(str(at), ask(1 + at % 2), at=at) for at in range(6)]
-    assert order(passed(cluster(x=box(cpu=16)), *sessions)) == ["0", "1", "2", "3", "4", "5"]
-
-
-def test_lifo_starts_the_youngest_first_inside_a_band() -> None:
-    sessions = [
-        session("old", ask(1), at=1),
-        session("urgent", ask(1), at=2, priority=60),
-        session("middle", ask(1), at=3),
-        session("other", ask(2), at=4),
-        session("young", ask(1), at=5),
-    ]
-    result = passed(cluster(x=box(cpu=5)), *sessions, sequencer="lifo")
-    assert where(result) == {
-        "urgent": ["x"],
-        "young": ["x"],
-        "other": ["x"],
-        "middle": ["x"],
-        "old": ["NO_ROOM"],
-    }
-
-
-def test_lifo_starts_sessions_of_one_age_by_their_ids() -> None:
-    sessions = [session(name, ask(1), at=at) for name, at in [("a", 1), ("b", 1), ("c", 0)]]
-    assert order(passed(cluster(x=box(cpu=4)), *sessions, sequencer="lifo")) == ["a", "b", "c"]
-
-
-def test_drf_lets_owners_take_turns_as_the_pass_places() -> None:
-    sessions = [session(f"ann{n}", ask(1), at=n) for n in range(4)]
-    sessions += [session(f"bob{n}", ask(1), at=9, owner=BOB) for n in range(2)]
-    sessions += [session("cat0", ask(2), at=9.5, owner=CAT)]
-    result = passed(cluster(x=box(cpu=8)), *sessions, sequencer="drf")
-    assert order(result) == ["ann0", "bob0", "cat0", "ann1", "bob1", "ann2", "ann3"]
-
-
-def test_drf_counts_what_owners_hold_already() -> None:
-    usage = Usage()
-    usage.placed(ANN, {"cpu": 3000})
-    snapshot = cluster(x=box(cpu=8))
-    queue = Queue(
-        [session(f"ann{n}", ask(1), at=0) for n in range(2)]
-        + [session(f"bob{n}", ask(1), at=9, owner=BOB) for n in range(5)]
-    )
-    result = place(queue, snapshot, policy(sequencer="drf"), context(snapshot, usage=usage))
-    assert order(result) == ["bob0", "bob1", "bob2", "ann0", "bob3", "ann1", "bob4"]
-    assert usage.of(scopes(ANN)[0]).amounts == {"cpu": 3000}
-
-
-def test_priority_goes_before_fairness() -> None:
-    sessions = [session(f"ann{n}", ask(1), priority=60) for n in range(2)]
-    sessions += [session("bob", ask(1), owner=BOB)]
-    result = passed(cluster(x=box(cpu=4)), *sessions, sequencer="drf")
-    assert order(result) == ["ann0", "ann1", "bob"]
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    shapes=st.lists(
-        st.tuples(
-            st.sampled_from([ANN, BOB, CAT]),
-            st.integers(1, 3),
-            st.sampled_from([50, 60]),
-            st.integers(0, 3),
-        ),
-        max_size=14,
-    ),
-    sequencer=st.sampled_from(["fifo", "lifo", "drf", "fair_share"]),
-)
-def test_pass_places_in_the_order_of_one_that_looks_at_all_after_each(
-    shapes: list[tuple[Owner, int, int, int]], sequencer: str
-) -> None:
-    """Against the plain way: place the first of all that wait, count it, sort all anew."""
-    sessions = [
-        session(f"{n:02}", ask(cpu), owner=owner, priority=priority, at=at)
-        for n, (owner, cpu, priority, at) in enumerate(shapes)
-    ]
-    snapshot = cluster(x=box(cpu=100))
-    by, usage = policy(sequencer=sequencer), Usage()
-    expected, left = [], list(sessions)
-    now = context(snapshot, usage=usage)
-    while left:
-        left.sort(
-            key=lambda each: (
-                -each.workload.priority,
-                *by.sequencer.key(each, now),
-                each.submitted_at,
-                each.id,
-            )
-        )
-        each = left.pop(0)
-        usage.placed(each.workload.owner, each.workload.total)
-        expected.append(name_of(each))
-    assert order(passed(snapshot, *sessions, sequencer=sequencer)) == expected
-
-
-# Quotas within a pass
-
-
-def quotas(**fields: object) -> Quotas:
-    spec = {"level": "user", "name": "default/research/ann"} | fields
-    return Quotas([QuotaSpec.model_validate(spec)])
-
-
-def test_quota_counts_what_the_pass_placed_before() -> None:
-    snapshot = cluster(x=box(cpu=16))
-    queue = Queue([session(str(n), ask(2), at=n) for n in range(4)])
-    queue.add(session("other", ask(1), at=5))
-    queue.add(session("bob", ask(2), at=6, owner=BOB))
-    usage = Usage()
-    usage.placed(ANN, {"cpu": 1000})
-    limited = context(snapshot, quotas=quotas(limits={"cpu": 6}), usage=usage)
-    result = place(queue, snapshot, policy(), limited)
-    assert where(result) == {
-        "0": ["x"],
-        "1": ["x"],
-        "other": ["x"],
-        "bob": ["x"],
-        "2": ["QUOTA_IN_USE"],
-        "3": ["QUOTA_IN_USE"],
-    }
-    assert sentences(result)[0].startswith("cpu: used 5 + requested 2 > limit 6, over by 1")
-
-
-def test_limit_on_sessions_counts_gangs_once_each() -> None:
-    snapshot = cluster(x=box(cpu=16))
-    queue = Queue(session(str(n), ask(1), ask(1), at=n) for n in range(3))
-    result = place(queue, snapshot, policy(), context(snapshot, quotas=quotas(sessions=2)))
-    assert where(result) == {"0": ["x", "x"], "1": ["x", "x"], "2": ["QUOTA_IN_USE"]}
-
-
-@pytest.mark.parametrize("queue", QueuePolicy)
-def test_session_that_a_quota_stops_holds_up_nobody(queue: QueuePolicy) -> None:
-    snapshot = cluster(x=box(cpu=4))
-    sessions = Queue([session("ann", ask(4), at=1), session("bob", ask(4), at=2, owner=BOB)])
-    limited = context(snapshot, quotas=quotas(sessions=0))
-    result = place(sessions, snapshot, policy(queue=queue), limited)
-    assert where(result) == {"bob": ["x"], "ann": ["QUOTA_IN_USE"]}
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    limit=st.integers(0, 12),
-    most=st.integers(0, 8),
-    asked=st.lists(st.tuples(st.sampled_from([ANN, BOB]), st.integers(1, 4)), max_size=12),
-    sequencer=st.sampled_from(["fifo", "drf"]),
-)
-def test_no_pass_places_more_than_quotas_allow(
-    limit: int, most: int, asked: list[tuple[Owner, int]], sequencer: str
-) -> None:
-    snapshot = cluster(x=box(cpu=100))
-    sessions = [session(f"{n:02}", ask(cpu), owner=owner) for n, (owner, cpu) in enumerate(asked)]
-    limited = context(snapshot, quotas=quotas(limits={"cpu": limit}, sessions=most))
-    result = place(Queue(sessions), snapshot, policy(sequencer=sequencer), limited)
-    anns = [
-        each.workload.kernels[0].cpu_milli
-        for each, _ in result.placed
-        if each.workload.owner == ANN
-    ]
-    assert sum(anns) <= limit * 1000
-    assert len(anns) <= most
-    for members in result.refused:
-        assert members.workload.owner == ANN
-        cpu = members.workload.kernels[0].cpu_milli
-        assert sum(anns) + cpu > limit * 1000 or len(anns) == most
-
 
 # Strict
 
@@ -454,9 +258,6 @@ def test_gang_of_unlike_kernels_takes_the_room_that_was_kept_for_it() -> None:
     assert where(place(queue, snapshot, policy(), seen)) == {"gang": list("aabbb")}
 
 
-machines = st.builds(box, cpu=st.integers(1, 6), gpus=st.integers(0, 2), licence=st.integers(0, 1))
-
-
 @settings(max_examples=80, deadline=None)
 @given(
     boxes=st.lists(machines, min_size=1, max_size=3),
@@ -496,198 +297,6 @@ def test_no_head_is_delayed_by_what_overtakes_it(
     started_at = {id_: world.started_at[id_.removeprefix("ses-")] for id_ in promised}
     late = {id_: at for id_, at in started_at.items() if at > promised[id_]}
     assert not late, promised
-
-
-# Preemption
-
-
-def preemptive(**fields: object) -> dict[str, Any]:
-    return {"preemption": {"minimum_lease": 0} | fields}
-
-
-def test_session_of_higher_priority_is_told_whose_room_it_gets() -> None:
-    snapshot = cluster(a=box(cpu=4))
-    low = running("low", "a", kernels=[ask(4)], priority=10)
-    occupy(snapshot, low)
-    result = passed(snapshot, session("high", ask(2), priority=90), holding=[low], **preemptive())
-    assert where(result) == {"high": ["NO_ROOM"]}  # until the room is free
-    (found,) = result.displaced
-    assert (found.session, [each.id for each in found.victims]) == ("ses-high", ["ses-low"])
-
-
-def test_nobody_is_displaced_where_the_group_does_not_allow_it() -> None:
-    snapshot = cluster(a=box(cpu=4))
-    low = running("low", "a", kernels=[ask(4)], priority=10)
-    occupy(snapshot, low)
-    assert not passed(snapshot, session("high", ask(2), priority=90), holding=[low]).displaced
-
-
-def test_nobody_is_displaced_for_what_a_quota_or_its_size_forbids() -> None:
-    snapshot = cluster(a=box(cpu=4))
-    low = running("low", "a", kernels=[ask(4)], priority=10)
-    occupy(snapshot, low)
-    queue = Queue([session("huge", ask(9), priority=90), session("ann", ask(2), priority=90)])
-    limited = context(snapshot, low, quotas=quotas(sessions=0))
-    result = place(queue, snapshot, policy(**preemptive()), limited)
-    assert where(result) == {"huge": ["QUOTA_IN_USE"], "ann": ["QUOTA_IN_USE"]}
-    assert not result.displaced
-    result = place(queue, snapshot, policy(**preemptive()), context(snapshot, low))
-    assert [each.session for each in result.displaced] == ["ses-ann"]
-
-
-def test_two_sessions_never_count_on_the_same_victim() -> None:
-    snapshot = cluster(a=box(cpu=4), b=box(cpu=4))
-    lows = [running(name, name, kernels=[ask(4)], priority=10) for name in "ab"]
-    occupy(snapshot, *lows)
-    sessions = [
-        session("p", ask(3), priority=90),
-        session("q", ask(4), priority=90, at=1),
-        session("r", ask(2), priority=90, at=2),
-    ]
-    result = passed(snapshot, *sessions, holding=lows, **preemptive())
-    assert [(each.session, [v.id for v in each.victims]) for each in result.displaced] == [
-        ("ses-p", ["ses-a"]),
-        ("ses-q", ["ses-b"]),
-    ]
-
-
-def test_two_sessions_never_count_on_the_same_free_room() -> None:
-    """2 are free: with them and x the first fits, and then y does not help the second."""
-    snapshot = cluster(a=box(cpu=4))
-    lows = [running(name, "a", kernels=[ask(1)], priority=10) for name in "xy"]
-    occupy(snapshot, *lows)
-    sessions = [
-        session("p", ask(3), priority=90),
-        session("q", ask(1.5), ask(1.5), priority=90, at=1),
-    ]
-    result = passed(snapshot, *sessions, holding=lows, queue="best_effort", **preemptive())
-    assert [each.session for each in result.displaced] == ["ses-p"]
-
-
-def test_room_that_a_victim_leaves_over_is_not_made_again() -> None:
-    """p displaces x, which holds more than p needs; the rest will do for q."""
-    snapshot = cluster(a=box(cpu=4), b=box(cpu=4))
-    lows = [running(name, name, kernels=[ask(4)], priority=10) for name in "ab"]
-    occupy(snapshot, *lows)
-    sessions = [session("p", ask(2), priority=90), session("q", ask(1), priority=90, at=1)]
-    result = passed(snapshot, *sessions, holding=lows, **preemptive())
-    assert [each.session for each in result.displaced] == ["ses-p"]
-
-
-def test_nobody_is_displaced_for_room_that_the_head_takes() -> None:
-    """The head waits for x to end; y would make room for q, had the head not been promised it."""
-    snapshot = cluster(a=box(cpu=4))
-    high = running("x", "a", kernels=[ask(2)], priority=95, since=0, runs_s=100)
-    low = running("y", "a", kernels=[ask(1)], priority=10, since=0, runs_s=100)
-    occupy(snapshot, high, low)
-    sessions = [
-        session("head", ask(4), priority=90),
-        session("q", ask(2), priority=90, at=1),
-    ]
-    result = passed(snapshot, *sessions, holding=[high, low], **preemptive())
-    assert where(result) == {"head": ["NO_ROOM"], "q": ["NO_ROOM"]}
-    assert not result.displaced
-
-
-def leaving(each: RunningSession, ends_at: float) -> RunningSession:
-    """As control says of one that was told to stop."""
-    return replace(each, workload=replace(each.workload, preemptible=False), ends_at=ends_at)
-
-
-@pytest.mark.parametrize("queue", [QueuePolicy.BEST_EFFORT, QueuePolicy.BACKFILL])
-def test_room_that_is_made_for_several_goes_to_nobody_else(queue: QueuePolicy) -> None:
-    """The first victim has left, and the next pass comes before the others have."""
-    snapshot = cluster(a=box(cpu=4), b=box(cpu=4))
-    lows = [running(f"low{n}", "aabb"[n], kernels=[ask(2)], priority=10) for n in range(4)]
-    occupy(snapshot, *lows)
-    waiting = Queue([session("p", ask(4), priority=90), session("q", ask(4), priority=80, at=1)])
-    by = policy(queue=queue, **preemptive())
-    first = place(waiting, snapshot, by, context(snapshot, *lows))
-    assert [each.session for each in first.displaced] == ["ses-p", "ses-q"]
-    displacing = {each.session: {v.id for v in each.victims} for each in first.displaced}
-    gone = first.displaced[1].victims[0]
-    leave(snapshot, gone)
-    waiting.rooms.clear()
-    waiting.add(SessionWorkload(gone.id, -1.0, gone.workload))
-    rest = [leaving(each, 110) for each in lows if each is not gone]
-    now = replace(context(snapshot, *rest, now=101), displacing=displacing)
-    assert where(place(waiting, snapshot, by, now))[gone.id.removeprefix("ses-")] == [
-        "BEHIND_RESERVATION"
-    ]
-
-
-def test_room_that_is_made_behind_the_head_goes_to_nobody_else() -> None:
-    """The head may displace nobody and waits elsewhere."""
-    snapshot = cluster(a=box(cpu=4), b=box(cpu=2))
-    one, two = [running(name, "a", kernels=[ask(2)], priority=10) for name in ("one", "two")]
-    other = running("other", "b", kernels=[ask(2)], priority=95)
-    occupy(snapshot, one, two, other)
-    sessions = [
-        session("head", ask(2), priority=95, owner=BOB, agents=["b"]),
-        session("p", ask(4), priority=80, at=1),
-        session("late", ask(2), priority=5, at=2, owner=BOB, agents=["a"]),
-    ]
-    waiting, by = Queue(sessions), policy(**preemptive(scope="user"))
-    first = place(waiting, snapshot, by, context(snapshot, one, two, other))
-    assert [each.session for each in first.displaced] == ["ses-p"]
-    leave(snapshot, one)
-    waiting.rooms.clear()
-    now = context(snapshot, leaving(two, 130), other, now=101)
-    result = place(waiting, snapshot, by, replace(now, displacing={sessions[1].id: {two.id}}))
-    assert where(result) == {"head": ["NO_ROOM"], "p": ["NO_ROOM"], "late": ["BEHIND_RESERVATION"]}
-
-
-@pytest.mark.parametrize(("kernels", "victims"), [(3, 2), (2, 1)])
-def test_what_is_kept_for_the_head_counts_as_free_for_it(kernels: int, victims: int) -> None:
-    """Known ends give it a reservation of the free agent, which is no reason to displace more."""
-    snapshot = cluster(a=box(cpu=4), b=box(cpu=4), c=box(cpu=4))
-    lows = [running(name, name, kernels=[ask(4)], priority=10, runs_s=600) for name in "ab"]
-    occupy(snapshot, *lows)
-    head = session("head", *[ask(4)] * kernels, priority=90)
-    result = passed(snapshot, head, holding=lows, now=10, **preemptive())
-    assert reservation(result) is not None
-    (found,) = result.displaced
-    assert len(found.victims) == victims
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    boxes=st.lists(machines, min_size=1, max_size=3),
-    lows=st.lists(st.tuples(requests, st.integers(0, 60)), max_size=8),
-    highs=st.lists(
-        st.tuples(st.lists(requests, min_size=1, max_size=3), st.integers(30, 90)), max_size=4
-    ),
-    queue=st.sampled_from([QueuePolicy.BEST_EFFORT, QueuePolicy.BACKFILL]),
-)
-def test_all_for_whom_others_are_displaced_fit_together_once_these_have_left(
-    boxes: list[Box],
-    lows: list[tuple[Resources, int]],
-    highs: list[tuple[list[Resources], int]],
-    queue: QueuePolicy,
-) -> None:
-    world = World(
-        cluster(**dict(zip("abc", boxes, strict=False))), policy(queue="best_effort"), longest_s=99
-    )
-    for n, (request, priority) in enumerate(lows):
-        world.arrive(session(f"low{n}", request, priority=priority))
-    world.pass_()
-    for id_ in [each.id for each in world.state.queue]:
-        world.state.withdraw(id_)
-    for n, (kernels, priority) in enumerate(highs):
-        world.arrive(session(f"high{n}", *kernels, at=n, priority=priority))
-    world.now = 5
-    world.state.use(policy(queue=queue, **preemptive()))
-    result = world.pass_()
-    for found in result.displaced:
-        for victim in found.victims:
-            assert victim.workload.priority < found.priority
-            assert victim.id in world.state.places
-            world.leave(victim.id)
-    taken = world.state.snapshot.copy()
-    for found in result.displaced:
-        its = world.state.queue.class_of(found.session).workload
-        for request, kernel in zip(its.kernels, found.kernels, strict=True):
-            taken.take(kernel.agent_id, request, kernel.shares)  # raises where it does not fit
 
 
 # Plain facts of a pass
