@@ -5,26 +5,17 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from tests.cli.fake_cluster import IDS, FakeCluster, because, job, refused, session
+from tests.cli.fake_cluster import IDS, FakeCluster, job, refused, session
 
-from muster.cli import failures, hand_in
+from muster.cli import failures
 from muster.cli.main import app
 from muster.client import Unauthenticated, Unreachable
 from muster.core.errors import Ambiguous, InvalidSpec, MusterError, NotFound, Problem
-from muster.core.reasons import ReasonCode
-from muster.core.specs import JobSpec, ScalingGroup, SessionSpec
+from muster.core.specs import ScalingGroup
 from muster.core.states import JobState
 from muster.core.views.placement import WhyView
 from muster.core.views.work import TaskDetail
 from muster.version import __version__
-
-NO_ROOM = because(ReasonCode.NO_ROOM, agents=3, group="default", request="8 gpu")
-
-
-def submitted(cluster: FakeCluster) -> Any:
-    (spec,) = [what for action, what in cluster.asked if action == "submit"]
-    return spec
-
 
 # -- failures ------------------------------------------------------------------------------------
 
@@ -159,189 +150,6 @@ def test_no_known_cluster_ends_with_3(tmp_path: Path, monkeypatch: pytest.Monkey
     result = CliRunner().invoke(app, ["ps", "--home", str(tmp_path), *url])
     assert result.exit_code == 1, "the cluster is known, the token is not"
     assert "no token for http://localhost:7600" in result.stderr
-
-
-# -- run and submit ------------------------------------------------------------------------------
-
-
-def test_run_asks_for_what_the_options_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PATH", "/bin")
-    cluster = FakeCluster(jobs_=[job()])
-    result = cluster.run(
-        "run", "-d", "-n", "4", "--gang", "--cpu", "2", "--memory", "1GiB", "--gpu", "1",
-        "-r", "licence=1", "--name", "t", "--timeout", "90s", "--retries", "2", "-e", "A=1",
-        "--clean-env", "python", "train.py", "--lr", "1",
-    )  # fmt: skip
-    assert (result.exit_code, result.stdout) == (0, f"train ({IDS[0]})\n")
-    spec = submitted(cluster)
-    assert spec == {
-        "kind": "job",
-        "command": ["python", "train.py", "--lr", "1"],
-        "name": "t",
-        "tasks": 4,
-        "coscheduled": True,
-        "resources": {"cpu": "2", "memory": "1GiB", "gpu": "1", "extra": {"licence": "1"}},
-        "timeout": "90s",
-        "max_retries_failure": 2,
-        "env": {"A": "1"},
-        "workdir": str(tmp_path),
-    }
-    assert JobSpec.model_validate(spec).tasks == 4
-
-
-def test_run_takes_what_follows_the_command_as_its_own() -> None:
-    for words in (("run", "-d", "ls", "-d", "--help"), ("run", "-d", "--", "ls", "-d", "--help")):
-        cluster = FakeCluster(jobs_=[job()])
-        assert cluster.run(*words).exit_code == 0
-        assert submitted(cluster)["command"] == ["ls", "-d", "--help"]
-
-
-def test_run_in_scratch_has_no_working_directory() -> None:
-    cluster = FakeCluster(jobs_=[job()])
-    cluster.run("run", "-d", "--scratch", "true")
-    assert "workdir" not in submitted(cluster)
-
-
-def test_no_wait_ends_with_2_and_the_reasons_while_nothing_is_placed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(hand_in, "PLACED_WITHIN_S", 0.1)
-    why = WhyView(subject=IDS[0], status="PENDING", verdict="", reasons=(NO_ROOM,))
-    cluster = FakeCluster(jobs_=[job(state=JobState.PENDING)], why_={IDS[0]: why})
-    result = cluster.run("run", "--no-wait", "true")
-    assert (result.exit_code, result.stdout) == (2, f"train ({IDS[0]})\n")
-    assert result.stderr == (
-        f"not placed yet: {NO_ROOM.sentence}. Nothing: it starts when running work ends.\n"
-    )
-
-
-def test_no_wait_ends_with_0_once_placed() -> None:
-    cluster = FakeCluster(jobs_=[job(state=JobState.RUNNING)])
-    result = cluster.run("run", "--no-wait", "true")
-    assert (result.exit_code, result.stdout, result.stderr) == (0, f"train ({IDS[0]})\n", "")
-
-
-@pytest.mark.parametrize("text", ["command: [date]\nname: d\n", '{"command": ["date"]}'])
-def test_submit_reads_yaml_and_json_from_a_file_or_standard_input(
-    tmp_path: Path, text: str
-) -> None:
-    (tmp_path / "job.yaml").write_text(text)
-    for words, stdin in ((("submit", str(tmp_path / "job.yaml")), ""), (("submit", "-"), text)):
-        cluster = FakeCluster(jobs_=[job()])
-        result = cluster.run(*words, "--name", "other", stdin=stdin)
-        assert (result.exit_code, result.stdout) == (0, f"train ({IDS[0]})\n"), result.output
-        spec = submitted(cluster)
-        assert isinstance(spec, JobSpec)
-        assert (spec.command, spec.name) == (["date"], "other")
-
-
-def test_submit_takes_a_relative_workdir_from_where_the_file_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "jobs").mkdir()
-    (tmp_path / "jobs" / "job.yaml").write_text("command: [date]\nworkdir: .")
-    (tmp_path / "jobs" / "ses.yaml").write_text(
-        "kind: session\nkernels: [{command: [date], workdir: ../data}]"
-    )
-    monkeypatch.chdir(tmp_path)
-    for words, stdin, workdir in (
-        (("jobs/job.yaml",), "", "jobs"),
-        ((str(tmp_path / "jobs" / "job.yaml"),), "", "jobs"),
-        (("-",), "command: [date]\nworkdir: out", "out"),
-    ):
-        cluster = FakeCluster(jobs_=[job()])
-        assert cluster.run("submit", *words, stdin=stdin).exit_code == 0
-        assert submitted(cluster).workdir == str(tmp_path / workdir)
-    cluster = FakeCluster(jobs_=[job()])
-    cluster.run("submit", "jobs/ses.yaml")
-    assert submitted(cluster).kernels[0].workdir == str(tmp_path / "data")
-    home = FakeCluster(jobs_=[job()]).run("submit", "-", stdin="command: x\nworkdir: ~/x")
-    assert "workdir is '~/x': expected an absolute path" in home.stderr
-
-
-@pytest.mark.parametrize(
-    ("spec", "noted"),
-    [
-        ("command: [python, train.py]", "train.py"),
-        ("command: python sub/eval.py --fast", "sub/eval.py"),
-        ("command: [python, other.py]", None),
-        ("command: [python, /etc/passwd]", None),
-        ("command: [python, train.py]\nworkdir: /srv", None),
-        ("command: [python, train.py]\nfiles: {train.py: pass}", None),
-        ('command: "echo \'unfinished train.py"', None),
-    ],
-)
-def test_submit_notes_a_file_that_the_command_will_not_find(
-    spec: str, noted: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "sub").mkdir()
-    (tmp_path / "sub" / "eval.py").touch()
-    (tmp_path / "train.py").touch()
-    monkeypatch.chdir(tmp_path)
-    result = FakeCluster(jobs_=[job()]).run("submit", "-", stdin=spec)
-    assert result.exit_code == 0
-    if noted is None:
-        assert result.stderr == ""
-    else:
-        assert result.stderr == (
-            f"note: it runs in an empty directory of its own, without {noted}; "
-            f"`workdir: .` in - makes it run here\n"
-        )
-
-
-def test_submit_of_a_file_elsewhere_names_the_directory_to_run_in(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "jobs").mkdir()
-    (tmp_path / "jobs" / "job.yaml").write_text("command: [python, train.py]")
-    (tmp_path / "train.py").touch()
-    monkeypatch.chdir(tmp_path)
-    result = FakeCluster(jobs_=[job()]).run("submit", "jobs/job.yaml")
-    assert f"`workdir: {tmp_path}` in jobs/job.yaml" in result.stderr
-
-
-def test_id_alone_is_printed_when_quiet() -> None:
-    cluster = FakeCluster(jobs_=[job()])
-    assert cluster.run("run", "-d", "-q", "true").stdout == f"{IDS[0]}\n"
-    assert cluster.run("submit", "-q", "-", stdin="command: [date]").stdout == f"{IDS[0]}\n"
-
-
-def test_submitted_session_that_is_cancelled_ends_with_130() -> None:
-    cancelled = session(reason=because(ReasonCode.CANCELLED, by="ann"))
-    cluster = FakeCluster(sessions_=[cancelled])
-    stdin = "kind: session\nkernels: [{command: [date]}]"
-    assert cluster.run("submit", "--wait", "-", stdin=stdin).exit_code == 130
-
-
-def test_submit_takes_a_session() -> None:
-    cluster = FakeCluster(jobs_=[job()])
-    cluster.run("submit", "-", stdin="kind: session\nkernels: [{command: [date]}]")
-    assert isinstance(submitted(cluster), SessionSpec)
-
-
-@pytest.mark.parametrize(
-    ("stdin", "said"),
-    [
-        ("comand: [date]", "did you mean command"),
-        ("command: [", "line 1"),
-        (b"\xff\xfe", "UTF-8"),
-        ("kind: group\nname: g", "muster groups apply"),
-        ("command: [date]\ntasks: 0", "tasks is 0"),
-    ],
-)
-def test_submit_of_a_wrong_file_hands_in_nothing(stdin: str | bytes, said: str) -> None:
-    cluster = FakeCluster(jobs_=[job()])
-    result = cluster.run("submit", "-", stdin=stdin)
-    assert result.exit_code in (1, 2)
-    assert said in result.stderr
-    assert cluster.asked == []
-
-
-def test_submit_of_a_missing_file_says_so() -> None:
-    result = FakeCluster().run("submit", "/nowhere/job.yaml")
-    assert result.exit_code == 1
-    assert result.stderr == "muster: cannot read /nowhere/job.yaml: No such file or directory\n"
 
 
 # -- the rest ------------------------------------------------------------------------------------

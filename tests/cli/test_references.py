@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 from tests.api.served import ADA, BOB, LARGE, ServedCluster
 from tests.cli.fake_cluster import because
-from tests.cli.test_listings import shown, wide
+from tests.cli.rendered import shown, wide
 from tests.control.lamp.api import LampView
 from tests.control.world import Run
 

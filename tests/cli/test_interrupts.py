@@ -1,0 +1,153 @@
+"""Ctrl-C while work is followed: it cancels, detaches or goes on, as the person says."""
+
+import io
+import os
+import pty
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+from rich.console import Console
+from tests.cli.fake_cluster import IDS, FakeCluster
+from tests.cli.test_follow import KILLED, RUNNING, SUCCEEDED, assert_set, interrupt, life
+
+from muster.cli.follow import follow
+from muster.cli.follow.feed import Feed
+from muster.cli.follow.interrupt import Choice, Interrupts, ask
+from muster.cli.target import Target
+
+
+def test_interrupt_without_a_terminal_cancels_and_ends_with_130() -> None:
+    cluster = FakeCluster(
+        jobs_=life(RUNNING), play=life(RUNNING, KILLED), hold=True, at_start=interrupt
+    )
+    result = cluster.run("run", "true")
+    assert result.exit_code == 130
+    assert ("cancel", IDS[0]) in cluster.asked
+    assert "cancelling train" in result.stderr
+
+
+def test_interrupt_that_detaches_leaves_the_job_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follow, "ask", lambda console, moot: Choice.DETACH)
+    cluster = FakeCluster(play=life(RUNNING, KILLED), hold=True, at_start=interrupt)
+    result = cluster.run("run", "true")
+    cluster.cancelled.set()  # the thread that still waits may end
+    assert result.exit_code == 2
+    assert not [each for each in cluster.asked if each[0] == "cancel"]
+    assert "train goes on: `muster logs -f train`" in result.stderr
+
+
+def test_interrupt_that_continues_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = threading.Event()
+
+    def answer(console: Console, moot: Callable[[], bool]) -> Choice:
+        asked.set()
+        return Choice.CONTINUE
+
+    monkeypatch.setattr(follow, "ask", answer)
+
+    def interrupt_and_wait() -> None:
+        interrupt()
+        assert_set(asked)
+
+    cluster = FakeCluster(
+        play=life(RUNNING, SUCCEEDED), output={0: []}, at_start=interrupt_and_wait
+    )
+    assert cluster.run("run", "true").exit_code == 0
+
+
+def test_second_interrupt_before_the_first_was_looked_at_is_raised() -> None:
+    with Interrupts() as interrupts:
+        signal.raise_signal(signal.SIGINT)
+        assert interrupts.take()
+        assert not interrupts.take()
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_interrupt_of_a_process_that_was_started_to_ignore_it_is_ignored() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with Interrupts() as interrupts:
+            signal.raise_signal(signal.SIGINT)
+            assert not interrupts.take()
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize(
+    ("typed", "choice"),
+    [
+        ("c\n", Choice.CANCEL),
+        ("what\nhm\nD\n", Choice.DETACH),
+        ("y\n", Choice.CANCEL),
+        ("no\n", Choice.CONTINUE),
+        ("1\n2\n3\nc\n", Choice.DETACH),  # enough of it
+        ("\n", Choice.CONTINUE),
+        ("\x04", Choice.DETACH),
+    ],
+)
+def test_question_is_asked_until_it_is_answered(
+    typed: str, choice: Choice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs, encoding="utf-8") as terminal, os.fdopen(ours, "wb", 0) as person:
+        person.write(typed.encode())
+        monkeypatch.setattr(sys, "stdin", terminal)
+        said = io.StringIO()
+        assert ask(Console(file=said, force_terminal=True, color_system=None)) is choice
+        nonsense = sum(
+            line.isalnum() and line not in ("c", "D", "y", "no") for line in typed.split("\n")
+        )
+        assert said.getvalue().count("please answer c, d or press Enter") == nonsense
+
+
+def test_question_is_withdrawn_once_the_job_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs, encoding="utf-8") as terminal, os.fdopen(ours, "wb", 0):
+        monkeypatch.setattr(sys, "stdin", terminal)
+        said = io.StringIO()
+        console = Console(file=said, force_terminal=True, color_system=None)
+        assert ask(console, moot=lambda: True) is Choice.CONTINUE
+    assert "no answer is needed: the job has ended" in said.getvalue()
+
+
+def test_feed_knows_of_the_end_before_its_reader_does() -> None:
+    cluster = FakeCluster(play=life(RUNNING, SUCCEEDED))
+    with Feed(Target(connector=cluster.connect)) as feed:
+        assert not feed.job_ended()
+        feed.watch_job(IDS[0])
+        deadline_s = time.monotonic() + 10.0
+        while not feed.job_ended():
+            assert time.monotonic() < deadline_s
+
+
+def test_second_interrupt_while_asked_detaches(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs, encoding="utf-8") as terminal, os.fdopen(ours, "wb", 0):
+        monkeypatch.setattr(sys, "stdin", terminal)
+        screen = Asking()
+        assert ask(screen.console) is Choice.DETACH
+        assert screen.asked
+
+
+class Asking(io.StringIO):
+    """A terminal on which Ctrl-C is pressed as soon as the question is there."""
+
+    asked = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.console = Console(file=self, force_terminal=True)
+
+    def write(self, text: str) -> int:
+        if "continue?" in text and not self.asked:
+            self.asked = True
+            signal.raise_signal(signal.SIGINT)
+        return super().write(text)

@@ -1,0 +1,234 @@
+"""What `muster why` says of work, and in which words."""
+
+import json
+import time
+from typing import Any
+
+import msgspec
+import pytest
+from tests.cli.fake_cluster import IDS, NOW, FakeCluster, because, job, kernel, lacks, session, task
+from tests.cli.rendered import narrow, shown, wide
+
+from muster.cli.commands.why import explanation
+from muster.cli.summary import summary_of
+from muster.cli.words import moment
+from muster.core.reasons import ReasonCode
+from muster.core.states import JobState, TaskState
+from muster.core.views.base import OwnerView
+from muster.core.views.placement import HolderView, HoldingView, PlacementView, WhyView
+
+NEVER_FITS = because(ReasonCode.NEVER_FITS, agents=3, group="default", request="1 cpu, 9 gpu")
+TOO_BIG = WhyView(
+    subject=IDS[0],
+    status="PENDING",
+    verdict=f"big waits: {NEVER_FITS.sentence}",
+    reasons=(NEVER_FITS,),
+    placement=msgspec.convert(
+        {
+            "group": "default",
+            "position": 2,
+            "queue": 5,
+            "agents": 1003,
+            "kernels": 4,
+            "kernels_fit": 1,
+            "requests": [
+                {
+                    "asks": "1 cpu, 9 gpu",
+                    "kernels": 4,
+                    "other_agents": 3,
+                    "groups": [
+                        {
+                            "agents": 1000,
+                            "examples": ["agent-1", "agent-2"],
+                            "nearest": "agent-1",
+                            "lacks": [
+                                lacks("gpu: 9 asked, the agent has 4"),
+                                lacks("cpu: 1 asked, 0 of 8 free"),
+                            ],
+                        }
+                    ],
+                }
+            ],
+        },
+        PlacementView,
+    ),
+)
+
+
+def test_why_says_verdict_then_kind_then_remedy_then_what_agents_lack() -> None:
+    assert shown(explanation(wide(), TOO_BIG)) == [
+        f"pending  big waits: {NEVER_FITS.sentence}",
+        "  request: change what was asked for",
+        "  Ask for less per kernel, or add a larger agent to the group.",
+        "",
+        "Place 2 of 5 in the queue of group default; once those ahead have started, 1 of 4 "
+        "kernels would find room.",
+        "",
+        "1,003 agents looked at for 4 kernels asking for 1 cpu, 9 gpu each",
+        "AGENTS  WHAT THEY LACK" + " " * 44 + "NEAREST  SUCH AS",
+        " 1,000  gpu: 9 asked, the agent has 4; cpu: 1 asked, 0 of 8 free  agent-1  "
+        "agent-1, agent-2",
+        "and 3 agents that lack otherwise",
+    ]
+    assert TOO_BIG.placement is not None
+    request = msgspec.structs.replace(TOO_BIG.placement.requests[0], other_agents=1)
+    alone = msgspec.structs.replace(TOO_BIG.placement, requests=(request,))
+    one = msgspec.structs.replace(TOO_BIG, placement=alone)
+    assert shown(explanation(wide(), one))[-1] == "and 1 agent that lacks otherwise"
+
+
+def test_why_shows_every_reason_that_the_verdict_does_not() -> None:
+    backoff = because(ReasonCode.RETRY_BACKOFF, seconds=4)
+    answer = msgspec.structs.replace(TOO_BIG, reasons=(NEVER_FITS, backoff), placement=None)
+    assert shown(explanation(wide(), answer))[3:] == ["  the next try is in 4 s"]
+
+
+def test_why_says_that_time_cures_it_only_where_nothing_else_is_to_be_done() -> None:
+    backoff = because(ReasonCode.RETRY_BACKOFF, seconds=4)
+    cures = "  waiting: nothing to do, time cures it"
+    alone = msgspec.structs.replace(TOO_BIG, reasons=(backoff,), placement=None)
+    assert cures in shown(explanation(wide(), alone))
+    both = msgspec.structs.replace(TOO_BIG, reasons=(NEVER_FITS, backoff), placement=None)
+    assert cures not in shown(explanation(wide(), both))
+
+
+def test_why_says_once_what_is_to_be_done_about_two_quotas() -> None:
+    quotas = tuple(
+        because(
+            ReasonCode.QUOTA_IN_USE,
+            resource=resource,
+            used=8,
+            requested=4,
+            limit=10,
+            over=2,
+            level="user",
+            owner="default/default/ann",
+        )
+        for resource in ("cpu", "gpu")
+    )
+    answer = msgspec.structs.replace(TOO_BIG, reasons=quotas, placement=None)
+    assert shown(explanation(wide(), answer))[1:] == [
+        f"  {quotas[0].sentence}",
+        f"  {quotas[1].sentence}",
+        "  limit: your quota",
+        f"  {quotas[0].remedy}",
+    ]
+
+
+def test_why_names_who_has_what_it_waits_for_and_counts_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(time, "time", lambda: NOW)
+    owner = OwnerView(domain="default", project="default", user="ann")
+    named: dict[str, Any] = {"owner": owner, "since": NOW - 7200}
+    holders = (
+        HolderView(name="train-3", amount="6", sessions=1, yours=True, **named),
+        HolderView(name="sweep", amount="1", sessions=2, **named),
+        HolderView(amount="1", sessions=2),
+    )
+    room = HoldingView(resource="gpu", held="8", limit="8", agents=("node-1",), holders=holders)
+    quota = HoldingView(resource="cpu", held="2", limit="2", quota="user default/default/ann")
+    slots = HoldingView(resource="sessions", held="6", limit="6", holders=holders[:2])
+    behind = HolderView(sessions=1)
+    answer = msgspec.structs.replace(
+        TOO_BIG, placement=None, held=(room, quota, slots), behind=behind
+    )
+    assert shown(explanation(wide(), answer))[-4:] == [
+        "  8 of 8 gpu on node-1 held by train-3 (yours, 6, for 2h00m), "
+        "sweep (ann, 2 sessions, 1, for 2h00m), 2 sessions of others (1)",
+        "  2 of 2 cpu of user default/default/ann in use",
+        "  6 of 6 sessions held by train-3 (yours, for 2h00m), sweep (ann, 2 sessions, for 2h00m)",
+        "  ahead of it is a session of others",
+    ]
+
+
+def test_why_of_what_has_ended_waits_for_nothing() -> None:
+    answer = WhyView(
+        subject=IDS[0],
+        status="KILLED",
+        verdict="stopped before it started",
+        reasons=(because(ReasonCode.CANCELLED, by="ann"),),
+        ended=True,
+    )
+    assert shown(explanation(wide(), answer)) == [
+        "killed  stopped before it started",
+        "  cancelled by ann",
+    ]
+
+
+def test_why_of_a_job_that_runs_says_since_when_and_where() -> None:
+    running = [
+        task(index, TaskState.RUNNING, (kernel(index + 1, ended_at=None),)) for index in range(2)
+    ]
+    running_why = WhyView(subject=IDS[0], status="RUNNING", verdict="3 tasks: 2 running, 1 waiting")
+    cluster = FakeCluster(
+        jobs_=[job(counts={TaskState.RUNNING: 2, TaskState.PENDING: 1})],
+        tasks_=running,
+        why_={"train": running_why},
+    )
+    headline, runs, look = cluster.run("why", "train").stdout.splitlines()
+    assert headline == "running  3 tasks: 2 running, 1 waiting"
+    assert runs.startswith("  train runs since ")
+    assert runs.endswith(" on agent-1 and agent-2")
+    assert look == "  see `muster logs -f train`"
+
+
+def test_why_of_a_job_that_ended_says_when_how_and_which_task_failed() -> None:
+    killed = because(ReasonCode.SIGNALED, signal=9)
+    counts = {TaskState.SUCCEEDED: 2, TaskState.FAILED: 1}
+    cluster = FakeCluster(
+        jobs_=[job("prep", JobState.FAILED, counts)],
+        tasks_=[task(1, TaskState.FAILED, (kernel(1), kernel(2, signal=9)), reason=killed)],
+        why_={
+            "prep": WhyView(
+                subject=IDS[0], status="FAILED", verdict="", reasons=(killed,), ended=True
+            )
+        },
+    )
+    assert cluster.run("why", "prep/1").stdout.splitlines() == [
+        f"failed  prep ended at {moment(NOW - 12)} after 1m00s: 2 succeeded, 1 failed",
+        "  task 1 failed on agent-2 in attempt 2 (SIGKILL): ended by signal 9",
+        "  see `muster logs prep/1` and `muster history prep`",
+    ]
+
+
+def test_why_of_a_job_that_never_started_has_no_output_to_point_at() -> None:
+    by_ann = because(ReasonCode.CANCELLED, by="ann")
+    stopped = WhyView(subject=IDS[0], status="KILLED", verdict="", reasons=(by_ann,), ended=True)
+    cluster = FakeCluster(
+        jobs_=[job("prep", JobState.KILLED, started_at=None)], why_={"prep": stopped}
+    )
+    assert cluster.run("why", "prep").stdout.splitlines() == [
+        f"killed  prep ended at {moment(NOW - 12)} without a start",
+        "  cancelled by ann",
+        "  see `muster history prep`",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("names", "named"),
+    [
+        ([], ""),
+        (["a"], "a"),
+        (["a", "a", "b"], "a and b"),
+        (["a", "b", "c"], "a, b and c"),
+        (["a", "b", "c", "d", "e"], "a, b, c and 2 more"),
+    ],
+)
+def test_why_of_a_session_names_a_few_of_its_agents(names: list[str], named: str) -> None:
+    kernels = tuple(kernel(agent=name) for name in names)
+    alone = session(status="RUNNING", started_at=NOW, kernels=kernels)
+    (runs,) = summary_of(FakeCluster(sessions_=[alone]).client(), alone.id).details
+    assert runs.endswith(f" on {named}" if named else ")")
+
+
+def test_why_on_a_narrow_terminal_wraps_and_cuts_nothing() -> None:
+    text = " ".join(" ".join(shown(explanation(narrow(44), TOO_BIG), 44)).split())
+    assert "gpu: 9 asked" in text
+    assert "8 free" in text
+    assert "…" not in text
+
+
+def test_why_json_is_what_the_client_returned() -> None:
+    cluster = FakeCluster(why_={"big": TOO_BIG})
+    assert cluster.json("why", "big", "--json") == json.loads(msgspec.json.encode(TOO_BIG))
