@@ -9,7 +9,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 
 from muster.control.agent.effects import TellAgent
-from muster.control.engine.handler import LifecycleHandler, TransitionStatus
+from muster.control.engine.handler import (
+    STAY,
+    LifecycleHandler,
+    StatusTransitions,
+    TransitionStatus,
+)
 from muster.control.engine.lifecycle import Lifecycle, RetryPolicy
 from muster.control.engine.work import Move, Work
 from muster.control.session.cluster.state import ClusterState
@@ -231,6 +236,26 @@ def _unfit(session: Session) -> Iterator[tuple[AgentId, Reason]]:
 
 def _ids(agents: Iterable[AgentId | None]) -> list[AgentId]:
     return [agent for agent in agents if agent is not None]
+
+
+def tried_in_place(success: TransitionStatus) -> StatusTransitions:
+    """The transitions of a phase that agents carry out: tried again on the same agents, and once it
+    is given up, or takes too long, again from the queue."""
+    return StatusTransitions(success=success, need_retry=STAY, expired=AGAIN, give_up=AGAIN)
+
+
+def begin_again(session: Session, work: Work) -> Sequence[Kernel]:
+    """Begin the next try of a phase in which kernels have failed, if its time has come. The answer
+    is these kernels, which count as failed no more; none before that time."""
+    if work.now < session.retry_at:
+        return ()
+    failed = list(session.tally.failed)
+    if failed:
+        session.retry_at = 0.0
+        work.unit.touch(session)
+    for kernel in failed:
+        work.unit.fail(kernel, None)
+    return failed
 
 
 def failure_to_judge(session: Session) -> Reason | None:

@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 
 from muster.control.agent.effects import TellAgent
-from muster.control.engine.handler import (
-    STAY,
-    HandlerResult,
-    StatusTransitions,
-    TransitionStatus,
-)
+from muster.control.engine.handler import HandlerResult, TransitionStatus
 from muster.control.engine.work import Work
 from muster.control.session.handlers.environment import needs_preparation, ports_needed
-from muster.control.session.lifecycle import AGAIN, HeardPhase, failure_to_judge
+from muster.control.session.lifecycle import (
+    HeardPhase,
+    begin_again,
+    failure_to_judge,
+    tried_in_place,
+)
 from muster.core.states import KernelStatus, SessionStatus
 from muster.store.records import Kernel, Session
 from muster.wire.messages import Prepare
@@ -26,27 +26,17 @@ class PrepareSessions(HeardPhase):
     between_tries = True
     entity = Session
     targets = frozenset({SessionStatus.SCHEDULED, SessionStatus.PREPARING})
-    transitions = StatusTransitions(
-        success=TransitionStatus(SessionStatus.PREPARING, KernelStatus.PREPARING),
-        need_retry=STAY,
-        expired=AGAIN,
-        give_up=AGAIN,
-    )
+    transitions = tried_in_place(TransitionStatus(SessionStatus.PREPARING, KernelStatus.PREPARING))
 
     def execute(self, targets: Sequence[Session], work: Work) -> HandlerResult[Session]:
         result: HandlerResult[Session] = HandlerResult()
         for session in targets:
-            failed = session.tally.failed
             failure = failure_to_judge(session)
             if failure is not None:
                 result.failures[session] = failure
-            elif session.status is SessionStatus.SCHEDULED and not failed:
+            elif session.status is SessionStatus.SCHEDULED and not session.tally.failed:
                 result.successes.append(session)
-            elif failed and work.now >= session.retry_at:
-                session.retry_at = 0.0
-                work.unit.touch(session)
-                for kernel in list(failed):
-                    work.unit.fail(kernel, None)
+            elif begin_again(session, work):
                 self._send(session.kernels, work)
         return result
 

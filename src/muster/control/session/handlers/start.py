@@ -4,22 +4,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from muster.control.agent.effects import TellAgent
-from muster.control.engine.handler import (
-    STAY,
-    HandlerResult,
-    StatusTransitions,
-    TransitionStatus,
-)
+from muster.control.engine.handler import HandlerResult, TransitionStatus
 from muster.control.engine.work import Work
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.handlers.barrier import is_closed
 from muster.control.session.handlers.environment import Gang, gang_of, own_variables, template
 from muster.control.session.lifecycle import (
-    AGAIN,
     RECALL_AFTER_S,
     HeardPhase,
+    begin_again,
     failure_to_judge,
     is_prefilled,
+    tried_in_place,
 )
 from muster.core.ids import AgentId, SessionId
 from muster.core.owner import Owner
@@ -41,12 +37,7 @@ class StartSessions(HeardPhase):
     between_tries = True
     entity = Session
     targets = frozenset({SessionStatus.PREPARED, SessionStatus.CREATING})
-    transitions = StatusTransitions(
-        success=TransitionStatus(SessionStatus.CREATING, KernelStatus.CREATING),
-        need_retry=STAY,
-        expired=AGAIN,
-        give_up=AGAIN,
-    )
+    transitions = tried_in_place(TransitionStatus(SessionStatus.CREATING, KernelStatus.CREATING))
 
     def __init__(self, cluster: ClusterState) -> None:
         self._cluster = cluster
@@ -54,17 +45,11 @@ class StartSessions(HeardPhase):
     def execute(self, targets: Sequence[Session], work: Work) -> HandlerResult[Session]:
         result: HandlerResult[Session] = HandlerResult()
         for session in targets:
-            failed = session.tally.failed
             failure = failure_to_judge(session)
             if failure is not None:
                 result.failures[session] = failure
-            elif failed:
-                if work.now >= session.retry_at:
-                    session.retry_at = 0.0
-                    work.unit.touch(session)
-                    again = list(failed)
-                    for kernel in again:
-                        work.unit.fail(kernel, None)
+            elif session.tally.failed:
+                if again := begin_again(session, work):
                     send_starts(session, again, work, self._cluster)
             elif session.status is SessionStatus.PREPARED:
                 send_starts(session, session.kernels, work, self._cluster)
