@@ -1,22 +1,30 @@
-"""Every verdict that a handler declares can be reached, and none that it does not declare is."""
+"""Every verdict and every transition that a handler declares can be reached, and no other is."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
 from tests.control.conftest import GroupWorld
-from tests.control.world import HollowAgent, Run, World
+from tests.control.world import ADA, HollowAgent, Run, World, kernel_index
 
-from muster.control.engine.handler import LifecycleHandler
+from muster.control.engine.handler import (
+    Handler,
+    LifecycleHandler,
+    PromotionHandler,
+    TransitionStatus,
+)
 from muster.control.engine.module import Context, Parts
 from muster.control.engine.steps import Reached, Verdict
+from muster.control.job.requests import JobRequests
 from muster.control.notice.entity import Notice
 from muster.control.notice.hollow import Faults
 from muster.control.notice.lifecycle import MAX_WAIT_S
 from muster.control.notice.turns import MAX_SENDING_OF_ONE
+from muster.control.session.lifecycle import AGAIN, STOP
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec, SessionSpec
-from muster.wire.messages import Command, Commands, ControllerMessage, Prepare
+from muster.store.entity import Record
+from muster.wire.messages import Command, Commands, ControllerMessage, Prepare, Start
 
 CHANNEL = "json://hooks.example/token"
 Scenario = Callable[[GroupWorld], World]
@@ -134,23 +142,63 @@ SCENARIOS: dict[Reached, Scenario] = {
 }
 
 
-def declared(world: World) -> set[Reached]:
-    """The verdicts that the handlers of a cluster declare."""
-    parts, found = Parts(), set[Reached]()
+def gang_fails_once_it_may_run(make: GroupWorld) -> World:
+    def behaviour(start: Start) -> Run:
+        fails = ReasonCode.DISK_FULL if kernel_index(start) else None
+        return Run(1e9, create_failure=fails, fails_at_go=True)
+
+    world = job(make({"a": 1, "b": 1}, behaviour), tasks=2, coscheduled=True)
+    world.run(600.0)
+    return world
+
+
+def waiting_job_is_cancelled(make: GroupWorld) -> World:
+    world = make({"a": 1})
+    waiting = world.submit(JobSpec.model_validate({"command": ["x"], "resources": {"cpu": 4}}))
+    world.ask(lambda work, parts: parts[JobRequests].cancel(work, ADA, waiting.id))
+    return world
+
+
+UNLESS: dict[TransitionStatus, Scenario] = {
+    AGAIN: gang_fails_once_it_may_run,
+    STOP: waiting_job_is_cancelled,
+}
+"""Transitions in place of which some records take another."""
+
+
+def handlers(world: World) -> Iterator[Handler[Any]]:
+    """The handlers of a cluster."""
+    parts = Parts()
     context = Context(world.store, world.clock, parts)
     for module in world.modules:
         has = module.declare(context)
         for part in has.offers:
             parts.add(part)
-        for handler in has.handlers:
-            if isinstance(handler, LifecycleHandler):
-                transitions = handler.transitions
-                found |= {(handler.name, each) for each in Verdict if getattr(transitions, each)}
+        yield from has.handlers
+
+
+def declared(world: World) -> dict[Reached, TransitionStatus]:
+    """The verdicts that the handlers of a cluster declare, and what they lead to."""
+    return {
+        (handler.name, verdict): to
+        for handler in handlers(world)
+        if isinstance(handler, LifecycleHandler)
+        for verdict in Verdict
+        if (to := getattr(handler.transitions, verdict)) is not None
+    }
+
+
+def with_alternatives(declared: Iterable[TransitionStatus]) -> set[TransitionStatus]:
+    """Those of the transitions, and of those that they lead to, that some records do not take."""
+    found: set[TransitionStatus] = set()
+    for to in declared:
+        if to.unless is not None:
+            found |= {to, *with_alternatives([to.unless.to])}
     return found
 
 
 def test_each_declared_verdict_has_a_scenario(group_world: GroupWorld) -> None:
-    assert declared(group_world({})) == set(SCENARIOS)
+    assert set(declared(group_world({}))) == set(SCENARIOS)
 
 
 @pytest.mark.parametrize(
@@ -165,3 +213,32 @@ def test_declared_verdict_is_reached_and_none_besides(
     world = scenario(group_world)
     assert world.plane._coordinator.reached[reached]
     assert not [record for record in caplog.records if record.exc_info], "no handler failed"
+
+
+def test_each_declared_alternative_has_a_scenario(group_world: GroupWorld) -> None:
+    world = group_world({})
+    promotions = [each.success for each in handlers(world) if isinstance(each, PromotionHandler)]
+    assert with_alternatives([*declared(world).values(), *promotions]) == set(UNLESS)
+
+
+@pytest.mark.parametrize(
+    ("to", "scenario"), UNLESS.items(), ids=lambda each: getattr(each, "__name__", "")
+)
+def test_declared_alternative_is_taken(
+    group_world: GroupWorld,
+    to: TransitionStatus,
+    scenario: Scenario,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    taken = set[TransitionStatus]()
+
+    def of(self: TransitionStatus, record: Record) -> TransitionStatus:
+        other = apply(self, record)
+        if other is not self:
+            taken.add(self)
+        return other
+
+    apply = TransitionStatus.of
+    monkeypatch.setattr(TransitionStatus, "of", of)
+    scenario(group_world)
+    assert to in taken

@@ -27,6 +27,7 @@ from muster.control.engine.handler import (
     Stage,
     StatusTransitions,
     TransitionStatus,
+    Unless,
 )
 from muster.control.engine.races import MAX_IN_A_ROW as MAX_RACES
 from muster.control.engine.races import SIT_OUT_S
@@ -157,6 +158,24 @@ def test_record_that_somebody_else_moved_is_left_alone(make_world: MakeWorld) ->
     assert door.status is DoorStatus.SHUT
 
 
+def test_record_for_which_another_transition_is_declared_takes_that(make_world: MakeWorld) -> None:
+    class UnlessHeavy(OpenDoors):
+        transitions: ClassVar[StatusTransitions] = StatusTransitions(
+            success=TransitionStatus(
+                DoorStatus.OPEN,
+                HingeStatus.STRAIGHT,
+                unless=Unless(
+                    lambda door: len(door.hinges) > 2, TransitionStatus(DoorStatus.STUCK)
+                ),
+            )
+        )
+
+    world = make_world(UnlessHeavy(always(None)))
+    light, heavy = world.door("light", hinges=2), world.door("heavy", hinges=3)
+    assert (light.status, heavy.status) == (DoorStatus.OPEN, DoorStatus.STUCK)
+    assert {hinge.status for hinge in heavy.hinges} == {HingeStatus.BENT}, "they follow it alone"
+
+
 def test_record_is_not_tried_again_before_its_time_however_often_it_is_looked_at(
     make_world: MakeWorld,
 ) -> None:
@@ -279,8 +298,8 @@ class _TakeOut(DerivationHandler[Door]):
     entity = Door
     targets = frozenset({DoorStatus.SHUT})
 
-    def derive(self, record: Door, work: Work) -> tuple[DoorStatus, Reason | None] | None:
-        return DoorStatus.GONE, None
+    def derive(self, record: Door, work: Work) -> tuple[TransitionStatus, Reason | None] | None:
+        return TransitionStatus(DoorStatus.GONE), None
 
 
 class _TellEnds(FollowingHandler[Door]):
@@ -392,7 +411,7 @@ def test_promotion_derivation_and_following_run_in_the_order_of_their_stages(
         name = "Promote"
         entity = Door
         targets = frozenset({DoorStatus.SHUT})
-        success = DoorStatus.OPEN
+        success = TransitionStatus(DoorStatus.OPEN)
 
         def promotes(self, record: Door) -> bool:
             order.append(self.name)
@@ -404,9 +423,9 @@ def test_promotion_derivation_and_following_run_in_the_order_of_their_stages(
         entity = Door
         targets = frozenset({DoorStatus.OPEN})
 
-        def derive(self, record: Door, work: Work) -> tuple[DoorStatus, Reason | None] | None:
+        def derive(self, record: Door, work: Work) -> tuple[TransitionStatus, Reason | None] | None:
             order.append(self.name)
-            return DoorStatus.GONE, None
+            return TransitionStatus(DoorStatus.GONE), None
 
     world = make_world(Derive(), Promote())
     door = world.door("d")

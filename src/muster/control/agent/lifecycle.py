@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from enum import StrEnum
 
 from muster.control.agent.leases import (
     DEFAULT_TERM_S,
@@ -117,11 +116,11 @@ class DetectSilence(DerivationHandler[Agent]):
     def __init__(self, leases: LeaseBook) -> None:
         self._leases = leases
 
-    def derive(self, record: Agent, work: Work) -> tuple[StrEnum, Reason | None] | None:
+    def derive(self, record: Agent, work: Work) -> tuple[TransitionStatus, Reason | None] | None:
         # Heartbeats that came while the controller was busy count.
         if work.now < _silent_at(record, work, self._leases):
             return None
-        return AgentStatus.UNREACHABLE, _silence(record, work)
+        return TransitionStatus(AgentStatus.UNREACHABLE), _silence(record, work)
 
 
 class DetectLoss(DerivationHandler[Agent]):
@@ -137,12 +136,12 @@ class DetectLoss(DerivationHandler[Agent]):
         self._kernel_reports = kernel_reports
         self._leases = leases
 
-    def derive(self, record: Agent, work: Work) -> tuple[StrEnum, Reason | None] | None:
+    def derive(self, record: Agent, work: Work) -> tuple[TransitionStatus, Reason | None] | None:
         """The agent is LOST if its leases have ended. They are revoked in the same look, so that
         no renewal comes between the decision and its commit."""
         if not self._leases.revoke(record.id):
             return None
-        return AgentStatus.LOST, _silence(record, work)
+        return TransitionStatus(AgentStatus.LOST), _silence(record, work)
 
     def derived(self, record: Agent, work: Work) -> None:
         why = reason(ReasonCode.AGENT_LOST, agent=record.name)

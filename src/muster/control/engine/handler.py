@@ -6,23 +6,38 @@ in a pass waits, and passes run under virtual time.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from typing import ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from muster.control.engine.work import Work
 from muster.core.reasons import Reason
-from muster.store.entity import R, Tried
+from muster.store.entity import R, Record, Tried
 
 
 @dataclass(frozen=True, slots=True)
 class TransitionStatus:
     """The next status of a record, and of the records that follow it (a session's kernels); None
-    leaves either as it is."""
+    leaves either as it is. ``unless`` declares another transition for some records."""
 
     status: StrEnum | None = None
     followers: StrEnum | None = None
+    unless: "Unless | None" = None
+
+    def of(self, record: Record) -> "TransitionStatus":
+        """The transition that is declared for this record."""
+        unless = self.unless
+        return self if unless is None or not unless.holds(record) else unless.to.of(record)
+
+
+@dataclass(frozen=True, slots=True)
+class Unless:
+    """The transition ``to`` of those records of the handler's entity for which the condition
+    ``holds``."""
+
+    holds: Callable[[Any], bool]
+    to: TransitionStatus
 
 
 STAY = TransitionStatus()
@@ -116,9 +131,9 @@ class LifecycleHandler(Handler[T]):
 
 
 class PromotionHandler(Handler[R]):
-    """Promotes a record by the statuses of its followers, which keep theirs."""
+    """Promotes a record by the statuses of its followers."""
 
-    success: ClassVar[StrEnum]
+    success: ClassVar[TransitionStatus]
 
     @abstractmethod
     def promotes(self, record: R) -> bool:
@@ -133,7 +148,7 @@ class DerivationHandler(Handler[R]):
     """Derives a record's status from other facts; a pure function decides."""
 
     @abstractmethod
-    def derive(self, record: R, work: Work) -> tuple[StrEnum, Reason | None] | None:
+    def derive(self, record: R, work: Work) -> tuple[TransitionStatus, Reason | None] | None:
         """The status that the record should have, and the reason; None to leave it."""
 
     def derived(self, record: R, work: Work) -> None:

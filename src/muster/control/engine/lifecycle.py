@@ -50,7 +50,7 @@ class Lifecycle(Generic[R]):
         self, work: Work, record: R, expected: Collection[str], to: TransitionStatus, move: Move
     ) -> bool:
         """``move`` of one record; whether it had an ``expected`` status."""
-        there = self.instead(record, to)
+        there = to.of(record)
         if there.status is not None:
             if not work.move(record, expected, there.status, move):
                 return False
@@ -62,11 +62,6 @@ class Lifecycle(Generic[R]):
             self.lead(work, record, there.followers, move)
         self.settled(work, record)
         return True
-
-    def instead(self, record: R, to: TransitionStatus) -> TransitionStatus:
-        """The statuses that a record gets in place of ``to``, where its state does not allow
-        those."""
-        return to
 
     def moved(self, work: Work, record: R, move: Move) -> None:
         """Called for a record that has its new status, before its followers have theirs."""

@@ -152,7 +152,6 @@ class _Promotion(_Step[R]):
     ) -> None:
         super().__init__(handler, lifecycle, defects)
         self._promotion = handler
-        self._to = TransitionStatus(handler.success)
 
     def _run(self, targets: Sequence[R], work: Work) -> None:
         promotes, reason = self._promotion.promotes, self._promotion.reason
@@ -160,7 +159,10 @@ class _Promotion(_Step[R]):
             try:
                 if promotes(record):
                     self._move(
-                        record, self._to, Move(self._handler.name, reason=reason(record)), work
+                        record,
+                        self._promotion.success,
+                        Move(self._handler.name, reason=reason(record)),
+                        work,
                     )
             except Exception as error:
                 raise self._undo(record, error, work) from error
@@ -179,9 +181,8 @@ class _Derivation(_Step[R]):
             try:
                 derived = derive(record, work)
                 if derived is not None:
-                    status, why = derived
-                    move = Move(self._handler.name, reason=why)
-                    if self._move(record, TransitionStatus(status), move, work):
+                    to, why = derived
+                    if self._move(record, to, Move(self._handler.name, reason=why), work):
                         self._derivation.derived(record, work)
             except Exception as error:
                 raise self._undo(record, error, work) from error

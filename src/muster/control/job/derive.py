@@ -1,9 +1,7 @@
 """DeriveJobs: the state of a job is derived from its tasks' states; the end of a job ends its other
 tasks (design: Job derivation)."""
 
-from enum import StrEnum
-
-from muster.control.engine.handler import DerivationHandler, Stage
+from muster.control.engine.handler import DerivationHandler, Stage, TransitionStatus
 from muster.control.engine.work import Work
 from muster.control.job.judge import derive_job
 from muster.control.session.cluster.state import ClusterState
@@ -27,11 +25,11 @@ class DeriveJobs(DerivationHandler[Job]):
         self._sessions = sessions
         self._cluster = cluster
 
-    def derive(self, record: Job, work: Work) -> tuple[StrEnum, Reason | None] | None:
+    def derive(self, record: Job, work: Work) -> tuple[TransitionStatus, Reason | None] | None:
         state = state_of(record)
         if state is record.status:
             return None
-        return state, _why(record, state)
+        return TransitionStatus(state), _why(record, state)
 
     def derived(self, record: Job, work: Work) -> None:
         if record.status not in JOB_TABLE.terminal:

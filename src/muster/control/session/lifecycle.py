@@ -14,6 +14,7 @@ from muster.control.engine.handler import (
     LifecycleHandler,
     StatusTransitions,
     TransitionStatus,
+    Unless,
 )
 from muster.control.engine.lifecycle import Lifecycle, RetryPolicy
 from muster.control.engine.work import Move, Work
@@ -59,10 +60,28 @@ _FINAL = (
 )
 _BEGUN = KERNEL_TABLE.terminal | {KernelStatus.RUNNING}
 _ENDING = SESSION_TABLE.live - {SessionStatus.TERMINATING}
-AGAIN = TransitionStatus(SessionStatus.PENDING, KernelStatus.PENDING)
-"""Back to the queue: the old generation of the kernels is told to stop."""
-STOP = TransitionStatus(SessionStatus.TERMINATING, KernelStatus.TERMINATING)
+
+
+def _waits(session: Session) -> bool:
+    return session.status is SessionStatus.PENDING
+
+
+def _has_begun(session: Session) -> bool:
+    """Whether a kernel of the session runs or has ended, or its barrier was opened."""
+    return session.barrier_opened_at is not None or session.tally.among(_BEGUN) > 0
+
+
 CANCEL = TransitionStatus(SessionStatus.CANCELLED, KernelStatus.CANCELLED)
+STOP = TransitionStatus(
+    SessionStatus.TERMINATING, KernelStatus.TERMINATING, unless=Unless(_waits, CANCEL)
+)
+"""The end of a session; one that waits has no kernels to stop, and is cancelled at once."""
+AGAIN = TransitionStatus(
+    SessionStatus.PENDING, KernelStatus.PENDING, unless=Unless(_has_begun, STOP)
+)
+"""Back to the queue: the old generation of the kernels is told to stop. A session that has begun is
+stopped instead, and its job begins another attempt: a terminal status is final, and an attempt that
+may have run is not run again."""
 RECALL_AFTER_S = 1.0
 """How long a prefilled kernel waits on an agent before it is taken back to be placed anew."""
 TELLING_S = 5.0
@@ -81,20 +100,6 @@ class SessionLifecycle(Lifecycle[Session]):
         self._cluster = cluster
 
     # -- consequences of a move ----------------------------------------------------------------
-
-    def instead(self, record: Session, to: TransitionStatus) -> TransitionStatus:
-        """The status that a session gets in place of ``to``.
-
-        A session of which a kernel runs or has ended, or whose barrier was opened, is stopped
-        instead of going back to the queue, and its job begins another attempt: a terminal state is
-        final, and an attempt that may have run is not run again. A waiting session has no kernels
-        to stop: it is cancelled at once."""
-        if to.status is SessionStatus.PENDING:
-            begun = record.barrier_opened_at is not None or record.tally.among(_BEGUN)
-            return STOP if begun else to
-        if to.status is SessionStatus.TERMINATING:
-            return CANCEL if record.status is SessionStatus.PENDING else STOP
-        return to
 
     def moved(self, work: Work, record: Session, move: Move) -> None:
         why = move.reason

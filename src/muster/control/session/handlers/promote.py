@@ -1,11 +1,11 @@
 """How the ends and starts of its kernels, and its time limit, move a session (design:
 Promotion)."""
 
-from enum import StrEnum
 from typing import ClassVar
 
-from muster.control.engine.handler import DerivationHandler, PromotionHandler
+from muster.control.engine.handler import DerivationHandler, PromotionHandler, TransitionStatus
 from muster.control.engine.work import Work
+from muster.control.session.lifecycle import STOP
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.specs import SessionType
 from muster.core.states import KERNEL_TABLE, SESSION_TABLE, KernelStatus, SessionStatus
@@ -26,7 +26,7 @@ class SessionPromotionHandler(PromotionHandler[Session]):
         """Whether the kernels meet the condition; a session without kernels never does, except to
         its end (design: Promotion)."""
         if not record.kernels:
-            return self.success in SESSION_TABLE.terminal
+            return self.success.status in SESSION_TABLE.terminal
         return not record.tally.among(self.held_by)
 
 
@@ -36,7 +36,7 @@ class PromoteToPrepared(SessionPromotionHandler):
     name = "PromoteToPrepared"
     targets = frozenset({SessionStatus.SCHEDULED, SessionStatus.PREPARING})
     held_by = _UNPREPARED
-    success = SessionStatus.PREPARED
+    success = TransitionStatus(SessionStatus.PREPARED)
 
 
 class PromoteToRunning(SessionPromotionHandler):
@@ -45,7 +45,7 @@ class PromoteToRunning(SessionPromotionHandler):
     name = "PromoteToRunning"
     targets = frozenset({SessionStatus.CREATING})
     held_by = _UNSTARTED
-    success = SessionStatus.RUNNING
+    success = TransitionStatus(SessionStatus.RUNNING)
 
 
 class DetectTermination(PromotionHandler[Session]):
@@ -58,7 +58,7 @@ class DetectTermination(PromotionHandler[Session]):
     name = "DetectTermination"
     entity = Session
     targets = frozenset({SessionStatus.RUNNING})
-    success = SessionStatus.TERMINATING
+    success = STOP
 
     def promotes(self, record: Session) -> bool:
         ended = record.tally.among(KERNEL_TABLE.terminal)
@@ -80,7 +80,7 @@ class PromoteToTerminated(SessionPromotionHandler):
     name = "PromoteToTerminated"
     targets = frozenset({SessionStatus.TERMINATING})
     held_by = KERNEL_TABLE.live
-    success = SessionStatus.TERMINATED
+    success = TransitionStatus(SessionStatus.TERMINATED)
 
     def reason(self, record: Session) -> Reason | None:
         return record.reason
@@ -93,10 +93,10 @@ class EnforceTimeout(DerivationHandler[Session]):
     entity = Session
     targets = frozenset({SessionStatus.RUNNING})
 
-    def derive(self, record: Session, work: Work) -> tuple[StrEnum, Reason | None] | None:
+    def derive(self, record: Session, work: Work) -> tuple[TransitionStatus, Reason | None] | None:
         timeout_s = record.timeout_s
         if timeout_s is None or record.started_at is None:
             return None
         if work.now < record.started_at + timeout_s:
             return None
-        return SessionStatus.TERMINATING, reason(ReasonCode.TIMEOUT, timeout_s=timeout_s)
+        return STOP, reason(ReasonCode.TIMEOUT, timeout_s=timeout_s)
