@@ -12,9 +12,10 @@ from tests.control.world import ADA, World
 from muster.control.agent.desk import REFUSED_S, AgentDesk, Said
 from muster.control.agent.hello import Greeter
 from muster.control.engine.coordinator import Coordinator
+from muster.control.engine.inputs import Input
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
-from muster.control.inbox import Asked, Inbox, Input
+from muster.control.inbox import Asked, Inbox
 from muster.control.job.requests import JobRequests
 from muster.control.plane import Unavailable
 from muster.control.session.kernel_reports import KernelReports

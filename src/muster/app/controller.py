@@ -34,10 +34,11 @@ from muster.app.process import allow_files, settle_memory
 from muster.control.agent.desk import AgentDesk
 from muster.control.agent.leases import LeaseBook
 from muster.control.engine.effects import Surroundings
+from muster.control.engine.inputs import Input
 from muster.control.group.requests import GroupRequests
 from muster.control.identity.accounts import first_admin
 from muster.control.identity.tokens import create_open_join_token, verify
-from muster.control.inbox import Inbox, Input
+from muster.control.inbox import Inbox
 from muster.control.modules import cluster_entities, cluster_modules
 from muster.control.plane import ControlPlane
 from muster.core.clock import SteadyClock

@@ -2,14 +2,14 @@
 
 import asyncio
 import logging
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 from muster.control.engine.effects import Performer
+from muster.control.engine.inputs import Input
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.core.errors import Busy, MusterError
@@ -28,33 +28,6 @@ LARGE = 1_000
 """An input that changes more rows by itself keeps those of a wake waiting for 5 ms and more."""
 LARGE_AGAIN_S = 10.0
 """Whoever sent one is expected to send more for so long."""
-
-
-class Input(ABC):
-    """Something that came in, for a wake to take.
-
-    ``is_kept`` says whether it is taken again, or refused, when nothing can be stored.
-    """
-
-    is_kept: ClassVar[bool] = True
-    owner: Owner | None = None
-    """On whose behalf it came, if it was a person's."""
-
-    @abstractmethod
-    def take(self, work: Work, parts: Parts) -> None:
-        """Apply the input to the wake's work.
-
-        Raises:
-            Exception: the input cannot be applied and is refused; the wake is undone.
-        """
-
-    @abstractmethod
-    def refuse(self, error: Exception) -> None:
-        """Tell the sender that the input is not taken."""
-
-    def apart(self) -> Sequence["Input"]:
-        """Smaller inputs that together say the same; the input itself if it cannot be divided."""
-        return (self,)
 
 
 @dataclass(slots=True, eq=False)

@@ -16,12 +16,13 @@ from sqlalchemy.exc import SQLAlchemyError
 from muster.control.engine.coordinator import MAX_CHANGES, Coordinator
 from muster.control.engine.defects import Defects, Undone
 from muster.control.engine.effects import Performer
+from muster.control.engine.inputs import Input
 from muster.control.engine.module import Context, Declared, Module, Parts, with_own
 from muster.control.engine.races import Races
 from muster.control.engine.steps import Order
 from muster.control.engine.sweeps import Sweeps
 from muster.control.engine.work import Work
-from muster.control.inbox import Answer, Answers, Inbox, Input
+from muster.control.inbox import Answer, Answers, Inbox
 from muster.core.clock import Clock
 from muster.core.errors import MusterError
 from muster.core.ids import IdFactory

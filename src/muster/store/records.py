@@ -46,8 +46,8 @@ class Agent(Record):
 
     Not stored are ``term_s``; ``connected``, whether it has a stream to this process, and
     ``connected_at``, since when; ``left_at``, since when it has no stream; its latest ``absences``,
-    each from leaving to return; ``leased_until``, when the last lease ends that the agent may count
-    with, which is exact while it is silent; ``disk_full``, as it reports; ``clock_offset_s``, by
+    each from leaving to return; ``lost_at``, when its kernels count as gone unless it is heard
+    before, which is exact while it is silent; ``disk_full``, as it reports; ``clock_offset_s``, by
     which the controller's clock is ahead of the agent's at most; and ``reported_foreign``, whether
     it reported a kernel that is not its own.
     """
@@ -79,7 +79,7 @@ class Agent(Record):
     machine: str = ""
     supervisor: str = ""
     term_s: float = 0.0
-    leased_until: float = -math.inf
+    lost_at: float = -math.inf
     disk_full: bool = False
     clock_offset_s: float = 0.0
     reported_foreign: bool = False

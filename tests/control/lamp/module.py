@@ -14,10 +14,10 @@ from muster.control.engine.handler import (
     StatusTransitions,
     TransitionStatus,
 )
+from muster.control.engine.inputs import Input
 from muster.control.engine.lifecycle import Lifecycle, RetryPolicy
 from muster.control.engine.module import Context, Declared, EntityModule, Parts
 from muster.control.engine.work import Move, Work
-from muster.control.inbox import Input
 from muster.core.errors import NotFound
 from muster.core.owner import Principal
 from muster.core.reasons import ReasonCode, reason

@@ -13,7 +13,7 @@ from sqlalchemy import Engine, insert, update
 from tests.control.notice.receiver import Receiver, receiving
 
 from muster.control.engine.effects import Surroundings
-from muster.control.inbox import Input
+from muster.control.engine.inputs import Input
 from muster.control.notice.addresses import Reach
 from muster.control.notice.effects import NoticeOutcome, SendNotice
 from muster.control.notice.entity import notices

@@ -10,17 +10,18 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from muster.control.agent.effects import TellAgent
 from muster.control.agent.hello import Greeter
 from muster.control.agent.joining import check, join
 from muster.control.agent.leases import LeaseBook
 from muster.control.agent.lifecycle import AgentLifecycle
 from muster.control.engine.effects import Performer
+from muster.control.engine.inputs import Input
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
-from muster.control.inbox import Inbox, Input
+from muster.control.inbox import Inbox
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.kernel_reports import KernelReports
+from muster.control.tell_agent import TellAgent
 from muster.core.clock import Clock
 from muster.core.errors import Busy, MusterError
 from muster.core.ids import AgentId

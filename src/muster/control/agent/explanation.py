@@ -1,9 +1,6 @@
 """The answer of `muster why` about an agent: whether it takes new work, and why not."""
 
-import math
-from typing import Any
-
-from muster.control.agent.leases import LEASE_MARGIN_S
+from muster.control.session.explaining.machines import departure_of, silence_of
 from muster.core.ids import AgentId
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.states import AgentStatus
@@ -49,23 +46,6 @@ def _reasons(agent: Agent, now: float) -> list[Reason]:
     if agent.disk_full:
         found.append(full_disk_of(agent))
     return found
-
-
-def silence_of(agent: Agent, now: float) -> Reason:
-    """The reason that an agent is silent, and for how long its kernels count as running."""
-    numbers: dict[str, Any] = {"agent": agent.name, "silent_s": round(now - agent.seen_at)}
-    lost_at = agent.leased_until + LEASE_MARGIN_S
-    if math.isfinite(lost_at):
-        numbers["ends_in_s"] = max(round(lost_at - now), 1)
-    elif lost_at > now:
-        numbers["endless"] = 1
-    return reason(ReasonCode.AGENT_UNREACHABLE, **numbers)
-
-
-def departure_of(agent: Agent, leave_by: float, now: float) -> Reason:
-    """The reason that the kernels of an agent have to leave it at ``leave_by``."""
-    in_s = max(round(leave_by - now), 0)
-    return reason(ReasonCode.TO_LEAVE, agent=agent.name, note=agent.bar_note, in_s=in_s)
 
 
 def full_disk_of(agent: Agent) -> Reason:

@@ -8,7 +8,6 @@ another boot or that the agent no longer knows are gone.
 
 from collections.abc import Sequence
 
-from muster.control.agent.effects import TellAgent
 from muster.control.agent.leases import LeaseBook
 from muster.control.agent.lifecycle import AgentLifecycle, lose_kernels
 from muster.control.engine.work import Work
@@ -17,6 +16,7 @@ from muster.control.session.handlers.barrier import note_ready
 from muster.control.session.handlers.environment import ports_needed
 from muster.control.session.handlers.start import send_starts
 from muster.control.session.kernel_reports import KernelReports
+from muster.control.tell_agent import TellAgent
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.states import KERNEL_TABLE, KernelStatus
 from muster.store.records import Agent, Kernel, LedgerKey

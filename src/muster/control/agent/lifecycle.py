@@ -88,11 +88,12 @@ class GrantLeases(FollowingHandler[Agent]):
         self._leases = leases
 
     def follow(self, record: Agent, work: Work) -> None:
-        record.leased_until = self._leases.until(record.id)
+        leased_until = self._leases.until(record.id)
+        record.lost_at = leased_until + LEASE_MARGIN_S
         term_s = work.live.groups[record.group].kernel_lease
         if term_s is None:
             term_s = math.inf if self._leases.is_beside(record.id) else DEFAULT_TERM_S
-        over = record.leased_until <= work.now + term_s
+        over = leased_until <= work.now + term_s
         lease_s = term_s if over else max(term_s, record.lease_s)
         silence_s = _silence_s(record, work, self._leases) + self._leases.unheard_s(record.id)
         machine = record.machine

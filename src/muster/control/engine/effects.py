@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 from sqlalchemy import Engine
 
 if TYPE_CHECKING:
-    from muster.control.inbox import Input
+    from muster.control.engine.inputs import Input
 
 E = TypeVar("E")
 

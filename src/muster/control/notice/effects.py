@@ -3,9 +3,9 @@
 import logging
 from dataclasses import dataclass
 
+from muster.control.engine.inputs import Input
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
-from muster.control.inbox import Input
 from muster.control.notice.entity import Notice, NoticeId
 from muster.control.notice.states import NoticeStatus
 from muster.core.reasons import Reason

@@ -7,11 +7,11 @@ a report about a kernel of another agent is refused (design: Access).
 
 import logging
 
-from muster.control.agent.effects import TellAgent
 from muster.control.engine.work import Work
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.handlers.barrier import is_closed, may_have_run, note_ready
 from muster.control.session.lifecycle import LOST_CODES, SessionLifecycle
+from muster.control.tell_agent import TellAgent
 from muster.core.ids import AgentId
 from muster.core.reasons import DISPLACED, Reason, ReasonCode, reason
 from muster.core.resources import GPU_WHOLE, DeviceShare

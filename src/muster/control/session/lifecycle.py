@@ -8,7 +8,6 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 
-from muster.control.agent.effects import TellAgent
 from muster.control.engine.handler import (
     STAY,
     LifecycleHandler,
@@ -20,6 +19,7 @@ from muster.control.engine.lifecycle import Lifecycle, RetryPolicy
 from muster.control.engine.work import Move, Work
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.cluster.workloads import STAYING, placed_since
+from muster.control.tell_agent import TellAgent
 from muster.core.ids import AgentId
 from muster.core.reasons import DISPLACED, Reason, ReasonCode, reason
 from muster.core.results import SchedulingResult

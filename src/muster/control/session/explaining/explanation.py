@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from muster.control.agent.explanation import departure_of, silence_of
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.explaining.holders import ahead_of, holdings
+from muster.control.session.explaining.machines import departure_of, silence_of
 from muster.control.session.explaining.placement_view import placement_view
 from muster.control.session.handlers.barrier import is_closed
 from muster.control.session.handlers.schedule import cleaning_up

@@ -5,9 +5,9 @@ before any agent is told. From then on some kernels may have run, so that a fail
 attempt, and the next attempt has another number.
 """
 
-from muster.control.agent.effects import TellAgent
 from muster.control.engine.handler import FollowingHandler
 from muster.control.engine.work import Work
+from muster.control.tell_agent import TellAgent
 from muster.core.states import KernelStatus, SessionStatus
 from muster.store.records import Kernel, Session
 from muster.wire.messages import Go

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from muster.control.agent.effects import TellAgent
 from muster.control.engine.handler import HandlerResult, TransitionStatus
 from muster.control.engine.work import Work
 from muster.control.session.handlers.environment import needs_preparation, ports_needed
@@ -12,6 +11,7 @@ from muster.control.session.lifecycle import (
     failure_to_judge,
     tried_in_place,
 )
+from muster.control.tell_agent import TellAgent
 from muster.core.states import KernelStatus, SessionStatus
 from muster.store.records import Kernel, Session
 from muster.wire.messages import Prepare

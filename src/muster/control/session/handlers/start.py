@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from muster.control.agent.effects import TellAgent
 from muster.control.engine.handler import HandlerResult, TransitionStatus
 from muster.control.engine.work import Work
 from muster.control.session.cluster.state import ClusterState
@@ -17,6 +16,7 @@ from muster.control.session.lifecycle import (
     is_prefilled,
     tried_in_place,
 )
+from muster.control.tell_agent import TellAgent
 from muster.core.ids import AgentId, SessionId
 from muster.core.owner import Owner
 from muster.core.states import KernelStatus, SessionStatus

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 
-from muster.control.agent.effects import TellAgent
 from muster.control.engine.handler import (
     HandlerResult,
     StatusTransitions,
@@ -11,6 +10,7 @@ from muster.control.engine.handler import (
 )
 from muster.control.engine.work import Work
 from muster.control.session.lifecycle import HeardPhase, stop_again_at
+from muster.control.tell_agent import TellAgent
 from muster.core.reasons import ReasonCode
 from muster.core.states import KERNEL_TABLE, KernelStatus, SessionStatus
 from muster.store.records import Kernel, Session
