@@ -1,11 +1,15 @@
 """The cluster over HTTP: what is free of its agents, its groups, itself, its description."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from tests.api.served import LARGE, ServedCluster
+from tests.control.world import Run, task_index
+
+from muster.wire.messages import Start
 
 TRUE = {"command": ["true"], "resources": {"cpu": "10m"}}
 
@@ -59,9 +63,37 @@ def test_why_of_what_has_ended_tells_how(ada: httpx.Client) -> None:
     job = ada.post("/v1/jobs", json=TRUE).json()["id"]
     ada.post(f"/v1/jobs/{job}/cancel")
     why = ada.get(f"/v1/jobs/{job}/why").json()
-    assert "ended KILLED" in why["verdict"]
+    assert re.fullmatch(r"\S+ ended \S+ ago after \S+", why["verdict"])
     assert [reason["code"] for reason in why["reasons"]] == ["CANCELLED"]
     assert why["reasons"][0]["sentence"] == "cancelled by ada"
+
+
+def test_why_of_work_tells_where_it_runs_and_later_how_it_ended(tmp_path: Path) -> None:
+    def behaviour(start: Start) -> Run:
+        return Run(60.0, exit_code=0 if "MUSTER_TASK_INDEX" not in start.env else task_index(start))
+
+    cluster = ServedCluster(tmp_path, {"a1": LARGE}, behaviour=behaviour)
+    cluster.start()
+    try:
+        with cluster.client() as client:
+            client.submit({**TRUE, "tasks": 2, "name": "prep", "keep_going": True})
+            session = client.submit({"kind": "session", "kernels": [TRUE]}).id
+            cluster.pass_time(10.0)
+            job_runs, session_runs = client.why("prep"), client.why(session)
+            cluster.pass_time(65.0)
+            job_ended, session_ended = client.why("prep"), client.why(session)
+    finally:
+        cluster.stop()
+    assert job_runs.details == ("prep has run for 10s on a1",)
+    assert session_runs.details == ("it has run for 10s on a1",)
+    assert (job_runs.output, session_runs.output) == ("prep", session)
+    assert re.fullmatch(
+        r"prep ended 1\ds ago after 1m00s: 1 succeeded, 1 failed", job_ended.verdict
+    )
+    assert job_ended.details == ("task 1 failed on a1: exited with code 1",)
+    assert (job_ended.name, job_ended.output) == ("prep", "prep/1")
+    assert re.fullmatch(r"it ended 1\ds ago after 1m00s", session_ended.verdict)
+    assert (session_ended.name, session_ended.output) == (session, session)
 
 
 def test_cancelling_says_how_long_what_runs_may_take_to_end(ada: httpx.Client) -> None:

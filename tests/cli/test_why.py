@@ -6,14 +6,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.cli.fake_cluster import IDS, NOW, FakeCluster, because, job, kernel, lacks, session, task
+from tests.cli.fake_cluster import IDS, NOW, FakeCluster, because, lacks
 from tests.cli.rendered import narrow, shown, wide
 
 from muster.cli.commands.why import explanation
-from muster.cli.summary import summary_of
-from muster.cli.words import moment
 from muster.core.reasons import ReasonCode
-from muster.core.states import JobState, TaskState
 from muster.core.views.base import OwnerView
 from muster.core.views.placement import HolderView, HoldingView, PlacementView, WhyView
 
@@ -156,70 +153,57 @@ def test_why_of_what_has_ended_waits_for_nothing() -> None:
     ]
 
 
-def test_why_of_a_job_that_runs_says_since_when_and_where() -> None:
-    running = [
-        task(index, TaskState.RUNNING, (kernel(index + 1, ended_at=None),)) for index in range(2)
+def test_why_prints_what_it_is_told_of_running_work_and_how_to_see_its_output() -> None:
+    running = WhyView(
+        subject=IDS[0],
+        status="RUNNING",
+        verdict="3 tasks: 2 running, 1 waiting",
+        details=("train has run for 5s on agent-1 and agent-2",),
+        name="train",
+        output="train",
+    )
+    assert FakeCluster(why_={"train": running}).run("why", "train").stdout.splitlines() == [
+        "running  3 tasks: 2 running, 1 waiting",
+        "  train has run for 5s on agent-1 and agent-2",
+        "  see `muster logs -f train`",
     ]
-    running_why = WhyView(subject=IDS[0], status="RUNNING", verdict="3 tasks: 2 running, 1 waiting")
-    cluster = FakeCluster(
-        jobs_=[job(counts={TaskState.RUNNING: 2, TaskState.PENDING: 1})],
-        tasks_=running,
-        why_={"train": running_why},
-    )
-    headline, runs, look = cluster.run("why", "train").stdout.splitlines()
-    assert headline == "running  3 tasks: 2 running, 1 waiting"
-    assert runs.startswith("  train runs since ")
-    assert runs.endswith(" on agent-1 and agent-2")
-    assert look == "  see `muster logs -f train`"
 
 
-def test_why_of_a_job_that_ended_says_when_how_and_which_task_failed() -> None:
+def test_why_says_once_what_ended_work_and_where_more_is_told() -> None:
     killed = because(ReasonCode.SIGNALED, signal=9)
-    counts = {TaskState.SUCCEEDED: 2, TaskState.FAILED: 1}
-    cluster = FakeCluster(
-        jobs_=[job("prep", JobState.FAILED, counts)],
-        tasks_=[task(1, TaskState.FAILED, (kernel(1), kernel(2, signal=9)), reason=killed)],
-        why_={
-            "prep": WhyView(
-                subject=IDS[0], status="FAILED", verdict="", reasons=(killed,), ended=True
-            )
-        },
+    detail = f"task 1 failed on agent-2 in attempt 2 (SIGKILL): {killed.sentence}"
+    prep = WhyView(
+        subject=IDS[0],
+        status="FAILED",
+        verdict="prep ended 12s ago after 1m00s: 2 succeeded, 1 failed",
+        details=(detail,),
+        reasons=(killed,),
+        name="prep",
+        output="prep/1",
+        ended=True,
     )
-    assert cluster.run("why", "prep/1").stdout.splitlines() == [
-        f"failed  prep ended at {moment(NOW - 12)} after 1m00s: 2 succeeded, 1 failed",
-        "  task 1 failed on agent-2 in attempt 2 (SIGKILL): ended by signal 9",
+    assert FakeCluster(why_={"prep": prep}).run("why", "prep").stdout.splitlines() == [
+        f"failed  {prep.verdict}",
+        f"  {detail}",
         "  see `muster logs prep/1` and `muster history prep`",
     ]
 
 
-def test_why_of_a_job_that_never_started_has_no_output_to_point_at() -> None:
+def test_why_of_work_that_never_started_has_no_output_to_point_at() -> None:
     by_ann = because(ReasonCode.CANCELLED, by="ann")
-    stopped = WhyView(subject=IDS[0], status="KILLED", verdict="", reasons=(by_ann,), ended=True)
-    cluster = FakeCluster(
-        jobs_=[job("prep", JobState.KILLED, started_at=None)], why_={"prep": stopped}
+    stopped = WhyView(
+        subject=IDS[0],
+        status="KILLED",
+        verdict="prep ended 12s ago without a start",
+        reasons=(by_ann,),
+        name="prep",
+        ended=True,
     )
-    assert cluster.run("why", "prep").stdout.splitlines() == [
-        f"killed  prep ended at {moment(NOW - 12)} without a start",
+    assert FakeCluster(why_={"prep": stopped}).run("why", "prep").stdout.splitlines() == [
+        "killed  prep ended 12s ago without a start",
         "  cancelled by ann",
         "  see `muster history prep`",
     ]
-
-
-@pytest.mark.parametrize(
-    ("names", "named"),
-    [
-        ([], ""),
-        (["a"], "a"),
-        (["a", "a", "b"], "a and b"),
-        (["a", "b", "c"], "a, b and c"),
-        (["a", "b", "c", "d", "e"], "a, b, c and 2 more"),
-    ],
-)
-def test_why_of_a_session_names_a_few_of_its_agents(names: list[str], named: str) -> None:
-    kernels = tuple(kernel(agent=name) for name in names)
-    alone = session(status="RUNNING", started_at=NOW, kernels=kernels)
-    (runs,) = summary_of(FakeCluster(sessions_=[alone]).client(), alone.id).details
-    assert runs.endswith(f" on {named}" if named else ")")
 
 
 def test_why_on_a_narrow_terminal_wraps_and_cuts_nothing() -> None:

@@ -19,6 +19,7 @@ from muster.api.openapi import spec_body
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.session.admission import Ended
+from muster.core import verdicts
 from muster.core.errors import NotFound
 from muster.core.owner import Owner, Principal
 from muster.core.specs import JobSpec, SessionSpec
@@ -42,16 +43,22 @@ class Handed(Protocol):
 R = TypeVar("R", bound=Handed)
 V = TypeVar("V", bound=RecordView)
 
-_READ_AGAIN = "a change could not be stored, and the state is being read again: ask again"
-
 Submit = Callable[[Work, Parts, Principal, Any, Ended], R]
 Cancel = Callable[[Work, Parts, Principal, str], R]
 Explain = Callable[[Live, Parts, str, float, Principal], WhyView]
+ExplainEnded = Callable[[Connection, Principal, V, float], WhyView]
 
 
 def no_filters() -> Mapping[str, Any]:
     """The filters of a listing that has none of its own."""
     return {}
+
+
+def explain_end(
+    connection: Connection, principal: Principal, found: RecordView, now: float
+) -> WhyView:
+    """The answer of ``why`` about a record of whose end no more is to be told than its reason."""
+    return WhyView.of_ended(found, verdicts.ended_as(found.status))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,8 +81,8 @@ class Resource(Generic[R, V]):
         spec, submit: the spec that is handed in, and its request.
         cancel: its request; ``graces_s`` are the seconds that running processes of a record have to
             end.
-        explain, explain_ended: the answers of ``why`` about a record of the mirror, and about one
-            that has ended.
+        explain, explain_ended: the answer of ``why`` about a record of the mirror, and the query of
+            the answer about one that has ended.
     """
 
     entity: Entity[Any]
@@ -95,7 +102,7 @@ class Resource(Generic[R, V]):
     cancel: Cancel[R] | None = None
     graces_s: Callable[[R], Collection[float]] = lambda record: ()
     explain: Explain | None = None
-    explain_ended: Callable[[V], WhyView] = WhyView.of_ended
+    explain_ended: ExplainEnded[V] = explain_end
 
     def router(self) -> APIRouter:
         """Its endpoints; those that only this resource has are added to them."""
@@ -262,11 +269,14 @@ class Resource(Generic[R, V]):
     def _explaining(self, explain: Explain) -> Callable[..., Any]:
         async def endpoint(call: Call, ref: str) -> Response:
             found, live = await self._look_up(call, ref)
+            now = call.api.clock.now()
             if live is None and found.status in self.entity.states.live:
-                return answer(WhyView(subject=found.id, status=found.status, verdict=_READ_AGAIN))
+                return answer(
+                    WhyView(subject=found.id, status=found.status, verdict=verdicts.READ_AGAIN)
+                )
             if live is None:
-                return answer(self.explain_ended(found))
-            plane, name, now = call.api.plane, self.name_of(found), call.api.clock.now()
+                return json_answer(await call.json(self.explain_ended, call.principal, found, now))
+            plane, name = call.api.plane, self.name_of(found)
             return answer(explain(plane.live, plane.parts, name, now, call.principal))
 
         return endpoint

@@ -11,7 +11,7 @@ from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.session.admission import Ended
 from muster.control.session.cluster.state import ClusterState
-from muster.control.session.explaining.explanation import explain_session
+from muster.control.session.explaining.explanation import explain_ended_session, explain_session
 from muster.control.session.requests import SessionRequests
 from muster.core.ids import SessionId
 from muster.core.owner import Principal
@@ -66,5 +66,6 @@ SESSIONS: Resource[Session, SessionView] = Resource(
     cancel=_cancel,
     graces_s=_graces_s,
     explain=_explain,
+    explain_ended=explain_ended_session,
 )
 router = SESSIONS.router()

@@ -1,10 +1,10 @@
 """Times, counts and identifiers as a person reads them."""
 
-import signal
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from muster.core.text import duration as duration
+from muster.core.text import signal_name as signal_name
 
 SHORT_ID = 8
 """Characters of a short identifier: 32 ms of its time of creation (``core.ids``)."""
@@ -30,14 +30,6 @@ def _local(seconds: float) -> datetime:
 def count(number: int, noun: str) -> str:
     """1 task, 2 tasks, 10,000 tasks."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def signal_name(number: int) -> str:
-    """9 → SIGKILL; a number without a name stays a number."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def shorten(ids: Iterable[str]) -> dict[str, str]:

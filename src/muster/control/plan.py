@@ -23,6 +23,7 @@ from muster.control.session.cluster.state import ClusterState
 from muster.control.session.cluster.workloads import job_class, session_class
 from muster.control.session.explaining.explanation import with_policy
 from muster.control.session.explaining.placement_view import placement_view, victims_of
+from muster.core import verdicts
 from muster.core.ids import SessionId
 from muster.core.owner import Owner, Principal
 from muster.core.reasons import Reason
@@ -189,7 +190,9 @@ class _Planner:
         expected_at = found.reservation.expected_at if found.reservation else None
         return PlanView(
             outcome=outcome,
-            verdict=_verdict(outcome, found, sessions, len(started)),
+            verdict=verdicts.plan(
+                outcome, found.group, sessions, len(started), displaces=displaces is not None
+            ),
             group=found.group,
             sessions=sessions,
             starting=len(started),
@@ -254,25 +257,3 @@ def _outcome(found: Explanation) -> PlanOutcome:
     if any(each.code in NEVER for each in found.reasons):
         return PlanOutcome.CANCELLED
     return PlanOutcome.WAITS
-
-
-def _verdict(outcome: PlanOutcome, found: Explanation, sessions: int, starting: int) -> str:
-    match outcome:
-        case PlanOutcome.STARTS if sessions > 1:
-            more = ", and one more would displace work of lower priority" if found.displaces else ""
-            return (
-                f"{starting:,} of {sessions:,} tasks would start now in group {found.group}{more}"
-            )
-        case PlanOutcome.STARTS:
-            return f"it would start now in group {found.group}"
-        case PlanOutcome.DISPLACES if sessions > 1:
-            return (
-                f"1 of {sessions:,} tasks would displace work of lower priority in group "
-                f"{found.group}, and start; the others would follow"
-            )
-        case PlanOutcome.DISPLACES:
-            return f"it would displace work of lower priority in group {found.group}, and start"
-        case PlanOutcome.CANCELLED:
-            return "it would be cancelled at once"
-        case _:
-            return f"it would wait in group {found.group}"

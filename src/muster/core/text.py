@@ -4,6 +4,8 @@ A process, a file name and a row of SQL take nothing else. The length is looked 
 is matched against a pattern, so that no pattern can be fed more than its place allows.
 """
 
+import signal
+
 MAX_NAME = 255
 """Characters of a name or an amount, at most; longer ones could not be shown whole anywhere."""
 
@@ -80,3 +82,11 @@ def duration(seconds: float) -> str:
         return f"{hours}h{minutes:02}m"
     days, hours = divmod(hours, 24)
     return f"{days}d{hours:02}h"
+
+
+def signal_name(number: int) -> str:
+    """9 → SIGKILL; a number without a name stays a number."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -11,7 +11,6 @@ from muster.cli.arguments import AnyRef, AsJson, parse_ref
 from muster.cli.explained import holders_shown, placement_shown
 from muster.cli.nearest import suggesting
 from muster.cli.screen import plain, print_json, status, stdout, unbroken, write
-from muster.cli.summary import NO_SUMMARY, Summary, summary_of
 from muster.cli.target import Target, on_cluster
 from muster.core.reasons import ReasonKind
 
@@ -46,34 +45,40 @@ def why(target: Target, ref: AnyRef, as_json: AsJson = False) -> None:
         if as_json:
             print_json(answer)
             return
-        summary = summary_of(client, answer.subject)
     console = stdout()
-    write(console, *explanation(console, answer, summary))
+    write(console, *explanation(console, answer))
 
 
-def explanation(
-    console: Console, why: "WhyView", summary: Summary = NO_SUMMARY
-) -> list[RenderableType]:
+def explanation(console: Console, why: "WhyView") -> list[RenderableType]:
     """The verdict, every reason with its remedy, and the shortfalls of the agents."""
-    verdict = summary.verdict or why.verdict
     parts: list[RenderableType] = [
-        Text.assemble(status(why.status), "  ", (plain(verdict), "bold"))
+        Text.assemble(status(why.status), "  ", (plain(why.verdict), "bold"))
     ]
-    parts += [Text(f"  {detail}") for detail in summary.details]
+    parts += [Text(f"  {plain(detail)}") for detail in why.details]
     acts = {reason.kind for reason in why.reasons}
     if len(acts) > 1:
         acts.discard(ReasonKind.WAITING)  # time alone does not cure the other reasons
     if why.ended:  # the sentences say it all
         acts &= {ReasonKind.OPERATOR}
-    said = " ".join((verdict, *summary.details))
+    said = " ".join((why.verdict, *why.details))
     for _, reasons in groupby(why.reasons, lambda reason: (reason.kind, reason.remedy)):
         parts += _alike([*reasons], said, acts)
     parts += holders_shown(why)
-    if summary.commands:
-        parts.append(unbroken(f"  see {' and '.join(f'`{each}`' for each in summary.commands)}"))
+    if commands := _that_tell_more(why):
+        parts.append(unbroken(f"  see {' and '.join(f'`{each}`' for each in commands)}"))
     if why.placement:
         parts += placement_shown(console, why.placement)
     return parts
+
+
+def _that_tell_more(why: "WhyView") -> list[str]:
+    """Commands that tell more about work that runs or has ended."""
+    commands = []
+    if why.output is not None:
+        commands.append(f"muster logs {'' if why.ended else '-f '}{why.output}")
+    if why.ended and why.name:
+        commands.append(f"muster history {why.name}")
+    return commands
 
 
 def _alike(reasons: Sequence["ReasonView"], said: str, acts: Collection[str]) -> list[Text]:

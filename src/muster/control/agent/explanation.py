@@ -1,7 +1,11 @@
 """The answer of `muster why` about an agent: whether it takes new work, and why not."""
 
+from sqlalchemy import Connection
+
 from muster.control.session.explaining.machines import departure_of, silence_of
+from muster.core import verdicts
 from muster.core.ids import AgentId
+from muster.core.owner import Principal
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.states import AgentStatus
 from muster.core.views.base import ReasonView
@@ -16,20 +20,21 @@ def explain_agent(live: Live, id_: AgentId, now: float) -> WhyView:
     agent = live.agents[id_]
     reasons = _reasons(agent, now)
     charged = sum(row.charged for row in live.allocations_on.get(agent.id, {}).values())
-    work = "takes nothing new" if reasons else "takes work"
-    kernels = f"{charged} kernel{'' if charged == 1 else 's'}"
-    runs = f"it runs {kernels}" if agent.connected else f"{kernels} may still run there"
     return WhyView(
         subject=agent.id,
         status=agent.status,
-        verdict=f"agent {agent.name} {work}; {runs}",
+        verdict=verdicts.agent(
+            agent.name, charged, takes_work=not reasons, connected=agent.connected
+        ),
         reasons=tuple(map(ReasonView.of, reasons)),
     )
 
 
-def explain_removed_agent(agent: AgentView) -> WhyView:
+def explain_removed_agent(
+    connection: Connection, principal: Principal, agent: AgentView, now: float
+) -> WhyView:
     """Why an agent was removed."""
-    return WhyView.of_ended(agent, f"agent {agent.name} was removed")
+    return WhyView.of_ended(agent, verdicts.agent_removed(agent.name))
 
 
 def _reasons(agent: Agent, now: float) -> list[Reason]:

@@ -1,24 +1,35 @@
 """The answer of `muster why` about a job: why it has not ended, or why it has."""
 
+from collections.abc import Sequence
+from itertools import islice
+
+from sqlalchemy import Connection
+
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.explaining.explanation import (
     Found,
+    agents_of,
     findings,
     holding_up,
 )
 from muster.control.session.handlers.schedule import cleaning_up
+from muster.core import verdicts
 from muster.core.errors import NotFound
 from muster.core.ids import AgentId, JobId
 from muster.core.owner import Principal, Role
 from muster.core.reasons import Reason, ReasonCode, reason
-from muster.core.states import KernelStatus, SessionStatus, TaskState
+from muster.core.states import JobState, KernelStatus, SessionStatus, TaskState
 from muster.core.views.placement import WhyView
-from muster.core.views.work import JobView
+from muster.core.views.work import JobView, TaskDetail
 from muster.store.live import Live
+from muster.store.queries.jobs import all_counts
+from muster.store.queries.tasks import list_tasks
 from muster.store.records import Job, Session
 
 MOST_MACHINES = 5
 """Machines that are named because they hold up tasks of a job."""
+LOOKED_AT = 5
+"""Running tasks whose agents are looked up."""
 
 
 def explain_job(
@@ -50,13 +61,40 @@ def explain_job(
     to_come = job.tasks_total - job.next_task
     if to_come:
         reasons.append(reason(ReasonCode.NOT_YET_CANDIDATE, waiting=to_come, candidates=queued))
-    return found.answer(job.id, job.status, _verdict(job))
+    counts = all_counts(job.counts, job.tasks_total, job.next_task, ended=False)
+    return found.answer(
+        job.id, job.status, verdicts.tasks(counts), _where(live, job, now), name=job.name
+    )
 
 
-def explain_ended_job(job: JobView) -> WhyView:
-    """Why an ended job has ended."""
-    counts = ", ".join(f"{count} {state}" for state, count in job.counts.items())
-    return WhyView.of_ended(job, f"ended {job.state}; its tasks: {counts}")
+def explain_ended_job(
+    connection: Connection, principal: Principal, job: JobView, now: float
+) -> WhyView:
+    """Why an ended job has ended, and how the first of its tasks failed, if that ended it."""
+    ended_at = job.finished_at or job.state_changed_at
+    ran_s = None if job.started_at is None else ended_at - job.started_at
+    counts = job.counts if job.tasks_total > 1 else None
+    verdict = verdicts.ended(job.name, now - ended_at, ran_s, counts)
+    failed: Sequence[TaskDetail] = ()
+    if job.state is JobState.FAILED:
+        failed = list_tasks(connection, principal, job.id, TaskState.FAILED, 0, 1).items
+    output = job.name if ran_s is not None else None
+    if output is not None and failed and job.tasks_total > 1:
+        output = f"{job.name}/{failed[0].index}"
+    details = tuple(map(verdicts.failed, failed))
+    return WhyView.of_ended(job, verdict, details=details, name=job.name, output=output)
+
+
+def _where(live: Live, job: Job, now: float) -> tuple[str, ...]:
+    """For how long and where a job runs; nothing if it does not."""
+    running = job.counts.get(TaskState.RUNNING, 0)
+    if not running:
+        return ()
+    of_tasks = (live.kernels.get(t.kernel_id) for t in job.tasks.values() if t.kernel_id)
+    kernels = (each for each in of_tasks if each and each.status is KernelStatus.RUNNING)
+    agents = agents_of(live, islice(kernels, LOOKED_AT))
+    for_s = None if job.started_at is None else now - job.started_at
+    return (verdicts.runs(job.name, for_s, agents, only_first=running > LOOKED_AT),)
 
 
 def _of_machines(live: Live, job: Job, now: float) -> list[Reason]:
@@ -84,25 +122,3 @@ def _first_waiting(live: Live, cluster: ClusterState, job: Job) -> Session | Non
     queued = (session for session in held_up if session.id in queue)
     oldest = min(queued, key=lambda session: (session.created_at, session.id), default=None)
     return oldest or next(iter(held_up), None)
-
-
-def _verdict(job: Job) -> str:
-    """The numbers of the job's tasks by state, as a sentence."""
-    done = job.counts.get(TaskState.SUCCEEDED, 0)
-    running = job.counts.get(TaskState.RUNNING, 0)
-    assigned = job.counts.get(TaskState.ASSIGNED, 0) + job.counts.get(TaskState.BUILDING, 0)
-    waiting = job.tasks_total - job.next_task + job.counts.get(TaskState.PENDING, 0)
-    failed = job.tasks_total - done - running - assigned - waiting
-    parts = [
-        f"{count} {how}"
-        for count, how in (
-            (done, "done"),
-            (running, "running"),
-            (assigned, "being started"),
-            (waiting, "waiting"),
-            (failed, "ended otherwise"),
-        )
-        if count
-    ]
-    tasks = "1 task" if job.tasks_total == 1 else f"{job.tasks_total} tasks"
-    return f"{tasks}: {', '.join(parts)}"

@@ -1,8 +1,12 @@
 """The answer of `muster why` about a notice: for what it waits, or what became of it."""
 
+from sqlalchemy import Connection
+
 from muster.control.notice.entity import Notice
 from muster.control.notice.lifecycle import retries_of
 from muster.control.notice.states import NoticeStatus
+from muster.core import verdicts
+from muster.core.owner import Principal
 from muster.core.reasons import ReasonCode, reason
 from muster.core.views.base import ReasonView
 from muster.core.views.notices import NoticeView
@@ -24,17 +28,18 @@ def explain_notice(live: Live, name: str, now: float) -> WhyView:
     )
 
 
-def explain_ended_notice(notice: NoticeView) -> WhyView:
+def explain_ended_notice(
+    connection: Connection, principal: Principal, notice: NoticeView, now: float
+) -> WhyView:
     """Whether a notice was sent."""
     sent = notice.status == NoticeStatus.SENT
-    said = "the channel took it" if sent else "it was not sent, and is not tried again"
-    return WhyView.of_ended(notice, said)
+    return WhyView.of_ended(notice, verdicts.notice_ended(sent=sent))
 
 
 def _verdict(notice: Notice, now: float) -> str:
-    of_tries = f"try {notice.tries + 1} of {retries_of(notice).max_tries}"
-    if notice.handed_at is not None:
-        return f"{of_tries} is under way for {max(now - notice.handed_at, 0.0):.0f} s"
-    if notice.retry_at > now:
-        return f"waits for {of_tries}"
-    return f"waits until it is its turn for {of_tries}; notices of all users are sent in turn"
+    return verdicts.notice(
+        notice.tries + 1,
+        retries_of(notice).max_tries,
+        under_way_s=None if notice.handed_at is None else now - notice.handed_at,
+        waits_for_try=notice.retry_at > now,
+    )

@@ -182,8 +182,12 @@ class PlacementView(View):
 
 
 class WhyView(View):
-    """Why a record is in its state. ``verdict`` is a sentence, ``reasons`` are all reasons that
-    hold; of a record that has ``ended``, the reason of its end.
+    """Why a record is in its state. ``verdict`` is a sentence, ``details`` are more of them: where
+    work runs, or how its first task failed. ``reasons`` are all reasons that hold; of a record that
+    has ``ended``, the reason of its end.
+
+    ``name`` is by which commands know work; ``output`` is the REF whose output tells more, None if
+    there is none.
 
     ``held`` lists the resources that work waits for and their holders, ``behind`` is the session
     ahead of it in the queue for which room is kept, if the work waits for that reason.
@@ -194,20 +198,33 @@ class WhyView(View):
     subject: str
     status: str
     verdict: str
+    details: tuple[str, ...] = ()
     reasons: tuple[ReasonView, ...] = ()
+    name: str = ""
+    output: str | None = None
     placement: PlacementView | None = None
     held: tuple[HoldingView, ...] = ()
     behind: HolderView | None = None
     ended: bool = False
 
     @staticmethod
-    def of_ended(found: RecordView, verdict: str = "") -> "WhyView":
+    def of_ended(
+        found: RecordView,
+        verdict: str,
+        *,
+        details: tuple[str, ...] = (),
+        name: str = "",
+        output: str | None = None,
+    ) -> "WhyView":
         """The answer about a record that has ended."""
         return WhyView(
             subject=found.id,
             status=found.status,
-            verdict=verdict or f"ended {found.status}",
+            verdict=verdict,
+            details=details,
             reasons=() if found.reason is None else (found.reason,),
+            name=name,
+            output=output,
             ended=True,
         )
 

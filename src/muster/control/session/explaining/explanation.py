@@ -3,9 +3,11 @@
 The code that decides finds the answer in the live state, so it is never out of date.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
+
+from sqlalchemy import Connection
 
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.explaining.holders import ahead_of, holdings
@@ -13,6 +15,7 @@ from muster.control.session.explaining.machines import departure_of, silence_of
 from muster.control.session.explaining.placement_view import placement_view
 from muster.control.session.handlers.barrier import is_closed
 from muster.control.session.handlers.schedule import cleaning_up
+from muster.core import verdicts
 from muster.core.errors import NotFound
 from muster.core.ids import SessionId
 from muster.core.owner import Principal, Role
@@ -20,6 +23,7 @@ from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.states import PLACED_SESSION, SessionStatus
 from muster.core.views.base import ReasonView
 from muster.core.views.placement import HolderView, HoldingView, PlacementView, WhyView
+from muster.core.views.work import SessionView
 from muster.scheduling.explaining.explain import explain
 from muster.scheduling.passes.group_state import GroupState
 from muster.scheduling.policy.group_policy import Policy
@@ -41,13 +45,25 @@ class Found:
     held: tuple[HoldingView, ...] = ()
     behind: HolderView | None = None
 
-    def answer(self, subject: str, status: str, verdict: str) -> WhyView:
-        """The findings as the answer about live work of this id."""
+    def answer(
+        self,
+        subject: str,
+        status: str,
+        verdict: str,
+        details: tuple[str, ...] = (),
+        *,
+        name: str,
+    ) -> WhyView:
+        """The findings as the answer about live work of this id; ``details`` tell where it runs, if
+        it runs."""
         return WhyView(
             subject=subject,
             status=status,
             verdict=verdict,
+            details=details,
             reasons=tuple(map(ReasonView.of, self.reasons)),
+            name=name,
+            output=name if details else None,
             placement=self.placement,
             held=self.held,
             behind=self.behind,
@@ -71,8 +87,29 @@ def explain_session(
         raise NotFound(f"there is no live session {id_}")
     asker = asker or Principal(session.owner, Role.USER)
     found = findings(live, cluster, session, now, asker)
-    verdict = f"{session.status.lower()} for {now - session.status_changed_at:.0f} s"
-    return found.answer(session.id, session.status, verdict)
+    verdict = verdicts.waits(session.status, now - session.status_changed_at)
+    details: tuple[str, ...] = ()
+    if session.status is SessionStatus.RUNNING:
+        for_s = None if session.started_at is None else now - session.started_at
+        details = (verdicts.runs("it", for_s, agents_of(live, session.kernels)),)
+    return found.answer(session.id, session.status, verdict, details, name=session.id)
+
+
+def explain_ended_session(
+    connection: Connection, principal: Principal, session: SessionView, now: float
+) -> WhyView:
+    """Why an ended session has ended."""
+    ended_at = session.finished_at or session.status_changed_at
+    ran_s = None if session.started_at is None else ended_at - session.started_at
+    verdict = verdicts.ended("it", now - ended_at, ran_s)
+    output = None if ran_s is None else session.id
+    return WhyView.of_ended(session, verdict, name=session.id, output=output)
+
+
+def agents_of(live: Live, kernels: Iterable[Kernel]) -> list[str]:
+    """The names of the agents that have the kernels."""
+    agents = (live.agents.get(kernel.agent_id) for kernel in kernels if kernel.agent_id)
+    return [agent.name for agent in agents if agent is not None]
 
 
 def findings(
