@@ -19,7 +19,7 @@ from tests.control.lamp.module import LampLighter, LampModule
 from tests.control.world import Run
 
 import muster
-from muster.client import Client, NotFound
+from muster.client import Client, InvalidSpec, NotFound
 from muster.core.owner import Role
 from muster.store.entity import Visible
 
@@ -104,6 +104,15 @@ def test_client_that_knows_lamps_finds_them_wherever_a_ref_is_asked_about(
         assert client.why(lamp["id"]).status == "OUT"
         with pytest.raises(NotFound, match="no job, session, notice, agent or lamp 'shed'"):
             client.why("shed")
+
+
+def test_lamp_is_handed_in_as_work_is(cluster: ServedCluster, ada: Http) -> None:
+    with LampClient(cluster.url, cluster.token()) as client:
+        lamp = client.submit({"kind": "lamp", "name": "porch"})
+        assert lamp.id.startswith("lmp-")
+        with pytest.raises(InvalidSpec, match="watts: unknown key"):
+            client.submit({"kind": "lamp", "name": "shed", "watts": 60})
+    assert [each["name"] for each in ada.get("lamps")["items"]] == ["porch"]
 
 
 def lamp_of(cluster: ServedCluster, id_: str) -> str | None:

@@ -8,7 +8,7 @@ from muster.api.context import Caller
 from muster.control.session.admission import NONE_ENDED, Ended
 from muster.core.errors import InvalidSpec, NotFound, Problem
 from muster.core.owner import Owner
-from muster.core.specs import JobSpec, SessionSpec
+from muster.core.specs import WorkSpec
 from muster.store.live import Live
 from muster.store.queries.dependencies import read_ended
 
@@ -18,7 +18,7 @@ R = TypeVar("R")
 async def knowing_ended(
     call: Caller,
     owner: Owner,
-    spec: JobSpec | SessionSpec,
+    spec: WorkSpec,
     act: Callable[[Ended], Awaitable[R]],
 ) -> R:
     """The answer of ``act``, called with the owner's ended work on which ``spec`` depends.

@@ -13,7 +13,7 @@ from muster.api.context import Call, Caller
 from muster.api.listing import Limit
 from muster.api.live_views import job_view
 from muster.api.openapi import json_body
-from muster.api.resource import Resource
+from muster.api.resource import Resource, Submission
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.job.explanation import explain_ended_job, explain_job
@@ -73,8 +73,7 @@ JOBS: Resource[Job, JobView] = Resource(
     show=read_job_detail,
     list_of=list_jobs,
     named=lambda job: f"job {job.name} ({job.id})",
-    spec=JobSpec,
-    submit=_submit,
+    submission=Submission(JobSpec, _submit),
     cancel=_cancel,
     graces_s=_graces_s,
     explain=_explain,

@@ -4,7 +4,7 @@ all of them have: submit, list, show, cancel and why."""
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Annotated, Any, Generic, Protocol, TypeVar
+from typing import Annotated, Any, Generic, Protocol, TypeVar, cast
 
 from fastapi import APIRouter, Depends, Header, Request
 from sqlalchemy import Connection
@@ -22,7 +22,8 @@ from muster.control.session.admission import Ended
 from muster.core import verdicts
 from muster.core.errors import NotFound
 from muster.core.owner import Owner, Principal
-from muster.core.specs import JobSpec, SessionSpec
+from muster.core.specs import WorkSpec
+from muster.core.specs.amounts import Spec
 from muster.core.views.base import RecordView, View
 from muster.core.views.placement import WhyView
 from muster.core.views.work import CancelView
@@ -42,8 +43,8 @@ class Handed(Protocol):
 
 R = TypeVar("R", bound=Handed)
 V = TypeVar("V", bound=RecordView)
+S = TypeVar("S", bound=WorkSpec)
 
-Submit = Callable[[Work, Parts, Principal, Any, Ended], R]
 Cancel = Callable[[Work, Parts, Principal, str], R]
 Explain = Callable[[Live, Parts, str, float, Principal], WhyView]
 ExplainEnded = Callable[[Connection, Principal, V, float], WhyView]
@@ -59,6 +60,19 @@ def explain_end(
 ) -> WhyView:
     """The answer of ``why`` about a record of whose end no more is to be told than its reason."""
     return WhyView.of_ended(found, verdicts.ended_as(found.status))
+
+
+@dataclass(frozen=True)
+class Submission(Generic[R, S]):
+    """How records are handed in.
+
+    Args:
+        spec: what people write.
+        request: takes a spec in, with the ended work on which it depends.
+    """
+
+    spec: type[S]
+    request: Callable[[Work, Parts, Principal, S, Ended], R]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +92,7 @@ class Resource(Generic[R, V]):
         name_of: the name of a record in the mirror; its id unless given.
         named: the words for a record in a sentence about its cancellation:
             ``job train (job-01…)``.
-        spec, submit: the spec that is handed in, and its request.
+        submission: how records are handed in.
         cancel: its request; ``graces_s`` are the seconds that running processes of a record have to
             end.
         explain, explain_ended: the answer of ``why`` about a record of the mirror, and the query of
@@ -97,8 +111,7 @@ class Resource(Generic[R, V]):
     filters: Callable[..., Mapping[str, Any]] = no_filters
     name_of: Callable[[V], str] = attrgetter("id")
     named: Callable[[V], str] = attrgetter("id")
-    spec: type[JobSpec] | type[SessionSpec] | None = None
-    submit: Submit[R] | None = None
+    submission: Submission[R, Any] | None = None
     cancel: Cancel[R] | None = None
     graces_s: Callable[[R], Collection[float]] = lambda record: ()
     explain: Explain | None = None
@@ -108,17 +121,17 @@ class Resource(Generic[R, V]):
         """Its endpoints; those that only this resource has are added to them."""
         name, collection = self.entity.name, self.path.rpartition("/")[2]
         router = APIRouter(prefix=self.path, tags=[collection])
-        if self.spec is not None and self.submit is not None:
+        if self.submission is not None:
             router.add_api_route(
                 "",
-                self._submitting(self.spec, self.submit),
+                self._submitting(self.submission),
                 methods=["POST"],
                 status_code=201,
                 name=f"submit_{name}",
                 description=f"Hand in a {name}. With the key of an earlier submission the answer "
                 f"is that {name}, with status 200.",
                 response_model=self.view,
-                openapi_extra=spec_body(self.spec),
+                openapi_extra=spec_body(self.submission.spec),
             )
         if self.list_of is not None:
             router.add_api_route(
@@ -160,7 +173,7 @@ class Resource(Generic[R, V]):
         call: Caller,
         principal: Principal,
         owner: Owner,
-        spec: JobSpec | SessionSpec,
+        spec: WorkSpec,
         key: str | None,
         submit: Callable[[Work, Parts, Ended], R],
     ) -> Response:
@@ -193,22 +206,23 @@ class Resource(Generic[R, V]):
         assert self.view_of is not None, "declared with submit, or without show"
         return self.view_of(record, call.api.plane.live, call.api.plane.parts)
 
-    def _submitting(
-        self, kind: type[JobSpec] | type[SessionSpec], submit: Submit[R]
-    ) -> Callable[..., Any]:
+    def _submitting(self, submission: Submission[R, S]) -> Callable[..., Any]:
+        kind = cast(type[Spec], submission.spec)
+
         async def endpoint(
             request: Request,
             call: Call,
             idempotency_key: Annotated[str | None, Header()] = None,
         ) -> Response:
             call.must_change()
-            spec: JobSpec | SessionSpec = await read_spec(request, kind)
-            call.api.plane.check(spec)
+            read = await read_spec(request, kind)
+            call.api.plane.check(read)
+            spec = cast(S, read)
             principal = call.principal.within(spec.project)
 
             def action(work: Work, parts: Parts, ended: Ended) -> R:
                 known_group(work.live, spec.group)
-                return submit(work, parts, principal, spec, ended)
+                return submission.request(work, parts, principal, spec, ended)
 
             return await self.hand_in(
                 call, principal, principal.owner, spec, idempotency_key, action

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from fastapi import Query
 
 from muster.api.live_views import session_view
-from muster.api.resource import Resource
+from muster.api.resource import Resource, Submission
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.session.admission import Ended
@@ -61,8 +61,7 @@ SESSIONS: Resource[Session, SessionView] = Resource(
     list_of=list_sessions,
     filters=_filters,
     named=lambda session: f"session {session.id}",
-    spec=SessionSpec,
-    submit=_submit,
+    submission=Submission(SessionSpec, _submit),
     cancel=_cancel,
     graces_s=_graces_s,
     explain=_explain,

@@ -101,7 +101,7 @@ class Client(Methods):
 
     def submit(
         self, spec: JobSpec | SessionSpec | Mapping[str, Any] | None = None, **fields: Any
-    ) -> JobView | SessionView:
+    ) -> Any:
         """Hand in work, exactly once, however often the connection breaks meanwhile.
 
         Args:
@@ -202,7 +202,7 @@ class AsyncClient(Methods):
 
     async def submit(
         self, spec: JobSpec | SessionSpec | Mapping[str, Any] | None = None, **fields: Any
-    ) -> JobView | SessionView:
+    ) -> Any:
         """Hand in work, as ``Client.submit`` does."""
         return await self._perform(self._submitted(spec, fields))
 

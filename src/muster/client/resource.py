@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
-from muster.client.calls import PAGE, Calls
+from muster.client.calls import PAGE, Calls, body_of
 from muster.client.encoding import Value, quoted, quoted_path
 from muster.client.exchange import Exchange, exchange
 from muster.core.errors import NotFound, nothing_named
+from muster.core.views.base import RecordView
 from muster.core.views.work import CancelView, HistoryPage
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ class Resource(Generic[Detail, Page]):
         prefix: of its ids: ``job-``.
         path: of its collection.
         detail, page: the views of one, and of a page.
+        submitted: the view that answers a submission; None where nothing is handed in.
         is_cancelled: whether people can cancel one.
     """
 
@@ -48,6 +51,7 @@ class Resource(Generic[Detail, Page]):
     path: str
     detail: type[Detail]
     page: type[Page]
+    submitted: type[RecordView] | None = None
     is_cancelled: bool = True
 
     def of(self, ref: str, endpoint: str = "") -> str:
@@ -67,6 +71,18 @@ class ResourceCalls(Calls):
     def _all_resources(self) -> Iterator[Resource[Any, Any]]:
         for kind in type(self).__mro__:
             yield from vars(kind).get("resources", ())
+
+    def _submitted(self, spec: Any, fields: Mapping[str, Any]) -> Exchange[Any]:
+        """The steps of ``submit``. The kind of the spec is the name of a resource; of an unknown
+        kind the server says which it expects."""
+        if (spec is None) == (not fields):
+            raise TypeError("submit takes a spec, or the keys of one")
+        kind, body = body_of(fields if spec is None else spec)
+        handed_in = [each for each in self._all_resources() if each.submitted is not None]
+        to = next((each for each in handed_in if each.name == kind), handed_in[0])
+        assert to.submitted is not None
+        key = {"Idempotency-Key": uuid.uuid4().hex}
+        return self._read(to.submitted, self._send("POST", to.path, body=body, headers=key))
 
     def _of_any(
         self,

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from muster.core.views.notices import NoticeView
     from muster.core.views.placement import PlanView
 
-JOBS = Resource("job", "job-", "/v1/jobs", JobDetail, JobPage)
-SESSIONS = Resource("session", "ses-", "/v1/sessions", SessionDetail, SessionPage)
+JOBS = Resource("job", "job-", "/v1/jobs", JobDetail, JobPage, JobView)
+SESSIONS = Resource("session", "ses-", "/v1/sessions", SessionDetail, SessionPage, SessionView)
 
 LONG_POLL_S = 25.0
 """How long one request waits for a change; proxies tend to cut connections that are silent for 30
@@ -45,20 +45,6 @@ class Work(ResourceCalls):
     """Submissions, listings and the course of work."""
 
     resources: ClassVar[Sequence[Resource[Any, Any]]] = (JOBS, SESSIONS)
-
-    def _submitted(
-        self, spec: JobSpec | SessionSpec | Mapping[str, Any] | None, fields: Mapping[str, Any]
-    ) -> Exchange[JobView | SessionView]:
-        """The steps of ``submit``."""
-        if (spec is None) == (not fields):
-            raise TypeError("submit takes a spec, or the keys of one")
-        kind, body = body_of(fields if spec is None else spec)
-        key = {"Idempotency-Key": uuid.uuid4().hex}
-        if kind == "session":
-            return self._read(
-                SessionView, self._send("POST", SESSIONS.path, body=body, headers=key)
-            )
-        return self._read(JobView, self._send("POST", JOBS.path, body=body, headers=key))
 
     @exchange
     def plan(

@@ -1,5 +1,7 @@
 """Lamps over HTTP."""
 
+from typing import Literal
+
 from sqlalchemy import Connection, select
 from starlette.responses import Response
 from tests.control.lamp.entity import LAMP, Lamp, lamps
@@ -7,15 +9,26 @@ from tests.control.lamp.module import LampRequests
 
 from muster.api.answers import answer
 from muster.api.context import Call
-from muster.api.resource import Resource
+from muster.api.resource import Resource, Submission
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
+from muster.control.session.admission import Ended
 from muster.core.owner import Principal
+from muster.core.specs.amounts import Name, Spec
+from muster.core.specs.placement import Dependencies
 from muster.core.views.base import ReasonView, RecordView, View
 from muster.core.views.placement import WhyView
 from muster.store.live import Live
 from muster.store.queries.listing import Listing, listed, reason_view
 from muster.store.queries.refs import resolve
+
+
+class LampSpec(Spec):
+    kind: Literal["lamp"] = "lamp"
+    name: Name
+    project: Name | None = None
+    group: Name = "default"
+    after: Dependencies = ()
 
 
 class LampView(RecordView):
@@ -55,6 +68,10 @@ def _explain(live: Live, parts: Parts, id_: str, now: float, asker: Principal) -
     return WhyView(subject=lamp.id, status=lamp.status, verdict=f"tried {lamp.tries} times")
 
 
+def _hang_up(work: Work, parts: Parts, principal: Principal, spec: LampSpec, ended: Ended) -> Lamp:
+    return parts[LampRequests].hang_up(work, principal, spec.name)
+
+
 LAMPS: Resource[Lamp, LampView] = Resource(
     entity=LAMP,
     path="/v1/lamps",
@@ -65,6 +82,7 @@ LAMPS: Resource[Lamp, LampView] = Resource(
     read=_read,
     list_of=_list,
     named=lambda lamp: f"lamp {lamp.name}",
+    submission=Submission(LampSpec, _hang_up),
     cancel=_put_out,
     explain=_explain,
 )

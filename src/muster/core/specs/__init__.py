@@ -16,6 +16,7 @@ from muster.core.specs.placement import (
 )
 from muster.core.specs.quota import Level, Limits, QuotaSpec
 from muster.core.specs.session import MAX_GANG, KernelSpec, SessionSpec, SessionType
+from muster.core.specs.work import WorkSpec
 
 __all__ = [
     "MAX_GANG",
@@ -36,6 +37,7 @@ __all__ = [
     "ScalingGroup",
     "SessionSpec",
     "SessionType",
+    "WorkSpec",
     "load_documents",
     "load_keys",
     "load_spec",
