@@ -4,7 +4,7 @@ It is found in the live state by the code that decides, and changes nothing. A s
 submission would refuse is refused in the same words.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 
@@ -32,12 +32,9 @@ from muster.core.specs import Dependency, JobSpec, SessionSpec
 from muster.core.views.base import ReasonView
 from muster.core.views.placement import PlannedKernelView, PlanOutcome, PlanView
 from muster.core.views.work import ShareView
-from muster.scheduling.cluster.statement import Statement
 from muster.scheduling.explaining.explain import Explanation, explain
 from muster.scheduling.passes.group_state import GroupState
 from muster.scheduling.passes.pass_result import PassResult
-from muster.scheduling.passes.placement import PlacementPass
-from muster.scheduling.passes.queue import Queue, QueueClass
 from muster.scheduling.policy.group_policy import Policy
 from muster.scheduling.policy.plugins import PassContext
 from muster.scheduling.policy.validators import NEVER
@@ -142,13 +139,10 @@ class _Planner:
     def _under(
         self, policy: Policy, group: GroupState, planned: Sequence[SessionWorkload]
     ) -> PlanView:
-        queue, snapshot, context = group.queue, group.snapshot, self._context(group)
-        first = planned[0]
-        found = explain(first, queue, snapshot, policy, context)
-        with Statement(snapshot, trial=True) as statement:
-            joined = _Joined(queue, planned)
-            result = PlacementPass(joined, statement, policy, context).run()
-        rest = result.refused.get(joined.class_of(first.id), ())
+        context, first = self._context(group), planned[0]
+        found = explain(first, group.queue, group.snapshot, policy, context)
+        result = group.rehearse(planned, policy, context)
+        rest = next((why for each, why in result.refused.items() if first.id in each), ())
         kept = result.rooms.get(first.id)
         if found.reservation is None and kept is not None:
             found = replace(found, reservation=kept.reservation)
@@ -212,32 +206,6 @@ class _Planner:
                 for share in place.shares
             ),
         )
-
-
-class _Joined(Queue):
-    """A queue with planned sessions in it; the real queue stays as it is."""
-
-    def __init__(self, queue: Queue, planned: Sequence[SessionWorkload]) -> None:
-        super().__init__(planned)
-        self.rooms = queue.rooms
-        self._real = queue
-
-    def __len__(self) -> int:
-        return super().__len__() + len(self._real)
-
-    def __contains__(self, id_: SessionId) -> bool:
-        return super().__contains__(id_) or id_ in self._real
-
-    def __iter__(self) -> Iterator[SessionWorkload]:
-        yield from self._real
-        yield from super().__iter__()
-
-    @property
-    def classes(self) -> Iterable[QueueClass]:
-        return [*self._real.classes, *super().classes]
-
-    def class_of(self, id_: SessionId) -> QueueClass:
-        return self._real.class_of(id_) if id_ in self._real else super().class_of(id_)
 
 
 def _started(

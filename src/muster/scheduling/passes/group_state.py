@@ -1,6 +1,6 @@
 """The state of a scaling group for placement. No other module takes or gives back its room."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from muster.core.ids import AgentId, SessionId
 from muster.core.owner import Owner
@@ -10,11 +10,12 @@ from muster.scheduling.accounting.fairness import DecayedUsage
 from muster.scheduling.accounting.history import History, NoHistory
 from muster.scheduling.accounting.usage import Accounting
 from muster.scheduling.cluster.snapshot import AgentFacts, Snapshot
+from muster.scheduling.cluster.statement import Statement
 from muster.scheduling.making_room.preemption import Preemption
 from muster.scheduling.passes.pass_result import PassResult, Placed
-from muster.scheduling.passes.placement import place
+from muster.scheduling.passes.placement import PlacementPass, place
 from muster.scheduling.passes.places import Place, Running, StartTimes
-from muster.scheduling.passes.queue import AGE, Queue, QueueClass
+from muster.scheduling.passes.queue import AGE, JoinedQueue, Queue, QueueClass
 from muster.scheduling.policy.group_policy import Policy
 from muster.scheduling.policy.learning import Learner
 from muster.scheduling.policy.plugins import LearningSelector, PassContext, nothing_is_known
@@ -249,6 +250,22 @@ class GroupState:
             self.queue.rooms = {}
             return PassResult()
         return place(self.queue, self.snapshot, self.policy, self.context(now))
+
+    def rehearse(
+        self, more: Iterable[SessionWorkload], policy: Policy, context: PassContext
+    ) -> PassResult:
+        """The decisions of a pass over the queue if these sessions waited too. Nothing changes: no
+        room is taken, and the queue keeps the findings of the last pass.
+
+        Args:
+            policy, context: the group's own, or variants of them.
+
+        Raises:
+            MusterError: a plug-in answers nonsense.
+        """
+        with Statement(self.snapshot, trial=True) as statement:
+            joined = JoinedQueue(self.queue, more)
+            return PlacementPass(joined, statement, policy, context).run()
 
     def displace(self, preemption: Preemption) -> None:
         """Note that the victims are leaving, so that no others are displaced for the same

@@ -211,3 +211,29 @@ class Queue:
             if not members:
                 del self._classes[members.workload]
         return members
+
+
+class JoinedQueue(Queue):
+    """A queue with more sessions in it; the real queue stays as it is."""
+
+    def __init__(self, real: Queue, more: Iterable[SessionWorkload]) -> None:
+        super().__init__(more)
+        self.rooms = real.rooms
+        self._real = real
+
+    def __len__(self) -> int:
+        return super().__len__() + len(self._real)
+
+    def __contains__(self, id_: SessionId) -> bool:
+        return super().__contains__(id_) or id_ in self._real
+
+    def __iter__(self) -> Iterator[SessionWorkload]:
+        yield from self._real
+        yield from super().__iter__()
+
+    @property
+    def classes(self) -> Iterable[QueueClass]:
+        return [*self._real.classes, *super().classes]
+
+    def class_of(self, id_: SessionId) -> QueueClass:
+        return self._real.class_of(id_) if id_ in self._real else super().class_of(id_)
