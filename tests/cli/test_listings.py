@@ -139,61 +139,22 @@ def test_columns_that_drop_make_room_for_the_flexible_one() -> None:
     assert shown([table(narrow(40), columns, rows)], 40)[0].split() == ["A", "D"]
 
 
+def entry(entity: str, kind: str, before: str, after: str, **more: Any) -> HistoryView:
+    fields: dict[str, Any] = {"phase": "Any", "result": "SUCCESS", **more}
+    fields |= {"seq": 1, "first_at": NOW, "last_at": NOW, "from_status": before, "to_status": after}
+    return HistoryView(entity=entity, kind=kind, **fields)
+
+
 def test_history_shows_merged_entries_with_their_count() -> None:
+    session, task, lamp = "ses-01kaec7mc2qv3x9p", f"{IDS[0]}/3", "lmp-01kaec7mc2qv3x9p"
+    skipped = {"result": "SKIPPED", "reasons": (NEVER_FITS,), "times": 1200}
+    gang = {"task_index": 0, "attempt": 1, "kernels": 4, "agent": "node-2"}
     page = HistoryPage(
         items=(
-            HistoryView(
-                seq=1,
-                entity="ses-01kaec7mc2qv3x9p",
-                kind="session",
-                phase="ScheduleNewSessions",
-                from_status="PENDING",
-                to_status="PENDING",
-                result="SKIPPED",
-                reasons=(NEVER_FITS,),
-                times=1200,
-                first_at=NOW,
-                last_at=NOW,
-            ),
-            HistoryView(
-                seq=2,
-                entity=f"{IDS[0]}/3",
-                kind="task",
-                phase="SettleTasks",
-                from_status="RUNNING",
-                to_status="FAILED",
-                happened="failed",
-                result="GIVE_UP",
-                first_at=NOW,
-                last_at=NOW,
-            ),
-            HistoryView(
-                seq=3,
-                entity="ses-01kaec7mc2qv3x9p",
-                kind="session",
-                phase="RunningSessions",
-                from_status="CREATING",
-                to_status="RUNNING",
-                happened="started",
-                result="SUCCESS",
-                first_at=NOW,
-                last_at=NOW,
-                task_index=0,
-                attempt=1,
-                kernels=4,
-                agent="node-2",
-            ),
-            HistoryView(
-                seq=4,
-                entity="lmp-01kaec7mc2qv3x9p",
-                kind="lamp",
-                phase="LightLamps",
-                from_status="OFF",
-                to_status="LIT",
-                result="SUCCESS",
-                first_at=NOW,
-                last_at=NOW,
-            ),
+            entry(session, "session", "PENDING", "PENDING", **skipped),
+            entry(task, "task", "RUNNING", "FAILED", result="GIVE_UP", happened="failed"),
+            entry(session, "session", "CREATING", "RUNNING", happened="started", **gang),
+            entry(lamp, "lamp", "OFF", "LIT"),
         )
     )
     lines = shown([history_table(wide(), page.items, NOW)])
