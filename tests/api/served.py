@@ -26,7 +26,7 @@ from typing import Any, TypeVar, cast
 import uvicorn
 from fastapi import APIRouter, FastAPI
 from sqlalchemy import Engine
-from tests.control.world import Behaviour, HollowAgent, Run
+from tests.control.hollow_agent import Behaviour, HollowAgent, Run
 
 from muster.api.app import ROUTERS, create_app
 from muster.api.app import stop as stop_requests

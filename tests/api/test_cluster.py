@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.api.served import LARGE, ServedCluster
-from tests.control.world import Run, task_index
+from tests.control.hollow_agent import Run, task_index
 
 from muster.wire.messages import Start
 

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.api.served import LARGE, LIMIT_S, ServedCluster
-from tests.control.world import Run
+from tests.control.hollow_agent import Run
 
 from muster.api import streamed
 from muster.api.allowance import Allowance

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 from tests.api.served import BOB, LARGE, ServedCluster
-from tests.control.world import Run
+from tests.control.hollow_agent import Run
 
 from muster.client import Client
 from muster.control.notice.hollow import NO_FAULTS, Faults

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.api.served import BOB, LARGE, ServedCluster
-from tests.control.world import Run, task_index
+from tests.control.hollow_agent import Run, task_index
 
 from muster.client import Client
 from muster.core.errors import Conflict, InvalidSpec, NotFound

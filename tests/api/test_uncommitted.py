@@ -9,7 +9,7 @@ import httpx
 import pytest
 from tests.api.served import ADMIN, LARGE, LIMIT_S, ROOT, ServedCluster
 from tests.api.test_waiting import TRUE, in_background, wait
-from tests.control.world import Run
+from tests.control.hollow_agent import Run
 
 from muster.api.sessions import SESSIONS
 from muster.control.job.requests import JobRequests

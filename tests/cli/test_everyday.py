@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from tests.api.served import LARGE, ServedCluster
-from tests.control.world import Run, task_index
+from tests.control.hollow_agent import Run, task_index
 
 from muster.cli.main import app
 from muster.cli.target import Target

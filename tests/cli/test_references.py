@@ -10,8 +10,8 @@ from click.testing import CliRunner, Result
 from tests.api.served import ADA, BOB, LARGE, ServedCluster
 from tests.cli.fake_cluster import because
 from tests.cli.rendered import shown, wide
+from tests.control.hollow_agent import Run
 from tests.control.lamp.api import LampView
-from tests.control.world import Run
 
 from muster.cli.commands.show import parts_of
 from muster.cli.main import app

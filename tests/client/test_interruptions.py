@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.api.served import LARGE, LIMIT_S, ServedCluster
-from tests.control.world import Run, attempt
+from tests.control.hollow_agent import Run, attempt
 
 from muster.client import Client, Unreachable
 from muster.core.states import JobState

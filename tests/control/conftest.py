@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
+from tests.control.hollow_agent import Behaviour, Run
 from tests.control.strangers import install
-from tests.control.world import Behaviour, Run, World
+from tests.control.world import World
 
 from muster.core.resources import Resources
 from muster.core.specs import ScalingGroup

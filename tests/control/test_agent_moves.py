@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import pytest
 from sqlalchemy import select
-from tests.control.world import HollowAgent, World
+from tests.control.hollow_agent import HollowAgent
+from tests.control.world import World
 
 from muster.control.agent.requests import AgentRequests
 from muster.control.identity.tokens import create_join_token

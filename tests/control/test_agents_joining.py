@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import insert, select, text
-from tests.control.world import HollowAgent, Run, World, attempt
+from tests.control.hollow_agent import HollowAgent, Run, attempt
+from tests.control.world import World
 
 from muster.control.agent.joining import join
 from muster.control.agent.lifecycle import AgentLifecycle

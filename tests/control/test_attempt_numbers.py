@@ -1,7 +1,8 @@
 """An attempt that ran, or may have run, is not run again: the next one has another number."""
 
 from tests.control.conftest import GroupWorld
-from tests.control.world import ADA, Run, World, attempt, state
+from tests.control.hollow_agent import Run, attempt
+from tests.control.world import ADA, World, state
 
 from muster.control.job.requests import JobRequests
 from muster.core.specs import JobSpec

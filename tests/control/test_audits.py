@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import create_engine
-from tests.control.world import Run, World
+from tests.control.hollow_agent import Run
+from tests.control.world import World
 
 from muster.control.modules import cluster_audits, cluster_entities
 from muster.core.resources import Resources

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 from tests.control.conftest import GroupWorld
-from tests.control.world import Run, World, state, task_index
+from tests.control.hollow_agent import Run, task_index
+from tests.control.world import World, state
 
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from sqlalchemy import func, select
-from tests.control.world import Behaviour, Run, World, task_index
+from tests.control.hollow_agent import Behaviour, Run, task_index
+from tests.control.world import World
 
 from muster.control.group.requests import GroupRequests
 from muster.core.owner import Owner, Principal, Role

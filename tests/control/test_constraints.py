@@ -2,7 +2,8 @@
 
 import pytest
 from tests.control.conftest import GroupWorld
-from tests.control.world import ADA, Run, World, task_index
+from tests.control.hollow_agent import Run, task_index
+from tests.control.world import ADA, World
 
 from muster.control.agent.requests import AgentRequests
 from muster.core.errors import InvalidSpec

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from sqlalchemy import insert, select
-from tests.control.world import ADA, Run, World, state
+from tests.control.hollow_agent import Run
+from tests.control.world import ADA, World, state
 
 from muster.control.agent.desk import AgentDesk
 from muster.control.agent.requests import AgentRequests

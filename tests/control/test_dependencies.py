@@ -2,7 +2,8 @@
 
 import pytest
 from tests.control.conftest import GroupWorld, cpus
-from tests.control.world import ADA, Run, World
+from tests.control.hollow_agent import Run
+from tests.control.world import ADA, World
 
 from muster.control.job.requests import JobRequests
 from muster.control.session.requests import SessionRequests

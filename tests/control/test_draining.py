@@ -2,7 +2,8 @@
 
 import pytest
 from tests.control.conftest import GroupWorld
-from tests.control.world import ADA, Run, World
+from tests.control.hollow_agent import Run
+from tests.control.world import ADA, World
 
 from muster.control.agent.requests import AgentRequests
 from muster.control.job.explanation import explain_job

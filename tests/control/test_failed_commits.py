@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import text
-from tests.control.world import ADA, Run, World
+from tests.control.hollow_agent import Run
+from tests.control.world import ADA, World
 
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work

@@ -4,7 +4,8 @@ from functools import partial
 
 import pytest
 from tests.control.conftest import GroupWorld, cpus
-from tests.control.world import ADA, Run, state
+from tests.control.hollow_agent import Run
+from tests.control.world import ADA, state
 
 from muster.control.agent.requests import AgentRequests
 from muster.control.engine.module import Parts

@@ -6,7 +6,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.control.world import ADA, Behaviour, HollowAgent, Run, World, attempt, kernel_index
+from tests.control.hollow_agent import Behaviour, HollowAgent, Run, attempt, kernel_index
+from tests.control.world import ADA, World
 
 from muster.control.job.explanation import explain_job
 from muster.control.job.requests import JobRequests

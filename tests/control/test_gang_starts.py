@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.control.world import Behaviour, Run, World, attempt, kernel_index
+from tests.control.hollow_agent import Behaviour, Run, attempt, kernel_index
+from tests.control.world import World
 
 from muster.core.reasons import ReasonCode
 from muster.core.resources import Resources

@@ -8,7 +8,8 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from tests.control.world import ADA, Run, World, attempt
+from tests.control.hollow_agent import Run, attempt
+from tests.control.world import ADA, World
 
 import muster
 from muster.control import plane

@@ -1,7 +1,8 @@
 """A group that is closed to a project: work of it that waits is cancelled, what runs goes on."""
 
 from tests.control.conftest import GroupWorld
-from tests.control.world import ADA, Run, World, state
+from tests.control.hollow_agent import Run
+from tests.control.world import ADA, World, state
 
 from muster.control.group.requests import GroupRequests
 from muster.core.owner import Owner, Principal, Role

@@ -3,7 +3,8 @@
 import re
 
 from tests.control.conftest import GroupWorld
-from tests.control.world import ADA, BOB, Run, World
+from tests.control.hollow_agent import Run
+from tests.control.world import ADA, BOB, World
 
 from muster.control.group.requests import GroupRequests
 from muster.control.job.explanation import explain_job

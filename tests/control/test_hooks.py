@@ -2,8 +2,9 @@
 
 import pytest
 from tests.control.conftest import GroupWorld
+from tests.control.hollow_agent import Run, task_index
 from tests.control.strangers import BadgeHook, Hook
-from tests.control.world import Run, World, task_index
+from tests.control.world import World
 
 from muster.control.group.requests import GroupRequests
 from muster.control.session.explaining.explanation import explain_session

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import select
-from tests.control.world import ADA, Run, World, attempt, kernel_index, task_index
+from tests.control.hollow_agent import Run, attempt, kernel_index, task_index
+from tests.control.world import ADA, World
 
 from muster.control.job.requests import JobRequests
 from muster.control.modules import cluster_entities

@@ -1,7 +1,8 @@
 """However little kernels ask for, an agent holds a number of them at most."""
 
 from tests.control.conftest import GroupWorld
-from tests.control.world import Run, World
+from tests.control.hollow_agent import Run
+from tests.control.world import World
 
 from muster.agent.supervisor.supervisor import MAX_KERNELS
 from muster.control.group.requests import GroupRequests

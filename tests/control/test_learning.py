@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 from tests.control.conftest import GroupWorld, cpus
+from tests.control.hollow_agent import Run
 from tests.control.strangers import CuriousSelector
-from tests.control.world import ADA, Run, World
+from tests.control.world import ADA, World
 
 from muster.control.group.requests import GroupRequests
 from muster.control.job.explanation import explain_job

@@ -12,7 +12,8 @@ from pathlib import Path
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from tests.control.world import HollowAgent, Run, World, task_index
+from tests.control.hollow_agent import HollowAgent, Run, task_index
+from tests.control.world import World
 
 from muster.agent.supervisor.supervisor import LEASE_GRACE_MAX_S
 from muster.control.group.requests import GroupRequests

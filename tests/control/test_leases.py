@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.control.world import HollowAgent, Run, World
+from tests.control.hollow_agent import HollowAgent, Run
+from tests.control.world import World
 
 from muster.agent.supervisor.supervisor import LEASE_GRACE_MAX_S
 from muster.control.group.requests import GroupRequests

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import select
-from tests.control.world import ADA, Behaviour, Run, World, attempt, task_index
+from tests.control.hollow_agent import Behaviour, Run, attempt, task_index
+from tests.control.world import ADA, World
 
 from muster.control.job.requests import JobRequests
 from muster.core.ids import JobId

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from sqlalchemy import insert, select, update
 from tests.control.conftest import GroupWorld
-from tests.control.world import ADA, Run, World
+from tests.control.hollow_agent import Run
+from tests.control.world import ADA, World
 
 from muster.control import plane
 from muster.control.agent.requests import AgentRequests

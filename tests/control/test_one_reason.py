@@ -4,7 +4,8 @@ import json
 
 from sqlalchemy import select
 from tests.control.conftest import GroupWorld
-from tests.control.world import ADA, Run, World
+from tests.control.hollow_agent import Run
+from tests.control.world import ADA, World
 
 from muster.control.job.requests import JobRequests
 from muster.core.reasons import ReasonCode

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 from tests.control.conftest import GroupWorld, cpus
-from tests.control.world import HollowAgent, Run, World
+from tests.control.hollow_agent import HollowAgent, Run
+from tests.control.world import World
 
 from muster.core.ids import SessionId
 from muster.core.specs import JobSpec, ScalingGroup

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 import pytest
 from sqlalchemy import select, text
 from tests.control.conftest import GroupWorld
-from tests.control.world import Run, World, attempt, task_index
+from tests.control.hollow_agent import Run, attempt, task_index
+from tests.control.world import World
 
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work

@@ -8,7 +8,8 @@ from tempfile import TemporaryDirectory
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from tests.control.conftest import cpus
-from tests.control.world import ADA, Run, World
+from tests.control.hollow_agent import Run
+from tests.control.world import ADA, World
 
 from muster.control.agent.requests import AgentRequests
 from muster.control.group.requests import GroupRequests

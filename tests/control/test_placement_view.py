@@ -4,7 +4,8 @@ import json
 
 import msgspec
 from tests.control.conftest import GroupWorld
-from tests.control.world import ADA, BOB, Run
+from tests.control.hollow_agent import Run
+from tests.control.world import ADA, BOB
 
 from muster.control.job.explanation import explain_job
 from muster.core.specs import JobSpec

@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 from sqlalchemy import func, select
-from tests.control.world import ADA, BOB, Run, World
+from tests.control.hollow_agent import Run
+from tests.control.world import ADA, BOB, World
 
 from muster.control.group.requests import GroupRequests
 from muster.control.plan import plan_job, plan_session

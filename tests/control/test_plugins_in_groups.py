@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 from tests.control.conftest import GroupWorld
+from tests.control.hollow_agent import Run
 from tests.control.strangers import CuriousSelector
-from tests.control.world import Run, World
+from tests.control.world import World
 
 from muster.control.group.requests import GroupRequests
 from muster.core.errors import InvalidSpec, MusterError

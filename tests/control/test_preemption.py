@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 from tests.control.conftest import GroupWorld
-from tests.control.world import BOB, HollowAgent, Run, World, task_index
+from tests.control.hollow_agent import HollowAgent, Run, task_index
+from tests.control.world import BOB, World
 
 from muster.control.group.requests import GroupRequests
 from muster.control.job.explanation import explain_job

@@ -7,7 +7,8 @@ from pathlib import Path
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from tests.control.conftest import cpus
-from tests.control.world import HollowAgent, Run, World
+from tests.control.hollow_agent import HollowAgent, Run
+from tests.control.world import World
 
 from muster.core.resources import DeviceShare
 from muster.core.specs import JobSpec, ScalingGroup

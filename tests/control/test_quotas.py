@@ -4,7 +4,8 @@ from collections import Counter
 
 import pytest
 from tests.control.conftest import GroupWorld
-from tests.control.world import ADA, BOB, Run, World, state
+from tests.control.hollow_agent import Run
+from tests.control.world import ADA, BOB, World, state
 
 from muster.control.group.requests import GroupRequests
 from muster.control.job.requests import JobRequests

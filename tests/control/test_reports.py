@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import func, select
-from tests.control.world import Behaviour, Run, World
+from tests.control.hollow_agent import Behaviour, Run
+from tests.control.world import World
 
 from muster.core.ids import AgentId
 from muster.core.reasons import ReasonCode

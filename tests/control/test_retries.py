@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import select
-from tests.control.world import Behaviour, Run, World, attempt, task_index
+from tests.control.hollow_agent import Behaviour, Run, attempt, task_index
+from tests.control.world import World
 
 from muster.core.reasons import ReasonCode
 from muster.core.resources import Resources

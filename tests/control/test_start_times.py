@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 from tests.control.conftest import GroupWorld
-from tests.control.world import Run
+from tests.control.hollow_agent import Run
 
 from muster.control.engine.timers import RESOLUTION_S
 from muster.core.reasons import ReasonCode

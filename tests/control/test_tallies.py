@@ -5,7 +5,7 @@ import sys
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.control.conftest import GroupWorld
-from tests.control.world import Run
+from tests.control.hollow_agent import Run
 
 from muster.core.reasons import ReasonCode, reason
 from muster.core.specs import JobSpec

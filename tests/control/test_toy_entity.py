@@ -12,11 +12,11 @@ from typing import Any
 import httpx
 import pytest
 from tests.api.served import ADMIN, BOB, LARGE, ServedCluster, open_database
+from tests.control.hollow_agent import Run
 from tests.control.lamp.api import router
 from tests.control.lamp.client import LampClient
 from tests.control.lamp.entity import LAMP, Lamp, lamps
 from tests.control.lamp.module import LampLighter, LampModule
-from tests.control.world import Run
 
 import muster
 from muster.client import Client, InvalidSpec, NotFound

@@ -4,7 +4,8 @@ from collections import Counter
 
 import pytest
 from tests.control.conftest import GroupWorld
-from tests.control.world import ADA, Run, World
+from tests.control.hollow_agent import Run
+from tests.control.world import ADA, World
 
 from muster.control.agent.requests import AgentRequests
 from muster.control.session.explaining.explanation import explain_session

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 from tests.control.conftest import GroupWorld
-from tests.control.world import ADA, HollowAgent, Run, World, kernel_index
+from tests.control.hollow_agent import HollowAgent, Run, kernel_index
+from tests.control.world import ADA, World
 
 from muster.control.engine.handler import (
     Handler,

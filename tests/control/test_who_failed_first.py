@@ -3,7 +3,8 @@
 import pytest
 from sqlalchemy import select
 from tests.control.conftest import GroupWorld
-from tests.control.world import HollowAgent, Run, World, attempt, kernel_index
+from tests.control.hollow_agent import HollowAgent, Run, attempt, kernel_index
+from tests.control.world import World
 
 from muster.core.specs import JobSpec
 from muster.core.states import JOB_TABLE, JobState

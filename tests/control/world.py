@@ -1,17 +1,13 @@
-"""A small world under virtual time: the real control plane, hollow agents, one thread.
-
-A hollow agent keeps to the agent protocol (idempotent commands, numbered reports repeated until
-acknowledged, backlog, lease) without processes: a kernel runs for as long as ``behaviour`` says.
-"""
+"""A small world under virtual time: the real control plane, hollow agents, one thread."""
 
 import itertools
-import math
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from tests.control.hollow_agent import Behaviour, HollowAgent, Run
 
 from muster.control.agent.desk import AgentDesk
 from muster.control.agent.joining import join
@@ -33,8 +29,7 @@ from muster.control.session.requests import SessionRequests
 from muster.core.clock import VirtualClock
 from muster.core.ids import AgentId, IdFactory
 from muster.core.owner import Owner, Principal, Role
-from muster.core.reasons import ReasonCode
-from muster.core.resources import Device, DeviceShare, Resources
+from muster.core.resources import Device, Resources
 from muster.core.specs import JobSpec, ScalingGroup, SessionSpec
 from muster.core.states import JobState
 from muster.store.database import open_engine, sqlite_url
@@ -42,262 +37,15 @@ from muster.store.queries.dependencies import read_ended
 from muster.store.records import Agent, Job, Session
 from muster.store.store import Store
 from muster.wire.messages import (
-    Acknowledge,
-    Command,
-    Commands,
     ControllerMessage,
-    Go,
-    Heartbeat,
-    HeldKernel,
-    HeldStatus,
     Hello,
     JoinRequest,
-    KernelKey,
-    KernelReport,
-    Prepare,
-    Recall,
     Renew,
-    ReportKind,
     Reports,
-    Start,
-    Stop,
 )
 
 ADA = Principal(Owner("default", "default", "ada"), Role.USER)
 BOB = Principal(Owner("default", "default", "bob"), Role.USER)
-
-
-@dataclass
-class Run:
-    """What a hollow kernel does: how long it runs, and how it ends."""
-
-    seconds: float = 1.0
-    starts_after: float = 0.0  # until then it is being created
-    exit_code: int = 0
-    create_failure: ReasonCode | None = None
-    fails_at_go: bool = False  # not before it is let run
-    ignores_stop: bool = False
-    stopped_exit_code: int | None = None  # of one that ends politely when it is stopped
-    supervisor_dies: bool = False  # before it has told that the kernel began
-
-
-Behaviour = Callable[[Start], Run]
-
-
-@dataclass
-class HollowAgent:
-    """One agent. ``online`` False loses everything sent to it and says nothing."""
-
-    id: AgentId
-    name: str
-    clock: VirtualClock
-    capacity: Resources
-    devices: tuple[Device, ...]
-    behaviour: Behaviour
-    boot_id: str = "boot-1"
-    clock_ahead_s: float = 0.0  # of the controller's
-    instance: str = "dir-1"
-    online: bool = True
-    running: dict[KernelKey, tuple[Start, Run, float]] = field(default_factory=dict)
-    queued: dict[KernelKey, Start] = field(default_factory=dict)
-    creating: dict[KernelKey, tuple[Callable[[], None], float]] = field(default_factory=dict)
-    prepared: dict[KernelKey, tuple[int, ...]] = field(default_factory=dict)
-    held: dict[KernelKey, Callable[[], None]] = field(default_factory=dict)  # wait for Go
-    supervisor_frozen: bool = False  # it neither creates nor lets run
-    reports: list[KernelReport] = field(default_factory=list)
-    acknowledged: int = 0
-    starts: list[KernelKey] = field(default_factory=list)
-    seen: set[KernelKey] = field(default_factory=set)
-    ports: "itertools.count[int]" = field(default_factory=lambda: itertools.count(20000))
-    prepare_failures: list[ReasonCode] = field(default_factory=list)  # of the next Prepares
-    lease_end_s: float = math.inf  # on the boot clock
-    renewed_s: float = 0.0
-    booted_at: float = 0.0
-    lease_grace_s: float = 0.0  # how much longer its kernels need to end with the lease
-    disk_full: bool = False
-    attributes: Mapping[str, str] = field(default_factory=dict)
-
-    def hello(self) -> Hello:
-        held = [HeldKernel(*key, HeldStatus.RUNNING) for key in self.running]
-        held += [HeldKernel(*key, HeldStatus.QUEUED) for key in self.queued]
-        held += [HeldKernel(*key, HeldStatus.CREATED) for key in self.held]
-        held += [HeldKernel(*key, HeldStatus.PREPARED) for key in self.prepared]
-        held += [
-            HeldKernel(report.kernel, report.generation, HeldStatus.ENDED)
-            for report in self.reports
-            if report.kind is ReportKind.ENDED
-        ]
-        return Hello(
-            self.id,
-            self.name,
-            "default",
-            self.boot_id,
-            "0",
-            "127.0.0.1",
-            self.capacity,
-            self.devices,
-            self.attributes,
-            tuple(held),
-            instance=self.instance,
-            sent_s=self.boot_s,
-            time_s=self.time_s,
-            disk_full=self.disk_full,
-        )
-
-    @property
-    def time_s(self) -> float:
-        """The time of day, as its machine has it."""
-        return self.clock.now() + self.clock_ahead_s
-
-    @property
-    def boot_s(self) -> float:
-        """Its boot clock."""
-        return self.clock.now() - self.booted_at
-
-    def heartbeat(self) -> Heartbeat:
-        return Heartbeat(self.boot_s, self.renewed_s, self.time_s)
-
-    def receive(self, message: ControllerMessage) -> None:
-        match message:
-            case Renew(sent_s, lease_s):
-                if sent_s >= self.renewed_s:
-                    self.renewed_s, self.lease_end_s = sent_s, sent_s + lease_s
-            case Acknowledge(seq):
-                done = seq - self.acknowledged
-                self.acknowledged = seq
-                del self.reports[:done]
-            case Commands(commands):
-                for command in commands:
-                    self._obey(command)
-
-    def _obey(self, command: Command) -> None:
-        key = (command.kernel, command.generation)
-        if self.supervisor_frozen and not isinstance(command, Prepare):
-            return
-        if isinstance(command, Start) and self.boot_s >= self.lease_end_s:
-            return  # it is refused: the lease has run out
-        match command:
-            case Prepare() if self.prepare_failures:
-                reason = self.prepare_failures.pop()
-                self._report(key, ReportKind.PREPARE_FAILED, reason=reason)
-            case Prepare(ports=count):
-                ports = self.prepared.setdefault(key, tuple(next(self.ports) for _ in range(count)))
-                self._report(key, ReportKind.PREPARED, ports=ports)
-            case Start(queued=True):
-                if key not in self.seen:
-                    self.seen.add(key)
-                    self.queued[key] = command
-            case Start():
-                was_queued = self.queued.pop(key, None) is not None
-                if was_queued or key not in self.seen:
-                    self._start(command, command.shares, None)
-            case Go():
-                if key in self.held:
-                    self.held.pop(key)()
-            case Stop():
-                self._stop(key)
-            case Recall():
-                if self.queued.pop(key, None) is not None:
-                    self._report(key, ReportKind.ENDED, reason=ReasonCode.NEVER_STARTED)
-
-    def _start(
-        self, start: Start, shares: tuple[DeviceShare, ...], predecessor: KernelKey | None
-    ) -> None:
-        key = (start.kernel, start.generation)
-        run = self.behaviour(start)
-        self.prepared.pop(key, None)
-        fail = partial(self._report, key, ReportKind.CREATE_FAILED, reason=run.create_failure)
-        if run.create_failure is not None:
-            if run.fails_at_go and start.hold:
-                self._hold(key, fail)
-            else:
-                fail()
-            return
-        self.seen.add(key)
-        self.starts.append(key)
-        if run.supervisor_dies:
-            self._report(key, ReportKind.ENDED, reason=ReasonCode.SUPERVISOR_LOST)
-            return
-        begin = partial(self._begin, start, shares, run, predecessor)
-        if start.hold:
-            begin = partial(self._hold, key, begin)
-        if run.starts_after:
-            self.creating[key] = begin, self.clock.now() + run.starts_after
-        else:
-            begin()
-
-    def _hold(self, key: KernelKey, begin: Callable[[], None]) -> None:
-        self.held[key] = begin
-        self._report(key, ReportKind.CREATED)
-
-    def _begin(
-        self,
-        start: Start,
-        shares: tuple[DeviceShare, ...],
-        run: Run,
-        predecessor: KernelKey | None,
-    ) -> None:
-        key = (start.kernel, start.generation)
-        self.running[key] = (start, run, self.clock.now() + run.seconds)
-        self._report(key, ReportKind.STARTED, shares=shares, predecessor=predecessor)
-
-    def _stop(self, key: KernelKey) -> None:
-        if key in self.running:
-            _, run, _ = self.running[key]
-            if not run.ignores_stop:
-                code = run.stopped_exit_code
-                signal = 15 if code is None else None
-                self._end(key, ReasonCode.STOPPED, code, signal=signal)
-        elif self.queued.pop(key, None) is not None or self.held.pop(key, None) is not None:
-            self._report(key, ReportKind.ENDED, reason=ReasonCode.NEVER_STARTED)
-        else:
-            self.seen.add(key)
-            self.prepared.pop(key, None)
-            self.creating.pop(key, None)
-            self._report(key, ReportKind.ENDED, reason=ReasonCode.KERNEL_VANISHED)
-
-    def _end(
-        self, key: KernelKey, why: ReasonCode, exit_code: int | None, signal: int | None = None
-    ) -> None:
-        start, _, _ = self.running.pop(key)
-        shape = start.template.shape
-        heir = next((k for k, s in self.queued.items() if s.template.shape == shape), None)
-        self._report(
-            key, ReportKind.ENDED, reason=why, exit_code=exit_code, signal=signal, heir=heir
-        )
-        if heir is not None:
-            self._start(self.queued.pop(heir), start.shares, key)
-
-    def tick(self) -> None:
-        """Begin what has been created, and end what has run its time, or its lease."""
-        if self.boot_s >= self.lease_end_s + self.lease_grace_s:
-            self.creating.clear()
-            for key in [*self.queued, *self.held]:
-                self._stop(key)
-            for key in [*self.running]:
-                self._end(key, ReasonCode.LEASE_EXPIRED, None, signal=15)
-        for key, (begin, due) in list(self.creating.items()):
-            if due <= self.clock.now():
-                del self.creating[key]
-                begin()
-        for key, (_, run, due) in list(self.running.items()):
-            if due <= self.clock.now():
-                self._end(key, ReasonCode.EXITED, run.exit_code)
-
-    def reboot(self) -> None:
-        self.boot_id += "'"
-        self.booted_at = self.clock.now()
-        self.lease_end_s, self.renewed_s = math.inf, 0.0
-        self.running.clear()
-        self.queued.clear()
-        self.creating.clear()
-        self.held.clear()
-        self.prepared.clear()
-        self.reports.clear()
-
-    def _report(self, key: KernelKey, kind: ReportKind, **facts: object) -> None:
-        report = KernelReport(*key, kind, self.time_s, **facts)  # type: ignore[arg-type]
-        self.reports.append(report)
 
 
 class World:
@@ -559,15 +307,3 @@ class Link:
 def state(job: Job) -> JobState:
     """A job's state as it is now; what a test has asserted of the attribute, mypy takes to stay."""
     return job.status
-
-
-def kernel_index(start: Start) -> int:
-    return int(start.env["MUSTER_KERNEL_INDEX"])
-
-
-def task_index(start: Start) -> int:
-    return int(start.env["MUSTER_TASK_INDEX"])
-
-
-def attempt(start: Start) -> int:
-    return int(start.env["MUSTER_ATTEMPT"])

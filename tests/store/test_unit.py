@@ -19,13 +19,7 @@ from muster.core.owner import Owner
 from muster.core.reasons import ReasonCode, reason
 from muster.core.resources import Device, DeviceShare, Resources
 from muster.core.specs import JobSpec
-from muster.core.states import (
-    AGENT_TABLE,
-    AgentStatus,
-    IllegalTransition,
-    JobState,
-    TaskState,
-)
+from muster.core.states import AGENT_TABLE, AgentStatus, IllegalTransition, JobState, TaskState
 from muster.store import database, schema
 from muster.store.database import DatabaseUnusable, open_engine, sqlite_url
 from muster.store.records import Agent, Allocation, Job, Task

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
-from tests.control.world import ADA, Run, World, state, task_index
+from tests.control.hollow_agent import Run, task_index
+from tests.control.world import ADA, World, state
 
 from muster.control.job.requests import JobRequests
 from muster.control.notice.effects import NoticeOutcome
