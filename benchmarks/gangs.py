@@ -11,7 +11,8 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.results import Figure, Results
-from tests.control.world import ADA, Run, World
+from tests.control.hollow_agent import Run
+from tests.control.world import ADA, World
 
 from muster.app.driver import LONGEST_PAUSE_S
 from muster.app.process import settle_memory
