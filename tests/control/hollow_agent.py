@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from typing import assert_never
 
 from muster.core.clock import VirtualClock
 from muster.core.ids import AgentId
@@ -136,6 +137,8 @@ class HollowAgent:
             case Commands(commands):
                 for command in commands:
                     self._obey(command)
+            case unknown:
+                assert_never(unknown)
 
     def _obey(self, command: Command) -> None:
         key = (command.kernel, command.generation)
@@ -166,6 +169,8 @@ class HollowAgent:
             case Recall():
                 if self.queued.pop(key, None) is not None:
                     self._report(key, ReportKind.ENDED, reason=ReasonCode.NEVER_STARTED)
+            case unknown:
+                assert_never(unknown)
 
     def _start(
         self, start: Start, shares: tuple[DeviceShare, ...], predecessor: KernelKey | None

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from typing import assert_never
 
 from muster.agent.kernels import Kernels
 from muster.agent.supervisor import clock
@@ -91,6 +92,8 @@ class Conversation:
                 if message.heartbeat_s != self._heartbeat_s:
                     self._heartbeat_s = message.heartbeat_s
                     self._pace_changed.set()
+            case unknown:
+                assert_never(unknown)
 
     async def _speak(self) -> None:
         outbox, news = self._kernels.outbox, self._kernels.news

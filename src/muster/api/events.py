@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Any, cast
+from typing import Any, assert_never, cast
 
 import msgspec
 from fastapi import APIRouter
@@ -103,10 +103,18 @@ def _may_see(
 ) -> bool:
     kind, id_, _ = event
     entity = live.entities.named(kind)
-    if entity is None or entity.visible is Visible.TO_ADMINS:
+    if entity is None:
         return False
-    owner = owners.get(id_)
-    return entity.visible is Visible.TO_ALL or (owner is not None and call.principal.may_see(owner))
+    match entity.visible:
+        case Visible.TO_ALL:
+            return True
+        case Visible.TO_OWNER:
+            owner = owners.get(id_)
+            return owner is not None and call.principal.may_see(owner)
+        case Visible.TO_ADMINS:
+            return False
+        case unknown:
+            assert_never(unknown)
 
 
 async def _owners(call: Caller, live: Live, entity: Entity[Any], ids: set[str]) -> dict[str, Owner]:

@@ -5,6 +5,7 @@ import itertools
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import assert_never
 
 from muster.agent.backoff import Backoff
 from muster.agent.conversation import SILENCE_LIMIT_HEARTBEATS, SILENCE_LIMIT_S
@@ -300,6 +301,8 @@ class HollowAgent:
                 if self.supervisor.agent is self:
                     for command in commands:
                         self._obey(command)
+            case unknown:
+                assert_never(unknown)
 
     def _obey(self, command: Command) -> None:
         match command:
@@ -313,6 +316,8 @@ class HollowAgent:
                 self.supervisor.obey(lambda: self.supervisor.go((kernel, generation)))
             case Recall(kernel, generation):
                 self.supervisor.obey(lambda: self.supervisor.recall((kernel, generation)))
+            case unknown:
+                assert_never(unknown)
 
     def _start(self, command: Start) -> None:
         if not self.supervisor.start([command]) and self.supervisor.agent is self:

@@ -6,7 +6,7 @@ Work of others is not found, and is never among the candidates (design: Access).
 
 import re
 from collections.abc import Collection
-from typing import Any
+from typing import Any, assert_never
 
 from sqlalchemy import ColumnElement, Connection, Table, and_, false, null, select
 
@@ -31,11 +31,17 @@ def owned_by(table: Table, owner: Owner) -> ColumnElement[bool]:
 
 def visible(entity: Entity[Any], principal: Principal) -> list[ColumnElement[bool]]:
     """The conditions under which the principal may see a row of the entity; see ``Visible``."""
-    if principal.is_admin or entity.visible is Visible.TO_ALL:
+    if principal.is_admin:
         return []
-    if entity.visible is Visible.TO_OWNER:
-        return [_own(entity.table, principal)]
-    return [false()]
+    match entity.visible:
+        case Visible.TO_ALL:
+            return []
+        case Visible.TO_OWNER:
+            return [_own(entity.table, principal)]
+        case Visible.TO_ADMINS:
+            return [false()]
+        case unknown:
+            assert_never(unknown)
 
 
 def _own(table: Table, principal: Principal) -> ColumnElement[bool]:

@@ -1,0 +1,54 @@
+"""The hollow agent takes every message that the protocol has, and no other."""
+
+import random
+from typing import Any, cast
+
+import pytest
+
+from muster.core.clock import VirtualClock
+from muster.core.ids import AgentId, KernelId
+from muster.core.resources import Resources
+from muster.simulate.hollow.agent import HollowAgent, Identity, Offer
+from muster.simulate.hollow.machine import Machine
+from muster.simulate.hollow.network import CALM, Stream, Way
+from muster.simulate.hollow.supervisor import HollowSupervisor, Run
+from muster.simulate.hollow.timeline import Timeline
+from muster.wire.messages import Commands, Stop
+
+
+class Connected:
+    """An agent with a stream, whose other end the test is."""
+
+    def __init__(self) -> None:
+        self.timeline = Timeline(VirtualClock())
+        self.stream = Stream(self.timeline, random.Random(1), lambda: CALM)
+        machine = Machine("m", self.timeline.clock)
+        supervisor = HollowSupervisor(
+            self.timeline, machine, lambda start: Run(), lambda kernel: None, lambda kernel: None
+        )
+        agent = HollowAgent(
+            "a",
+            self.timeline,
+            machine,
+            supervisor,
+            Offer(Resources()),
+            random.Random(1),
+            lambda agent: self.stream,
+            lambda agent: None,
+        )
+        agent.identity = Identity(AgentId("agt-1"), "credential")
+        self.stream.listen(Way.UP, lambda message: None, lambda why: None)
+        agent.start()
+        self.timeline.run(1.0)
+
+    def say(self, message: object) -> None:
+        self.stream.send(Way.DOWN, message)
+        self.timeline.run(1.0)
+
+
+@pytest.mark.parametrize("message", ["nonsense", Commands((cast(Any, "nonsense"),))])
+def test_message_or_command_of_an_unknown_kind_is_an_error(message: object) -> None:
+    connected = Connected()
+    connected.say(Commands((Stop(KernelId("krn-1"), 0, 0.0, "test"),)))
+    with pytest.raises(AssertionError, match="nonsense"):
+        connected.say(message)
