@@ -24,6 +24,7 @@ from muster.agent.supervisor.orphans import Orphans
 from muster.agent.supervisor.output import Outputs
 from muster.agent.supervisor.own_log import rotate_stderr
 from muster.agent.supervisor.process_tree import Children
+from muster.agent.supervisor.priority import raise_priority
 from muster.agent.supervisor.protocol import (
     SOCKET_NAME,
     Acknowledge,
@@ -55,7 +56,6 @@ _BUSY_KERNELS = 2
 # How long a report waits for others to share its message, which costs as much as two tasks.
 _HOLD_S = 0.002
 _HOLD_WITH_HEIRS_S = 0.02  # no slot falls idle meanwhile
-_NICE = -10
 _FORGET_AT_ONCE = 500  # kernels for one `rm`, which takes four paths for each
 
 
@@ -91,7 +91,7 @@ def main(arguments: list[str]) -> None:
     except BlockingIOError:
         _log("another supervisor has this folder")
         return
-    _raise_priority()
+    raise_priority()
     cgroups = _find_cgroups(directory)
     try:
         process = Process(directory, cgroups)
@@ -259,19 +259,6 @@ class Process:
         if alone_since_s is None:
             return False
         return now_s >= min(alone_since_s + _ALONE_S, lease_end_s)
-
-
-def _raise_priority() -> None:
-    """Raise this process's priority, to be served while kernels take the whole machine. Kernels do
-    not inherit it; not every user may do it."""
-    with suppress(OSError):
-        if os.getpriority(os.PRIO_PROCESS, 0) == 0:
-            policy = os.SCHED_OTHER | os.SCHED_RESET_ON_FORK
-            os.sched_setscheduler(0, policy, os.sched_param(0))
-            os.setpriority(os.PRIO_PROCESS, 0, _NICE)
-    # Where sessions are scheduled as groups, the group's priority counts.
-    with suppress(OSError), open("/proc/self/autogroup", "w") as autogroup:
-        autogroup.write(str(_NICE))
 
 
 def _find_cgroups(directory: str) -> Cgroups | None:

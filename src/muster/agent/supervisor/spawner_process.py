@@ -25,6 +25,7 @@ from muster.agent.supervisor import clock
 from muster.agent.supervisor.failures import CannotExecute, CreateFailed
 from muster.agent.supervisor.kernel import CreateFailure
 from muster.agent.supervisor.loop import Loop
+from muster.agent.supervisor.priority import raise_priority
 from muster.agent.supervisor.protocol import Program
 from muster.agent.supervisor.signals import SignalFd
 from muster.agent.supervisor.spawn_messages import (
@@ -84,6 +85,7 @@ def main(text: str) -> None:
         name: os.open(path, os.O_WRONLY | os.O_CLOEXEC) for name, path in settings.homes.items()
     }
     deaths = SignalFd((signal.SIGCHLD,))
+    raise_priority()  # which its user may not
     _become(settings)
     os.chdir("/")
     os.umask(_SANE_UMASK | os.umask(0))
