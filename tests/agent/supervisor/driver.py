@@ -29,6 +29,7 @@ class Driver:
     """Launches a supervisor on a directory and speaks to it; all that it hears is kept.
 
     `events` has each event once; `batches` are the messages as they came, repeated or not.
+    `template` is what all templates have unless they say otherwise.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -38,6 +39,7 @@ class Driver:
         self.errors: list[str] = []
         self._heard: set[int] = set()
         self.state: Message = {}
+        self.template: Message = {}
         self._unread = b""
         self.socket = socket.socket(socket.AF_UNIX)
         try:
@@ -80,7 +82,7 @@ class Driver:
 
     def start(self, *kernels: str | Message, command: list[str] | None = None, **more: Any) -> None:
         """Start kernels of one template; a name alone stands for generation 1 of it."""
-        template = {"command": command or ["true"], **more}
+        template = {"command": command or ["true"], **self.template, **more}
         orders = [{"id": kernel} if isinstance(kernel, str) else kernel for kernel in kernels]
         orders = [{"generation": 1, "template": 0, "shape": "s", **order} for order in orders]
         self.say(op="start", templates=[template], kernels=orders)

@@ -1,11 +1,13 @@
 """Whatever is asked in whatever order: no end is lost, none is told twice, no device is shared."""
 
+import os
 import random
 from collections import Counter
 from contextlib import suppress
-from itertools import pairwise
+from typing import Any
 
 import pytest
+from tests.agent.supervisor.accounts import ADA, BOB, Users
 from tests.agent.supervisor.driver import Driver, Event
 
 from muster.agent.supervisor.launch import launch
@@ -26,11 +28,14 @@ COMMANDS = (
 
 
 class Chaos:
-    """An agent without a plan. Every kernel started directly brings a device of its own."""
+    """An agent without a plan. Every kernel started directly brings a device of its own, unless it
+    is of shape z, for which there are none."""
 
-    def __init__(self, driver: Driver, seed: int) -> None:
+    def __init__(self, driver: Driver, seed: int, accounts: list[dict[str, Any] | None]) -> None:
         self.driver = driver
         self.random = random.Random(seed)
+        self.accounts = accounts
+        self.granted: set[Key] = set()  # room of their own
         self.generations: Counter[str] = Counter()
         self.over: set[Key] = set()  # the supervisor may have forgotten these: not to start again
         self.accepted: set[Key] = set()
@@ -63,18 +68,22 @@ class Chaos:
 
     def _order(self, kernel: str, generation: int) -> None:
         queued = self.random.random() < 0.5
+        shape = self.random.choice("xyzzzz")
         self.devices += 1
+        if not queued:
+            self.granted.add((kernel, generation))
         order: Event = {
             "id": kernel,
             "generation": generation,
             "queued": queued,
-            "shape": self.random.choice("xy"),
-            "devices": [] if queued else [self.devices],
+            "shape": shape,
+            "devices": [] if queued or shape == "z" else [self.devices],
         }
         workdir = "/missing" if self.random.random() < 0.05 else None
-        self.driver.start(
-            order, command=self.random.choice(COMMANDS), workdir=workdir, grace_s=0.05
-        )
+        account = self.random.choice(self.accounts)
+        of_account = {} if account is None else {"account": account}
+        command = self.random.choice(COMMANDS)
+        self.driver.start(order, command=command, workdir=workdir, grace_s=0.05, **of_account)
 
     def stop(self) -> None:
         kernel = f"k{self.random.randrange(31)}"
@@ -121,16 +130,29 @@ class Chaos:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_no_end_is_lost_or_doubled(supervisor: Driver, seed: int) -> None:
-    chaos = Chaos(supervisor, seed)
+    judge(Chaos(supervisor, seed, [None]))
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become other users")
+@pytest.mark.parametrize("seed", range(6))
+def test_no_end_of_a_users_kernel_is_lost_or_doubled(
+    supervisor: Driver, users: Users, seed: int
+) -> None:
+    ada = users.account(ADA)
+    judge(Chaos(supervisor, seed, [ada, ada, ada, users.account(BOB), None]))
+
+
+def judge(chaos: Chaos) -> None:
     for _ in range(OPERATIONS):
         chaos.act()
     chaos.quiet()
 
-    events = sorted(supervisor.events, key=lambda event: int(event["seq"]))
+    events = sorted(chaos.driver.events, key=lambda event: int(event["seq"]))
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
     assert_each_has_one_end(events, chaos.accepted)
     assert_devices_are_held_once(events)
     assert_heirs_follow_their_predecessors(events)
+    assert_each_has_room(events, chaos.granted)
 
 
 def key_of(event: Event) -> Key:
@@ -165,12 +187,20 @@ def assert_devices_are_held_once(events: list[Event]) -> None:
 
 
 def assert_heirs_follow_their_predecessors(events: list[Event]) -> None:
-    heirs = 0
-    for event, follower in pairwise(events):
+    heirs: dict[Key, Key] = {}
+    assert any("heir" in event for event in events), "the seed should make some"
+    for event in events:
+        if "predecessor" in event:
+            assert heirs[key_of(event)] == tuple(event["predecessor"])
+        if event["kind"] == "create_failed":  # it may be ordered anew, and wait for another's end
+            heirs.pop(key_of(event), None)
         if "heir" in event:
-            heirs += 1
-            assert key_of(follower) == tuple(event["heir"])
-            assert tuple(follower["predecessor"]) == key_of(event)
-        else:
-            assert "predecessor" not in follower
-    assert heirs, "the seed should make some"
+            assert tuple(event["heir"]) not in heirs
+            heirs[event["heir"][0], event["heir"][1]] = key_of(event)
+
+
+def assert_each_has_room(events: list[Event], granted: set[Key]) -> None:
+    """What runs was granted its room or has it from one kernel, which has ended."""
+    for event in events:
+        if event["kind"] == "started":
+            assert key_of(event) in granted or "predecessor" in event

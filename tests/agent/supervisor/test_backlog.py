@@ -1,8 +1,39 @@
-"""A queued kernel starts when one of its shape ends, on the devices of that one."""
+"""A queued kernel starts when one of its shape ends, on the devices of that one.
 
+All tests run twice: with kernels of the supervisor's own user, and with those of another, some of
+which a process of that user spawns in the places of others.
+"""
+
+import os
 from pathlib import Path
 
+import pytest
+from tests.agent.supervisor.accounts import ADA, Users
 from tests.agent.supervisor.driver import Driver, alive, read_when_there, wait_until
+
+
+@pytest.fixture(
+    params=[
+        "own",
+        pytest.param(
+            "another's",
+            marks=pytest.mark.skipif(os.getuid() != 0, reason="only root can become other users"),
+        ),
+    ],
+    autouse=True,
+)
+def _account(request: pytest.FixtureRequest, supervisor: Driver, users: Users) -> None:
+    if request.param != "own":
+        supervisor.template["account"] = users.account(ADA)
+
+
+@pytest.fixture
+def place(users: Users) -> Path:
+    """A directory in which every user may write."""
+    path = users.place / "everybody"
+    path.mkdir()
+    path.chmod(0o777)
+    return path
 
 
 def waiting_for(path: Path) -> list[str]:
@@ -25,9 +56,9 @@ def test_queued_kernels_start_in_order_as_others_of_their_shape_end(supervisor: 
 
 
 def test_heir_inherits_devices_and_both_facts_come_in_one_batch(
-    supervisor: Driver, tmp_path: Path
+    supervisor: Driver, place: Path
 ) -> None:
-    go = tmp_path / "go"
+    go = place / "go"
     supervisor.start({"id": "a", "devices": [2, 5], "device_milli": 250}, command=waiting_for(go))
     supervisor.start(
         {"id": "b", "queued": True, "devices": []},
@@ -39,8 +70,10 @@ def test_heir_inherits_devices_and_both_facts_come_in_one_batch(
     go.touch()
     supervisor.ended("b")
 
-    (batch,) = [batch for batch in supervisor.batches if supervisor.ended("a") in batch]
-    end, start = batch[0], batch[1]
+    end, start = supervisor.ended("a"), supervisor.started("b")
+    if "account" not in supervisor.template:  # no other process has a part in it
+        (batch,) = [batch for batch in supervisor.batches if end in batch]
+        assert batch[:2] == [end, start]
     assert (end["kernel"], end["kind"], end["heir"]) == ("a", "ended", ["b", 1])
     assert (start["kernel"], start["kind"], start["predecessor"]) == ("b", "started", ["a", 1])
     assert (start["devices"], start["device_milli"]) == ([2, 5], 250)
@@ -73,8 +106,8 @@ def test_queued_kernel_without_a_predecessor_waits_until_it_is_named_again(
     assert "predecessor" not in supervisor.started("k")
 
 
-def test_kernel_named_again_leaves_the_backlog(supervisor: Driver, tmp_path: Path) -> None:
-    go = tmp_path / "go"
+def test_kernel_named_again_leaves_the_backlog(supervisor: Driver, place: Path) -> None:
+    go = place / "go"
     supervisor.start("a", command=waiting_for(go))
     supervisor.start({"id": "b", "queued": True}, {"id": "c", "queued": True}, command=["true"])
     supervisor.start("b", command=["sleep", "60"])
@@ -87,8 +120,8 @@ def test_kernel_named_again_leaves_the_backlog(supervisor: Driver, tmp_path: Pat
     assert supervisor.all_of("b") == ["started"]
 
 
-def test_hand_over_waits_until_the_whole_tree_is_gone(supervisor: Driver, tmp_path: Path) -> None:
-    pid_file, go = tmp_path / "pid", tmp_path / "go"
+def test_hand_over_waits_until_the_whole_tree_is_gone(supervisor: Driver, place: Path) -> None:
+    pid_file, go = place / "pid", place / "go"
     leave_a_child = f"setsid sh -c 'echo $$ > {pid_file}; exec sleep 60' & "
     wait = f"until [ -s {pid_file} ] && [ -e {go} ]; do sleep 0.01; done"
     supervisor.start("a", command=["sh", "-c", leave_a_child + wait])
@@ -105,8 +138,8 @@ def test_hand_over_waits_until_the_whole_tree_is_gone(supervisor: Driver, tmp_pa
     assert not alive(int(pid_file.read_text()))
 
 
-def test_stopping_a_queued_kernel_drops_it(supervisor: Driver, tmp_path: Path) -> None:
-    go = tmp_path / "go"
+def test_stopping_a_queued_kernel_drops_it(supervisor: Driver, place: Path) -> None:
+    go = place / "go"
     supervisor.start("a", command=waiting_for(go))
     supervisor.start({"id": "b", "queued": True}, command=["true"])
 
@@ -133,9 +166,9 @@ def test_recall_takes_back_what_is_queued_and_nothing_else(supervisor: Driver) -
 
 
 def test_heir_that_cannot_be_executed_passes_the_devices_on(
-    supervisor: Driver, tmp_path: Path
+    supervisor: Driver, place: Path
 ) -> None:
-    go = tmp_path / "go"
+    go = place / "go"
     supervisor.start({"id": "a", "devices": [4]}, command=waiting_for(go))
     supervisor.start({"id": "b", "queued": True}, command=["/no/such/program"])
     supervisor.start({"id": "c", "queued": True}, command=["true"])
@@ -151,12 +184,10 @@ def test_heir_that_cannot_be_executed_passes_the_devices_on(
     assert supervisor.all_of("b") == ["ended"]
 
 
-def test_heir_whose_creation_fails_keeps_what_it_inherited(
-    supervisor: Driver, tmp_path: Path
-) -> None:
-    go = tmp_path / "go"
+def test_heir_whose_creation_fails_keeps_what_it_inherited(supervisor: Driver, place: Path) -> None:
+    go = place / "go"
     supervisor.start({"id": "a", "devices": [4]}, command=waiting_for(go))
-    supervisor.start({"id": "b", "queued": True}, workdir=f"{tmp_path}/missing")
+    supervisor.start({"id": "b", "queued": True}, workdir=f"{place}/missing")
     supervisor.start({"id": "c", "queued": True}, command=["true"])
     assert supervisor.status("c") == "queued"
 
@@ -186,10 +217,19 @@ def test_long_backlog_runs_through_and_every_message_holds_whole_hand_overs(
     supervisor.start(*names[:3], *({"id": name, "queued": True} for name in names[3:]))
     supervisor.until(lambda: sum(event["kind"] == "ended" for event in supervisor.events) == 300)
 
-    for batch in supervisor.batches:
+    for batch in supervisor.batches if "account" not in supervisor.template else ():
         for position, event in enumerate(batch):
             if "heir" in event:
                 assert batch[position + 1]["predecessor"] == [event["kernel"], 1]
+    running: set[str] = set()
+    for event in supervisor.events:
+        if event["kind"] == "started":
+            running.add(event["kernel"])
+            assert len(running) <= 3
+        else:
+            running.discard(event["kernel"])
+    heirs = [event["heir"][0] for event in supervisor.events if "heir" in event]
+    assert heirs == names[3:]
     assert sorted(event["kernel"] for event in supervisor.events if event["kind"] == "ended") == (
         sorted(names)
     )

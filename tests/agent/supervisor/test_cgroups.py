@@ -85,9 +85,8 @@ def test_processes_are_in_the_cgroups_with_their_limits(limited: Driver) -> None
         assert texts["memory.max"] == [str(MEMORY_BYTES)]
     for cgroup in cgroups_of(limited.directory):
         (procs,) = cgroup.glob("*/cgroup.procs")
-        pids = procs.read_text().split()
-        assert str(limited.started("k")["pid"]) in pids
-        assert len(pids) == 3
+        wait_until(lambda procs=procs: len(procs.read_text().split()) == 3)
+        assert str(limited.started("k")["pid"]) in procs.read_text().split()
 
 
 def test_limit_of_cpu_alone_is_set_soon_after_the_start(limited: Driver) -> None:

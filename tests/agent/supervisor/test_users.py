@@ -1,81 +1,23 @@
 """Kernels that run as users of their own: what they may, and what they cannot reach."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.agent.supervisor.accounts import ADA, BOB, Users, spawner_of
 from tests.agent.supervisor.driver import WAIT_S, Driver, alive, read_when_there, wait_gone
 
 from muster.agent.supervisor.cgroups import LimitsKind
 from muster.agent.supervisor.launch import launch
-from muster.agent.supervisor.process_tree import descendants, user_of
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can become other users")
 
 PR_CAPBSET_DROP = 24
 CAP_NET_ADMIN = 12
-ADA, BOB = 210_001, 210_002
-
-
-@dataclass(frozen=True)
-class Users:
-    """Accounts with a place of their own, below a directory that all of them can enter."""
-
-    place: Path
-
-    def account(self, uid: int, **fields: Any) -> dict[str, Any]:
-        home, scratch = self.place / str(uid), self.place / f"{uid}-scratch"
-        if not home.exists():
-            home.mkdir(mode=0o700)
-            os.chown(home, uid, uid)
-            scratch.mkdir()
-            scratch.chmod(0o711)
-        return {
-            "uid": uid,
-            "gid": uid,
-            "groups": [],
-            "name": f"u{uid}",
-            "home": str(home),
-            "scratch": str(scratch),
-            **fields,
-        }
-
-
-@pytest.fixture
-def users() -> Iterator[Users]:
-    place = Path(tempfile.mkdtemp(prefix="muster-users-", dir="/tmp"))
-    place.chmod(0o711)
-    try:
-        yield Users(place)
-    finally:
-        shutil.rmtree(place, ignore_errors=True)  # a spawner may be tidying up there as it ends
-
-
-@pytest.fixture
-def ada(users: Users) -> dict[str, Any]:
-    return users.account(ADA)
-
-
-@pytest.fixture
-def bob(users: Users) -> dict[str, Any]:
-    return users.account(BOB)
-
-
-def spawner_of(driver: Driver, uid: int) -> int:
-    (found,) = [pid for pid in descendants(driver.pid) if user_of(pid) == uid and _is_spawner(pid)]
-    return found
-
-
-def _is_spawner(pid: int) -> bool:
-    return b"--spawner" in Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
 def output(driver: Driver, account: dict[str, Any], script: str, kernel: str = "k") -> str:

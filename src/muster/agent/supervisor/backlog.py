@@ -3,7 +3,7 @@ them is the heir of that kernel: it gets its devices and its room."""
 
 from collections import OrderedDict
 
-from muster.agent.supervisor.kernel import Kernel
+from muster.agent.supervisor.kernel import Event, Kernel, Status
 from muster.agent.supervisor.protocol import Key
 
 
@@ -19,15 +19,27 @@ class Backlog:
     def add(self, kernel: Kernel) -> None:
         self._shapes.setdefault(kernel.shape, OrderedDict())[kernel.key] = kernel
 
-    def take(self, shape: str) -> Kernel | None:
-        """Remove and return the kernel that has waited longest, if there is any."""
+    def next_queued(self, shape: str) -> Kernel | None:
+        """The kernel that has waited longest of those that do not stand by with a process of their
+        user, if there is any."""
         waiting = self._shapes.get(shape)
-        if waiting is None:
+        kernels = waiting.values() if waiting else ()
+        return next((kernel for kernel in kernels if kernel.status is Status.QUEUED), None)
+
+    def appoint_heir(self, kernel: Kernel, event: Event) -> Kernel | None:
+        """The heir of a kernel that has ended, if there is any: the one that was spawned in its
+        place, or the one that has waited longest, which waits no more. `event` tells the end."""
+        heir = kernel.heir
+        if heir is None and (waiting := self._shapes.get(kernel.shape)):
+            heir = next(iter(waiting.values()))
+        if heir is None or kernel.prefilled:  # a kernel without room leaves none
             return None
-        _, kernel = waiting.popitem(last=False)
-        if not waiting:
-            del self._shapes[shape]
-        return kernel
+        self.remove(heir)
+        kernel.heir, heir.prefilled = None, False
+        heir.devices, heir.device_milli = kernel.devices, kernel.device_milli
+        heir.predecessor = kernel.key
+        event["heir"] = heir.key
+        return heir
 
     def remove(self, kernel: Kernel) -> None:
         """Remove a kernel; nothing happens if it is not here."""

@@ -15,6 +15,7 @@ class Status(StrEnum):
 
     QUEUED = "queued"  # accepted; waits for its turn, a predecessor or an older generation's end
     CREATED = "created"  # held: ready to run, waits for `go`
+    STANDBY = "standby"  # queued; a process of its user spawns it when one of its shape ends
     STARTING = "starting"  # a process of its user is about to spawn it
     RUNNING = "running"
     STOPPING = "stopping"
@@ -79,7 +80,9 @@ class Kernel:
     device_milli: int = 1000
     order: KernelOrder | None = None  # None once it has ended, so that its template can go
     status: Status = Status.QUEUED
+    prefilled: bool = False  # it has no room yet: that of a kernel that ends, or what it is granted
     predecessor: Key | None = None  # whose devices it inherited
+    heir: "Kernel | None" = None  # the one that a process of its user has spawned in its place
     waits_for: "Kernel | None" = None  # an older generation that must be gone first
     successor: "Kernel | None" = None  # the newer generation that waits for this one
     announced: bool = False  # an event has told its devices

@@ -35,6 +35,10 @@ class KnownKernels:
     def get(self, key: Key) -> Kernel | None:
         return self._known.get(key)
 
+    def live_in_stop_order(self) -> list[Kernel]:
+        """All live kernels, and those first that would begin where the others end."""
+        return sorted(self.live.values(), key=lambda kernel: not kernel.prefilled)
+
     def newest(self, kernel_id: str) -> Kernel | None:
         """The highest generation of a kernel."""
         return self._newest.get(kernel_id)

@@ -23,8 +23,8 @@ from muster.agent.supervisor.loop import Loop
 from muster.agent.supervisor.orphans import Orphans
 from muster.agent.supervisor.output import Outputs
 from muster.agent.supervisor.own_log import rotate_stderr
-from muster.agent.supervisor.process_tree import Children
 from muster.agent.supervisor.priority import raise_priority
+from muster.agent.supervisor.process_tree import Children
 from muster.agent.supervisor.protocol import (
     SOCKET_NAME,
     Acknowledge,

@@ -1,5 +1,8 @@
 """The priority of the processes that start kernels and see their ends."""
 
+# os and not pathlib: see the docstring of the package.
+# ruff: noqa: PTH123
+
 import os
 from contextlib import suppress
 

@@ -8,6 +8,7 @@ from muster.agent.supervisor.failures import CannotExecute, CreateFailed
 from muster.agent.supervisor.kernel import EndReason, Event, Kernel, Status
 from muster.agent.supervisor.protocol import Key
 
+_WITHOUT_PROCESS = (Status.QUEUED, Status.STANDBY, Status.CREATED, Status.STARTING)
 _KILLED_EXIT_CODE = 128 + signal.SIGKILL  # a shell's code for a command that was killed
 
 
@@ -83,11 +84,11 @@ def describe(kernel: Kernel) -> dict[str, object]:
     description: dict[str, object] = {
         "id": kernel.id,
         "generation": kernel.generation,
-        "status": kernel.status,
+        "status": Status.QUEUED if kernel.status is Status.STANDBY else kernel.status,
         "shape": kernel.shape,
         "devices": kernel.devices,
     }
-    if kernel.status not in (Status.QUEUED, Status.CREATED, Status.STARTING):
+    if kernel.status not in _WITHOUT_PROCESS:
         description["pid"] = kernel.pid
         description["started_at"] = kernel.started_at
     return description

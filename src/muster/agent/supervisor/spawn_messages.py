@@ -7,8 +7,13 @@ To the process go marshalled tuples, which take a fifth of the time of JSON and 
 their writer: the supervisor, which is root.
 
     ["program", place, command, environment, workdir, files] keep this program at the place, instead
-        of the former one ["launch", number, place, own environment, scratch, hierarchies] spawn the
-        program at the place, with the descriptors of its output and its cgroups
+        of the former one
+    ["launch", number, place, own environment, scratch, hierarchies, shape, waits] spawn the program
+        at the place, with the descriptors of its output, of its cgroups and of their population;
+        now, or if it waits, as soon as a kernel of its shape has ended
+    ["now", shape, number] spawn this one that waits
+    ["drop", shape, number] do not spawn this one that waits
+    ["lease", until] spawn none that waits from then on, in seconds since boot
 
 From it, which is not trusted as much, come facts of one size, as many as there are to tell, or one
 failure: a zero and JSON.
@@ -23,8 +28,9 @@ from typing import Any
 from muster.agent.supervisor.failures import CannotExecute, CreateFailed
 from muster.agent.supervisor.kernel import CreateFailure, EndReason
 from muster.agent.supervisor.protocol import MAX_LINE_BYTES, Program, encode
+from muster.agent.supervisor.spawner import Launch
 
-VERSION = 1
+VERSION = 2
 """The version, which is sent first, because the files of a process may be newer than the supervisor
 that starts it."""
 
@@ -34,7 +40,7 @@ MAX_ANSWER_BYTES = 64 << 10
 MAX_PLACES = 8  # for kept programs, and one more for a large one
 MAX_FDS = 8
 
-READY, SPAWNED, ENDED = 1, 2, 3
+READY, SPAWNED, ENDED, DROPPED = 1, 2, 3, 4
 
 _FACT = struct.Struct("=Biqqqd")
 _FAILURE = b"\0"
@@ -42,7 +48,8 @@ _MAX_DETAIL_CHARS = 1000
 
 Fact = tuple[int, int, int, int, int, float]
 """(READY, 0, VERSION, 0, 0, 0), (SPAWNED, pid, number of the launch, bounds of its start time in
-clock ticks, seconds since the epoch) or (ENDED, pid, wait status, 0, 0, 0)."""
+clock ticks, seconds since the epoch), (ENDED, pid, wait status, number of the launch that takes its
+place or 0, 0, 0) or (DROPPED, 0, number of the launch, 0, 0, 0)."""
 
 MAX_FACTS = MAX_ANSWER_BYTES // _FACT.size
 
@@ -103,14 +110,29 @@ def program_message(place: int, program: Program) -> bytes:
 def launch_message(
     number: int,
     place: int,
-    env: dict[str, str],
-    scratch: str,
+    launch: Launch,
     hierarchies: tuple[str, ...],
+    shape: str,
+    *,
+    waits: bool,
 ) -> bytes:
-    return marshal.dumps(("launch", number, place, env, scratch, hierarchies))
+    own = launch.env, launch.scratch
+    return marshal.dumps(("launch", number, place, *own, hierarchies, shape, waits))
+
+
+def now_message(shape: str, number: int) -> bytes:
+    return marshal.dumps(("now", shape, number))
+
+
+def drop_message(shape: str, number: int) -> bytes:
+    return marshal.dumps(("drop", shape, number))
+
+
+def lease_message(until_s: float) -> bytes:
+    return marshal.dumps(("lease", until_s))
 
 
 def read_message(message: memoryview) -> tuple[Any, ...]:
-    """Read one of the two messages to the process."""
+    """Read one of the messages to the process."""
     words: tuple[Any, ...] = marshal.loads(message)
     return words

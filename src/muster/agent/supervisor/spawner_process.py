@@ -29,6 +29,7 @@ from muster.agent.supervisor.priority import raise_priority
 from muster.agent.supervisor.protocol import Program
 from muster.agent.supervisor.signals import SignalFd
 from muster.agent.supervisor.spawn_messages import (
+    DROPPED,
     ENDED,
     MAX_FACTS,
     MAX_FDS,
@@ -92,13 +93,31 @@ def main(text: str) -> None:
     loop = Loop()
     service = _Service(socket.socket(fileno=SOCKET_FD), home_fds, settings.open_files)
     loop.watch_first(deaths.fd, lambda: service.reap() if deaths.read() else None)
-    loop.watch(SOCKET_FD, service.hear)
+    loop.watch(SOCKET_FD, service.on_ready)
     gc.freeze()
     with suppress(ConnectionError):
         service.greet()
         while service.wanted:
             loop.turn(service.wait_s())
-            service.tell()
+            service.tell_due()
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """A launch, and what goes with it."""
+
+    number: int
+    shape: str
+    launch: Launch
+    hierarchies: tuple[str, ...]
+    output_fd: int
+    entry_fds: list[int]
+    population_fd: int  # of its cgroup; -1: there is none
+
+    def close(self) -> None:
+        """Close the descriptors that only its launch needs."""
+        for fd in (self.output_fd, *self.entry_fds):
+            os.close(fd)
 
 
 class _Service:
@@ -110,6 +129,9 @@ class _Service:
         self._socket = peer
         self._home_fds = home_fds
         self._programs: dict[int, Program] = {}
+        self._waiting: dict[str, dict[int, _Order]] = {}  # by shape and number, oldest first
+        self._running: dict[int, _Order] = {}  # by pid
+        self._lease_end_s = 0.0
         self._facts: list[bytes] = []  # to be told
         self._due_s = 0.0  # when
         self._spawner = Spawner(open_files)
@@ -123,66 +145,156 @@ class _Service:
         """For how long no fact is due unless something happens, in seconds."""
         return max(0.0, self._due_s - clock.now_s()) if self._facts else _LONGEST_WAIT_S
 
-    def tell(self) -> None:
-        """Tell the facts that are due; ends at once, because heirs wait to take their place.
+    def tell_due(self) -> None:
+        """Tell the facts if they are due.
 
         Raises:
             ConnectionError: the supervisor is gone.
         """
         if self._facts and (now_s := clock.now_s()) >= self._due_s:
             self._due_s = now_s + _COMPANY_S
-            while self._facts:
-                self._socket.send(b"".join(self._facts[:MAX_FACTS]))
-                del self._facts[:MAX_FACTS]
+            self._tell()
 
-    def hear(self) -> None:
+    def on_ready(self) -> None:
+        """Obey the message that has come.
+
+        Raises:
+            ConnectionError: the supervisor is gone.
         """
+        self._hear()
+
+    def _hear(self) -> bool:
+        """Obey one message; false if there is none.
+
         Raises:
             ConnectionError: the supervisor is gone.
         """
         try:
             size, fds, _flags, _address = recv_fds(self._socket, self._buffer)
         except BlockingIOError:
-            return
-        if not size:
-            self.wanted = False
-            return
-        try:
+            return False
+        self.wanted = bool(size)
+        if self.wanted:
             self._obey(read_message(self._buffer[:size]), fds)
-        finally:
-            for fd in fds:
-                os.close(fd)
+        return self.wanted
 
     def reap(self) -> None:
-        """Reap kernels that have ended, and note the facts."""
+        """Reap kernels that have ended, note the facts, and spawn those that wait for their places.
+
+        Raises:
+            ConnectionError: the supervisor is gone.
+        """
+        ended = []
         with suppress(ChildProcessError):
-            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-                self._facts.append(pack_fact(ENDED, *ended))
-                self._due_s = 0.0
+            while (one := os.waitpid(-1, os.WNOHANG))[0]:
+                ended.append(one)
+        if ended and self._waiting:  # the supervisor may have dropped some before these ended
+            while self._hear():
+                pass
+        for pid, wait_status in ended:
+            heir = self._take_heir(self._running.pop(pid))
+            self._facts.append(pack_fact(ENDED, pid, wait_status, heir.number if heir else 0))
+            if heir is not None:
+                self._launch(heir)
+            if heir is None or len(self._waiting.get(heir.shape, ())) < len(self._running):
+                self._due_s = 0.0  # a place is free, or soon will be
+
+    def _take_heir(self, ended: _Order) -> _Order | None:
+        """Remove and return the launch that takes the place of a kernel, if there is one and the
+        place is free: processes that a kernel leaves behind are the supervisor's to end."""
+        try:
+            free = ended.population_fd >= 0 and os.pread(ended.population_fd, 32, 0) == b"0\n"
+        except OSError:
+            free = False
+        finally:
+            if ended.population_fd >= 0:
+                os.close(ended.population_fd)
+        waiting = self._waiting.get(ended.shape)
+        if not waiting or not free or not self.wanted or clock.now_s() >= self._lease_end_s:
+            return None
+        return self._take(ended.shape, next(iter(waiting)))
+
+    def _take(self, shape: str, number: int) -> _Order | None:
+        """Remove and return a launch that waits; None if it does not, because it was taken."""
+        waiting = self._waiting.get(shape, {})
+        order = waiting.pop(number, None)
+        if order is not None and not waiting:
+            del self._waiting[shape]
+        return order
 
     def _obey(self, message: tuple[Any, ...], fds: list[int]) -> None:
-        match message[0]:
-            case "program":
-                _, place, *fields = message
+        """
+        Raises:
+            ConnectionError: the supervisor is gone.
+        """
+        match message:
+            case "program", place, *fields:
                 self._programs[place] = Program(*fields)
-            case "launch":
-                self._launch(message, fds)
+            case "launch", number, place, env, scratch, hierarchies, shape, waits:
+                expected = 2 + len(hierarchies) if hierarchies else 1
+                if len(fds) != expected:
+                    for fd in fds:
+                        os.close(fd)
+                    # Its user has lowered the limit of this process: a kernel without the
+                    # descriptors of its cgroups would run without limits.
+                    detail = "not all descriptors have arrived"
+                    self._fail(number, CreateFailed(CreateFailure.NO_PROCESSES, detail))
+                    return
+                launch = Launch(self._programs[place], env, scratch)
+                population_fd = fds.pop() if hierarchies else -1
+                order = _Order(number, shape, launch, hierarchies, fds[0], fds[1:], population_fd)
+                if waits:
+                    self._waiting.setdefault(shape, {})[number] = order
+                else:
+                    self._launch(order)
+            case "now", shape, number:
+                if (taken := self._take(shape, number)) is not None:
+                    self._launch(taken)
+            case "drop", shape, number:
+                if (taken := self._take(shape, number)) is not None:
+                    taken.close()
+                    if taken.population_fd >= 0:
+                        os.close(taken.population_fd)
+                    self._facts.append(pack_fact(DROPPED, 0, number))
+                    self._due_s = 0.0
+            case "lease", until_s:
+                self._lease_end_s = until_s
 
-    def _launch(self, message: tuple[Any, ...], fds: list[int]) -> None:
-        _, number, place, env, scratch, hierarchies = message
+    def _launch(self, order: _Order) -> None:
+        """
+        Raises:
+            ConnectionError: the supervisor is gone.
+        """
+        home_fds = [self._home_fds[name] for name in order.hierarchies]
         try:
-            if len(fds) != 1 + len(hierarchies):
-                # Its user has lowered the limit of this process: a kernel without the descriptors
-                # of its cgroups would run without limits.
-                raise CreateFailed(CreateFailure.NO_PROCESSES, "not all descriptors have arrived")
-            launch = Launch(self._programs[place], env, scratch)
-            home_fds = [self._home_fds[name] for name in hierarchies]
-            spawned = self._spawner.spawn(launch, fds[0], fds[1:], home_fds)
+            spawned = self._spawner.spawn(order.launch, order.output_fd, order.entry_fds, home_fds)
         except (CreateFailed, CannotExecute) as failure:
-            self._socket.send(pack_failure(number, failure))
+            if order.population_fd >= 0:
+                os.close(order.population_fd)
+            self._fail(order.number, failure)
         else:
-            fact = pack_fact(SPAWNED, spawned.pid, number, *spawned.born_ticks, spawned.started_at)
-            self._facts.append(fact)
+            self._running[spawned.pid] = order
+            fact = SPAWNED, spawned.pid, order.number, *spawned.born_ticks, spawned.started_at
+            self._facts.append(pack_fact(*fact))
+        finally:
+            order.close()
+
+    def _fail(self, number: int, failure: CreateFailed | CannotExecute) -> None:
+        """
+        Raises:
+            ConnectionError: the supervisor is gone.
+        """
+        self._tell()  # in order: the failure may be that of an heir
+        self._socket.send(pack_failure(number, failure))
+
+    def _tell(self) -> None:
+        """
+        Raises:
+            ConnectionError: the supervisor is gone.
+        """
+        while self._facts:
+            self._socket.send(b"".join(self._facts[:MAX_FACTS]))
+            del self._facts[:MAX_FACTS]
 
 
 def recv_fds(peer: socket.socket, buffer: memoryview) -> tuple[int, list[int], int, object]:

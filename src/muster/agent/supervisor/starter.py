@@ -9,7 +9,7 @@ from muster.agent.supervisor.cgroups import Cgroups, LimitsKind
 from muster.agent.supervisor.failures import CreateFailed, create_failure
 from muster.agent.supervisor.kernel import CreateFailure, Kernel
 from muster.agent.supervisor.output import Outputs
-from muster.agent.supervisor.protocol import KernelOrder, Template, file_name
+from muster.agent.supervisor.protocol import Account, KernelOrder, Template, file_name
 from muster.agent.supervisor.scratch import ScratchDirectories, Tenant
 from muster.agent.supervisor.spawner import Launch, Spawned, Spawner
 from muster.agent.supervisor.user_spawners import UserSpawners
@@ -66,9 +66,13 @@ class Starter:
             self.clean_up(kernel)
             raise CreateFailed(CreateFailure.WORKDIR_MISSING, f"{workdir}: no such directory")
 
-    def start(self, kernel: Kernel, order: KernelOrder) -> bool:
+    def start(self, kernel: Kernel, order: KernelOrder, *, standby: bool = False) -> bool:
         """Spawn the kernel's main process; false if a process of its user was told to spawn it, and
         the `SpawnListener` will hear of the outcome.
+
+        Args:
+            standby: it has an account, one more `wants_standby`, and it is to be spawned only once
+                another of its shape has ended.
 
         Raises:
             CreateFailed: something of this machine is missing.
@@ -87,7 +91,7 @@ class Starter:
                 # Without this /dev/stdout and /dev/stderr, which open the pipe anew, would be
                 # refused to it.
                 os.fchown(kernel.output.write_fd, account.uid, account.gid)
-                self._user_spawners.start(kernel, account, launch)
+                self._user_spawners.start(kernel, account, launch, standby=standby)
                 return False
             entry_fds = kernel.slot.entry_fds if kernel.slot is not None else ()
             home_fds = kernel.slot.home_fds if kernel.slot is not None else ()
@@ -100,6 +104,24 @@ class Starter:
             raise
         note_spawned(kernel, spawned)
         return True
+
+    def wants_standby(self, shape: str, account: Account) -> bool:
+        """Whether one more kernel of the user's and of the shape may stand by."""
+        return self._user_spawners.wants_standby(shape, account)
+
+    def launch_now(self, kernel: Kernel) -> None:
+        """Have a kernel that stands by spawned at once, unless it was by now."""
+        self._user_spawners.launch_now(kernel)
+
+    def drop(self, kernel: Kernel) -> None:
+        """Have a kernel that stands by not spawned, unless it was by now; the `SpawnListener` will
+        hear of either."""
+        self._user_spawners.drop(kernel)
+
+    def renew_lease(self, until_s: float) -> None:
+        """Let kernels that stand by be spawned until then, in seconds since boot, even if this
+        process should stand still."""
+        self._user_spawners.renew_lease(until_s)
 
     def give_up(self, kernel: Kernel) -> None:
         """Stop waiting for the process that should tell of a killed kernel's end, and does not."""

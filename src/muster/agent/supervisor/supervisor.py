@@ -12,7 +12,6 @@ from collections.abc import Iterable
 
 from muster.agent.supervisor import clock, reports
 from muster.agent.supervisor.backlog import Backlog
-from muster.agent.supervisor.deadlines import Deadlines
 from muster.agent.supervisor.failures import CannotExecute, CreateFailed
 from muster.agent.supervisor.journal import Journal
 from muster.agent.supervisor.kernel import CreateFailure, EndReason, Event, Kernel, Status
@@ -28,6 +27,7 @@ from muster.agent.supervisor.protocol import (
 from muster.agent.supervisor.reaper import Reaper
 from muster.agent.supervisor.spawner import Spawned
 from muster.agent.supervisor.starter import Starter, note_spawned
+from muster.agent.supervisor.stops import Stops
 
 MAX_KERNELS = 32_768  # more than a controller lets it hold, kernels that have just ended included
 MAX_UNACKNOWLEDGED = 131_072
@@ -36,7 +36,6 @@ LEASE_GRACE_MAX_S = 10.0  # a controller must wait for so long beyond the lease
 _STARTS_A_TURN = 8
 _LEFTOVER_PERIOD_S = 0.05
 _REPORT_TIMEOUT_S = 5.0
-_DEATH_TIMEOUT_S = 2.0  # from SIGKILL until the spawning process has told of the death
 
 
 class Supervisor:
@@ -51,9 +50,9 @@ class Supervisor:
         self._known = known
         self.live = known.live
         self._to_start: deque[Kernel] = deque()  # may hold kernels that are no longer queued
-        self._limits = Limits(starter, self._stop)
         self._backlog = Backlog()
-        self._deadlines = Deadlines()
+        self._stops = Stops(starter, reaper, self._backlog, self._withdraw)
+        self._limits = Limits(starter, self._stops.stop)
         self._leftovers_due_s = math.inf
         self.lease_end_s = math.inf
         self._lease_expired = False
@@ -85,13 +84,16 @@ class Supervisor:
             )
         accepted = [kernel for order in orders if (kernel := self._accept(order)) is not None]
         self._journal.accept(accepted)
+        for kernel in accepted:
+            if kernel.prefilled:
+                self._hand_ahead(kernel)
 
     def stop(self, orders: Iterable[StopOrder]) -> None:
         for order in orders:
             key = order.id, order.generation
             kernel = self._known.get(key)
             if kernel is not None:
-                self._stop(kernel, order.grace_s, EndReason.STOPPED, order.reason)
+                self._stops.stop(kernel, order.grace_s, EndReason.STOPPED, order.reason)
             elif self._known.buried_seq(key) <= self._journal.acked_seq:
                 # Told again if the last answer was acknowledged: a controller that still asks has
                 # lost it.
@@ -113,13 +115,17 @@ class Supervisor:
         for key in keys:
             kernel = self._known.get(key)
             if kernel is not None and kernel.status is Status.QUEUED:
-                self._stop(kernel, 0.0, EndReason.STOPPED, "recalled")
+                self._stops.stop(kernel, 0.0, EndReason.STOPPED, "recalled")
+            elif kernel is not None and kernel.status is Status.STANDBY:
+                self._backlog.remove(kernel)
+                self._starter.drop(kernel)
 
     def renew_lease(self, until_s: float) -> None:
         """Let kernels run until then: later than before, or earlier if the term was shortened. A
         renewal that comes too late renews nothing."""
         self.lease_end_s = until_s
         self._lease_expired = False
+        self._starter.renew_lease(until_s)
 
     def acknowledge(self, seq: int) -> None:
         """Forget events up to `seq`, and the kernels whose last event is among them.
@@ -137,12 +143,12 @@ class Supervisor:
     def shut_down(self, grace_s: float) -> None:
         """Stop all kernels; `finished` becomes true when they are gone and reported."""
         self._shutting_down = True
-        for kernel in list(self.live.values()):
-            self._stop(kernel, grace_s, EndReason.STOPPED, "shutdown")
+        for kernel in self._known.live_in_stop_order():
+            self._stops.stop(kernel, grace_s, EndReason.STOPPED, "shutdown")
 
     def exceed_disk(self, kernel: Kernel, detail: str) -> None:
         """End a kernel whose scratch directory exceeds its limit."""
-        self._stop(kernel, 0.0, EndReason.DISK_LIMIT, detail)
+        self._stops.stop(kernel, 0.0, EndReason.DISK_LIMIT, detail)
 
     @property
     def heirs_wait(self) -> bool:
@@ -176,14 +182,10 @@ class Supervisor:
         self._limits.enforce_due(now_s)
         if now_s >= self.lease_end_s and not self._lease_expired:
             self._lease_expired = True
-            for kernel in list(self.live.values()):
+            for kernel in self._known.live_in_stop_order():
                 grace_s = min(kernel.own_grace_s, LEASE_GRACE_MAX_S)
-                self._stop(kernel, grace_s, EndReason.LEASE_EXPIRED, "")
-        while (late := self._deadlines.pop_missed(now_s)) is not None:
-            if late.killed:
-                self._starter.give_up(late)
-            else:
-                self._kill(late)
+                self._stops.stop(kernel, grace_s, EndReason.LEASE_EXPIRED, "")
+        self._stops.enforce_due(now_s)
         if self._to_start:
             self._start_some()
 
@@ -191,7 +193,7 @@ class Supervisor:
         """For how long `turn` has nothing to do unless something happens."""
         if self._to_start or self._reaper.due:
             return 0.0
-        due_s = min(self._leftovers_due_s, self._deadlines.next_s(), self._limits.next_s())
+        due_s = min(self._leftovers_due_s, self._stops.next_s(), self._limits.next_s())
         if not self._lease_expired:
             due_s = min(due_s, self.lease_end_s)
         return max(0.0, due_s - now_s)
@@ -215,6 +217,7 @@ class Supervisor:
         self._limits.spawned(kernel)
         if kernel.status is Status.STARTING:
             kernel.status = Status.RUNNING
+            self._hand_ahead(kernel)
         elif kernel.killed:
             self._reaper.kill(kernel)
         else:  # the kernel was asked to stop before it had a process
@@ -222,6 +225,9 @@ class Supervisor:
 
     def not_spawned(self, kernel: Kernel, failure: CreateFailed | CannotExecute) -> None:
         self._starter.clean_up(kernel)
+        if kernel.status is Status.STANDBY:
+            kernel.status = Status.QUEUED  # it will be tried in its turn, when it has room
+            return
         if kernel.stop_reason is not None:
             detail = kernel.stop_detail or kernel.stop_reason
             events = [reports.ended_without_run(kernel, EndReason.NEVER_STARTED, detail)]
@@ -232,15 +238,27 @@ class Supervisor:
         else:
             events = [reports.cannot_execute(kernel, failure)]
         self._end(kernel)
-        heir = self._appoint_heir(kernel, events[0])
+        heir = self._backlog.appoint_heir(kernel, events[0])
         self._record(events, self._begin(heir, events) if heir is not None else None)
 
-    def main_ended(self, pid: int, wait_status: int) -> None:
-        self._reaper.main_ended(pid, wait_status)
-        self._leftovers_due_s = 0.0
+    def dropped(self, kernel: Kernel) -> None:
+        self._withdraw(kernel, kernel.stop_detail or kernel.stop_reason or "recalled")
+
+    def main_ended(self, kernel: Kernel, wait_status: int, heir: Kernel | None) -> None:
+        self._reaper.main_ended(kernel.pid, wait_status)
+        if heir is None or not heir.prefilled:  # it was granted room of its own meanwhile
+            self._leftovers_due_s = 0.0
+            return
+        if heir.status is Status.STANDBY:  # and was not stopped meanwhile
+            heir.status = Status.STARTING
+        kernel.heir = heir
+        self.reap()  # the end of this one is told before the start of that one
 
     def spawner_ended(self, kernels: Iterable[Kernel]) -> None:
         for kernel in kernels:
+            if kernel.wait_status is not None:  # this process has seen the end itself
+                continue
+            self._backlog.remove(kernel)
             if kernel.stop_reason is None:
                 kernel.stop_reason = EndReason.SUPERVISOR_LOST
                 kernel.stop_detail = "the process that starts its user's kernels was killed"
@@ -268,6 +286,10 @@ class Supervisor:
             if kernel.status is Status.QUEUED and was_queued and not order.queued:
                 self._backlog.remove(kernel)
                 self._enqueue(kernel, order)
+            if kernel.status is Status.STANDBY and not order.queued:
+                self._backlog.remove(kernel)
+                kernel.prefilled = False
+                self._begin(kernel, [])
             return None
         newest = self._known.newest(order.id)
         if self._known.buried_seq(key) or (newest and newest.generation > order.generation):
@@ -283,14 +305,15 @@ class Supervisor:
         """Let a newer generation begin when the older one is gone."""
         first = older.waits_for if older.waits_for is not None else older
         if older.status in (Status.QUEUED, Status.CREATED):
-            self._stop(older, 0.0, EndReason.STOPPED, "superseded")
+            self._stops.stop(older, 0.0, EndReason.STOPPED, "superseded")
         if first.key in self.live:
             newer.waits_for, first.successor = first, newer
-            self._stop(first, first.own_grace_s, EndReason.STOPPED, "superseded")
+            self._stops.stop(first, first.own_grace_s, EndReason.STOPPED, "superseded")
 
     def _enqueue(self, kernel: Kernel, order: KernelOrder) -> None:
         self.live[kernel.key] = kernel
         kernel.order, kernel.shape, kernel.announced = order, order.shape, False
+        kernel.prefilled = order.queued
         kernel.devices, kernel.device_milli = order.devices, order.device_milli
         if kernel.waits_for is not None:
             return
@@ -298,6 +321,23 @@ class Supervisor:
             self._backlog.add(kernel)
         else:
             self._to_start.append(kernel)
+
+    def _hand_ahead(self, one: Kernel) -> None:
+        """Let kernels of the shape of this one stand by with their user's process, which spawns
+        them without asking where kernels of this user and shape end."""
+        account = one.order.template.account if one.order is not None else None
+        if account is None:
+            return
+        while self._starter.wants_standby(one.shape, account):
+            kernel = self._backlog.next_queued(one.shape)
+            if kernel is None or kernel.order is None or kernel.order.template.account != account:
+                return
+            try:
+                self._write_intents()
+                self._starter.start(kernel, kernel.order, standby=True)
+            except (CreateFailed, CannotExecute):
+                return  # and will again when its turn comes
+            kernel.status = Status.STANDBY
 
     def _start_some(self) -> None:
         for _ in range(min(_STARTS_A_TURN, len(self._to_start))):
@@ -337,6 +377,11 @@ class Supervisor:
         """Start a kernel, or if its command cannot run, the next of its shape; returns the kernel
         that runs."""
         while True:
+            if kernel.status is Status.STANDBY:
+                kernel.status = Status.STARTING
+                self._starter.launch_now(kernel)
+            if kernel.status in (Status.STARTING, Status.STOPPING):  # its user's process has it
+                return None
             assert kernel.order is not None
             try:
                 self._write_intents()
@@ -358,7 +403,7 @@ class Supervisor:
                 self._reaper.add(kernel)
                 self._limits.spawned(kernel)
                 return kernel
-            heir = self._appoint_heir(kernel, events[-1])
+            heir = self._backlog.appoint_heir(kernel, events[-1])
             if heir is None:
                 return None
             kernel = heir
@@ -370,21 +415,13 @@ class Supervisor:
         event = reports.ended(kernel, kernel.slot.oom_kills() if kernel.slot is not None else 0)
         self._end(kernel)
         events = [event]
-        heir = self._appoint_heir(kernel, event)
+        heir = self._backlog.appoint_heir(kernel, event)
         running = self._begin(heir, events) if heir is not None else None
         # Only now: the devices lie idle until the heir runs, and nobody waits for this.
         dropped_bytes = self._starter.clean_up(kernel)
         if dropped_bytes:
             event["output_dropped_bytes"] = dropped_bytes
         self._record(events, running)
-
-    def _appoint_heir(self, kernel: Kernel, event: Event) -> Kernel | None:
-        heir = self._backlog.take(kernel.shape)
-        if heir is not None:
-            heir.devices, heir.device_milli = kernel.devices, kernel.device_milli
-            heir.predecessor = kernel.key
-            event["heir"] = heir.key
-        return heir
 
     def _end(self, kernel: Kernel, status: Status = Status.ENDED) -> None:
         kernel.status, kernel.order = status, None
@@ -403,39 +440,10 @@ class Supervisor:
                 kernel = self._known[event["kernel"], event["generation"]]
                 self._known.note_final(event["seq"], kernel)
 
-    def _stop(self, kernel: Kernel, grace_s: float, reason: EndReason, detail: str) -> None:
-        if kernel.status in (Status.QUEUED, Status.CREATED, Status.CREATE_FAILED):
-            self._backlog.remove(kernel)
-            self._starter.clean_up(kernel)
-            event = reports.ended_without_run(
-                kernel, EndReason.NEVER_STARTED, detail or reason.value
-            )
-            self._end(kernel)
-            self._record([event])
-            return
-        if kernel.status is Status.ENDED or (
-            kernel.status is Status.RUNNING and kernel.wait_status is not None
-        ):
-            return  # the kernel has ended by itself; the rest of it is being killed
-        deadline_s = clock.now_s() + grace_s
-        starting = kernel.status is Status.STARTING
-        first = starting or kernel.status is Status.RUNNING
-        if not first and deadline_s >= kernel.stop_deadline_s:
-            return
-        kernel.stop_deadline_s = deadline_s
-        if first:
-            kernel.status = Status.STOPPING
-            kernel.stop_reason, kernel.stop_detail = reason, detail
-        if not grace_s:
-            self._kill(kernel)
-            return
-        self._deadlines.add(kernel)
-        if first and not starting:  # a kernel is told when it is there, once
-            self._reaper.signal(kernel, signal.SIGTERM)
-            self._reaper.signal(kernel, signal.SIGCONT)  # a stopped process hears it only then
-
-    def _kill(self, kernel: Kernel) -> None:
-        kernel.killed = True
-        self._reaper.kill(kernel)
-        kernel.stop_deadline_s = clock.now_s() + _DEATH_TIMEOUT_S
-        self._deadlines.add(kernel)
+    def _withdraw(self, kernel: Kernel, detail: str) -> None:
+        """End a kernel of which no process has run or will."""
+        self._backlog.remove(kernel)
+        self._starter.clean_up(kernel)
+        event = reports.ended_without_run(kernel, EndReason.NEVER_STARTED, detail)
+        self._end(kernel)
+        self._record([event])

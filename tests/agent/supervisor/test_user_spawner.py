@@ -17,7 +17,7 @@ from muster.agent.supervisor.output import Outputs
 from muster.agent.supervisor.protocol import Account, Program
 from muster.agent.supervisor.spawn_messages import MAX_PLACES, read_message
 from muster.agent.supervisor.spawner import Launch, Spawned
-from muster.agent.supervisor.user_spawners import UserSpawner, UserSpawners
+from muster.agent.supervisor.user_spawner import UserSpawner
 
 UID = 210_001
 
@@ -31,7 +31,10 @@ class Deaf:
     def not_spawned(self, kernel: Kernel, failure: CreateFailed | CannotExecute) -> None:
         raise AssertionError
 
-    def main_ended(self, pid: int, wait_status: int) -> None:
+    def dropped(self, kernel: Kernel) -> None:
+        raise AssertionError
+
+    def main_ended(self, kernel: Kernel, wait_status: int, heir: Kernel | None) -> None:
         raise AssertionError
 
     def spawner_ended(self, kernels: Collection[Kernel]) -> None:
@@ -70,7 +73,7 @@ def peer(tmp_path: Path) -> Iterator[Peer]:
     account = Account(UID, UID, (), "ada", "/", "/", gains_privileges=False)
     loop = Loop()
     with ours, theirs:
-        spawner = UserSpawner(UserSpawners(loop, {}, None), account, os.getpid(), ours, Deaf())
+        spawner = UserSpawner(account, os.getpid(), ours, loop, Deaf(), lambda _: None)
         yield Peer(spawner, theirs, Outputs(loop, str(tmp_path)))
 
 
@@ -100,7 +103,7 @@ def test_program_of_many_kernels_is_told_once(peer: Peer) -> None:
         (1, ("b", "")),
     ]
     assert [words[2] for words in heard if words[0] == "launch"] == [0, 1] * 3
-    assert heard[-1][3:] == ({"OWN": "1"}, "/scratch", ())
+    assert heard[-1][3:6] == ({"OWN": "1"}, "/scratch", ())
 
 
 def test_program_that_was_not_used_for_long_is_told_again(peer: Peer) -> None:

@@ -1,0 +1,329 @@
+"""The supervisor's end of one spawner process, which spawns the kernels of a user."""
+
+import os
+import signal
+import socket
+from collections import Counter, deque
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from typing import Protocol
+
+from muster.agent.supervisor import clock
+from muster.agent.supervisor.failures import CannotExecute, CreateFailed
+from muster.agent.supervisor.kernel import CreateFailure, Kernel
+from muster.agent.supervisor.loop import READABLE, WRITABLE, Loop
+from muster.agent.supervisor.process_tree import read_stat
+from muster.agent.supervisor.protocol import Account, Program
+from muster.agent.supervisor.spawn_messages import (
+    DROPPED,
+    ENDED,
+    MAX_ANSWER_BYTES,
+    MAX_PLACES,
+    READY,
+    SPAWNED,
+    VERSION,
+    Garbled,
+    drop_message,
+    facts,
+    failure_of,
+    is_failure,
+    launch_message,
+    lease_message,
+    now_message,
+    program_message,
+)
+from muster.agent.supervisor.spawner import Launch, Spawned
+
+# Standbys for each running kernel of their shape, so that their process can tell of many ends at
+# once; each takes descriptors, a cgroup and a directory.
+_STANDBYS_A_KERNEL = 4
+_MAX_STANDBYS = 16
+_KEPT_PROGRAM_BYTES = 64 << 10
+_SNDBUF_OVERHEAD_BYTES = 64  # of the buffer, a message may take all but 32
+
+
+class SpawnListener(Protocol):
+    """The listener for kernels that another process was told to spawn, or has spawned."""
+
+    def spawned(self, kernel: Kernel, spawned: Spawned) -> None:
+        """The kernel runs."""
+
+    def not_spawned(self, kernel: Kernel, failure: CreateFailed | CannotExecute) -> None:
+        """No process of the kernel runs."""
+
+    def dropped(self, kernel: Kernel) -> None:
+        """The kernel stands by no more; no process of it ran."""
+
+    def main_ended(self, kernel: Kernel, wait_status: int, heir: Kernel | None) -> None:
+        """A main process was reaped, none of the kernel's is left if it has an heir, and the heir
+        is being spawned."""
+
+    def spawner_ended(self, kernels: Collection[Kernel]) -> None:
+        """Nobody will tell any more how these kernels ended, or whether they were ever spawned."""
+
+    def helper_spawned(self, pid: int) -> None:
+        """A process of the supervisor's own is to be reaped."""
+
+
+class UserSpawner:
+    """One spawner process, with the kernels that it was told to spawn and those that it has
+    spawned."""
+
+    def __init__(
+        self,
+        account: Account,
+        pid: int,
+        peer: socket.socket,
+        loop: Loop,
+        listener: SpawnListener,
+        on_ended: "Callable[[UserSpawner], None]",
+    ) -> None:
+        """
+        Raises:
+            OSError: no descriptor is left.
+        """
+        self.account = account
+        self.used_s = clock.now_s()
+        self._loop = loop
+        self._on_ended = on_ended
+        self._listener = listener
+        self._pidfd = os.pidfd_open(pid)
+        self._socket = peer
+        buffer_bytes = peer.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+        self._max_message_bytes = buffer_bytes - _SNDBUF_OVERHEAD_BYTES
+        self._buffer = memoryview(bytearray(MAX_ANSWER_BYTES))
+        self._unsent: deque[tuple[bytes, tuple[int, ...]]] = deque()
+        self._last_number = 0
+        self._programs: list[Program] = []  # those that the process keeps, by place
+        self._last_place = -1  # the place given last
+        self._asked: dict[int, Kernel] = {}  # by the number of the request
+        self._standbys: dict[Kernel, int] = {}  # those of them that wait for others to end
+        self._running: dict[int, Kernel] = {}  # by pid
+        # By shape: running kernels in whose places others may follow, and those that stand by.
+        self._hosts: Counter[str] = Counter()
+        self._waiting: Counter[str] = Counter()
+        self._told_lease_end_s = 0.0
+        self._retiring = False
+        self._ready = False
+        loop.watch(peer.fileno(), self._on_ready)
+
+    @property
+    def idle(self) -> bool:
+        return not self._asked and not self._running
+
+    @property
+    def has_standbys(self) -> bool:
+        return bool(self._standbys)
+
+    def stands_by(self, kernel: Kernel) -> bool:
+        return kernel in self._standbys
+
+    def has(self, kernel: Kernel) -> bool:
+        return self._running.get(kernel.pid) is kernel or kernel in self._asked.values()
+
+    def start(self, kernel: Kernel, launch: Launch, *, standby: bool = False) -> None:
+        """
+        Raises:
+            CreateFailed: the launch is too large to be sent.
+        """
+        assert kernel.output is not None
+        hierarchies: tuple[str, ...] = ()
+        fds: tuple[int, ...] = (kernel.output.write_fd,)
+        if kernel.slot is not None:
+            hierarchies = kernel.slot.hierarchies
+            fds += (*kernel.slot.entry_fds, kernel.slot.population_fd)
+        number = self._last_number = self._last_number + 1
+        place = self._place_of(launch.program)
+        message = launch_message(number, place, launch, hierarchies, kernel.shape, waits=standby)
+        self._require_room(message)
+        self._asked[number] = kernel
+        if standby:
+            self._standbys[kernel] = number
+            self._waiting[kernel.shape] += 1
+        self._say(message, fds)
+
+    def wants_standby(self, shape: str) -> bool:
+        wanted = min(_STANDBYS_A_KERNEL * self._hosts[shape], _MAX_STANDBYS)
+        return self._waiting[shape] < wanted and not self._retiring
+
+    def launch_now(self, kernel: Kernel) -> None:
+        self._say(now_message(kernel.shape, self._standbys[kernel]))
+
+    def drop(self, kernel: Kernel) -> None:
+        self._say(drop_message(kernel.shape, self._standbys[kernel]))
+
+    def tell_lease(self, until_s: float) -> None:
+        """Tell until when kernels that stand by may be spawned, in seconds since boot."""
+        if self._told_lease_end_s != until_s:
+            self._told_lease_end_s = until_s
+            self._say(lease_message(until_s))
+
+    def _place_of(self, program: Program) -> int:
+        """Where the process keeps a program, which it is told if it does not.
+
+        Raises:
+            CreateFailed: it is larger than what can be sent.
+        """
+        for place, kept in enumerate(self._programs):
+            if kept is program:
+                return place
+        if program in self._programs:  # of another order, which says the same
+            return self._programs.index(program)
+        place = (self._last_place + 1) % MAX_PLACES
+        message = program_message(place, program)
+        if len(message) > _KEPT_PROGRAM_BYTES:
+            place = MAX_PLACES  # where the next large one takes its place
+            message = program_message(place, program)
+        self._require_room(message)
+        self._say(message)
+        if place < MAX_PLACES:
+            self._last_place = place
+            self._programs[place : place + 1] = [program]
+        return place
+
+    def _require_room(self, message: bytes) -> None:
+        """
+        Raises:
+            CreateFailed: the message is larger than what can be sent.
+        """
+        if len(message) > self._max_message_bytes:
+            detail = (
+                f"its command, environment and files take {len(message)} bytes, of which "
+                f"{self._max_message_bytes} can be sent to the process of {self.account.name}: the "
+                f"agent lacks CAP_NET_ADMIN, or net.core.wmem_max is low"
+            )
+            raise CreateFailed(CreateFailure.INTERNAL, detail)
+
+    def retire(self) -> None:
+        self._retiring = True
+        self._end_if_retired()
+
+    def kill(self) -> None:
+        with suppress(OSError):
+            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+
+    def _say(self, data: bytes, fds: tuple[int, ...] = ()) -> None:
+        self.used_s = clock.now_s()
+        self._unsent.append((data, fds))
+        if len(self._unsent) == 1:
+            self._send()
+
+    def _send(self) -> None:
+        while self._unsent:
+            data, fds = self._unsent[0]
+            try:
+                socket.send_fds(self._socket, [data], list(fds), socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                self._loop.wait_for(self._socket.fileno(), READABLE | WRITABLE)
+                return
+            except OSError:  # the process is gone, or cannot be told; its end will be read next
+                self.kill()
+            self._unsent.popleft()
+
+    def _on_ready(self) -> None:
+        if self._unsent:
+            self._send()
+            if not self._unsent:
+                self._loop.wait_for(self._socket.fileno(), READABLE)
+        try:
+            size = self._socket.recv_into(self._buffer, 0, socket.MSG_DONTWAIT)
+        except (BlockingIOError, ConnectionError):
+            return  # raised once if it died with requests unread; its answers follow
+        except OSError:
+            size = 0
+        if not size:
+            self._end()
+            return
+        try:
+            self._hear(self._buffer[:size])
+        except (Garbled, KeyError):  # the process cannot be trusted any more
+            self._end()
+            return
+        self._end_if_retired()
+
+    def _hear(self, answer: memoryview) -> None:
+        """
+        Raises:
+            Garbled, KeyError: it answers none of the orders.
+        """
+        self.used_s = clock.now_s()
+        if is_failure(answer):
+            number, failure = failure_of(answer)
+            self._listener.not_spawned(self._answered(number), failure)
+            return
+        for kind, pid, number, low, high, at in facts(answer):
+            if kind == SPAWNED:
+                kernel = self._running[pid] = self._answered(number)
+                self._hosts[kernel.shape] += _is_host(kernel)
+                self._listener.spawned(kernel, Spawned(pid, (low, high), at))
+            elif kind == ENDED:
+                kernel = self._running.pop(pid)
+                _subtract(self._hosts, kernel.shape, _is_host(kernel))
+                heir = self._asked[low] if low else None
+                self._listener.main_ended(kernel, number, heir)
+            elif kind == DROPPED:
+                self._listener.dropped(self._answered(number))
+            elif kind == READY and number == VERSION:
+                self._ready = True
+            else:
+                raise Garbled(f"a fact {kind} about {number}")
+
+    def _answered(self, number: int) -> Kernel:
+        """The kernel of a request that has its outcome now.
+
+        Raises:
+            KeyError: there is no such request.
+        """
+        kernel = self._asked.pop(number)
+        if self._standbys.pop(kernel, None) is not None:
+            _subtract(self._waiting, kernel.shape, 1)
+        return kernel
+
+    def _end_if_retired(self) -> None:
+        if self._retiring and self.idle and not self._unsent:
+            self._end()
+
+    def _end(self) -> None:
+        """End the process, which ends without its socket, or note that it has ended."""
+        if self._socket.fileno() < 0:
+            return
+        self._on_ended(self)
+        self._loop.close(self._socket.detach())
+        self.kill()
+        os.close(self._pidfd)
+        # Kernels that still run become children of the supervisor, which reaps them. Others were
+        # perhaps never spawned, or nobody else saw their end.
+        asked, running = [*self._asked.values()], [*self._running.values()]
+        for number in list(self._asked):
+            self._answered(number)
+        self._running.clear()
+        if self._ready:
+            lost = [*asked, *(kernel for kernel in running if not _is_there(kernel))]
+            if lost:
+                self._listener.spawner_ended(lost)
+            return
+        detail = (
+            f"no process could become {self.account.name} ({self.account.uid}), or this version of "
+            f"muster was replaced while its supervisor ran on"
+        )
+        for kernel in asked:
+            self._listener.not_spawned(kernel, CreateFailed(CreateFailure.INTERNAL, detail))
+
+
+def _is_host(kernel: Kernel) -> bool:
+    """Whether another of its shape may follow in its place without the supervisor: nothing of it
+    is left once its cgroup is empty, and no device passes on."""
+    return kernel.slot is not None and not kernel.devices
+
+
+def _subtract(counts: Counter[str], shape: str, number: int) -> None:
+    counts[shape] -= number
+    if not counts[shape]:
+        del counts[shape]
+
+
+def _is_there(kernel: Kernel) -> bool:
+    """Whether the kernel's main process exists, perhaps as a zombie."""
+    stat = read_stat(kernel.pid)
+    low, high = kernel.born_ticks
+    return stat is not None and low <= stat.start_ticks <= high
