@@ -1,6 +1,7 @@
 """Limits through cgroups, where this machine lets us make any."""
 
 import signal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -85,8 +86,12 @@ def test_processes_are_in_the_cgroups_with_their_limits(limited: Driver) -> None
         assert texts["memory.max"] == [str(MEMORY_BYTES)]
     for cgroup in cgroups_of(limited.directory):
         (procs,) = cgroup.glob("*/cgroup.procs")
-        wait_until(lambda procs=procs: len(procs.read_text().split()) == 3)
+        wait_until(partial(_has_lines, procs, 3))
         assert str(limited.started("k")["pid"]) in procs.read_text().split()
+
+
+def _has_lines(path: Path, count: int) -> bool:
+    return len(path.read_text().splitlines()) == count
 
 
 def test_limit_of_cpu_alone_is_set_soon_after_the_start(limited: Driver) -> None:

@@ -10,6 +10,9 @@ from muster.agent.supervisor.kernel import EndReason, Kernel, Status
 from muster.agent.supervisor.reaper import Reaper
 from muster.agent.supervisor.starter import Starter
 
+RECALLED = "recalled"
+"""The detail of the end of a kernel that was taken back while it was queued."""
+
 _DEATH_TIMEOUT_S = 2.0  # from SIGKILL until the spawning process has told of the death
 
 Withdraw = Callable[[Kernel, str], None]
@@ -39,8 +42,7 @@ class Stops:
         ):
             return  # the kernel has ended by itself; the rest of it is being killed
         if kernel.status is Status.STANDBY:
-            self._backlog.remove(kernel)
-            self._starter.drop(kernel)
+            self._drop(kernel)
         deadline_s = clock.now_s() + grace_s
         starting = kernel.status in (Status.STANDBY, Status.STARTING)
         first = starting or kernel.status is Status.RUNNING
@@ -58,6 +60,13 @@ class Stops:
             self._reaper.signal(kernel, signal.SIGTERM)
             self._reaper.signal(kernel, signal.SIGCONT)  # a stopped process hears it only then
 
+    def recall(self, kernel: Kernel) -> None:
+        """Take a kernel back if it is still queued."""
+        if kernel.status is Status.QUEUED:
+            self._withdraw(kernel, RECALLED)
+        elif kernel.status is Status.STANDBY:
+            self._drop(kernel)
+
     def enforce_due(self, now_s: float) -> None:
         """Kill the kernels whose grace is over, and give up those whose end nobody tells."""
         while (late := self._deadlines.pop_missed(now_s)) is not None:
@@ -69,6 +78,11 @@ class Stops:
     def next_s(self) -> float:
         """The time at which ``enforce_due`` has something to do next."""
         return self._deadlines.next_s()
+
+    def _drop(self, kernel: Kernel) -> None:
+        """Have a kernel stand by no more, unless it was spawned by now."""
+        self._backlog.remove(kernel)
+        self._starter.drop(kernel)
 
     def _kill(self, kernel: Kernel) -> None:
         kernel.killed = True

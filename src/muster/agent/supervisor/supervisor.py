@@ -27,7 +27,7 @@ from muster.agent.supervisor.protocol import (
 from muster.agent.supervisor.reaper import Reaper
 from muster.agent.supervisor.spawner import Spawned
 from muster.agent.supervisor.starter import Starter, note_spawned
-from muster.agent.supervisor.stops import Stops
+from muster.agent.supervisor.stops import RECALLED, Stops
 
 MAX_KERNELS = 32_768  # more than a controller lets it hold, kernels that have just ended included
 MAX_UNACKNOWLEDGED = 131_072
@@ -114,11 +114,8 @@ class Supervisor:
         """Take back kernels that are still queued."""
         for key in keys:
             kernel = self._known.get(key)
-            if kernel is not None and kernel.status is Status.QUEUED:
-                self._stops.stop(kernel, 0.0, EndReason.STOPPED, "recalled")
-            elif kernel is not None and kernel.status is Status.STANDBY:
-                self._backlog.remove(kernel)
-                self._starter.drop(kernel)
+            if kernel is not None:
+                self._stops.recall(kernel)
 
     def renew_lease(self, until_s: float) -> None:
         """Let kernels run until then: later than before, or earlier if the term was shortened. A
@@ -242,7 +239,7 @@ class Supervisor:
         self._record(events, self._begin(heir, events) if heir is not None else None)
 
     def dropped(self, kernel: Kernel) -> None:
-        self._withdraw(kernel, kernel.stop_detail or kernel.stop_reason or "recalled")
+        self._withdraw(kernel, kernel.stop_detail or kernel.stop_reason or RECALLED)
 
     def main_ended(self, kernel: Kernel, wait_status: int, heir: Kernel | None) -> None:
         self._reaper.main_ended(kernel.pid, wait_status)
@@ -411,11 +408,13 @@ class Supervisor:
     # Ends.
 
     def _finish(self, kernel: Kernel) -> None:
-        """Report a kernel, all processes of which are gone, and start its heir on its devices."""
+        """Report a kernel, all processes of which are gone, and start its heir on its devices,
+        unless the lease is over."""
         event = reports.ended(kernel, kernel.slot.oom_kills() if kernel.slot is not None else 0)
         self._end(kernel)
         events = [event]
-        heir = self._backlog.appoint_heir(kernel, event)
+        leased = clock.now_s() < self.lease_end_s
+        heir = self._backlog.appoint_heir(kernel, event) if leased else None
         running = self._begin(heir, events) if heir is not None else None
         # Only now: the devices lie idle until the heir runs, and nobody waits for this.
         dropped_bytes = self._starter.clean_up(kernel)
