@@ -5,7 +5,7 @@ WORKERS ?= 3
 PROTOS := $(wildcard src/muster/wire/*.proto)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak lint fmt bench proto clean
+.PHONY: help setup demo test soak mutants lint fmt bench proto clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ test: setup ## Run the tests (WORKERS=1 for one after the other)
 
 soak: setup ## Run the control plane from seed after seed, until stopped; goes on where it was
 	@$(BIN)/python -m muster.simulate.swarm --state .soak --resume
+
+mutants: setup ## Put deliberate bugs into a copy of the code, and see that seeds find them
+	@$(BIN)/python -m tests.simulate.swarm.mutants
 
 lint: setup ## Check format, lint, types and import layers
 	$(BIN)/ruff format --check

@@ -1,0 +1,419 @@
+"""The deliberate bugs. Each text is in its file once, which a test checks, so that the list cannot
+rot; whoever changes such a line changes the bug with it, or drops it with a reason."""
+
+from tests.simulate.swarm.mutants.mutant import Mutant
+
+AGENT = "control/agent"
+ENGINE = "control/engine"
+JOB = "control/job"
+SESSION = "control/session"
+HANDLERS = f"{SESSION}/handlers"
+SCHEDULING = "scheduling"
+
+LEDGER = (
+    Mutant(
+        "the ledger is freed before the agent confirms",
+        f"{SESSION}/lifecycle.py",
+        """            if never_sent:
+                work.unit.release(key)
+            else:
+""",
+        """            work.unit.release(key)
+            if not never_sent:
+""",
+        "a row of the ledger stays until the agent confirms that the processes are gone",
+    ),
+    Mutant(
+        "an expired stop frees the room",
+        f"{SESSION}/lifecycle.py",
+        """            case SessionStatus.TERMINATED:
+                record.finished_at = work.now
+""",
+        """            case SessionStatus.TERMINATED:
+                for kernel in record.kernels:
+                    work.unit.release((kernel.id, kernel.generation))
+                record.finished_at = work.now
+""",
+        "a row of the ledger stays until the agent confirms that the processes are gone",
+    ),
+    Mutant(
+        "the end of an old generation frees nothing",
+        f"{SESSION}/kernel_reports.py",
+        """            self._hand_over(work, key, report.heir)
+            work.unit.release(key)
+            if kernel is not None:
+                work.mark(kernel.session)
+        elif""",
+        """            self._hand_over(work, key, report.heir)
+            if kernel is not None:
+                work.mark(kernel.session)
+        elif""",
+        "room that is proven free is given back",
+    ),
+    Mutant(
+        "an heir's room is not charged",
+        f"{SESSION}/kernel_reports.py",
+        """        work.unit.release(key)
+        work.unit.charge(heir_row, shares)
+""",
+        """        work.unit.release(key)
+""",
+        "a kernel's room passes to its heir in one commit",
+    ),
+    Mutant(
+        "an ended kernel keeps its row beside its heir's",
+        f"{SESSION}/kernel_reports.py",
+        """        shares = allocation.shares
+        work.unit.release(key)
+        work.unit.charge""",
+        """        shares = allocation.shares
+        work.unit.charge""",
+        "a kernel's room passes to its heir in one commit",
+        beyond="it is no bug: both callers release the row again, right after",
+    ),
+    Mutant(
+        "silence frees an agent's room",
+        f"{AGENT}/leases.py",
+        "            if self._clock.now() < _until(lease) + LEASE_MARGIN_S:\n"
+        "                return False\n",
+        "",
+        "kernels of a silent agent are unknown until its leases have ended",
+    ),
+    Mutant(
+        "an agent that is lost may be renewed",
+        f"{AGENT}/leases.py",
+        "            lease.term_s = 0.0\n            return True\n",
+        "            return True\n",
+        "no renewal comes between the decision that an agent is lost and its commit",
+    ),
+    Mutant(
+        "a lease is renewed that was never granted",
+        f"{AGENT}/leases.py",
+        "        if not lease.term_s or lease.admitted != lease.place:\n",
+        "        if not lease.term_s:\n",
+        "a boot or directory that control has not heard of gets no lease",
+    ),
+    Mutant(
+        "a new controller forgets the leases of the last one",
+        f"{AGENT}/leases.py",
+        "                    lease.grants.append(_Grant(-math.inf, now + agent.lease_s, 0.0))\n",
+        "                    pass\n",
+        "a new controller counts with the longest lease that an agent may know",
+    ),
+    Mutant(
+        "a shorter lease counts at once",
+        f"{AGENT}/lifecycle.py",
+        "lease_s = term_s if over else max(term_s, record.lease_s)",
+        "lease_s = term_s",
+        "a new controller counts with the longest lease that an agent may know",
+    ),
+)
+
+GENERATIONS = (
+    Mutant(
+        "the generation of reports is ignored",
+        f"{SESSION}/kernel_reports.py",
+        "            and kernel.generation == report.generation\n",
+        "",
+        "a report of an old generation changes only that generation's row",
+    ),
+    Mutant(
+        "the generation is not raised",
+        f"{SESSION}/lifecycle.py",
+        "        kernel.generation += 1\n",
+        "",
+        "a kernel that goes back to the queue has a new generation",
+    ),
+    Mutant(
+        "the number of an attempt is used again",
+        f"{JOB}/expand.py",
+        "            task.attempt += 1\n",
+        "",
+        "no attempt runs twice",
+    ),
+    Mutant(
+        "an attempt that may have run goes back to the queue",
+        f"{SESSION}/lifecycle.py",
+        "begun = record.barrier_opened_at is not None or record.tally.among(_BEGUN)",
+        "begun = False",
+        "no attempt runs twice",
+    ),
+    Mutant(
+        "a lost kernel that was told to run is placed anew",
+        f"{HANDLERS}/barrier.py",
+        "    return session.job is not None and kernel.status in _TOLD_TO_RUN\n",
+        "    return False\n",
+        "no attempt runs twice",
+    ),
+    Mutant(
+        "the next attempt begins while the last one may run",
+        f"{JOB}/expand.py",
+        "gone = task.kernel_id is None or task.kernel_id not in work.live.allocations_of",
+        "gone = True",
+        "a task has one live attempt at most",
+    ),
+    Mutant(
+        "the next generation begins while the last one may run",
+        f"{SESSION}/cluster/state.py",
+        "            state.submit(waiting, aside=bool(remains))\n",
+        "            state.submit(waiting)\n",
+        "a task has one live attempt at most",
+    ),
+)
+
+COMMITS = (
+    Mutant(
+        "messages are sent before the commit",
+        "control/plane.py",
+        "            self._store.commit(work.unit)\n",
+        "            self._perform(work)\n            self._store.commit(work.unit)\n",
+        "nothing leaves before it is committed",
+    ),
+    Mutant(
+        "submissions are answered before the commit",
+        "control/inbox.py",
+        "            work.emit(Answer(self, self.action(work, parts), None))\n",
+        "            self.answer(self.action(work, parts), None)\n",
+        "work that was accepted is not lost",
+    ),
+    Mutant(
+        "reports are acknowledged before the commit",
+        f"{AGENT}/desk.py",
+        "                work.emit(TellAgent(agent.id, Acknowledge(batch.last_seq)))\n",
+        "                self.link.send(agent.id, Acknowledge(batch.last_seq))\n",
+        "an agent forgets a report only once it is committed",
+    ),
+    Mutant(
+        "the mirror is kept after a failed commit",
+        "control/plane.py",
+        '        self._broken = True\n        why = f"the change could not be stored: {error}"\n',
+        '        why = f"the change could not be stored: {error}"\n',
+        "the mirror is as SQL is",
+    ),
+    Mutant(
+        "inputs of a lost race are dropped",
+        "control/plane.py",
+        "            case LostRace(losers=losers) if self._races.lost(losers, now):\n",
+        "            case LostRace(losers=losers) if self._races.lost(losers, now) or True:\n"
+        "                inputs = []\n",
+        "an input is taken, or its sender is told that it is not",
+    ),
+    Mutant(
+        "the compare-and-set is dropped",
+        "store/unit.py",
+        "        if before not in expected:\n            return False\n",
+        "",
+        "a record that somebody else has moved is left alone",
+    ),
+    Mutant(
+        "a moved status is not written",
+        "store/unit.py",
+        "        self.touched[kind].setdefault(record, before)\n        record.status = to\n",
+        "        record.status = to\n",
+        "the mirror is as SQL is",
+    ),
+)
+
+AGREEMENT = (
+    Mutant(
+        "Hello does not repeat lost starts",
+        f"{AGENT}/hello.py",
+        "                send_starts(kernel.session, [kernel], work, self._cluster)\n",
+        "                pass\n",
+        "a command that was lost with a stream is sent again",
+    ),
+    Mutant(
+        "Hello does not stop kernels that nobody wants",
+        f"{AGENT}/hello.py",
+        '                work.emit(TellAgent(agent.id, Stop(*key, grace_s, "not wanted")))\n',
+        "                pass\n",
+        "no kernel runs that nobody wants",
+    ),
+    Mutant(
+        "Hello does not free rows that its agent has forgotten",
+        f"{AGENT}/hello.py",
+        "                if key not in held:\n                    work.unit.release(key)\n",
+        "                if key not in held:\n",
+        "room that is proven free is given back",
+    ),
+    Mutant(
+        "a reboot is not noticed",
+        f"{AGENT}/hello.py",
+        "        rebooted = bool(agent.boot_id) and agent.boot_id != hello.boot_id\n",
+        "        rebooted = False\n",
+        "kernels of an earlier boot are gone, as of when that boot was last heard",
+    ),
+    Mutant(
+        "a kernel that its agent has forgotten is kept",
+        f"{AGENT}/hello.py",
+        "        elif kernel.status in _ON_AGENT and held is None:\n",
+        "        elif False:\n",
+        "a kernel that its agent does not know has vanished",
+    ),
+    Mutant(
+        "a lost Go is not repeated",
+        f"{HANDLERS}/barrier.py",
+        "    if not is_closed(session):\n        say_go(kernel, work)\n",
+        "",
+        "a command that was lost with a stream is sent again",
+    ),
+    Mutant(
+        "a kernel is told to stop once only",
+        f"{HANDLERS}/terminate.py",
+        "        if sent_at is not None and work.now < stop_again_at(kernel, sent_at):\n",
+        "        if sent_at is not None:\n",
+        "a kernel that does not end is told again to stop",
+    ),
+    Mutant(
+        "superseded kernels run on",
+        f"{SESSION}/kernel_reports.py",
+        '            work.emit(TellAgent(agent_id, Stop(*key, 0.0, "superseded")))\n',
+        "",
+        "no kernel runs that nobody wants",
+    ),
+    Mutant(
+        "the barrier opens for the first kernel of a gang",
+        f"{HANDLERS}/barrier.py",
+        "        if ready + record.tally.among((KernelStatus.RUNNING,)) < len(record.kernels):\n",
+        "        if ready + record.tally.among((KernelStatus.RUNNING,)) < 1:\n",
+        "no kernel of a gang runs before each of them can",
+    ),
+    Mutant(
+        "gangs have no barrier",
+        f"{HANDLERS}/barrier.py",
+        "    return len(session.kernels) > 1 and session.barrier_opened_at is None\n",
+        "    return False\n",
+        "no kernel of a gang runs before each of them can",
+    ),
+)
+
+VERDICTS = (
+    Mutant(
+        "the wrong member of a gang is charged",
+        f"{JOB}/judge.py",
+        "    return {first}\n",
+        "    return {len(attempts) - 1 - first}\n",
+        "of a gang only the first task to fail is charged",
+    ),
+    Mutant(
+        "lost machines are charged to tasks",
+        f"{JOB}/judge.py",
+        "        preemptions += 1\n        if preemptions <= budget.max_retries_preemption:\n",
+        "        failures += 1\n        if failures <= budget.max_retries_failure:\n",
+        "a lost machine charges the preemption budget, and no other",
+    ),
+    Mutant(
+        "a retry too few is granted",
+        f"{JOB}/judge.py",
+        "        if failures <= budget.max_retries_failure:\n",
+        "        if failures < budget.max_retries_failure:\n",
+        "a task is tried again while its failures do not exceed its budget",
+    ),
+    Mutant(
+        "attempts that never began are charged",
+        f"{JOB}/judge.py",
+        "        return TaskState.WORKER_FAILED if attempt.started else TaskState.PENDING\n",
+        "        return TaskState.WORKER_FAILED\n",
+        "an attempt that never began charges no budget",
+    ),
+    Mutant(
+        "exit codes are forgotten",
+        f"{SESSION}/kernel_reports.py",
+        "        kernel.exit_code = exit_code\n",
+        "",
+        "a task that exits with 0 has succeeded",
+    ),
+    Mutant(
+        "a failed try is charged each time that it is told",
+        f"{SESSION}/kernel_reports.py",
+        "    return kernel.failed_at is not None and report.at <= kernel.failed_at\n",
+        "    return False\n",
+        "a report that is repeated changes nothing",
+    ),
+    Mutant(
+        "the tasks of an ended job go on",
+        f"{JOB}/derive.py",
+        "    sessions.terminate(work, [work.live.sessions[id_] for id_ in attempts], phase, why)\n",
+        "",
+        "the end of a job ends its tasks",
+    ),
+    Mutant(
+        "time limits are not enforced",
+        f"{HANDLERS}/promote.py",
+        "        if work.now < record.started_at + timeout_s:\n            return None\n",
+        "        return None\n",
+        "no session runs for longer than its time limit",
+    ),
+)
+
+PLACEMENT = (
+    Mutant(
+        "a reservation is forgotten when its agent is away",
+        f"{SESSION}/cluster/workloads.py",
+        "        returning=alive and not agent.connected and agent.barred is None,\n",
+        "        returning=False,\n",
+        "a reservation survives that an agent is away for a moment",
+    ),
+    Mutant(
+        "later sessions start before a strict queue's head",
+        f"{SCHEDULING}/passes/placement.py",
+        "        if policy is QueuePolicy.STRICT:\n            self._stopped",
+        "        if False:\n            self._stopped",
+        "priority is never inverted in a strict queue",
+    ),
+    Mutant(
+        "the lowest priority goes first",
+        f"{SCHEDULING}/passes/class_order.py",
+        "    return (-session.workload.priority, *key,",
+        "    return (session.workload.priority, *key,",
+        "priority is never inverted in a strict queue",
+    ),
+    Mutant(
+        "quotas of sessions are ignored",
+        f"{SCHEDULING}/policy/validators.py",
+        "                if used >= quota.sessions:\n",
+        "                if used < 0:\n",
+        "quotas are never exceeded",
+    ),
+    Mutant(
+        "work does not wait for that on which it depends",
+        f"{SCHEDULING}/policy/validators.py",
+        "            if not is_met(dependency, state):\n                reasons",
+        "            if False:\n                reasons",
+        "no work starts before its dependencies are met",
+    ),
+    Mutant(
+        "agents that take no work get work",
+        f"{SESSION}/cluster/workloads.py",
+        "        accepting=able and agent.barred is None and not agent.disk_full,\n",
+        "        accepting=able,\n",
+        "an agent that is barred gets no new work",
+    ),
+)
+
+HISTORY = (
+    Mutant(
+        "two different refusals are merged",
+        "store/entity.py",
+        "return all(one.code is code for one, code in zip(self.reasons, codes, strict=True))",
+        "return True",
+        "history tells exactly what happened",
+    ),
+    Mutant(
+        "the counts of merged refusals are lost",
+        "store/history.py",
+        "        for repeat in record.repeats:\n            self._write_count(repeat, record)\n",
+        "",
+        "history tells exactly what happened",
+    ),
+)
+
+MUTANTS = (
+    *LEDGER,
+    *GENERATIONS,
+    *COMMITS,
+    *AGREEMENT,
+    *VERDICTS,
+    *PLACEMENT,
+    *HISTORY,
+)

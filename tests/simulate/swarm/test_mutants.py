@@ -1,0 +1,51 @@
+"""The deliberate bugs are ones that the code could have, and runs find bugs in a copy of it."""
+
+import ast
+from pathlib import Path
+
+import pytest
+from tests.simulate.swarm.mutants.__main__ import hunt, main
+from tests.simulate.swarm.mutants.catalogue import MUTANTS
+from tests.simulate.swarm.mutants.mutant import PACKAGE, Mutant, copy_with
+
+CHEAP = "the number of an attempt is used again"
+"""Found by one of the first seeds."""
+FIRST_SEEDS = 5
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_text_of_a_bug_is_in_the_code_once_and_its_replacement_is_code(mutant: Mutant) -> None:
+    mutated = mutant.mutated()
+    assert mutated != (PACKAGE / mutant.file).read_text()
+    ast.parse(mutated)
+
+
+def test_bugs_are_told_apart_by_their_names() -> None:
+    names = [mutant.name for mutant in MUTANTS]
+    assert len(set(names)) == len(names) >= 25
+
+
+def test_copy_has_the_bug_and_the_package_has_not(tmp_path: Path) -> None:
+    mutant = next(each for each in MUTANTS if each.name == CHEAP)
+    before = (PACKAGE / mutant.file).read_bytes()
+    copy = copy_with(mutant, tmp_path)
+    assert mutant.text not in (copy / "muster" / mutant.file).read_text()
+    assert (PACKAGE / mutant.file).read_bytes() == before
+
+
+def test_text_that_is_no_longer_there_is_told_with_the_bug_and_the_file() -> None:
+    mutant = Mutant("a bug of old", "control/plane.py", "what was there once", "", "a promise")
+    with pytest.raises(ValueError, match=r"a bug of old: .* 0 times in control/plane\.py"):
+        mutant.mutated()
+
+
+def test_seeds_find_a_bug_in_a_copy_and_nothing_in_the_code_itself() -> None:
+    mutant = next(each for each in MUTANTS if each.name == CHEAP)
+    found = hunt(mutant, FIRST_SEEDS)
+    assert found is not None
+    assert hunt(None, found.seed + 1) is None
+
+
+def test_program_fails_for_a_bug_that_it_does_not_find(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([CHEAP, "--seeds", "0"]) == 1
+    assert "1 not found within 0 seeds" in capsys.readouterr().out
