@@ -5,7 +5,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from benchmarks import b1, b6, results
+from benchmarks import b1, b2, b6, results
 from benchmarks.__main__ import main
 from benchmarks.results import Figure, Results
 from rich.console import Console
@@ -14,6 +14,7 @@ from rich.console import Console
 pytestmark = pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")
 
 TINY_B1 = b1.Plan(lone_jobs=3, runs=1, few_tasks=5, many_tasks=20, floor_spawns=20)
+TINY_B2 = b2.Plan(runs=1, sessions=50, paced=20, growth=(60,), loaded=30, agents=5)
 TINY_B6 = b6.Plan(settle_s=0.0, window_s=0.5, sessions=2_000, runs=1)
 
 
@@ -26,6 +27,15 @@ def test_b1_in_the_smallest_form_measures_every_key() -> None:
 
     assert found["durable"] is True
     for key in ("n1_start_ms_p50", "tasks_per_s_1000", "tasks_per_s_10000", "floor_per_s"):
+        value = found[key]
+        assert isinstance(value, float)
+        assert value > 0, key
+
+
+def test_b2_in_the_smallest_form_measures_every_key() -> None:
+    found = figures(b2.measure(TINY_B2))
+
+    for key in ("sqlite_sessions_per_s", "start_ms_p99_at_500", "sqlite_load_s"):
         value = found[key]
         assert isinstance(value, float)
         assert value > 0, key

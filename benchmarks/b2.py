@@ -1,0 +1,280 @@
+"""B2: the control plane with hollow agents: sessions through their whole life, each status of it
+and its history committed."""
+
+import asyncio
+import gc
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from statistics import median, quantiles
+
+import uvloop
+from benchmarks.fleet import ADA, LIMIT_S, Cluster
+from benchmarks.results import Figure, Results
+from sqlalchemy import Engine
+
+from muster.app.process import settle_memory
+from muster.control.job.requests import JobRequests
+from muster.control.session.requests import SessionRequests
+from muster.core.specs import JobSpec, SessionSpec
+from muster.core.states import JOB_TABLE, SESSION_TABLE, JobState, SessionStatus
+from muster.store.database import open_engine, sqlite_url
+from muster.store.records import Session
+
+TITLE = "B2. Control plane, hollow agents, durable"
+KERNEL = {"command": ["/bin/true"], "resources": {"cpu": 0.1}}
+MOST_WAITING = 10_000
+"""Requests that wait for their answers at a time."""
+PACED_PER_S = 500
+PACED_RUN_S = 0.5
+_BEGUN = SESSION_TABLE.terminal | {SessionStatus.RUNNING, SessionStatus.TERMINATING}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """``runs`` times ``sessions`` each way, ``paced`` ones at PACED_PER_S, once each size of
+    ``growth``, and a start of the controller with ``loaded`` live ones; on ``agents``."""
+
+    runs: int
+    sessions: int = 10_000
+    paced: int = 10_000
+    growth: Sequence[int] = ()
+    loaded: int = 0
+    agents: int = 1_000
+
+
+FULL = Plan(runs=5, growth=(100_000,), loaded=100_000)
+SHORT = Plan(runs=1, paced=2_500)
+
+
+class WrongOutcome(Exception):
+    """Sessions did not live as they should, so the figures mean nothing."""
+
+
+@dataclass(slots=True)
+class _Found:
+    """What was measured on one database; rates are a second's."""
+
+    one_request: list[float] = field(default_factory=list)
+    many_requests: list[float] = field(default_factory=list)
+    start_ms: list[float] = field(default_factory=list)
+    growth: dict[int, float] = field(default_factory=dict)
+    load_s: float = 0.0
+
+
+class _Watch:
+    """Sessions that have begun, each with the moment at which that was known, and how many have
+    ended."""
+
+    def __init__(self) -> None:
+        self.begun_at: dict[str, float] = {}
+        self.ended = 0
+
+    def __call__(self, events: Iterable[tuple[str, str, str]]) -> None:
+        now = time.perf_counter()
+        for kind, id_, status in events:
+            if kind == "session" and status in _BEGUN:
+                self.begun_at.setdefault(id_, now)
+                self.ended += status in SESSION_TABLE.terminal
+
+
+def measure(plan: Plan) -> Results:
+    """
+    Raises:
+        WrongOutcome, TimeoutError: sessions did not live as they should.
+    """
+    found: dict[str, _Found] = {}
+    with _sqlite() as engine:
+        found["sqlite"] = uvloop.run(_measure_on(engine, plan))
+    return Results(plan.runs, list(_figures(plan, found)))
+
+
+@contextmanager
+def _sqlite() -> Iterator[Engine]:
+    with tempfile.TemporaryDirectory(prefix="muster-bench-") as directory:
+        yield open_engine(sqlite_url(Path(directory) / "muster.db"))
+
+
+async def _measure_on(engine: Engine, plan: Plan) -> _Found:
+    found = _Found()
+    cluster = Cluster(engine)
+    async with cluster.running(plan.agents):
+        await _in_many_requests(cluster, 1_000)  # statements are compiled
+        settle_memory()  # as a controller that has started
+        for _ in range(plan.runs):
+            found.one_request.append(await _in_one_request(cluster, plan.sessions))
+            found.many_requests.append(await _in_many_requests(cluster, plan.sessions))
+        found.start_ms = await _paced(cluster, plan.paced)
+        for sessions in plan.growth:
+            found.growth[sessions] = await _in_many_requests(cluster, sessions)
+        if plan.loaded:
+            await _leave_running(cluster, plan.loaded)
+    cluster.close()
+    if plan.loaded:
+        gc.unfreeze()
+        del cluster
+        gc.collect()
+        found.load_s = _start_again(engine, plan.loaded)
+    return found
+
+
+async def _in_one_request(cluster: Cluster, sessions: int) -> float:
+    """Sessions a second, from the request for one job until the job has ended."""
+    cluster.fleet.run_s = 0.0
+    spec = JobSpec.model_validate({**KERNEL, "tasks": sessions})
+    began = time.perf_counter()
+    job = await cluster.plane.request(
+        lambda work, parts: parts[JobRequests].submit(work, ADA, spec), LIMIT_S
+    )
+    await cluster.until(lambda: job.status in JOB_TABLE.terminal)
+    took_s = time.perf_counter() - began
+    if job.status is not JobState.SUCCEEDED:
+        raise WrongOutcome(f"the job is {job.status}")
+    return sessions / took_s
+
+
+async def _in_many_requests(cluster: Cluster, sessions: int) -> float:
+    """Sessions a second, from the first of as many requests until the last session has ended."""
+    cluster.fleet.run_s = 0.0
+    watch, specs = _Watch(), _specs(sessions)
+    end = cluster.plane.watch(watch)
+    began = time.perf_counter()
+    await _submit(cluster, specs)
+    await cluster.until(lambda: watch.ended == sessions)
+    took_s = time.perf_counter() - began
+    end()
+    return sessions / took_s
+
+
+async def _leave_running(cluster: Cluster, sessions: int) -> None:
+    cluster.fleet.run_s = None
+    watch = _Watch()
+    cluster.plane.watch(watch)
+    await _submit(cluster, _specs(sessions))
+    await cluster.until(lambda: len(watch.begun_at) == sessions)
+
+
+def _specs(sessions: int) -> list[SessionSpec]:
+    whole = ({"name": f"session-{number}", "kernels": [KERNEL]} for number in range(sessions))
+    return [SessionSpec.model_validate({**each, "type": "batch"}) for each in whole]
+
+
+async def _submit(cluster: Cluster, specs: Iterable[SessionSpec]) -> None:
+    """A request for each; at most MOST_WAITING wait for their answers at a time.
+
+    Raises:
+        WrongOutcome: one is refused.
+    """
+    room = asyncio.Semaphore(MOST_WAITING)
+    refusals: list[Exception] = []
+
+    def answer(_session: Session | None, error: Exception | None) -> None:
+        if error is not None:
+            refusals.append(error)
+        room.release()
+
+    for spec in specs:
+        await room.acquire()
+        if refusals:
+            raise WrongOutcome(f"a session is refused: {refusals[0]}")
+        _ask(cluster, spec, answer)
+
+
+async def _paced(cluster: Cluster, sessions: int) -> list[float]:
+    """Milliseconds from when each of so many sessions was to be handed in until it was known to
+    run, at PACED_PER_S a second."""
+    cluster.fleet.run_s = PACED_RUN_S
+    watch, due_at = _Watch(), dict[str, float]()
+    end = cluster.plane.watch(watch)
+
+    def answer(due: float, session: Session | None, _error: Exception | None) -> None:
+        if session is not None:
+            due_at[session.id] = due
+
+    began = time.perf_counter()
+    for number, spec in enumerate(_specs(sessions)):
+        due = began + number / PACED_PER_S
+        await asyncio.sleep(max(0.0, due - time.perf_counter()))
+        _ask(cluster, spec, partial(answer, due))
+    await cluster.until(lambda: watch.ended == sessions)
+    end()
+    return [(watch.begun_at[id_] - due) * 1e3 for id_, due in due_at.items()]
+
+
+def _ask(
+    cluster: Cluster,
+    spec: SessionSpec,
+    answer: Callable[[Session | None, Exception | None], None],
+) -> None:
+    cluster.plane.ask(
+        lambda work, parts: parts[SessionRequests].submit(work, ADA, spec), answer, ADA.owner
+    )
+
+
+def _start_again(engine: Engine, sessions: int) -> float:
+    """Seconds that a new controller takes to read its state, and for its first wake, in which it
+    looks at every session.
+
+    Raises:
+        WrongOutcome: it does not know so many sessions.
+    """
+    began = time.perf_counter()
+    cluster = Cluster(engine)
+    cluster.plane.step()
+    took_s = time.perf_counter() - began
+    found = len(cluster.plane.live.sessions)
+    cluster.close()
+    if found != sessions:
+        raise WrongOutcome(f"{found} sessions are alive, not {sessions}")
+    return took_s
+
+
+def _figures(plan: Plan, found: Mapping[str, _Found]) -> Iterator[Figure]:
+    goals = {"sqlite": "≥ 3,000", "postgres": "≥ 2,000"}
+    for name, its in found.items():
+        one, many = median(its.one_request), median(its.many_requests)
+        yield Figure(
+            f"{name}_sessions_per_s",
+            min(one, many),
+            f"{plan.sessions} sessions through their whole life on {name}: the slower of the next "
+            f"two",
+            goals[name],
+        )
+        yield Figure(f"{name}_one_request_per_s", one, "asked for as the tasks of one job")
+        yield Figure(f"{name}_many_requests_per_s", many, "each asked for by itself")
+        for sessions, rate in its.growth.items():
+            yield Figure(
+                f"{name}_sessions_per_s_{sessions}",
+                rate,
+                f"{sessions} sessions, each asked for by itself, once",
+            )
+        if its.load_s:
+            yield Figure(
+                f"{name}_load_s",
+                its.load_s,
+                f"a controller's start with {plan.loaded} running sessions: reading its state, and "
+                f"its first wake",
+                "≤ 5",
+            )
+    first = next(iter(found))
+    for name, its in found.items():
+        p50, p99 = (quantiles(its.start_ms, n=100)[percent - 1] for percent in (50, 99))
+        suffix = "" if name == first else f"_{name}"
+        yield Figure(
+            f"start_ms_p99_at_500{suffix}",
+            p99,
+            f"{plan.paced} sessions at {PACED_PER_S} a second on {name}: from when each was due to "
+            f"be handed in until it is committed that it runs; p50 is {p50:.3g}",
+            "≤ 100",
+        )
+
+
+if __name__ == "__main__":
+    size = int(sys.argv[1])
+    for figure in measure(Plan(runs=1, sessions=1_000, paced=500, growth=(size,))).figures:
+        print(f"{figure.key} {figure.shown} ({figure.meaning})")
