@@ -211,7 +211,7 @@ def find(
         except Exception as error:  # a plug-in's module may raise anything
             raise MusterError(f"{singular} {name!r} cannot be loaded: {error}") from error
     options = options or {}
-    known_options = _options_of(make)
+    known_options = _options_of(make) if options else None
     for option in options:
         if known_options is not None and option not in known_options:
             has = ", ".join(known_options) or "none"

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sqlalchemy import Engine, event
-
 from muster.control.group.requests import GroupRequests
 from muster.core.resources import Resources
 from muster.core.specs import Level, ScalingGroup
@@ -16,12 +14,12 @@ from muster.simulate.hollow.agent import Offer
 from muster.simulate.hollow.network import CALM
 from muster.simulate.hollow.world import World
 from muster.simulate.swarm.chance import Chance
+from muster.simulate.swarm.databases import databases
 from muster.simulate.swarm.faults import FAULTS
 from muster.simulate.swarm.invariants import Judge, Tell, Violation, in_silence, unended
 from muster.simulate.swarm.life import LIFE, draw_group
 from muster.simulate.swarm.scene import USERS, Scene
 from muster.simulate.swarm.steps import Kinds, Lot, Step
-from muster.store.database import open_engine, sqlite_url
 
 KINDS = Kinds(LIFE, FAULTS)
 """All kinds of steps; an entity's own join here."""
@@ -62,10 +60,10 @@ def run(seed: int, steps: Sequence[Step] | None = None, tell: Tell = in_silence)
     outcome = Outcome(seed)
     chance, judge = Chance(seed), Judge(tell)
     with tempfile.TemporaryDirectory(prefix="muster-swarm-") as place:
-        url = sqlite_url(Path(place) / "muster.db")
+        engine = databases().create(Path(place))
         world = World(
             Path(place),
-            lambda: _open(url),
+            lambda: engine,
             {name: Offer(CAPACITY) for name in ("a", "b", "c")},
             chance,
             seed=seed,
@@ -102,15 +100,6 @@ def run(seed: int, steps: Sequence[Step] | None = None, tell: Tell = in_silence)
             world.close()
             outcome.wakes = world.wakes
     return outcome
-
-
-def _open(url: str) -> Engine:
-    """The engine on a database whose machine never loses power, so that no commit waits for the
-    disk."""
-    engine = open_engine(url)
-    event.listen(engine, "connect", lambda raw, _: raw.execute("PRAGMA synchronous=OFF"))
-    engine.dispose()
-    return engine
 
 
 def _come_to_rest(scene: Scene, chance: Chance) -> None:

@@ -22,6 +22,8 @@ def read_ended(
     """The owner's ended jobs and sessions without a job, by ``refs``, which are names or ids: the
     id of each, and how it ended. Of several with one name it is the newest, a job before a session.
     """
+    if not refs:
+        return {}
     wanted = sorted(set(refs))
     jobs, sessions = schema.jobs, schema.sessions
     found: dict[str, tuple[str, Progress]] = {}
