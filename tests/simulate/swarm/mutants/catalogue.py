@@ -134,8 +134,8 @@ GENERATIONS = (
     Mutant(
         "an attempt that may have run goes back to the queue",
         f"{SESSION}/lifecycle.py",
-        "begun = record.barrier_opened_at is not None or record.tally.among(_BEGUN)",
-        "begun = False",
+        "    return session.barrier_opened_at is not None or session.tally.among(_BEGUN) > 0\n",
+        "    return False\n",
         "no attempt runs twice",
     ),
     Mutant(
