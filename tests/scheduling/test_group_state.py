@@ -277,3 +277,19 @@ def test_room_and_sums_are_those_of_the_sessions_that_hold_a_place(
     for changed in ("version", "next_slot"):
         after.pop(changed), empty.pop(changed)
     assert after == empty
+
+
+@given(snapshot=clusters(), coming=queues(), waiting=st.integers(0, 8))
+def test_rehearsal_decides_as_a_pass_over_all_sessions_would_and_changes_nothing(
+    snapshot: Snapshot, coming: list[SessionWorkload], waiting: int
+) -> None:
+    state = GroupState(snapshot, policy())
+    for each in coming[:waiting]:
+        state.submit(each)
+    before, queued = contents(snapshot), list(state.queue)
+    rehearsed = state.rehearse(coming[waiting:], state.policy, state.context(5.0))
+    assert (contents(snapshot), list(state.queue)) == (before, queued)
+    for each in coming[waiting:]:
+        state.submit(each)
+    decided = state.run_pass(5.0)
+    assert where(rehearsed) == where(decided)
