@@ -14,6 +14,7 @@ from tests.agent.supervisor.driver import (
 )
 
 from muster.agent.supervisor.cgroups import LimitsKind
+from muster.agent.supervisor.process_tree import read_stat
 
 
 @pytest.fixture(params=["in cgroups", "without cgroups"])
@@ -63,6 +64,7 @@ def test_daemon_that_was_adopted_long_before_dies_with_its_kernel(
         "k", command=["sh", "-c", daemonise + f"while [ ! -e {tmp_path}/go ]; do sleep 0.01; done"]
     )
     pid = int(read_when_there(child))
+    wait_until(lambda: (stat := read_stat(pid)) is not None and stat.parent == supervisor.pid)
     supervisor.run(["true"], kernel="other")
     assert alive(pid), "what a running kernel has in the background is its own business"
 
