@@ -66,24 +66,18 @@ def test_kernel_that_was_asked_to_stop_is_stopped_even_if_out_of_memory(limited:
 def test_processes_are_in_the_cgroups_with_their_limits(limited: Driver) -> None:
     limited.start(
         "k",
-        command=["sh", "-c", "sleep 60 & echo up; sleep 60"],
+        command=["sh", "-c", "sleep 60 & sleep 60 & echo up; wait"],
         cpu_milli=500,
         memory_bytes=MEMORY_BYTES,
     )
-    read_when_there(limited.log_path("k"))
+    read_when_there(limited.log_path("k"))  # its two children are there; the limit of cpu comes yet
 
-    texts = {
-        path.name: path.read_text().split()
-        for cgroup in cgroups_of(limited.directory)
-        for path in cgroup.glob("*/*")
-        if path.name in ("cpu.cfs_quota_us", "cpu.max", "memory.limit_in_bytes", "memory.max")
-    }
     if limited.state["limits"] == LimitsKind.V1:
-        assert texts["cpu.cfs_quota_us"] == ["50000"]
-        assert texts["memory.limit_in_bytes"] == [str(MEMORY_BYTES)]
+        wait_until(lambda: limits_of(limited)["cpu.cfs_quota_us"] == ["50000"])
+        assert limits_of(limited)["memory.limit_in_bytes"] == [str(MEMORY_BYTES)]
     else:
-        assert texts["cpu.max"] == ["50000", "100000"]
-        assert texts["memory.max"] == [str(MEMORY_BYTES)]
+        wait_until(lambda: limits_of(limited)["cpu.max"] == ["50000", "100000"])
+        assert limits_of(limited)["memory.max"] == [str(MEMORY_BYTES)]
     for cgroup in cgroups_of(limited.directory):
         (procs,) = cgroup.glob("*/cgroup.procs")
         wait_until(partial(_has_lines, procs, 3))
@@ -94,19 +88,21 @@ def _has_lines(path: Path, count: int) -> bool:
     return len(path.read_text().splitlines()) == count
 
 
+def limits_of(driver: Driver) -> dict[str, list[str]]:
+    """What the files of limits say of a supervisor's only kernel."""
+    return {
+        path.name: path.read_text().split()
+        for cgroup in cgroups_of(driver.directory)
+        for path in cgroup.glob("*/*")
+        if path.name in ("cpu.cfs_quota_us", "cpu.max", "memory.limit_in_bytes", "memory.max")
+    }
+
+
 def test_limit_of_cpu_alone_is_set_soon_after_the_start(limited: Driver) -> None:
     limited.start("k", command=["sleep", "60"], cpu_milli=500)
     limited.started("k")
 
-    def quotas() -> list[str]:
-        return [
-            path.read_text().split()[0]
-            for cgroup in cgroups_of(limited.directory)
-            for name in ("cpu.cfs_quota_us", "cpu.max")
-            for path in cgroup.glob(f"*/{name}")
-        ]
-
-    wait_until(lambda: "50000" in quotas())
+    wait_until(lambda: ["50000"] in [words[:1] for words in limits_of(limited).values()])
 
 
 def test_directories_are_used_again_and_gone_at_the_end(limited: Driver) -> None:
