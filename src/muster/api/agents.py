@@ -45,7 +45,6 @@ AGENTS: Resource[Agent, AgentView] = Resource(
     entity=AGENT,
     path="/v1/agents",
     view=AgentView,
-    detail=AgentView,
     page=AgentPage,
     view_of=lambda agent, live, parts: agent_view(agent, live, parts[ClusterState]),
     read=read_agent,

@@ -33,7 +33,6 @@ NOTICES: Resource[Notice, NoticeView] = Resource(
     entity=NOTICE,
     path="/v1/notices",
     view=NoticeView,
-    detail=NoticeView,
     page=NoticePage,
     read=read_notice,
     list_of=list_notices,

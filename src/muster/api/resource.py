@@ -82,7 +82,8 @@ class Resource(Generic[R, V]):
     Args:
         entity: its kind; the records that have not ended are in the mirror.
         path: of its collection: ``/v1/jobs``.
-        view, detail, page: of one record, of one with its parts, and of a listing.
+        view, detail, page: of one record, of one with its parts (the view unless given), and of a
+            listing.
         view_of: the view of a record of the mirror: the answer to a submission, and all that is
             shown of a live record where ``show`` is None.
         read, show: queries of a view and of a detail by a reference; without ``show`` the view is
@@ -102,7 +103,7 @@ class Resource(Generic[R, V]):
     entity: Entity[Any]
     path: str
     view: type[V]
-    detail: type[View]
+    detail: type[View] | None = None
     page: type[View]
     view_of: Callable[[R, Live, Parts], V] | None = None
     read: Callable[[Connection, Principal, str], V]
@@ -147,7 +148,7 @@ class Resource(Generic[R, V]):
             name=f"get_{name}",
             description=f"One {name}: by id, by a unique prefix of it, or by its name if it has "
             "one (a live one first).",
-            response_model=self.detail,
+            response_model=self.detail or self.view,
         )
         if self.cancel is not None:
             router.add_api_route(

@@ -1,8 +1,8 @@
 """Lamps over HTTP."""
 
-from typing import Literal
+from typing import Any, Literal
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, Row, select
 from starlette.responses import Response
 from tests.control.lamp.entity import LAMP, Lamp, lamps
 from tests.control.lamp.module import LampRequests
@@ -19,7 +19,7 @@ from muster.core.specs.placement import Dependencies
 from muster.core.views.base import ReasonView, RecordView, View
 from muster.core.views.placement import WhyView
 from muster.store.live import Live
-from muster.store.queries.listing import Listing, listed, reason_view
+from muster.store.queries.listing import Listing, listed, page_of, reason_view
 from muster.store.queries.refs import resolve
 
 
@@ -47,15 +47,17 @@ def _view(lamp: Lamp, live: Live, parts: Parts) -> LampView:
 
 
 def _list(connection: Connection, principal: Principal, listing: Listing) -> LampPage:
-    rows = connection.execute(listed(select(lamps), LAMP, principal, listing)).all()[
-        : listing.limit
-    ]
-    return LampPage(items=tuple(LampView(id=r.id, name=r.name, status=r.status) for r in rows))
+    rows = connection.execute(listed(select(lamps), LAMP, principal, listing)).all()
+    items, cursor = page_of(rows, listing, _shown)
+    return LampPage(items=items, next=cursor)
 
 
 def _read(connection: Connection, principal: Principal, ref: str) -> LampView:
     id_ = resolve(connection, LAMP, principal, ref)
-    row = connection.execute(select(lamps).where(lamps.c.id == id_)).one()
+    return _shown(connection.execute(select(lamps).where(lamps.c.id == id_)).one())
+
+
+def _shown(row: Row[Any]) -> LampView:
     return LampView(id=row.id, name=row.name, status=row.status, reason=reason_view(row))
 
 
@@ -76,7 +78,6 @@ LAMPS: Resource[Lamp, LampView] = Resource(
     entity=LAMP,
     path="/v1/lamps",
     view=LampView,
-    detail=LampView,
     page=LampPage,
     view_of=_view,
     read=_read,

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Row, select
 from muster.control.notice.entity import NOTICE, Message, NoticeId, Tone, notices
 from muster.core.owner import Principal
 from muster.core.views.notices import NoticePage, NoticeView
-from muster.store.queries.listing import Listing, listed, reason_view
+from muster.store.queries.listing import Listing, listed, page_of, reason_view
 from muster.store.queries.refs import resolve
 
 
@@ -40,8 +40,8 @@ def read_notice(connection: Connection, principal: Principal, ref: str) -> Notic
 def list_notices(connection: Connection, principal: Principal, listing: Listing) -> NoticePage:
     """Notices that the principal may see."""
     rows = connection.execute(listed(select(notices), NOTICE, principal, listing)).all()
-    items = tuple(_view(row) for row in rows[: listing.limit])
-    return NoticePage(items=items, next=items[-1].id if len(rows) > listing.limit else None)
+    items, cursor = page_of(rows, listing, _view)
+    return NoticePage(items=items, next=cursor)
 
 
 def _view(row: Row[Any]) -> NoticeView:

@@ -11,7 +11,14 @@ from muster.core.states import JOB_TABLE, JobState, TaskState
 from muster.core.views.work import JobDetail, JobPage, JobView
 from muster.store import schema
 from muster.store.entities import JOB
-from muster.store.queries.listing import Listing, listed, owner_view, reason_view, spec_view
+from muster.store.queries.listing import (
+    Listing,
+    listed,
+    owner_view,
+    page_of,
+    reason_view,
+    spec_view,
+)
 from muster.store.queries.refs import resolve
 
 _LONG = frozenset({"spec", "only"})
@@ -22,8 +29,8 @@ _RETRIES_SHOWN = 10
 def list_jobs(connection: Connection, principal: Principal, listing: Listing) -> JobPage:
     """A page of jobs, the newest first."""
     rows = connection.execute(listed(select(*_WITHOUT_SPEC), JOB, principal, listing)).all()
-    items = tuple(_view(row) for row in rows[: listing.limit])
-    return JobPage(items=items, next=items[-1].id if len(rows) > listing.limit else None)
+    items, cursor = page_of(rows, listing, _view)
+    return JobPage(items=items, next=cursor)
 
 
 def read_job(connection: Connection, principal: Principal, ref: str) -> JobView:

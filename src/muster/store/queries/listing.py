@@ -1,20 +1,22 @@
 """The parts of every listing: filters, pages, and columns that each view has."""
 
 import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import Column, ColumnElement, Row, Select, Table
 
 from muster.core.errors import InvalidSpec, Problem
 from muster.core.owner import Owner, Principal
 from muster.core.specs.notify import shown_url
-from muster.core.views.base import OwnerView, ReasonView
+from muster.core.views.base import OwnerView, ReasonView, RecordView
 from muster.store.entity import Entity
 from muster.store.queries.refs import owned_by, visible
 from muster.store.rows import load_reason
 from muster.store.sql import one_of
+
+V = TypeVar("V", bound=RecordView)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,15 @@ def listed(
     if listing.cursor is not None:
         conditions.append(table.c.id < listing.cursor)
     return query.where(*conditions).order_by(table.c.id.desc()).limit(listing.limit + 1)
+
+
+def page_of(
+    rows: Sequence[Row[Any]], listing: Listing, view: Callable[[Row[Any]], V]
+) -> tuple[tuple[V, ...], str | None]:
+    """The views of the rows that ``listed`` found, and the cursor of the next page; None where this
+    one is the last."""
+    items = tuple(view(row) for row in rows[: listing.limit])
+    return items, items[-1].id if len(rows) > listing.limit else None
 
 
 def _named(column: Column[str], name: str) -> list[ColumnElement[bool]]:

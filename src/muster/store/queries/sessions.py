@@ -11,7 +11,14 @@ from muster.core.states import KernelStatus, SessionStatus
 from muster.core.views.work import KernelView, SessionDetail, SessionPage, SessionView, ShareView
 from muster.store import schema
 from muster.store.entities import SESSION
-from muster.store.queries.listing import Listing, listed, owner_view, reason_view, spec_view
+from muster.store.queries.listing import (
+    Listing,
+    listed,
+    owner_view,
+    page_of,
+    reason_view,
+    spec_view,
+)
 from muster.store.queries.refs import resolve
 from muster.store.rows import load_shares
 
@@ -26,8 +33,8 @@ def list_sessions(
     if not of_jobs:
         query = query.where(schema.sessions.c.job_id.is_(None))
     rows = connection.execute(query).all()
-    items = tuple(_view(row) for row in rows[: listing.limit])
-    return SessionPage(items=items, next=items[-1].id if len(rows) > listing.limit else None)
+    items, cursor = page_of(rows, listing, _view)
+    return SessionPage(items=items, next=cursor)
 
 
 def read_session(connection: Connection, principal: Principal, ref: str) -> SessionView:
