@@ -6,6 +6,7 @@ import httpx
 import pytest
 from tests.api.served import ADMIN, BOB, LARGE, ServedCluster
 
+from muster.client import Client
 from muster.core.owner import Role
 
 
@@ -47,3 +48,10 @@ def viewer(cluster: ServedCluster) -> Iterator[httpx.Client]:
 def admin(cluster: ServedCluster) -> Iterator[httpx.Client]:
     with _http(cluster, cluster.token(ADMIN, Role.ADMIN)) as http:
         yield http
+
+
+@pytest.fixture(scope="module")
+def root(cluster: ServedCluster) -> Iterator[Client]:
+    """An administrator's client."""
+    with cluster.client(ADMIN, Role.ADMIN) as client:
+        yield client

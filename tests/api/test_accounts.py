@@ -22,12 +22,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedCluster]
     cluster.stop()
 
 
-@pytest.fixture(scope="module")
-def root(cluster: ServedCluster) -> Iterator[Client]:
-    with cluster.client(ADMIN, Role.ADMIN) as client:
-        yield client
-
-
 def as_user(cluster: ServedCluster, root: Client, name: str, **fields: str) -> Client:
     """A client with a new token of the user's."""
     return Client(cluster.url, root.create_token(user=name, **fields).secret)

@@ -24,12 +24,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedCluster]
     cluster.stop()
 
 
-@pytest.fixture(scope="module")
-def root(cluster: ServedCluster) -> Iterator[Client]:
-    with cluster.client(ADMIN, Role.ADMIN) as client:
-        yield client
-
-
 def in_background(read: Callable[[], Any]) -> "Future[Any]":
     future: Future[Any] = Future()
 

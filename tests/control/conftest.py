@@ -1,6 +1,8 @@
 """Worlds that close themselves."""
 
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -12,7 +14,7 @@ from tests.control.world import World
 from muster.core.resources import Resources
 from muster.core.specs import ScalingGroup
 
-GroupWorld: TypeAlias = Callable[..., World]
+MakeWorld: TypeAlias = Callable[..., World]
 
 
 def cpus(count: int) -> Resources:
@@ -20,9 +22,27 @@ def cpus(count: int) -> Resources:
 
 
 @pytest.fixture
-def group_world(tmp_path: Path) -> Iterator[GroupWorld]:
+def worlds(tmp_path: Path) -> Iterator[MakeWorld]:
+    """Makes worlds of the arguments of ``World``."""
+    with ExitStack() as stack:
+        numbers = itertools.count()
+
+        def make(agents: Mapping[str, Resources], **options: Any) -> World:
+            path = tmp_path / f"world-{next(numbers)}"
+            path.mkdir()
+            return stack.enter_context(closing(World(path, agents, **options)))
+
+        yield make
+
+
+def under(**policy: Any) -> ScalingGroup:
+    """The group of all agents, under this policy."""
+    return ScalingGroup.model_validate({"name": "default", **policy})
+
+
+@pytest.fixture
+def group_world(worlds: MakeWorld) -> MakeWorld:
     """A world with agents of so many CPUs each, under a policy."""
-    worlds: list[World] = []
 
     def make(
         agents: dict[str, int],
@@ -30,16 +50,12 @@ def group_world(tmp_path: Path) -> Iterator[GroupWorld]:
         attributes: dict[str, dict[str, str]] | None = None,
         **policy: Any,
     ) -> World:
-        group = ScalingGroup.model_validate({"name": "default", **policy})
-        world = World(tmp_path, {}, group=group, behaviour=behaviour)
-        worlds.append(world)
+        world = worlds({}, group=under(**policy), behaviour=behaviour)
         for name, count in agents.items():
             world.add_agent(name, cpus(count), attributes=(attributes or {}).get(name, {}))
         return world
 
-    yield make
-    for world in worlds:
-        world.close()
+    return make
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """An attempt that ran, or may have run, is not run again: the next one has another number."""
 
-from tests.control.conftest import GroupWorld
+from tests.control.conftest import MakeWorld
 from tests.control.hollow_agent import Run, attempt
 from tests.control.world import ADA, World, state
 
@@ -24,7 +24,7 @@ class Attempts:
 
 
 def test_attempt_that_began_unheard_before_its_machine_booted_again_is_over(
-    group_world: GroupWorld,
+    group_world: MakeWorld,
 ) -> None:
     attempts = Attempts(5.0)
     world = group_world({"a": 1}, attempts)
@@ -39,7 +39,7 @@ def test_attempt_that_began_unheard_before_its_machine_booted_again_is_over(
 
 
 def test_attempt_whose_place_was_taken_before_it_was_heard_to_run_is_over(
-    group_world: GroupWorld,
+    group_world: MakeWorld,
 ) -> None:
     attempts = Attempts(5.0)
     world = group_world({"a": 1}, attempts, preemption={"minimum_lease": 0}, create_timeout=60)

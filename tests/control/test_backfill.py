@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.control.conftest import GroupWorld
+from tests.control.conftest import MakeWorld
 from tests.control.hollow_agent import Run, task_index
 from tests.control.world import World, state
 
@@ -28,7 +28,7 @@ def whole(world: World) -> dict[str, float]:
 
 @pytest.mark.parametrize("restart", [False, True])
 def test_head_with_known_ends_starts_no_later_for_what_overtakes_it(
-    group_world: GroupWorld, restart: bool
+    group_world: MakeWorld, restart: bool
 ) -> None:
     lengths = {"first": 30, "short": 20, "long": 60, "head": 5}
     world = group_world({"a": 2}, lambda start: Run(lengths[start.template.command[0]]))
@@ -53,7 +53,7 @@ def test_head_with_known_ends_starts_no_later_for_what_overtakes_it(
 
 
 def test_gang_starts_under_a_stream_of_small_work_of_unknown_length(
-    group_world: GroupWorld,
+    group_world: MakeWorld,
 ) -> None:
     world = group_world(
         {"a": 4, "b": 4},
@@ -75,7 +75,7 @@ def test_gang_starts_under_a_stream_of_small_work_of_unknown_length(
 
 
 def test_gang_that_starves_keeps_its_room_over_restarts_of_the_controller(
-    group_world: GroupWorld,
+    group_world: MakeWorld,
 ) -> None:
     world = group_world(
         {"a": 2, "b": 2},
@@ -93,7 +93,7 @@ def test_gang_that_starves_keeps_its_room_over_restarts_of_the_controller(
 
 @pytest.mark.parametrize("restart", [False, True])
 def test_head_is_not_put_off_again_and_again_by_what_takes_long_to_start(
-    group_world: GroupWorld, restart: bool
+    group_world: MakeWorld, restart: bool
 ) -> None:
     """A limit runs from the start: each that overtakes would end later than it was taken to, and
     have the next one overtake."""

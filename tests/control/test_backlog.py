@@ -1,18 +1,17 @@
 """Prefill of an agent: short work behind short work, and what if the next is not short."""
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import func, select
+from tests.control.conftest import MakeWorld, under
 from tests.control.hollow_agent import Behaviour, Run, task_index
 from tests.control.world import World
 
 from muster.control.group.requests import GroupRequests
 from muster.core.owner import Owner, Principal, Role
 from muster.core.resources import Resources
-from muster.core.specs import JobSpec, Level, QuotaSpec, ScalingGroup
+from muster.core.specs import JobSpec, Level, QuotaSpec
 from muster.core.specs.group import QueuePolicy
 from muster.core.states import JOB_TABLE, JobState, TaskState
 from muster.store import schema
@@ -23,21 +22,14 @@ ONE_CPU = Resources(cpu_milli=1000, memory_bytes=2**30)
 SHORT_S, LONG_S = 0.1, 300.0
 LONG_TASK = 3  # those before it are short, so that the next seem to be so too
 
-MakeWorld = Callable[..., World]
-
 
 @pytest.fixture
-def make_world(tmp_path: Path) -> Iterator[MakeWorld]:
-    worlds: list[World] = []
-
+def make_world(worlds: MakeWorld) -> MakeWorld:
     def make(behaviour: Behaviour, **policy: Any) -> World:
-        group = ScalingGroup(name="default", backlog_window=1.0, **policy)
-        worlds.append(World(tmp_path, {"a": ONE_CPU}, group=group, behaviour=behaviour))
-        return worlds[-1]
+        group = under(backlog_window=1.0, **policy)
+        return worlds({"a": ONE_CPU}, group=group, behaviour=behaviour)
 
-    yield make
-    for world in worlds:
-        world.close()
+    return make
 
 
 @pytest.fixture

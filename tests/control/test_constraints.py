@@ -1,7 +1,7 @@
 """Attributes of agents, and agents that are barred from new work."""
 
 import pytest
-from tests.control.conftest import GroupWorld
+from tests.control.conftest import MakeWorld
 from tests.control.hollow_agent import Run, task_index
 from tests.control.world import ADA, World
 
@@ -40,7 +40,7 @@ def busy(world: World) -> dict[str, int]:
     ],
 )
 def test_work_runs_only_where_its_constraint_holds(
-    group_world: GroupWorld, constraint: str, expected: dict[str, int]
+    group_world: MakeWorld, constraint: str, expected: dict[str, int]
 ) -> None:
     world = group_world({"a": 2, "b": 2, "c": 2}, lambda start: Run(50), ZONES)
     world.submit(asking(constraint, tasks=6))
@@ -50,7 +50,7 @@ def test_work_runs_only_where_its_constraint_holds(
     assert busy(world) == expected, "attributes are not forgotten"
 
 
-def test_soft_constraint_ranks_and_excludes_nobody(group_world: GroupWorld) -> None:
+def test_soft_constraint_ranks_and_excludes_nobody(group_world: MakeWorld) -> None:
     world = group_world({"a": 2, "b": 2, "c": 2}, lambda start: Run(50), ZONES)
     spec = asking({"attribute": "zone", "values": "south", "soft": True}, tasks=3)
     world.submit(spec)
@@ -68,7 +68,7 @@ def test_soft_constraint_ranks_and_excludes_nobody(group_world: GroupWorld) -> N
     ],
 )
 def test_attribute_that_no_agent_has_is_refused_with_the_nearest_name(
-    group_world: GroupWorld, spec: JobSpec, field: str
+    group_world: MakeWorld, spec: JobSpec, field: str
 ) -> None:
     world = group_world({"a": 2, "b": 2}, attributes=ZONES)
     with pytest.raises(InvalidSpec) as caught:
@@ -80,7 +80,7 @@ def test_attribute_that_no_agent_has_is_refused_with_the_nearest_name(
 
 
 def test_refused_gang_costs_no_kernel(
-    group_world: GroupWorld, monkeypatch: pytest.MonkeyPatch
+    group_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Many such requests may come in one wake."""
     made = []
@@ -102,7 +102,7 @@ def test_refused_gang_costs_no_kernel(
 
 
 def test_attribute_may_be_that_of_an_agent_that_has_not_said_hello_yet(
-    group_world: GroupWorld,
+    group_world: MakeWorld,
 ) -> None:
     """Right after a first `muster up --attribute zone=a`."""
     world = group_world({"a": 2})
@@ -115,7 +115,7 @@ def test_attribute_may_be_that_of_an_agent_that_has_not_said_hello_yet(
 
 
 def test_attribute_may_be_unknown_where_its_absence_is_what_is_asked(
-    group_world: GroupWorld,
+    group_world: MakeWorld,
 ) -> None:
     world = group_world({"a": 2}, attributes=ZONES)
     assert world.submit(asking("!spot", "pool!=old")).status is JobState.RUNNING
@@ -124,7 +124,7 @@ def test_attribute_may_be_unknown_where_its_absence_is_what_is_asked(
 @pytest.mark.parametrize("how", list(AgentBar))
 @pytest.mark.parametrize("restart", [False, True])
 def test_barred_agent_takes_nothing_new_and_what_runs_there_goes_on(
-    group_world: GroupWorld, how: AgentBar, restart: bool
+    group_world: MakeWorld, how: AgentBar, restart: bool
 ) -> None:
     world = group_world({"a": 2, "b": 2}, lambda start: Run(5))
     first = world.submit(JobSpec(command=["x"], tasks=4))
@@ -139,7 +139,7 @@ def test_barred_agent_takes_nothing_new_and_what_runs_there_goes_on(
     assert (len(world.agent("a").starts), len(world.agent("b").starts)) == (2, 6)
 
 
-def test_bar_that_is_lifted_lets_waiting_work_start_at_once(group_world: GroupWorld) -> None:
+def test_bar_that_is_lifted_lets_waiting_work_start_at_once(group_world: MakeWorld) -> None:
     world = group_world({"a": 2}, lambda start: Run(5))
     bar(world, "a", AgentBar.CORDONED)
     job = world.submit(JobSpec(command=["x"]))
@@ -149,7 +149,7 @@ def test_bar_that_is_lifted_lets_waiting_work_start_at_once(group_world: GroupWo
     assert job.status is JobState.RUNNING
 
 
-def test_prefilled_kernels_of_a_barred_agent_start_elsewhere(group_world: GroupWorld) -> None:
+def test_prefilled_kernels_of_a_barred_agent_start_elsewhere(group_world: MakeWorld) -> None:
     world = group_world(
         {"a": 1, "b": 1},
         lambda start: Run(0.1 if task_index(start) < 20 else 30),

@@ -1,12 +1,12 @@
 """A part of a module that raises is our defect: it costs a wake at most, and nobody else waits."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from sqlalchemy import insert, select
+from tests.control.conftest import MakeWorld
 from tests.control.hollow_agent import Run
 from tests.control.world import ADA, World, state
 
@@ -27,20 +27,11 @@ from muster.store.live import Live
 from muster.store.store import Store
 
 LARGE = Resources(cpu_milli=8000, memory_bytes=2**33)
-MakeWorld = Callable[..., World]
 
 
 @pytest.fixture
-def make_world(tmp_path: Path) -> Iterator[MakeWorld]:
-    worlds: list[World] = []
-
-    def make(*modules: Module) -> World:
-        worlds.append(World(tmp_path, {"a": LARGE, "b": LARGE}, more=modules))
-        return worlds[-1]
-
-    yield make
-    for world in worlds:
-        world.close()
+def make_world(worlds: MakeWorld) -> MakeWorld:
+    return lambda *modules: worlds({"a": LARGE, "b": LARGE}, more=modules)
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Work that starts after other work has come so far."""
 
 import pytest
-from tests.control.conftest import GroupWorld, cpus
+from tests.control.conftest import MakeWorld, cpus
 from tests.control.hollow_agent import Run
 from tests.control.world import ADA, World
 
@@ -37,7 +37,7 @@ def finish(world: World, *jobs: Job) -> None:
 
 
 @pytest.mark.parametrize("restart", [False, True])
-def test_chain_of_jobs_starts_in_its_order(group_world: GroupWorld, restart: bool) -> None:
+def test_chain_of_jobs_starts_in_its_order(group_world: MakeWorld, restart: bool) -> None:
     script = Script()
     world = group_world({"a": 8}, script)
     world.submit(named("prepare", tasks=3))
@@ -54,7 +54,7 @@ def test_chain_of_jobs_starts_in_its_order(group_world: GroupWorld, restart: boo
     ("condition", "starts_at_s"), [("running", 0.5), ("succeeded", 3.0), ("ended", 3.0)]
 )
 def test_condition_on_live_work_is_met_at_its_moment(
-    group_world: GroupWorld, condition: str, starts_at_s: float
+    group_world: MakeWorld, condition: str, starts_at_s: float
 ) -> None:
     script = Script(first=Run(3))
     world = group_world({}, script)
@@ -74,7 +74,7 @@ def test_condition_on_live_work_is_met_at_its_moment(
     [("succeeded", 0), ("running", 0), ("ended", 0), ("ended", 1)],
 )
 def test_condition_that_work_which_has_ended_meets_holds_up_nothing(
-    group_world: GroupWorld, condition: str, exit_code: int
+    group_world: MakeWorld, condition: str, exit_code: int
 ) -> None:
     script = Script(first=Run(1, exit_code=exit_code))
     world = group_world({"a": 2}, script)
@@ -87,7 +87,7 @@ def test_condition_that_work_which_has_ended_meets_holds_up_nothing(
 
 @pytest.mark.parametrize("condition", ["succeeded", "running"])
 def test_condition_that_work_which_has_failed_cannot_meet_is_refused_at_submission(
-    group_world: GroupWorld, condition: str
+    group_world: MakeWorld, condition: str
 ) -> None:
     world = group_world({"a": 2}, Script(first=Run(1, exit_code=1)))
     finish(world, world.submit(named("first")))
@@ -99,7 +99,7 @@ def test_condition_that_work_which_has_failed_cannot_meet_is_refused_at_submissi
 @pytest.mark.parametrize("by", ["cancel", "timeout"])
 @pytest.mark.parametrize("restart", [False, True])
 def test_session_that_was_stopped_has_not_succeeded_though_it_exits_with_0(
-    group_world: GroupWorld, by: str, restart: bool
+    group_world: MakeWorld, by: str, restart: bool
 ) -> None:
     world = group_world({"a": 8}, Script(serve=Run(1e9, stopped_exit_code=0)))
     spec = {"name": "server", "kernels": [{"command": ["serve"]}]}
@@ -117,7 +117,7 @@ def test_session_that_was_stopped_has_not_succeeded_though_it_exits_with_0(
         world.submit(named("third", f"{first.id}:succeeded"))
 
 
-def test_job_whose_only_task_is_being_started_does_not_run_yet(group_world: GroupWorld) -> None:
+def test_job_whose_only_task_is_being_started_does_not_run_yet(group_world: MakeWorld) -> None:
     script = Script(first=Run(5, starts_after=4.0))
     world = group_world({"a": 8}, script)
     first = world.submit(named("first"))
@@ -133,7 +133,7 @@ def test_job_whose_only_task_is_being_started_does_not_run_yet(group_world: Grou
 @pytest.mark.parametrize("restart", [False, True])
 @pytest.mark.parametrize("alone", [False, True])
 def test_work_after_the_end_waits_until_no_process_is_left(
-    group_world: GroupWorld, alone: bool, restart: bool
+    group_world: MakeWorld, alone: bool, restart: bool
 ) -> None:
     script = Script(first=Run(1e9, ignores_stop=True))
     world = group_world({"a": 8}, script, terminate_timeout=5.0)
@@ -159,7 +159,7 @@ def test_work_after_the_end_waits_until_no_process_is_left(
 
 
 def test_missing_work_is_refused_with_the_field_and_nothing_is_written(
-    group_world: GroupWorld,
+    group_world: MakeWorld,
 ) -> None:
     world = group_world({"a": 2})
     there = world.submit(named("there"))
@@ -172,7 +172,7 @@ def test_missing_work_is_refused_with_the_field_and_nothing_is_written(
 
 @pytest.mark.parametrize("restart", [False, True])
 def test_work_whose_dependency_fails_later_is_unschedulable_and_says_why(
-    group_world: GroupWorld, restart: bool
+    group_world: MakeWorld, restart: bool
 ) -> None:
     script = Script(first=Run(5, exit_code=3))
     world = group_world({"a": 8}, script)
@@ -195,7 +195,7 @@ def test_work_whose_dependency_fails_later_is_unschedulable_and_says_why(
 @pytest.mark.parametrize("by_name", [False, True])
 @pytest.mark.parametrize("restart", [False, True])
 def test_session_may_be_waited_for_and_may_wait(
-    group_world: GroupWorld, by_name: bool, restart: bool
+    group_world: MakeWorld, by_name: bool, restart: bool
 ) -> None:
     script = Script(serve=Run(2))
     world = group_world({"a": 8}, script)
@@ -214,7 +214,7 @@ def test_session_may_be_waited_for_and_may_wait(
     assert script.started == ["serve", "use"]
 
 
-def test_nothing_is_followed_that_nobody_waits_for_any_more(group_world: GroupWorld) -> None:
+def test_nothing_is_followed_that_nobody_waits_for_any_more(group_world: MakeWorld) -> None:
     world = group_world({"a": 8})
     first = world.submit(named("first"))
     second = world.submit(named("second", "first", first.id))

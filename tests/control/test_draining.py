@@ -1,7 +1,7 @@
 """Agents that are emptied: what they run has a while to end, then it runs elsewhere."""
 
 import pytest
-from tests.control.conftest import GroupWorld
+from tests.control.conftest import MakeWorld
 from tests.control.hollow_agent import Run
 from tests.control.world import ADA, World
 
@@ -44,7 +44,7 @@ def where(world: World, job: Job) -> set[str]:
     return {world.agents[id_].name for id_ in found}
 
 
-def test_work_that_ends_before_the_deadline_is_left_alone(group_world: GroupWorld) -> None:
+def test_work_that_ends_before_the_deadline_is_left_alone(group_world: MakeWorld) -> None:
     world = group_world({"a": 2}, lambda start: Run(20.0))
     job = world.submit(WORK)
     drain(world, "a", 60.0)
@@ -54,7 +54,7 @@ def test_work_that_ends_before_the_deadline_is_left_alone(group_world: GroupWorl
 
 
 def test_work_past_the_deadline_runs_elsewhere_and_charges_no_failure(
-    group_world: GroupWorld,
+    group_world: MakeWorld,
 ) -> None:
     world = group_world({"a": 1, "b": 1}, lambda start: Run(1000.0))
     first, second = world.submit(WORK), world.submit(WORK)
@@ -74,7 +74,7 @@ def test_work_past_the_deadline_runs_elsewhere_and_charges_no_failure(
     assert task.attempt == 2
 
 
-def test_drain_at_once_empties_the_agent_and_it_can_be_removed(group_world: GroupWorld) -> None:
+def test_drain_at_once_empties_the_agent_and_it_can_be_removed(group_world: MakeWorld) -> None:
     world = group_world({"a": 4}, lambda start: Run(1000.0))
     jobs = [world.submit(WORK) for _ in range(3)]
     world.run(1.0)
@@ -90,7 +90,7 @@ def test_drain_at_once_empties_the_agent_and_it_can_be_removed(group_world: Grou
 
 
 def test_agent_whose_processes_are_not_proven_gone_is_never_removed(
-    group_world: GroupWorld,
+    group_world: MakeWorld,
 ) -> None:
     world = group_world({"a": 4}, lambda start: Run(1e9, ignores_stop=True))
     world.submit(WORK)
@@ -101,7 +101,7 @@ def test_agent_whose_processes_are_not_proven_gone_is_never_removed(
         remove(world, world.agent("a").id)
 
 
-def test_gang_leaves_whole_and_starts_again_whole(group_world: GroupWorld) -> None:
+def test_gang_leaves_whole_and_starts_again_whole(group_world: MakeWorld) -> None:
     world = group_world({"a": 1, "b": 1, "c": 1}, lambda start: Run(1000.0))
     gang = world.submit(JobSpec(command=["gang"], tasks=2, coscheduled=True))
     world.run(1.0)
@@ -111,7 +111,7 @@ def test_gang_leaves_whole_and_starts_again_whole(group_world: GroupWorld) -> No
     assert len(where(world, gang)) == 2
 
 
-def test_session_of_its_own_ends_with_the_agent_as_reason(group_world: GroupWorld) -> None:
+def test_session_of_its_own_ends_with_the_agent_as_reason(group_world: MakeWorld) -> None:
     world = group_world({"a": 1}, lambda start: Run(1000.0))
     spec = SessionSpec.model_validate({"kernels": [{"command": ["notebook"]}]})
     session = world.submit_session(spec)
@@ -124,7 +124,7 @@ def test_session_of_its_own_ends_with_the_agent_as_reason(group_world: GroupWorl
     assert "agent a was drained (new disk)" in session.reason.sentence()
 
 
-def test_deadline_holds_over_a_restart_of_the_controller(group_world: GroupWorld) -> None:
+def test_deadline_holds_over_a_restart_of_the_controller(group_world: MakeWorld) -> None:
     def behaviour(start: Start) -> Run:
         return Run(1000.0)
 
@@ -139,7 +139,7 @@ def test_deadline_holds_over_a_restart_of_the_controller(group_world: GroupWorld
     assert not world.agent("a").running
 
 
-def test_cordoned_agent_keeps_its_work(group_world: GroupWorld) -> None:
+def test_cordoned_agent_keeps_its_work(group_world: MakeWorld) -> None:
     world = group_world({"a": 1}, lambda start: Run(1000.0))
     world.submit(WORK)
     world.run(1.0)
@@ -160,7 +160,7 @@ def test_cordoned_agent_keeps_its_work(group_world: GroupWorld) -> None:
 
 
 def test_why_of_running_work_tells_that_its_machine_is_being_emptied(
-    group_world: GroupWorld,
+    group_world: MakeWorld,
 ) -> None:
     world = group_world({"a": 1}, lambda start: Run(1000.0))
     job = world.submit(WORK)

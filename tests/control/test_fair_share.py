@@ -1,7 +1,7 @@
 """Fair share on the live control plane: what people have had of late is not forgotten."""
 
 import pytest
-from tests.control.conftest import GroupWorld
+from tests.control.conftest import MakeWorld
 from tests.control.hollow_agent import Run
 from tests.control.world import ADA, BOB, World
 
@@ -44,7 +44,7 @@ def some_past(world: World) -> None:
     world.run(10)
 
 
-def test_what_was_used_before_a_restart_counts_after_it(group_world: GroupWorld) -> None:
+def test_what_was_used_before_a_restart_counts_after_it(group_world: MakeWorld) -> None:
     world = group_world({"a": 16}, lengths, **FAIR)
     some_past(world)
     before = had(world, ADA)
@@ -55,7 +55,7 @@ def test_what_was_used_before_a_restart_counts_after_it(group_world: GroupWorld)
     assert expected * 0.8 < after["cpu"] < expected * 1.05
 
 
-def test_who_has_had_less_goes_first_after_a_restart_too(group_world: GroupWorld) -> None:
+def test_who_has_had_less_goes_first_after_a_restart_too(group_world: MakeWorld) -> None:
     started: list[str] = []
 
     def behaviour(start: Start) -> Run:
@@ -74,7 +74,7 @@ def test_who_has_had_less_goes_first_after_a_restart_too(group_world: GroupWorld
     assert started == ["bob", "bob", "ada", "ada"]
 
 
-def test_group_that_begins_to_share_fairly_knows_the_past(group_world: GroupWorld) -> None:
+def test_group_that_begins_to_share_fairly_knows_the_past(group_world: MakeWorld) -> None:
     world = group_world({"a": 16}, lengths)
     some_past(world)
     spec = ScalingGroup.model_validate({"name": "default"} | FAIR)
@@ -87,7 +87,7 @@ def test_group_that_begins_to_share_fairly_knows_the_past(group_world: GroupWorl
 
 
 def test_other_half_life_changes_what_counts_and_nothing_that_is_held(
-    group_world: GroupWorld,
+    group_world: MakeWorld,
 ) -> None:
     world = group_world({"a": 16}, lengths, **FAIR)
     some_past(world)

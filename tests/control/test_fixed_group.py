@@ -3,7 +3,7 @@
 from functools import partial
 
 import pytest
-from tests.control.conftest import GroupWorld, cpus
+from tests.control.conftest import MakeWorld, cpus
 from tests.control.hollow_agent import Run
 from tests.control.world import ADA, state
 
@@ -34,7 +34,7 @@ def asking(cpu: int, tasks: int = 1, **placement: object) -> JobSpec:
     ],
 )
 def test_fixed_group_refuses_what_it_could_never_hold(
-    group_world: GroupWorld, spec: JobSpec, sentence: str
+    group_world: MakeWorld, spec: JobSpec, sentence: str
 ) -> None:
     world = group_world({"a": 4, "b": 4}, fixed=True)
     with pytest.raises(InvalidSpec, match=sentence):
@@ -42,7 +42,7 @@ def test_fixed_group_refuses_what_it_could_never_hold(
     assert not world.plane.live.jobs
 
 
-def test_group_that_may_grow_lets_it_wait(group_world: GroupWorld) -> None:
+def test_group_that_may_grow_lets_it_wait(group_world: MakeWorld) -> None:
     world = group_world({"a": 4}, lambda start: Run(50))
     job = world.submit(asking(5))
     assert state(job) is JobState.PENDING
@@ -51,7 +51,7 @@ def test_group_that_may_grow_lets_it_wait(group_world: GroupWorld) -> None:
 
 
 def test_fixed_group_lets_wait_what_fits_once_running_work_has_ended(
-    group_world: GroupWorld,
+    group_world: MakeWorld,
 ) -> None:
     world = group_world({"a": 4, "b": 4}, lambda start: Run(5), fixed=True)
     world.submit(asking(4))
@@ -64,7 +64,7 @@ def test_fixed_group_lets_wait_what_fits_once_running_work_has_ended(
 @pytest.mark.parametrize("absence", ["silent", "barred"])
 @pytest.mark.parametrize("absent", ["ab", "b"])
 def test_fixed_group_does_not_count_agents_out_that_may_come_back(
-    group_world: GroupWorld, absence: str, absent: str
+    group_world: MakeWorld, absence: str, absent: str
 ) -> None:
     world = group_world({"a": 4, "b": 8}, lambda start: Run(50), fixed=True)
     for id_ in [world.agent(name).id for name in absent]:

@@ -1,11 +1,11 @@
 """A gang runs whole or not at all: its kernels wait at a barrier until all of them can run."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.control.conftest import MakeWorld, under
 from tests.control.hollow_agent import Behaviour, HollowAgent, Run, attempt, kernel_index
 from tests.control.world import ADA, World
 
@@ -13,7 +13,7 @@ from muster.control.job.explanation import explain_job
 from muster.control.job.requests import JobRequests
 from muster.core.reasons import ReasonCode
 from muster.core.resources import Resources
-from muster.core.specs import JobSpec, ScalingGroup
+from muster.core.specs import JobSpec
 from muster.core.states import JOB_TABLE, JobState, SessionStatus
 from muster.store.records import Job, Session
 from muster.wire.messages import Commands, ControllerMessage, Go, Start
@@ -21,22 +21,13 @@ from muster.wire.messages import Commands, ControllerMessage, Go, Start
 ONE_CPU = Resources(cpu_milli=1000, memory_bytes=2**30)
 GANG = JobSpec(command=["gang"], tasks=2, coscheduled=True)
 
-MakeWorld = Callable[..., World]
-
 
 @pytest.fixture
-def make_world(tmp_path: Path) -> Iterator[MakeWorld]:
-    worlds: list[World] = []
-
+def make_world(worlds: MakeWorld) -> MakeWorld:
     def make(behaviour: Behaviour, agents: str = "ab", **policy: object) -> World:
-        group = ScalingGroup.model_validate({"name": "default", **policy})
-        capacity = dict.fromkeys(agents, ONE_CPU)
-        worlds.append(World(tmp_path, capacity, group=group, behaviour=behaviour))
-        return worlds[-1]
+        return worlds(dict.fromkeys(agents, ONE_CPU), group=under(**policy), behaviour=behaviour)
 
-    yield make
-    for world in worlds:
-        world.close()
+    return make
 
 
 def running(world: World) -> int:

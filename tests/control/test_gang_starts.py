@@ -1,16 +1,15 @@
 """A gang of which a member cannot start: what becomes of the others, and of all of it."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
+from tests.control.conftest import MakeWorld, under
 from tests.control.hollow_agent import Behaviour, Run, attempt, kernel_index
 from tests.control.world import World
 
 from muster.core.reasons import ReasonCode
 from muster.core.resources import Resources
-from muster.core.specs import JobSpec, ScalingGroup
+from muster.core.specs import JobSpec
 from muster.core.states import (
     JOB_TABLE,
     AgentStatus,
@@ -24,22 +23,13 @@ from muster.wire.messages import Start
 ONE_CPU = Resources(cpu_milli=1000, memory_bytes=2**30)
 GANG = JobSpec(command=["gang"], tasks=2, coscheduled=True)
 
-MakeWorld = Callable[..., World]
-
 
 @pytest.fixture
-def make_world(tmp_path: Path) -> Iterator[MakeWorld]:
-    worlds: list[World] = []
-
+def make_world(worlds: MakeWorld) -> MakeWorld:
     def make(behaviour: Behaviour, **policy: float) -> World:
-        group = ScalingGroup.model_validate({"name": "default", **policy})
-        agents = dict.fromkeys("abc", ONE_CPU)
-        worlds.append(World(tmp_path, agents, group=group, behaviour=behaviour))
-        return worlds[-1]
+        return worlds(dict.fromkeys("abc", ONE_CPU), group=under(**policy), behaviour=behaviour)
 
-    yield make
-    for world in worlds:
-        world.close()
+    return make
 
 
 def test_gang_of_which_one_ended_before_another_could_start_begins_anew_as_a_whole(

@@ -1,6 +1,6 @@
 """A group that is closed to a project: work of it that waits is cancelled, what runs goes on."""
 
-from tests.control.conftest import GroupWorld
+from tests.control.conftest import MakeWorld
 from tests.control.hollow_agent import Run
 from tests.control.world import ADA, World, state
 
@@ -19,7 +19,7 @@ def open_to(world: World, *projects: str) -> None:
 
 
 def test_work_that_waits_when_its_project_loses_the_group_is_cancelled(
-    group_world: GroupWorld,
+    group_world: MakeWorld,
 ) -> None:
     world = group_world({"a": 1}, lambda start: Run(5), backlog_window=0)
     runs, waits = [world.submit(JobSpec(command=["x"]), EVE) for _ in range(2)]
@@ -33,7 +33,7 @@ def test_work_that_waits_when_its_project_loses_the_group_is_cancelled(
     assert (state(runs), state(other)) == (JobState.SUCCEEDED, JobState.SUCCEEDED)
 
 
-def test_work_of_a_project_that_the_group_is_narrowed_to_stays(group_world: GroupWorld) -> None:
+def test_work_of_a_project_that_the_group_is_narrowed_to_stays(group_world: MakeWorld) -> None:
     world = group_world({"a": 1}, lambda start: Run(5), backlog_window=0)
     jobs = [world.submit(JobSpec(command=["x"], tasks=2), who) for who in (ADA, EVE)]
     open_to(world, "default/default", "default/lab")

@@ -2,7 +2,7 @@
 
 import re
 
-from tests.control.conftest import GroupWorld
+from tests.control.conftest import MakeWorld
 from tests.control.hollow_agent import Run
 from tests.control.world import ADA, BOB, World
 
@@ -29,7 +29,7 @@ def why(world: World, job: Job, asker: Principal) -> WhyView:
 
 
 def test_room_is_held_by_those_whom_the_asker_may_see_and_by_a_number_of_others(
-    group_world: GroupWorld,
+    group_world: MakeWorld,
 ) -> None:
     world = group_world({"a": 8}, lambda start: Run(1000))
     began = world.clock.now()
@@ -53,7 +53,7 @@ def test_room_is_held_by_those_whom_the_asker_may_see_and_by_a_number_of_others(
     ]
 
 
-def test_many_holders_are_counted_together_but_for_the_largest(group_world: GroupWorld) -> None:
+def test_many_holders_are_counted_together_but_for_the_largest(group_world: MakeWorld) -> None:
     world = group_world({"a": 8}, lambda start: Run(1000))
     for index in range(8):
         world.submit(job(f"j{index}"), ADA)
@@ -62,7 +62,7 @@ def test_many_holders_are_counted_together_but_for_the_largest(group_world: Grou
     assert (room.holders[-1].sessions, room.holders[-1].amount) == (3, "3")
 
 
-def test_session_ahead_of_it_is_named_to_those_who_may_see_it(group_world: GroupWorld) -> None:
+def test_session_ahead_of_it_is_named_to_those_who_may_see_it(group_world: MakeWorld) -> None:
     world = group_world({"a": 4}, lambda start: Run(1000))
     world.submit(job("first", 3, timeout=1000), ADA)
     world.submit(job("head", 4, priority=90), ADA)
@@ -72,7 +72,7 @@ def test_session_ahead_of_it_is_named_to_those_who_may_see_it(group_world: Group
         assert behind.name == name
 
 
-def test_quota_is_held_by_the_work_that_counts_in_it(group_world: GroupWorld) -> None:
+def test_quota_is_held_by_the_work_that_counts_in_it(group_world: MakeWorld) -> None:
     world = group_world({"a": 8}, lambda start: Run(1000))
     name = str(ADA.owner)
     spec = QuotaSpec.model_validate({"level": "user", "name": name, "limits": {"cpu": 2}})
@@ -84,7 +84,7 @@ def test_quota_is_held_by_the_work_that_counts_in_it(group_world: GroupWorld) ->
 
 
 def test_running_work_whose_agent_cannot_be_reached_says_so_and_until_when_it_counts(
-    group_world: GroupWorld,
+    group_world: MakeWorld,
 ) -> None:
     world = group_world({"a": 8}, lambda start: Run(1000), kernel_lease=60, agent_silence=10)
     runs = world.submit(job("runs"), ADA)

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.control.conftest import GroupWorld
+from tests.control.conftest import MakeWorld
 
 from muster.wire.messages import Commands
 
@@ -13,7 +13,7 @@ NONSENSE = SimpleNamespace(kernel="krn-1", generation=0)
 
 @pytest.mark.parametrize("message", [NONSENSE, Commands((cast(Any, NONSENSE),))])
 def test_message_or_command_of_an_unknown_kind_is_an_error(
-    group_world: GroupWorld, message: Any
+    group_world: MakeWorld, message: Any
 ) -> None:
     agent = group_world({"a": 1}).agent("a")
     agent.online = False

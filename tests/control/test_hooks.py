@@ -1,7 +1,7 @@
 """What is done about sessions of a type: when they are queued, started and ended."""
 
 import pytest
-from tests.control.conftest import GroupWorld
+from tests.control.conftest import MakeWorld
 from tests.control.hollow_agent import Run, task_index
 from tests.control.strangers import BadgeHook, Hook
 from tests.control.world import World
@@ -32,7 +32,7 @@ class Kept:
 WITH_SECRET = JobSpec(command=["x"], env={"SECRET": "s", "PLAIN": "p"}, tasks=3)
 
 
-def test_hook_has_the_last_word_on_the_environment(group_world: GroupWorld) -> None:
+def test_hook_has_the_last_word_on_the_environment(group_world: MakeWorld) -> None:
     kept = Kept()
     world = group_world({"a": 8}, kept, hooks={"batch": "badge_hook"})
     job = world.submit(WITH_SECRET)
@@ -47,7 +47,7 @@ def test_hook_has_the_last_word_on_the_environment(group_world: GroupWorld) -> N
     assert {env["RANK"] for env in kept.environments if "RANK" in env} == {"0", "1", "2"}
 
 
-def test_environment_without_a_strangers_hook_is_that_of_the_spec(group_world: GroupWorld) -> None:
+def test_environment_without_a_strangers_hook_is_that_of_the_spec(group_world: MakeWorld) -> None:
     kept = Kept()
     world = group_world({"a": 8}, kept)
     job = world.submit(WITH_SECRET)
@@ -56,7 +56,7 @@ def test_environment_without_a_strangers_hook_is_that_of_the_spec(group_world: G
 
 
 def test_start_that_was_lost_is_sent_again_with_the_hooks_environment(
-    group_world: GroupWorld,
+    group_world: MakeWorld,
 ) -> None:
     kept = Kept()
     world = group_world({"a": 1}, kept, hooks={"batch": "badge_hook"})
@@ -68,7 +68,7 @@ def test_start_that_was_lost_is_sent_again_with_the_hooks_environment(
     assert [env.get("BADGE") for env in kept.environments] == ["ses"]
 
 
-def test_prefilled_kernel_starts_with_the_hooks_environment(group_world: GroupWorld) -> None:
+def test_prefilled_kernel_starts_with_the_hooks_environment(group_world: MakeWorld) -> None:
     kept = Kept(0.05)
     world = group_world({"a": 1}, kept, hooks={"batch": "badge_hook"})
     job = world.submit(WITH_SECRET.model_copy(update={"tasks": 60}))
@@ -80,7 +80,7 @@ def test_prefilled_kernel_starts_with_the_hooks_environment(group_world: GroupWo
     assert [env.get("BADGE") for env in kept.environments] == ["ses"] * 60
 
 
-def test_hook_may_change_what_is_scheduled(group_world: GroupWorld) -> None:
+def test_hook_may_change_what_is_scheduled(group_world: MakeWorld) -> None:
     order: list[str] = []
 
     def behaviour(start: Start) -> Run:
@@ -97,7 +97,7 @@ def test_hook_may_change_what_is_scheduled(group_world: GroupWorld) -> None:
 
 @pytest.mark.parametrize("exit_code", [0, 1])
 def test_hook_is_told_of_each_end_once(
-    group_world: GroupWorld, monkeypatch: pytest.MonkeyPatch, exit_code: int
+    group_world: MakeWorld, monkeypatch: pytest.MonkeyPatch, exit_code: int
 ) -> None:
     monkeypatch.setattr(Hook, "ended", [])
     world = group_world(
@@ -114,7 +114,7 @@ def test_hook_is_told_of_each_end_once(
 
 @pytest.mark.parametrize("preemptible", [False, True])
 def test_people_at_work_are_displaced_only_where_their_group_says_so(
-    group_world: GroupWorld, preemptible: bool
+    group_world: MakeWorld, preemptible: bool
 ) -> None:
     world = group_world(
         {"a": 1},
@@ -131,7 +131,7 @@ def test_people_at_work_are_displaced_only_where_their_group_says_so(
     assert (shell.status is SessionStatus.TERMINATED) == preemptible
 
 
-def test_hook_of_another_group_has_no_say(group_world: GroupWorld) -> None:
+def test_hook_of_another_group_has_no_say(group_world: MakeWorld) -> None:
     kept = Kept()
     world = group_world({"a": 8}, kept)
     other = ScalingGroup.model_validate({"name": "other", "hooks": {"batch": "badge_hook"}})
@@ -154,7 +154,7 @@ def queued(world: World) -> dict[SessionId, int]:
     return {each.id: each.workload.priority for each in world.cluster.groups["default"].queue}
 
 
-def test_hook_is_asked_once_of_each_session_and_its_answer_stays(group_world: GroupWorld) -> None:
+def test_hook_is_asked_once_of_each_session_and_its_answer_stays(group_world: MakeWorld) -> None:
     options = {"fickle_hook": {"answers": 2}}
     world = group_world(
         {"a": 1}, lambda start: Run(5), hooks={"inference": "fickle_hook"}, options=options
@@ -174,7 +174,7 @@ def test_hook_is_asked_once_of_each_session_and_its_answer_stays(group_world: Gr
     assert not cluster.groups["default"].policy.refused, "it was asked no third time"
 
 
-def test_hook_of_another_policy_is_asked_of_what_waits(group_world: GroupWorld) -> None:
+def test_hook_of_another_policy_is_asked_of_what_waits(group_world: MakeWorld) -> None:
     world = group_world({"a": 1}, lambda start: Run(50))
     session(world)
     world.submit(JobSpec(command=["x"], tasks=2, priority=60))
@@ -196,7 +196,7 @@ def test_hook_of_another_policy_is_asked_of_what_waits(group_world: GroupWorld) 
 
 
 def test_session_of_which_remains_are_cleaned_up_waits_as_the_hooks_of_then_want_it(
-    group_world: GroupWorld,
+    group_world: MakeWorld,
 ) -> None:
     policy: dict[str, object] = {"preemption": {"minimum_lease": 0}}
     world = group_world({"a": 1}, lambda start: Run(50), **policy)
@@ -213,7 +213,7 @@ def test_session_of_which_remains_are_cleaned_up_waits_as_the_hooks_of_then_want
     assert job.status is JobState.RUNNING, "its priority became 99"
 
 
-def test_hook_that_changes_what_kernels_ask_for_is_refused(group_world: GroupWorld) -> None:
+def test_hook_that_changes_what_kernels_ask_for_is_refused(group_world: MakeWorld) -> None:
     world = group_world({"a": 4}, lambda start: Run(1), hooks={"batch": "growing_hook"})
     world.submit(JobSpec(command=["x"]))
     group = world.cluster.groups["default"]

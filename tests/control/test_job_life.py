@@ -1,10 +1,7 @@
 """A job's whole life on the real control plane, without a process or a second passing."""
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
-
-import pytest
 from sqlalchemy import select
+from tests.control.conftest import MakeWorld
 from tests.control.hollow_agent import Run, attempt, kernel_index, task_index
 from tests.control.world import ADA, World
 
@@ -18,22 +15,7 @@ from muster.store import schema
 from muster.store.load import load_live
 from muster.wire.messages import Start
 
-MakeWorld = Callable[..., World]
 CPU = Resources(cpu_milli=2000, memory_bytes=2**30)
-
-
-@pytest.fixture
-def make_world(tmp_path: Path) -> Iterator[MakeWorld]:
-    worlds: list[World] = []
-
-    def make(agents: dict[str, Resources], **options: object) -> World:
-        world = World(tmp_path, agents, **options)  # type: ignore[arg-type]
-        worlds.append(world)
-        return world
-
-    yield make
-    for world in worlds:
-        world.close()
 
 
 def task_rows(world: World, job_id: str) -> list[tuple[str, int, int | None]]:
@@ -60,9 +42,9 @@ def history(world: World, entity: str) -> list[tuple[str | None, str, str]]:
 
 
 def test_job_of_one_task_runs_through_every_status_in_the_order_of_the_reference(
-    make_world: MakeWorld,
+    worlds: MakeWorld,
 ) -> None:
-    world = make_world({"a": CPU})
+    world = worlds({"a": CPU})
     job = world.submit(JobSpec(command=["true"]))
     session = next(iter(world.plane.live.sessions.values()))
     world.run(2)
@@ -84,8 +66,8 @@ def test_job_of_one_task_runs_through_every_status_in_the_order_of_the_reference
     assert not world.plane.live.jobs
 
 
-def test_job_with_a_retry_fails_once_and_succeeds(make_world: MakeWorld) -> None:
-    world = make_world(
+def test_job_with_a_retry_fails_once_and_succeeds(worlds: MakeWorld) -> None:
+    world = worlds(
         {"a": CPU}, behaviour=lambda start: Run(exit_code=1 if attempt(start) == 1 else 0)
     )
     job = world.submit(JobSpec(command=["flaky"], max_retries_failure=1))
@@ -96,8 +78,8 @@ def test_job_with_a_retry_fails_once_and_succeeds(make_world: MakeWorld) -> None
     assert [result for *_, result in history(world, f"{job.id}/0")] == ["NEED_RETRY"]
 
 
-def test_job_fails_once_its_failure_budget_is_spent(make_world: MakeWorld) -> None:
-    world = make_world({"a": CPU}, behaviour=lambda start: Run(exit_code=3))
+def test_job_fails_once_its_failure_budget_is_spent(worlds: MakeWorld) -> None:
+    world = worlds({"a": CPU}, behaviour=lambda start: Run(exit_code=3))
     job = world.submit(JobSpec(command=["bad"], max_retries_failure=2))
     world.run(10)
 
@@ -107,8 +89,8 @@ def test_job_fails_once_its_failure_budget_is_spent(make_world: MakeWorld) -> No
     assert task_rows(world, job.id) == [("FAILED", 3, 3)]
 
 
-def test_failure_beyond_tolerance_kills_the_tasks_that_are_left(make_world: MakeWorld) -> None:
-    world = make_world(
+def test_failure_beyond_tolerance_kills_the_tasks_that_are_left(worlds: MakeWorld) -> None:
+    world = worlds(
         {"a": CPU},
         behaviour=lambda start: Run(seconds=1 if task_index(start) == 0 else 60, exit_code=1),
     )
@@ -121,9 +103,9 @@ def test_failure_beyond_tolerance_kills_the_tasks_that_are_left(make_world: Make
 
 
 def test_many_short_tasks_pass_through_the_backlog_without_going_over_capacity(
-    make_world: MakeWorld,
+    worlds: MakeWorld,
 ) -> None:
-    world = make_world({"a": CPU}, behaviour=lambda start: Run(seconds=0.01))
+    world = worlds({"a": CPU}, behaviour=lambda start: Run(seconds=0.01))
     job = world.submit(JobSpec(command=["true"], tasks=500))
     most = 0
     while job.status in (JobState.PENDING, JobState.RUNNING):
@@ -135,14 +117,14 @@ def test_many_short_tasks_pass_through_the_backlog_without_going_over_capacity(
     assert not world.plane.live.ledger
 
 
-def test_gang_waits_for_room_for_all_and_gets_ranks_and_an_address(make_world: MakeWorld) -> None:
+def test_gang_waits_for_room_for_all_and_gets_ranks_and_an_address(worlds: MakeWorld) -> None:
     envs: list[dict[str, str]] = []
 
     def note(start: Start) -> Run:
         envs.append({**start.template.env, **start.env})
         return Run()
 
-    world = make_world({"a": CPU}, behaviour=note)
+    world = worlds({"a": CPU}, behaviour=note)
     job = world.submit(JobSpec(command=["train"], tasks=4, coscheduled=True))
     world.run(2)
     assert not envs
@@ -158,9 +140,9 @@ def test_gang_waits_for_room_for_all_and_gets_ranks_and_an_address(make_world: M
 
 
 def test_gang_with_a_failing_task_is_requeued_whole_and_only_that_task_is_charged(
-    make_world: MakeWorld,
+    worlds: MakeWorld,
 ) -> None:
-    world = make_world(
+    world = worlds(
         {"a": CPU, "b": CPU},
         behaviour=lambda start: Run(
             seconds=1 if task_index(start) == 2 else 5,
@@ -181,9 +163,9 @@ def test_gang_with_a_failing_task_is_requeued_whole_and_only_that_task_is_charge
 
 
 def test_gang_whose_task_fails_for_good_ends_its_siblings_as_worker_failed(
-    make_world: MakeWorld,
+    worlds: MakeWorld,
 ) -> None:
-    world = make_world(
+    world = worlds(
         {"a": CPU, "b": CPU},
         behaviour=lambda start: Run(
             seconds=1 if task_index(start) == 2 else 50, exit_code=int(task_index(start) == 2)
@@ -201,8 +183,8 @@ def test_gang_whose_task_fails_for_good_ends_its_siblings_as_worker_failed(
     ]
 
 
-def test_cancelled_job_is_killed_and_its_processes_stopped(make_world: MakeWorld) -> None:
-    world = make_world({"a": CPU}, behaviour=lambda start: Run(seconds=100))
+def test_cancelled_job_is_killed_and_its_processes_stopped(worlds: MakeWorld) -> None:
+    world = worlds({"a": CPU}, behaviour=lambda start: Run(seconds=100))
     job = world.submit(JobSpec(command=["x"], tasks=10))
     world.ask(lambda work, parts: parts[JobRequests].cancel(work, ADA, job.id))
     world.run(1)
@@ -213,8 +195,8 @@ def test_cancelled_job_is_killed_and_its_processes_stopped(make_world: MakeWorld
     assert not world.plane.live.ledger
 
 
-def test_task_that_runs_past_its_timeout_is_killed(make_world: MakeWorld) -> None:
-    world = make_world({"a": CPU}, behaviour=lambda start: Run(seconds=100))
+def test_task_that_runs_past_its_timeout_is_killed(worlds: MakeWorld) -> None:
+    world = worlds({"a": CPU}, behaviour=lambda start: Run(seconds=100))
     job = world.submit(JobSpec(command=["x"], timeout=5))
     world.run(10)
     assert job.status is JobState.KILLED
@@ -224,9 +206,9 @@ def test_task_that_runs_past_its_timeout_is_killed(make_world: MakeWorld) -> Non
 
 
 def test_job_without_room_within_its_scheduling_timeout_is_unschedulable(
-    make_world: MakeWorld,
+    worlds: MakeWorld,
 ) -> None:
-    world = make_world({"a": CPU})
+    world = worlds({"a": CPU})
     spec = {"command": ["x"], "resources": {"cpu": 4}, "scheduling_timeout": 5}
     job = world.submit(JobSpec.model_validate(spec))
     world.run(10)
@@ -234,8 +216,8 @@ def test_job_without_room_within_its_scheduling_timeout_is_unschedulable(
     assert task_rows(world, job.id)[0][0] == TaskState.UNSCHEDULABLE
 
 
-def test_kernel_that_an_agent_cannot_create_moves_to_another_agent(make_world: MakeWorld) -> None:
-    world = make_world({"a": CPU, "b": CPU})
+def test_kernel_that_an_agent_cannot_create_moves_to_another_agent(worlds: MakeWorld) -> None:
+    world = worlds({"a": CPU, "b": CPU})
     bad = world.agent("a")
     bad.behaviour = lambda start: Run(create_failure=ReasonCode.DISK_FULL)
     job = world.submit(JobSpec(command=["x"]))
@@ -246,9 +228,9 @@ def test_kernel_that_an_agent_cannot_create_moves_to_another_agent(make_world: M
 
 
 def test_agent_that_falls_silent_is_lost_after_the_lease_and_its_task_runs_elsewhere(
-    make_world: MakeWorld,
+    worlds: MakeWorld,
 ) -> None:
-    world = make_world({"a": CPU}, behaviour=lambda start: Run(seconds=50))
+    world = worlds({"a": CPU}, behaviour=lambda start: Run(seconds=50))
     job = world.submit(JobSpec(command=["x"]))
     world.run(2)
     lost = world.agent("a")
@@ -263,8 +245,8 @@ def test_agent_that_falls_silent_is_lost_after_the_lease_and_its_task_runs_elsew
     assert task_rows(world, job.id) == [("SUCCEEDED", 2, 0)]
 
 
-def test_rebooted_agent_loses_its_kernels_at_once(make_world: MakeWorld) -> None:
-    world = make_world({"a": CPU}, behaviour=lambda start: Run(seconds=10))
+def test_rebooted_agent_loses_its_kernels_at_once(worlds: MakeWorld) -> None:
+    world = worlds({"a": CPU}, behaviour=lambda start: Run(seconds=10))
     job = world.submit(JobSpec(command=["x"]))
     world.run(2)
     agent = world.agent("a")
@@ -276,9 +258,9 @@ def test_rebooted_agent_loses_its_kernels_at_once(make_world: MakeWorld) -> None
 
 
 def test_controller_killed_at_any_step_loses_nothing_and_runs_nothing_twice(
-    make_world: MakeWorld,
+    worlds: MakeWorld,
 ) -> None:
-    world = make_world({"a": CPU, "b": CPU}, behaviour=lambda start: Run(seconds=0.7))
+    world = worlds({"a": CPU, "b": CPU}, behaviour=lambda start: Run(seconds=0.7))
     job_id = world.submit(JobSpec(command=["x"], tasks=60)).id
     for _ in range(40):
         world.run(0.6, step_s=0.3)
@@ -290,8 +272,8 @@ def test_controller_killed_at_any_step_loses_nothing_and_runs_nothing_twice(
     assert not world.plane.live.ledger
 
 
-def test_mirror_equals_what_is_read_from_sql(make_world: MakeWorld) -> None:
-    world = make_world({"a": CPU}, behaviour=lambda start: Run(seconds=3))
+def test_mirror_equals_what_is_read_from_sql(worlds: MakeWorld) -> None:
+    world = worlds({"a": CPU}, behaviour=lambda start: Run(seconds=3))
     world.submit(JobSpec(command=["x"], tasks=7))
     world.run(4)
     with world.store.engine.connect() as connection:
@@ -309,9 +291,9 @@ def test_mirror_equals_what_is_read_from_sql(make_world: MakeWorld) -> None:
 
 
 def test_agent_that_has_not_said_hello_since_the_controller_restarted_gets_nothing(
-    make_world: MakeWorld,
+    worlds: MakeWorld,
 ) -> None:
-    world = make_world({"a": CPU, "b": CPU})
+    world = worlds({"a": CPU, "b": CPU})
     gone = world.agent("a")
     gone.online = False
     world.restart_controller()
@@ -321,8 +303,8 @@ def test_agent_that_has_not_said_hello_since_the_controller_restarted_gets_nothi
     assert not gone.starts
 
 
-def test_agent_whose_stream_ended_gets_nothing_until_it_says_hello(make_world: MakeWorld) -> None:
-    world = make_world({"a": CPU})
+def test_agent_whose_stream_ended_gets_nothing_until_it_says_hello(worlds: MakeWorld) -> None:
+    world = worlds({"a": CPU})
     agent = world.agent("a")
     world.desk.agent_left(agent.id)
     job = world.submit(JobSpec(command=["x"]))
@@ -334,9 +316,9 @@ def test_agent_whose_stream_ended_gets_nothing_until_it_says_hello(make_world: M
 
 
 def test_start_that_was_delivered_before_a_long_downtime_does_not_run_twice(
-    make_world: MakeWorld,
+    worlds: MakeWorld,
 ) -> None:
-    world = make_world({"a": CPU, "b": CPU}, behaviour=lambda start: Run(seconds=1))
+    world = worlds({"a": CPU, "b": CPU}, behaviour=lambda start: Run(seconds=1))
     job = world.submit(JobSpec(command=["x"]))
     world.clock.advance(135)  # nobody listened for longer than create_timeout
     for agent in world.agents.values():
@@ -347,8 +329,8 @@ def test_start_that_was_delivered_before_a_long_downtime_does_not_run_twice(
     assert task_rows(world, job.id) == [("SUCCEEDED", 1, 0)]
 
 
-def test_end_that_could_not_be_told_in_time_keeps_its_exit_code(make_world: MakeWorld) -> None:
-    world = make_world({"a": CPU}, behaviour=lambda start: Run(seconds=30, exit_code=7))
+def test_end_that_could_not_be_told_in_time_keeps_its_exit_code(worlds: MakeWorld) -> None:
+    world = worlds({"a": CPU}, behaviour=lambda start: Run(seconds=30, exit_code=7))
     job = world.submit(JobSpec(command=["x"], timeout=60))
     world.run(2)
     agent = world.agent("a")
@@ -362,9 +344,9 @@ def test_end_that_could_not_be_told_in_time_keeps_its_exit_code(make_world: Make
 
 
 def test_gang_that_loses_a_machine_charges_that_and_not_who_failed_of_it(
-    make_world: MakeWorld,
+    worlds: MakeWorld,
 ) -> None:
-    world = make_world(
+    world = worlds(
         {"a": Resources(cpu_milli=1000), "b": Resources(cpu_milli=1000)},
         behaviour=lambda start: Run(seconds=500),
     )

@@ -1,6 +1,6 @@
 """However little kernels ask for, an agent holds a number of them at most."""
 
-from tests.control.conftest import GroupWorld
+from tests.control.conftest import MakeWorld
 from tests.control.hollow_agent import Run
 from tests.control.world import World
 
@@ -38,7 +38,7 @@ def why(world: World, session: Session) -> list[tuple[str, str]]:
 
 
 def test_agent_that_holds_as_many_kernels_as_it_may_takes_no_more_that_ask_for_nothing(
-    group_world: GroupWorld,
+    group_world: MakeWorld,
 ) -> None:
     world = group_world({"a": 64}, lambda start: Run(10), kernels_per_agent=3)
     submitted = jobs(world, 4)
@@ -61,7 +61,7 @@ def test_agent_that_holds_as_many_kernels_as_it_may_takes_no_more_that_ask_for_n
 
 
 def test_kernels_are_counted_still_after_a_restart_of_the_controller(
-    group_world: GroupWorld,
+    group_world: MakeWorld,
 ) -> None:
     world = group_world({"a": 64}, lambda start: Run(10), kernels_per_agent=2)
     jobs(world, 2)
@@ -73,7 +73,7 @@ def test_kernels_are_counted_still_after_a_restart_of_the_controller(
 
 
 def test_group_written_with_more_kernels_for_each_agent_starts_what_waited(
-    group_world: GroupWorld,
+    group_world: MakeWorld,
 ) -> None:
     world = group_world({"a": 64}, lambda start: Run(100), kernels_per_agent=1)
     submitted = jobs(world, 2)
@@ -82,7 +82,7 @@ def test_group_written_with_more_kernels_for_each_agent_starts_what_waited(
     assert states(submitted) == [JobState.RUNNING] * 2
 
 
-def test_gang_of_more_kernels_than_the_agents_may_hold_is_told_so(group_world: GroupWorld) -> None:
+def test_gang_of_more_kernels_than_the_agents_may_hold_is_told_so(group_world: MakeWorld) -> None:
     world = group_world({"a": 64, "b": 64}, lambda start: Run(10), kernels_per_agent=2)
     assert gang(world, 4).status is SessionStatus.RUNNING
     assert why(world, gang(world, 5)) == [

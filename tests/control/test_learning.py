@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.control.conftest import GroupWorld, cpus
+from tests.control.conftest import MakeWorld, cpus
 from tests.control.hollow_agent import Run
 from tests.control.strangers import CuriousSelector
 from tests.control.world import ADA, World
@@ -56,7 +56,7 @@ def some_past(world: World) -> None:
 
 @pytest.mark.usefixtures("strangers")
 def test_all_that_came_is_known_after_a_restart_too(
-    group_world: GroupWorld, monkeypatch: pytest.MonkeyPatch
+    group_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard: list[tuple[int, int]] = []
     monkeypatch.setattr(CuriousSelector, "heard", heard)
@@ -73,14 +73,14 @@ def test_all_that_came_is_known_after_a_restart_too(
     assert sorted(heard) == [(0, 3), (3, 2), (4, 1), (4, 1)], "the newest, and all that is live"
 
 
-def test_group_that_begins_to_learn_knows_the_past(group_world: GroupWorld) -> None:
+def test_group_that_begins_to_learn_knows_the_past(group_world: MakeWorld) -> None:
     world = group_world({"a": 7})
     some_past(world)
     write_group(world, **FRAGMENTATION)
     assert selector(world)._mix.kernels == 10
 
 
-def test_selector_goes_on_when_other_things_of_its_group_change(group_world: GroupWorld) -> None:
+def test_selector_goes_on_when_other_things_of_its_group_change(group_world: MakeWorld) -> None:
     world = group_world({"a": 7}, **FRAGMENTATION)
     some_past(world)
     before = selector(world)
@@ -93,7 +93,7 @@ def test_selector_goes_on_when_other_things_of_its_group_change(group_world: Gro
 
 
 @pytest.mark.usefixtures("strangers")
-def test_selector_goes_on_when_another_plug_in_fails(group_world: GroupWorld) -> None:
+def test_selector_goes_on_when_another_plug_in_fails(group_world: MakeWorld) -> None:
     world = group_world({"a": 7}, **FRAGMENTATION, validators=["raising_validator"])
     before = selector(world)
     world.submit(job(3))
@@ -103,7 +103,7 @@ def test_selector_goes_on_when_another_plug_in_fails(group_world: GroupWorld) ->
 
 
 def test_session_that_comes_back_to_the_queue_asks_for_nothing_new(
-    group_world: GroupWorld,
+    group_world: MakeWorld,
 ) -> None:
     failures = [ReasonCode.DISK_FULL] * 3
     world = group_world(
@@ -118,7 +118,7 @@ def test_session_that_comes_back_to_the_queue_asks_for_nothing_new(
     assert selector(world)._mix.kernels == 1
 
 
-def test_asking_why_and_planning_change_nothing_of_what_is_known(group_world: GroupWorld) -> None:
+def test_asking_why_and_planning_change_nothing_of_what_is_known(group_world: MakeWorld) -> None:
     world = group_world({}, lambda start: Run(1000), **FRAGMENTATION)
     world.add_agent("a", cpus(16), gpus=4)
     world.submit(job(2, gpu=1))

@@ -1,40 +1,32 @@
 """Commands that never arrived: the agent's next Hello makes up for them."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import pytest
 from sqlalchemy import select
+from tests.control.conftest import MakeWorld, under
 from tests.control.hollow_agent import Behaviour, Run, attempt, task_index
 from tests.control.world import ADA, World
 
 from muster.control.job.requests import JobRequests
 from muster.core.ids import JobId
 from muster.core.resources import Resources
-from muster.core.specs import JobSpec, ScalingGroup
+from muster.core.specs import JobSpec
 from muster.core.states import JobState
 from muster.store import schema
 from muster.wire.messages import Start
 
 ONE_CPU = Resources(cpu_milli=1000, memory_bytes=2**30)
 
-MakeWorld = Callable[..., World]
-
 
 @pytest.fixture
-def make_world(tmp_path: Path) -> Iterator[MakeWorld]:
-    worlds: list[World] = []
-
+def make_world(worlds: MakeWorld) -> MakeWorld:
     def make(agents: Sequence[str], backlog_window_s: float, behaviour: Behaviour) -> World:
-        group = ScalingGroup(name="default", backlog_window=backlog_window_s, agent_silence=60.0)
-        capacity = dict.fromkeys(agents, ONE_CPU)
-        worlds.append(World(tmp_path, capacity, group=group, behaviour=behaviour))
-        return worlds[-1]
+        group = under(backlog_window=backlog_window_s, agent_silence=60.0)
+        return worlds(dict.fromkeys(agents, ONE_CPU), group=group, behaviour=behaviour)
 
-    yield make
-    for world in worlds:
-        world.close()
+    return make
 
 
 def noting(attempts: list[int]) -> Behaviour:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import insert, select, update
-from tests.control.conftest import GroupWorld
+from tests.control.conftest import MakeWorld
 from tests.control.hollow_agent import Run
 from tests.control.world import ADA, World
 
@@ -73,7 +73,7 @@ def held(world: World, agent: str, cpu: int) -> dict[str, Any]:
 
 
 def test_race_that_is_lost_again_and_again_is_given_up_also_after_a_full_wake(
-    group_world: GroupWorld, monkeypatch: pytest.MonkeyPatch
+    group_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = group_world({"a": 4}, lambda start: Run(50))
     commits: list[Unit] = []
@@ -96,7 +96,7 @@ def test_race_that_is_lost_again_and_again_is_given_up_also_after_a_full_wake(
     assert len(commits) == 1 + races.MAX_IN_A_ROW
 
 
-def test_record_that_another_process_changed_fails_only_itself(group_world: GroupWorld) -> None:
+def test_record_that_another_process_changed_fails_only_itself(group_world: MakeWorld) -> None:
     world = group_world({"a": 4}, lambda start: Run(50))
     world.submit(one("first"))
     waiting = world.submit_session(
@@ -120,7 +120,7 @@ def test_record_that_another_process_changed_fails_only_itself(group_world: Grou
     assert len(world.agent("a").running) == 2
 
 
-def test_task_that_another_process_changed_is_told_with_its_job(group_world: GroupWorld) -> None:
+def test_task_that_another_process_changed_is_told_with_its_job(group_world: MakeWorld) -> None:
     world = group_world({"a": 4}, lambda start: Run(5))
     job = world.submit(one("first"))
     other = world.submit(one("other"))
@@ -134,7 +134,7 @@ def test_task_that_another_process_changed_is_told_with_its_job(group_world: Gro
 
 
 def test_room_that_another_process_took_is_seen_at_commit_and_others_are_placed(
-    group_world: GroupWorld,
+    group_world: MakeWorld,
 ) -> None:
     world = group_world({"a": 2, "b": 4}, lambda start: Run(50))
     write_behind(world, insert(schema.allocations).values(held(world, "a", 1)))
@@ -151,7 +151,7 @@ def test_room_that_another_process_took_is_seen_at_commit_and_others_are_placed(
 
 
 def test_session_that_waited_and_whose_room_another_process_took_says_that_it_lost_a_race(
-    group_world: GroupWorld,
+    group_world: MakeWorld,
 ) -> None:
     world = group_world({"a": 2}, lambda start: Run(2))
     first = world.submit(one("first", 2))
@@ -188,7 +188,7 @@ def place_as_if_nothing_ran(
 
 @pytest.mark.parametrize("gpus", [0, 1])
 def test_placement_that_gives_room_twice_never_passes_a_commit(
-    group_world: GroupWorld,
+    group_world: MakeWorld,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     gpus: int,
@@ -218,7 +218,7 @@ def test_placement_that_gives_room_twice_never_passes_a_commit(
 
 
 def test_agent_that_has_less_than_it_holds_takes_what_asks_for_none_of_that(
-    group_world: GroupWorld,
+    group_world: MakeWorld,
 ) -> None:
     world = group_world({"a": 4}, lambda start: Run(50))
     world.submit(one("first", 4))

@@ -1,12 +1,10 @@
 """A supervisor that was killed: what it had started last, nobody was told."""
 
 import itertools
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
-from tests.control.hollow_agent import Behaviour, Run, attempt
-from tests.control.world import World
+from tests.control.conftest import MakeWorld
+from tests.control.hollow_agent import Run, attempt
 
 from muster.core.reasons import ReasonCode
 from muster.core.resources import Resources
@@ -14,21 +12,11 @@ from muster.core.specs import JobSpec
 from muster.core.states import JOB_TABLE, JobState
 from muster.wire.messages import ReportKind, Start
 
-MakeWorld = Callable[[Behaviour], World]
-
 
 @pytest.fixture
-def make_world(tmp_path: Path) -> Iterator[MakeWorld]:
-    worlds: list[World] = []
-
-    def make(behaviour: Behaviour) -> World:
-        capacity = Resources(cpu_milli=1000, memory_bytes=2**30)
-        worlds.append(World(tmp_path, {"a": capacity}, behaviour=behaviour))
-        return worlds[-1]
-
-    yield make
-    for world in worlds:
-        world.close()
+def make_world(worlds: MakeWorld) -> MakeWorld:
+    capacity = Resources(cpu_milli=1000, memory_bytes=2**30)
+    return lambda behaviour: worlds({"a": capacity}, behaviour=behaviour)
 
 
 def test_attempt_that_was_lost_before_its_start_was_told_does_not_run_again(

@@ -3,7 +3,7 @@
 import json
 
 from sqlalchemy import select
-from tests.control.conftest import GroupWorld
+from tests.control.conftest import MakeWorld
 from tests.control.hollow_agent import Run
 from tests.control.world import ADA, World
 
@@ -35,7 +35,7 @@ def reasons_of_job(world: World, id_: str) -> dict[str, set[str | None]]:
     return said
 
 
-def test_one_cancel_tells_job_tasks_and_sessions_the_same_reason(group_world: GroupWorld) -> None:
+def test_one_cancel_tells_job_tasks_and_sessions_the_same_reason(group_world: MakeWorld) -> None:
     world = group_world({"a": 2}, lambda start: Run(50))
     job = world.submit(JobSpec(command=["sweep"], tasks=40))
     world.run(2.0)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
-from tests.control.conftest import GroupWorld, cpus
+from tests.control.conftest import MakeWorld, cpus
 from tests.control.hollow_agent import HollowAgent, Run
 from tests.control.world import World
 
@@ -51,7 +51,7 @@ def state(world: World, job: Job) -> JobState | None:
 
 @BOTH
 def test_low_priority_gets_no_room_that_the_head_needs_with_an_agent_just_away(
-    group_world: GroupWorld, queue: str
+    group_world: MakeWorld, queue: str
 ) -> None:
     world = group_world({"a": 1, "b": 1}, lambda start: Run(30), queue=queue)
     leave(world, "b")
@@ -66,7 +66,7 @@ def test_low_priority_gets_no_room_that_the_head_needs_with_an_agent_just_away(
 
 @BOTH
 def test_low_priority_gets_no_room_of_the_head_while_agents_return_to_a_new_controller(
-    group_world: GroupWorld, queue: str
+    group_world: MakeWorld, queue: str
 ) -> None:
     world = group_world({"a": 1, "b": 1}, lambda start: Run(3), queue=queue)
     first = [world.submit(job(f"first-{index}", timeout=3)) for index in range(2)]
@@ -87,7 +87,7 @@ def test_low_priority_gets_no_room_of_the_head_while_agents_return_to_a_new_cont
 
 
 def test_work_that_ran_out_of_time_on_an_agent_away_is_not_given_its_grace(
-    group_world: GroupWorld,
+    group_world: MakeWorld,
 ) -> None:
     world = group_world({"a": 1, "b": 1}, lambda start: Run(3))
     world.submit(job("first", timeout=3.5))
@@ -105,7 +105,7 @@ def test_work_that_ran_out_of_time_on_an_agent_away_is_not_given_its_grace(
 
 @BOTH
 def test_agent_away_for_longer_than_its_silence_holds_nobody_up(
-    group_world: GroupWorld, queue: str
+    group_world: MakeWorld, queue: str
 ) -> None:
     world = group_world({"a": 1, "b": 1}, lambda start: Run(30), queue=queue)
     leave(world, "b")
@@ -114,7 +114,7 @@ def test_agent_away_for_longer_than_its_silence_holds_nobody_up(
     assert not is_running(head)
 
 
-def test_nobody_is_displaced_for_room_on_an_agent_just_away(group_world: GroupWorld) -> None:
+def test_nobody_is_displaced_for_room_on_an_agent_just_away(group_world: MakeWorld) -> None:
     world = group_world({"a": 1, "b": 1}, lambda start: Run(300), preemption={"minimum_lease": 0})
     low = world.submit(job("low"))
     world.run(1)

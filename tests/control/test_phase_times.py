@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 from sqlalchemy import select, text
-from tests.control.conftest import GroupWorld
+from tests.control.conftest import MakeWorld
 from tests.control.hollow_agent import Run, attempt, task_index
 from tests.control.world import World
 
@@ -47,7 +47,7 @@ def ended_after(world: World, job: Job, limit_s: float = 200.0) -> float:
     return world.clock.now() - began
 
 
-def test_agent_that_comes_and_goes_does_not_keep_a_phase_for_ever(group_world: GroupWorld) -> None:
+def test_agent_that_comes_and_goes_does_not_keep_a_phase_for_ever(group_world: MakeWorld) -> None:
     world = group_world({"a": 1}, lambda start: Run(1, starts_after=1e9), create_timeout=60.0)
     world.submit(spec())
     session = only_session(world)
@@ -76,7 +76,7 @@ def read_again(world: World) -> None:
 
 @pytest.mark.parametrize("reload", [False, True])
 def test_time_in_which_an_agent_could_not_be_heard_counts_for_no_phase(
-    group_world: GroupWorld, reload: bool
+    group_world: MakeWorld, reload: bool
 ) -> None:
     world = group_world({"a": 1}, lambda start: Run(1, starts_after=50.0), create_timeout=45.0)
     job = world.submit(spec())
@@ -95,7 +95,7 @@ def test_time_in_which_an_agent_could_not_be_heard_counts_for_no_phase(
 
 
 def test_time_in_which_an_agent_could_not_be_heard_counts_for_no_gang_that_was_told_to_run(
-    group_world: GroupWorld,
+    group_world: MakeWorld,
 ) -> None:
     world = group_world({"a": 2}, lambda start: Run(1, starts_after=10.0), create_timeout=30.0)
     agent = world.agent("a")
@@ -118,7 +118,7 @@ def test_time_in_which_an_agent_could_not_be_heard_counts_for_no_gang_that_was_t
 
 
 def test_scheduling_timeout_counts_for_the_job_as_a_whole_and_not_for_each_candidate(
-    group_world: GroupWorld,
+    group_world: MakeWorld,
 ) -> None:
     world = group_world({"a": 1}, lambda start: Run(4))
     job = world.submit(spec(tasks=100, scheduling_timeout=10))
@@ -126,7 +126,7 @@ def test_scheduling_timeout_counts_for_the_job_as_a_whole_and_not_for_each_candi
     assert job.status is JobState.UNSCHEDULABLE
 
 
-def test_scheduling_timeout_does_not_begin_anew_with_a_retry(group_world: GroupWorld) -> None:
+def test_scheduling_timeout_does_not_begin_anew_with_a_retry(group_world: MakeWorld) -> None:
     world = group_world({"a": 1}, lambda start: Run(6, exit_code=1))
     job = world.submit(spec(scheduling_timeout=10, max_retries_failure=5))
     world.run(1.0)
@@ -137,7 +137,7 @@ def test_scheduling_timeout_does_not_begin_anew_with_a_retry(group_world: GroupW
 
 @pytest.mark.parametrize("restart", [False, True])
 def test_scheduling_timeout_stands_still_while_the_start_time_lies_ahead(
-    group_world: GroupWorld, restart: bool
+    group_world: MakeWorld, restart: bool
 ) -> None:
     world = group_world({"a": 1}, lambda start: Run(1000))
     world.submit(spec(command=["y"]))
@@ -150,7 +150,7 @@ def test_scheduling_timeout_stands_still_while_the_start_time_lies_ahead(
 
 @pytest.mark.parametrize("restart", [False, True])
 def test_scheduling_timeout_counts_from_when_what_it_waits_for_has_come_so_far(
-    group_world: GroupWorld, restart: bool
+    group_world: MakeWorld, restart: bool
 ) -> None:
     world = group_world({"a": 1}, lambda start: Run(30 if start.template.command[0] == "f" else 99))
     world.submit(spec(name="first", command=["f"]))
@@ -166,7 +166,7 @@ def test_scheduling_timeout_counts_from_when_what_it_waits_for_has_come_so_far(
 
 
 def test_job_does_not_go_back_to_pending_while_its_only_task_is_to_be_tried_again(
-    group_world: GroupWorld,
+    group_world: MakeWorld,
 ) -> None:
     world = group_world({"a": 1}, lambda start: Run(2, exit_code=attempt(start) % 3))
     job = world.submit(spec(max_retries_failure=5))
@@ -193,7 +193,7 @@ def rows_of(world: World, entity: str, result: str) -> list[int]:
 
 
 @pytest.fixture
-def broken(group_world: GroupWorld) -> Callable[..., World]:
+def broken(group_world: MakeWorld) -> Callable[..., World]:
     """A world whose agent's disk is full."""
 
     def make(**policy: object) -> World:
@@ -214,7 +214,7 @@ def test_retries_of_a_phase_merge_in_history_and_survive_a_kill(
     assert rows_of(world, session.id, "NEED_RETRY") == [5]
 
 
-def test_count_of_a_merged_refusal_is_on_disk_before_long(group_world: GroupWorld) -> None:
+def test_count_of_a_merged_refusal_is_on_disk_before_long(group_world: MakeWorld) -> None:
     world = group_world({"a": 1}, lambda start: Run(1e9))
     world.submit(spec())
     world.submit(spec(command=["y"]))
@@ -256,7 +256,7 @@ def test_failed_try_that_is_told_again_is_charged_once(
     assert kernel.status == "RUNNING"
 
 
-def test_retry_that_finds_room_at_once_needs_no_time_to_wait(group_world: GroupWorld) -> None:
+def test_retry_that_finds_room_at_once_needs_no_time_to_wait(group_world: MakeWorld) -> None:
     def behaviour(start: Start) -> Run:
         return Run(1, exit_code=int(task_index(start) == 0 and attempt(start) == 1))
 

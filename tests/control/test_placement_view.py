@@ -3,7 +3,7 @@
 import json
 
 import msgspec
-from tests.control.conftest import GroupWorld
+from tests.control.conftest import MakeWorld
 from tests.control.hollow_agent import Run
 from tests.control.world import ADA, BOB
 
@@ -13,7 +13,7 @@ from muster.core.views.placement import WhyView
 
 
 def test_room_that_is_kept_is_told_by_agent_and_without_the_work_of_others(
-    group_world: GroupWorld,
+    group_world: MakeWorld,
 ) -> None:
     world = group_world({"a": 4, "b": 4}, lambda start: Run(100))
     theirs = {"name": "theirs", "command": ["x"], "resources": {"cpu": 3}, "timeout": "100s"}

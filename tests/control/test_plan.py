@@ -2,13 +2,14 @@
 
 import random
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from sqlalchemy import func, select
+from tests.control.conftest import MakeWorld, under
 from tests.control.hollow_agent import Run
 from tests.control.world import ADA, BOB, World
 
@@ -18,7 +19,7 @@ from muster.control.session.admission import NONE_ENDED, Ended
 from muster.core.errors import Conflict, InvalidSpec, MusterError
 from muster.core.owner import Principal
 from muster.core.resources import Resources
-from muster.core.specs import JobSpec, Level, QuotaSpec, ScalingGroup, SessionSpec, load_spec
+from muster.core.specs import JobSpec, Level, QuotaSpec, SessionSpec, load_spec
 from muster.core.states import JobState, SessionStatus
 from muster.core.views.placement import PlanOutcome, PlanView
 from muster.scheduling.workload import DependencyState, Progress
@@ -27,26 +28,15 @@ from muster.store import schema
 BOX = Resources(cpu_milli=4000, memory_bytes=2**33)
 LONG = Run(seconds=3600.0)
 
-MakeWorld = Callable[..., World]
-
 
 @pytest.fixture
-def make_world(tmp_path: Path) -> Iterator[MakeWorld]:
-    worlds: list[World] = []
-
-    def make(**group: Any) -> World:
-        spec = ScalingGroup.model_validate({"name": "default", **group})
-        boxes = {"a1": BOX, "a2": BOX}
-        path = tmp_path / str(len(worlds))
-        path.mkdir()
-        behaviour = lambda start: LONG  # noqa: E731
-        world = World(path, boxes, gpus={"a1": 2, "a2": 2}, group=spec, behaviour=behaviour)
-        worlds.append(world)
-        return world
-
-    yield make
-    for world in worlds:
-        world.close()
+def make_world(worlds: MakeWorld) -> MakeWorld:
+    return lambda **group: worlds(
+        {"a1": BOX, "a2": BOX},
+        gpus={"a1": 2, "a2": 2},
+        group=under(**group),
+        behaviour=lambda start: LONG,
+    )
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.control.conftest import GroupWorld
+from tests.control.conftest import MakeWorld
 from tests.control.hollow_agent import Run
 from tests.control.strangers import CuriousSelector
 from tests.control.world import World
@@ -53,7 +53,7 @@ def name_of(policy: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize(("policy", "kind", "why"), BROKEN, ids=[name_of(p) for p, *_ in BROKEN])
 def test_group_goes_on_without_a_plug_in_that_fails(
-    group_world: GroupWorld, policy: dict[str, Any], kind: str, why: str
+    group_world: MakeWorld, policy: dict[str, Any], kind: str, why: str
 ) -> None:
     world = group_world({"a": 2, "b": 2}, **policy)
     jobs = [world.submit(JobSpec(command=["x"], tasks=3)) for _ in range(2)]
@@ -67,7 +67,7 @@ def test_group_goes_on_without_a_plug_in_that_fails(
     assert not any(holding.amounts for holding in usage._entries.values())
 
 
-def test_selector_that_takes_every_device_is_refused(group_world: GroupWorld) -> None:
+def test_selector_that_takes_every_device_is_refused(group_world: MakeWorld) -> None:
     world = group_world({}, lambda start: Run(50), selector="greedy_selector")
     agent = world.add_agent("a", Resources(cpu_milli=8000, memory_bytes=2**40), gpus=4)
     world.submit(JobSpec.model_validate({"command": ["x"], "tasks": 2, "resources": {"gpu": 1}}))
@@ -77,7 +77,7 @@ def test_selector_that_takes_every_device_is_refused(group_world: GroupWorld) ->
 
 
 def test_selector_that_learns_hears_of_all_that_came_again_after_a_start(
-    group_world: GroupWorld, monkeypatch: pytest.MonkeyPatch
+    group_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(CuriousSelector, "heard", [])
     world = group_world({"a": 4}, lambda start: Run(50), selector="curious_selector")
@@ -89,7 +89,7 @@ def test_selector_that_learns_hears_of_all_that_came_again_after_a_start(
     assert sorted(CuriousSelector.heard) == [(2, 1), (2, 1), (3, 1)]
 
 
-def test_one_plug_in_that_fails_leaves_the_others_in_place(group_world: GroupWorld) -> None:
+def test_one_plug_in_that_fails_leaves_the_others_in_place(group_world: MakeWorld) -> None:
     world = group_world(
         {"a": 2}, lambda start: Run(50), validators=["sober_validator", "raising_validator"]
     )
@@ -99,7 +99,7 @@ def test_one_plug_in_that_fails_leaves_the_others_in_place(group_world: GroupWor
     assert [name for _, name, _ in refused(world)] == ["raising_validator"]
 
 
-def test_group_written_again_tries_its_plug_ins_again(group_world: GroupWorld) -> None:
+def test_group_written_again_tries_its_plug_ins_again(group_world: MakeWorld) -> None:
     world = group_world({"a": 2}, selector="raising_selector")
     world.submit(JobSpec(command=["x"]))
     assert refused(world)
@@ -110,7 +110,7 @@ def test_group_written_again_tries_its_plug_ins_again(group_world: GroupWorld) -
     assert refused(world)
 
 
-def test_unknown_plug_in_is_refused_and_the_group_stays_as_it_was(group_world: GroupWorld) -> None:
+def test_unknown_plug_in_is_refused_and_the_group_stays_as_it_was(group_world: MakeWorld) -> None:
     world = group_world({"a": 2})
     before = world.plane.live.groups["default"]
     spec = ScalingGroup.model_validate({"name": "default", "selector": "unheard"})
@@ -122,7 +122,7 @@ def test_unknown_plug_in_is_refused_and_the_group_stays_as_it_was(group_world: G
 
 
 def test_options_that_nobody_reads_are_refused_and_the_group_stays_as_it_was(
-    group_world: GroupWorld,
+    group_world: MakeWorld,
 ) -> None:
     world = group_world({"a": 2})
     before = world.plane.live.groups["default"]
@@ -136,7 +136,7 @@ def test_options_that_nobody_reads_are_refused_and_the_group_stays_as_it_was(
 
 
 def test_controller_starts_though_a_plug_in_is_gone_and_says_so(
-    group_world: GroupWorld, strangers: Path
+    group_world: MakeWorld, strangers: Path
 ) -> None:
     world = group_world(
         {"a": 2}, lambda start: Run(50), validators=["sober_validator"], selector="greedy_selector"

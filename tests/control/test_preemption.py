@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import select
-from tests.control.conftest import GroupWorld
+from tests.control.conftest import MakeWorld
 from tests.control.hollow_agent import HollowAgent, Run, task_index
 from tests.control.world import BOB, World
 
@@ -59,7 +59,7 @@ def _codes(text: str | None) -> list[str]:
 
 
 def test_victim_stops_is_charged_and_runs_again_when_there_is_room(
-    group_world: GroupWorld,
+    group_world: MakeWorld,
 ) -> None:
     runs = {"p10": Run(20), "p80": Run(5)}
     world = group_world({"a": 1}, lambda start: runs[start.template.command[0]], preemption=AT_ONCE)
@@ -76,7 +76,7 @@ def test_victim_stops_is_charged_and_runs_again_when_there_is_room(
     assert not world.plane.live.ledger
 
 
-def test_no_more_is_displaced_than_is_needed_and_the_cheapest(group_world: GroupWorld) -> None:
+def test_no_more_is_displaced_than_is_needed_and_the_cheapest(group_world: MakeWorld) -> None:
     world = group_world({"a": 4}, forever, preemption=AT_ONCE)
     world.submit(job(30, 2))
     world.submit(job(10, 2))
@@ -87,7 +87,7 @@ def test_no_more_is_displaced_than_is_needed_and_the_cheapest(group_world: Group
 
 
 def test_why_of_what_others_leave_for_says_so_and_proposes_nobody_else(
-    group_world: GroupWorld,
+    group_world: MakeWorld,
 ) -> None:
     stays = Run(1000, ignores_stop=True)
     world = group_world({"a": 1, "b": 1}, lambda start: stays, preemption=AT_ONCE)
@@ -111,7 +111,7 @@ def test_why_of_what_others_leave_for_says_so_and_proposes_nobody_else(
 
 
 def test_room_that_victims_make_goes_to_nobody_else_though_absent_agents_might_make_some_earlier(
-    group_world: GroupWorld,
+    group_world: MakeWorld,
 ) -> None:
     """Otherwise whoever takes it is displaced at once, and the next, until all budgets are
     spent."""
@@ -137,7 +137,7 @@ def test_room_that_victims_make_goes_to_nobody_else_though_absent_agents_might_m
     assert high.counts[TaskState.RUNNING] == 1
 
 
-def test_group_without_preemption_displaces_nobody(group_world: GroupWorld) -> None:
+def test_group_without_preemption_displaces_nobody(group_world: MakeWorld) -> None:
     world = group_world({"a": 1}, forever)
     world.submit(job(10))
     world.submit(job(80))
@@ -145,7 +145,7 @@ def test_group_without_preemption_displaces_nobody(group_world: GroupWorld) -> N
     assert running(world) == ["p10"]
 
 
-def test_equal_priority_is_never_displaced(group_world: GroupWorld) -> None:
+def test_equal_priority_is_never_displaced(group_world: MakeWorld) -> None:
     world = group_world({"a": 1}, forever, preemption=AT_ONCE)
     world.submit(job(50))
     world.submit(job(50, name="other", command=["other"]))
@@ -153,7 +153,7 @@ def test_equal_priority_is_never_displaced(group_world: GroupWorld) -> None:
     assert running(world) == ["p50"]
 
 
-def test_victim_of_which_the_budget_is_spent_ends(group_world: GroupWorld) -> None:
+def test_victim_of_which_the_budget_is_spent_ends(group_world: MakeWorld) -> None:
     world = group_world({"a": 1}, forever, preemption=AT_ONCE)
     low = world.submit(job(10, max_retries_preemption=0))
     world.run(1)
@@ -164,7 +164,7 @@ def test_victim_of_which_the_budget_is_spent_ends(group_world: GroupWorld) -> No
     assert low.reason.code is ReasonCode.TASK_LOST
 
 
-def test_mode_terminate_ends_the_victim_for_good(group_world: GroupWorld) -> None:
+def test_mode_terminate_ends_the_victim_for_good(group_world: MakeWorld) -> None:
     world = group_world({"a": 1}, forever, preemption=AT_ONCE | {"mode": "terminate"})
     low = world.submit(job(10))
     world.run(1)
@@ -179,7 +179,7 @@ def test_mode_terminate_ends_the_victim_for_good(group_world: GroupWorld) -> Non
 @pytest.mark.parametrize("mode", ["terminate", "reschedule"])
 @pytest.mark.parametrize("later", [False, True])
 def test_session_that_nobody_would_begin_anew_is_displaced_only_where_victims_end(
-    group_world: GroupWorld, mode: str, later: bool
+    group_world: MakeWorld, mode: str, later: bool
 ) -> None:
     preemption = AT_ONCE | {"mode": mode}
     world = group_world({"a": 1}, forever, **({} if later else {"preemption": preemption}))
@@ -199,7 +199,7 @@ def test_session_that_nobody_would_begin_anew_is_displaced_only_where_victims_en
 
 
 def test_victim_keeps_its_minimum_lease_and_leaves_the_moment_it_is_over(
-    group_world: GroupWorld,
+    group_world: MakeWorld,
 ) -> None:
     world = group_world({"a": 1}, forever, preemption={"minimum_lease": 20})
     world.submit(job(10))
@@ -213,7 +213,7 @@ def test_victim_keeps_its_minimum_lease_and_leaves_the_moment_it_is_over(
 @pytest.mark.parametrize("queue", ["strict", "backfill", "best_effort"])
 @pytest.mark.parametrize("restart", [False, True])
 def test_nobody_else_is_displaced_while_the_first_victims_leave(
-    group_world: GroupWorld, queue: str, restart: bool
+    group_world: MakeWorld, queue: str, restart: bool
 ) -> None:
     slow = {"p10": Run(1000, ignores_stop=True), "p20": Run(1000)}
     world = group_world(
@@ -245,7 +245,7 @@ def test_nobody_else_is_displaced_while_the_first_victims_leave(
 
 @pytest.mark.parametrize("queue", ["strict", "backfill", "best_effort"])
 def test_gang_gets_the_room_of_its_victims_though_they_leave_one_after_the_other(
-    group_world: GroupWorld, queue: str
+    group_world: MakeWorld, queue: str
 ) -> None:
     """What the first victim leaves must not go to others, who would have to be displaced next."""
     world = group_world(
@@ -270,7 +270,7 @@ def test_gang_gets_the_room_of_its_victims_though_they_leave_one_after_the_other
     assert charged(world, low) == [1, 1]
 
 
-def test_gang_is_displaced_whole_and_requeued_whole(group_world: GroupWorld) -> None:
+def test_gang_is_displaced_whole_and_requeued_whole(group_world: MakeWorld) -> None:
     runs = {"p10": Run(20), "p80": Run(5)}
     world = group_world(
         {"a": 1, "b": 1}, lambda start: runs[start.template.command[0]], preemption=AT_ONCE
@@ -285,7 +285,7 @@ def test_gang_is_displaced_whole_and_requeued_whole(group_world: GroupWorld) -> 
     assert charged(world, low) == [1, 1]
 
 
-def test_gang_that_would_not_fit_displaces_nobody(group_world: GroupWorld) -> None:
+def test_gang_that_would_not_fit_displaces_nobody(group_world: MakeWorld) -> None:
     world = group_world({"a": 2}, forever, preemption=AT_ONCE)
     world.submit(job(10))
     world.submit(job(90))
@@ -296,7 +296,7 @@ def test_gang_that_would_not_fit_displaces_nobody(group_world: GroupWorld) -> No
 
 
 def test_gang_of_which_a_kernel_has_ended_counts_with_what_it_holds_still(
-    group_world: GroupWorld,
+    group_world: MakeWorld,
 ) -> None:
     """Its other kernel's room was given away long ago: to displace it would not help."""
     world = group_world(
@@ -316,7 +316,7 @@ def test_gang_of_which_a_kernel_has_ended_counts_with_what_it_holds_still(
 
 
 def test_victim_that_does_not_run_yet_goes_back_to_the_queue_uncharged(
-    group_world: GroupWorld,
+    group_world: MakeWorld,
 ) -> None:
     world = group_world({"a": 1}, forever, preemption=AT_ONCE)
     world.agent("a").prepare_failures = [ReasonCode.NO_PORTS]  # it is tried again, by and by
@@ -330,7 +330,7 @@ def test_victim_that_does_not_run_yet_goes_back_to_the_queue_uncharged(
     assert charged(world, low) == [0]
 
 
-def test_displaced_before_it_runs_waits_anew(group_world: GroupWorld) -> None:
+def test_displaced_before_it_runs_waits_anew(group_world: MakeWorld) -> None:
     lengths = {"first": 8, "high": 5, "low": 1}
 
     def behaviour(start: Start) -> Run:
@@ -354,7 +354,7 @@ def test_displaced_before_it_runs_waits_anew(group_world: GroupWorld) -> None:
 
 
 def test_room_that_is_promised_to_the_head_is_taken_from_nobody_for_others(
-    group_world: GroupWorld,
+    group_world: MakeWorld,
 ) -> None:
     """Who may not stand there would have everybody leave who takes it, again and again."""
     runs = {"short": Run(3), "p90": Run(100)}
@@ -372,7 +372,7 @@ def test_room_that_is_promised_to_the_head_is_taken_from_nobody_for_others(
 
 @pytest.mark.parametrize("queue", ["backfill", "best_effort"])
 def test_session_for_which_others_leave_keeps_its_place_in_its_owners_quota(
-    group_world: GroupWorld, queue: str
+    group_world: MakeWorld, queue: str
 ) -> None:
     """Its own user's work of lower priority took that place, was displaced by a third session, gave
     the place back and took it again, without an end."""

@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from tests.control.conftest import GroupWorld
+from tests.control.conftest import MakeWorld
 from tests.control.hollow_agent import Run
 from tests.control.world import ADA, BOB, World, state
 
@@ -49,7 +49,7 @@ def why(world: World, user: str) -> set[ReasonCode]:
     }
 
 
-def test_limit_of_a_user_holds_in_one_pass_and_for_nobody_else(group_world: GroupWorld) -> None:
+def test_limit_of_a_user_holds_in_one_pass_and_for_nobody_else(group_world: MakeWorld) -> None:
     world = group_world({"a": 16}, lambda start: Run(50))
     put(world, Level.USER, "default/default/ada", limits={"cpu": 3})
     world.submit(job(8))
@@ -58,7 +58,7 @@ def test_limit_of_a_user_holds_in_one_pass_and_for_nobody_else(group_world: Grou
     assert why(world, "ada") == {ReasonCode.QUOTA_IN_USE}
 
 
-def test_limits_of_all_three_levels_hold_together(group_world: GroupWorld) -> None:
+def test_limits_of_all_three_levels_hold_together(group_world: MakeWorld) -> None:
     world = group_world({"a": 32}, lambda start: Run(50))
     put(world, Level.USER, "default/default/*", sessions=4)
     put(world, Level.PROJECT, "default/default", limits={"cpu": 6})
@@ -69,7 +69,7 @@ def test_limits_of_all_three_levels_hold_together(group_world: GroupWorld) -> No
 
 
 def test_limits_hold_under_a_stream_of_work_and_restarts_of_the_controller(
-    group_world: GroupWorld,
+    group_world: MakeWorld,
 ) -> None:
     world = group_world({"a": 8, "b": 8}, lambda start: Run(0.7))
     put(world, Level.USER, "default/default/ada", limits={"cpu": 2})
@@ -94,7 +94,7 @@ def test_limits_hold_under_a_stream_of_work_and_restarts_of_the_controller(
     assert (usage.amounts, usage.sessions, usage.pending) == ({}, 0, 0)
 
 
-def test_raised_quota_lets_work_start_at_once(group_world: GroupWorld) -> None:
+def test_raised_quota_lets_work_start_at_once(group_world: MakeWorld) -> None:
     world = group_world({"a": 8}, lambda start: Run(50))
     put(world, Level.USER, "default/default/ada", sessions=1)
     world.submit(job(3))
@@ -118,7 +118,7 @@ def test_raised_quota_lets_work_start_at_once(group_world: GroupWorld) -> None:
     ],
 )
 def test_work_beyond_a_quota_itself_is_refused_and_nothing_is_written(
-    group_world: GroupWorld, limits: dict[str, object], sentence: str
+    group_world: MakeWorld, limits: dict[str, object], sentence: str
 ) -> None:
     world = group_world({"a": 8})
     put(world, Level.USER, "default/default/ada", **limits)
@@ -130,7 +130,7 @@ def test_work_beyond_a_quota_itself_is_refused_and_nothing_is_written(
     assert not world.plane.live.jobs
 
 
-def test_advice_about_two_quotas_is_given_once(group_world: GroupWorld) -> None:
+def test_advice_about_two_quotas_is_given_once(group_world: MakeWorld) -> None:
     world = group_world({"a": 8})
     put(world, Level.USER, "default/default/ada", limits={"cpu": 2}, largest={"cpu": 3})
     with pytest.raises(Conflict) as caught:
@@ -140,7 +140,7 @@ def test_advice_about_two_quotas_is_given_once(group_world: GroupWorld) -> None:
 
 
 def test_tasks_of_a_job_that_are_not_in_the_queue_yet_count_as_waiting(
-    group_world: GroupWorld,
+    group_world: MakeWorld,
 ) -> None:
     world = group_world({"a": 1}, lambda start: Run(1))
     put(world, Level.USER, "default/default/ada", pending_sessions=10)
@@ -156,7 +156,7 @@ def test_tasks_of_a_job_that_are_not_in_the_queue_yet_count_as_waiting(
     assert world.cluster.accounting.usage.of((Level.USER, "default/default/ada")).pending == 0
 
 
-def test_cancelled_job_waits_no_more(group_world: GroupWorld) -> None:
+def test_cancelled_job_waits_no_more(group_world: MakeWorld) -> None:
     world = group_world({"a": 1}, lambda start: Run(50))
     put(world, Level.USER, "default/default/ada", pending_sessions=10)
     long = world.submit(job(10))
@@ -165,7 +165,7 @@ def test_cancelled_job_waits_no_more(group_world: GroupWorld) -> None:
     assert world.submit(job(10)).status is JobState.RUNNING
 
 
-def test_lowered_quota_ends_what_can_never_start(group_world: GroupWorld) -> None:
+def test_lowered_quota_ends_what_can_never_start(group_world: MakeWorld) -> None:
     world = group_world({"a": 4}, lambda start: Run(50))
     world.submit(job(4), BOB)
     large = world.submit(job(5, resources={"cpu": 3}))
@@ -183,7 +183,7 @@ def test_lowered_quota_ends_what_can_never_start(group_world: GroupWorld) -> Non
     assert {session.job for session in waiting} == {small}
 
 
-def test_session_given_up_after_too_many_placements_waits_no_more(group_world: GroupWorld) -> None:
+def test_session_given_up_after_too_many_placements_waits_no_more(group_world: MakeWorld) -> None:
     world = group_world(
         {"a": 2},
         lambda start: Run(create_failure=ReasonCode.DISK_FULL),

@@ -1,11 +1,11 @@
 """Reports that come again, late, in another order, or of what is not the agent's own."""
 
-from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from sqlalchemy import func, select
+from tests.control.conftest import MakeWorld, under
 from tests.control.hollow_agent import Behaviour, Run
 from tests.control.world import World
 
@@ -20,22 +20,13 @@ from muster.wire.messages import KernelReport, ReportKind, Reports, Start
 
 ONE_CPU = Resources(cpu_milli=1000, memory_bytes=2**30)
 
-MakeWorld = Callable[..., World]
-
 
 @pytest.fixture
-def make_world(tmp_path: Path) -> Iterator[MakeWorld]:
-    worlds: list[World] = []
-
+def make_world(worlds: MakeWorld) -> MakeWorld:
     def make(agents: str, behaviour: Behaviour, **policy: float) -> World:
-        group = ScalingGroup.model_validate({"name": "default", **policy})
-        capacity = dict.fromkeys(agents, ONE_CPU)
-        worlds.append(World(tmp_path, capacity, group=group, behaviour=behaviour))
-        return worlds[-1]
+        return worlds(dict.fromkeys(agents, ONE_CPU), group=under(**policy), behaviour=behaviour)
 
-    yield make
-    for world in worlds:
-        world.close()
+    return make
 
 
 def only_kernel(world: World) -> Kernel:

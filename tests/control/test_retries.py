@@ -1,12 +1,9 @@
 """Retries that find no place at once: in the queue, or because an attempt is not proven gone."""
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
-
 import pytest
 from sqlalchemy import select
-from tests.control.hollow_agent import Behaviour, Run, attempt, task_index
-from tests.control.world import World
+from tests.control.conftest import MakeWorld
+from tests.control.hollow_agent import Run, attempt, task_index
 
 from muster.core.reasons import ReasonCode
 from muster.core.resources import Resources
@@ -18,20 +15,10 @@ from muster.wire.messages import Start
 TWO_CPUS = Resources(cpu_milli=2000, memory_bytes=2**30)
 MANY = 40  # more than stand in the queue at a time
 
-MakeWorld = Callable[[Behaviour], World]
-
 
 @pytest.fixture
-def make_world(tmp_path: Path) -> Iterator[MakeWorld]:
-    worlds: list[World] = []
-
-    def make(behaviour: Behaviour) -> World:
-        worlds.append(World(tmp_path, {"a": TWO_CPUS}, behaviour=behaviour))
-        return worlds[-1]
-
-    yield make
-    for world in worlds:
-        world.close()
+def make_world(worlds: MakeWorld) -> MakeWorld:
+    return lambda behaviour: worlds({"a": TWO_CPUS}, behaviour=behaviour)
 
 
 def test_attempt_that_failed_is_charged_once_though_its_retry_waits(make_world: MakeWorld) -> None:

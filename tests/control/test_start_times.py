@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 import pytest
-from tests.control.conftest import GroupWorld
+from tests.control.conftest import MakeWorld
 from tests.control.hollow_agent import Run
 
 from muster.control.engine.timers import RESOLUTION_S
@@ -14,7 +14,7 @@ from muster.core.states import JobState
 
 @pytest.mark.parametrize("restart", [False, True])
 def test_work_with_a_start_time_starts_by_itself_at_that_moment(
-    group_world: GroupWorld, restart: bool
+    group_world: MakeWorld, restart: bool
 ) -> None:
     world = group_world({"a": 4}, lambda start: Run(50))
     moment = world.clock.now() + 30.25
@@ -41,14 +41,14 @@ def test_work_with_a_start_time_starts_by_itself_at_that_moment(
     assert len(world.agent("a").running) == 3
 
 
-def test_start_time_that_has_passed_holds_up_nothing(group_world: GroupWorld) -> None:
+def test_start_time_that_has_passed_holds_up_nothing(group_world: MakeWorld) -> None:
     world = group_world({"a": 4}, lambda start: Run(50))
     text = datetime.fromtimestamp(world.clock.now() - 1, UTC).isoformat()
     job = world.submit(JobSpec.model_validate({"command": ["x"], "not_before": text}))
     assert job.status is JobState.RUNNING
 
 
-def test_work_that_waits_for_its_time_holds_up_nobody(group_world: GroupWorld) -> None:
+def test_work_that_waits_for_its_time_holds_up_nobody(group_world: MakeWorld) -> None:
     world = group_world({"a": 1}, lambda start: Run(50), queue="strict")
     text = datetime.fromtimestamp(world.clock.now() + 60, UTC).isoformat()
     world.submit(JobSpec.model_validate({"command": ["x"], "not_before": text, "priority": 90}))

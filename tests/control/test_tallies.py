@@ -4,7 +4,7 @@ import sys
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.control.conftest import GroupWorld
+from tests.control.conftest import MakeWorld
 from tests.control.hollow_agent import Run
 
 from muster.core.reasons import ReasonCode, reason
@@ -13,7 +13,7 @@ from muster.core.states import KernelStatus
 from muster.store.records import LoneTally, Tally, tally_of
 
 
-def test_tally_of_one_kernel_says_what_one_of_many_would(group_world: GroupWorld) -> None:
+def test_tally_of_one_kernel_says_what_one_of_many_would(group_world: MakeWorld) -> None:
     world = group_world({"a": 1}, lambda start: Run(1000))
     world.submit(JobSpec(command=["x"]))
     (session,) = world.plane.live.sessions.values()
@@ -40,7 +40,7 @@ def test_tally_of_one_kernel_says_what_one_of_many_would(group_world: GroupWorld
     goes_on()
 
 
-def test_session_of_one_kernel_counts_it_in_few_bytes(group_world: GroupWorld) -> None:
+def test_session_of_one_kernel_counts_it_in_few_bytes(group_world: MakeWorld) -> None:
     world = group_world({"a": 1}, lambda start: Run(1000))
     world.submit(JobSpec(command=["x"]))
     (session,) = world.plane.live.sessions.values()

@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from tests.control.conftest import GroupWorld
+from tests.control.conftest import MakeWorld
 from tests.control.hollow_agent import Run
 from tests.control.world import ADA, World
 
@@ -34,7 +34,7 @@ class Tried(Counter[str]):
 
 @pytest.mark.parametrize("code", [ReasonCode.WORKDIR_MISSING, ReasonCode.NO_ACCOUNT])
 def test_work_that_no_agent_can_run_is_tried_once_on_each_and_ends_with_what_they_said(
-    code: ReasonCode, group_world: GroupWorld
+    code: ReasonCode, group_world: MakeWorld
 ) -> None:
     world, tried = group_world({"a": 1, "b": 1, "c": 1}), Tried()
     cannot = Run(create_failure=code)
@@ -49,7 +49,7 @@ def test_work_that_no_agent_can_run_is_tried_once_on_each_and_ends_with_what_the
 
 
 def test_work_waits_for_the_agent_that_has_not_said_that_it_cannot(
-    group_world: GroupWorld,
+    group_world: MakeWorld,
 ) -> None:
     world, tried = group_world({"a": 1, "b": 1}), Tried()
     tried.answers(world, a=MISSING, b=Run(60))
@@ -67,7 +67,7 @@ def test_work_waits_for_the_agent_that_has_not_said_that_it_cannot(
     assert (job.status, tried) == (JobState.RUNNING, {"a": 1, "b": 2})
 
 
-def test_work_waits_for_a_cordoned_agent_that_may_be_able(group_world: GroupWorld) -> None:
+def test_work_waits_for_a_cordoned_agent_that_may_be_able(group_world: MakeWorld) -> None:
     world, tried = group_world({"a": 1, "b": 1}), Tried()
     tried.answers(world, a=MISSING, b=Run(5))
     cordoned = AgentId(world.agent("b").id)

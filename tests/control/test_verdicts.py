@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
-from tests.control.conftest import GroupWorld
+from tests.control.conftest import MakeWorld
 from tests.control.hollow_agent import HollowAgent, Run, kernel_index
 from tests.control.world import ADA, World
 
@@ -28,7 +28,7 @@ from muster.store.entity import Record
 from muster.wire.messages import Command, Commands, ControllerMessage, Prepare, Start
 
 CHANNEL = "json://hooks.example/token"
-Scenario = Callable[[GroupWorld], World]
+Scenario = Callable[[MakeWorld], World]
 
 
 def job(world: World, **fields: Any) -> World:
@@ -56,62 +56,62 @@ def deaf_to(kind: type[Command], agent: HollowAgent) -> None:
     agent.receive = receive  # type: ignore[method-assign]
 
 
-def placed(make: GroupWorld) -> World:
+def placed(make: MakeWorld) -> World:
     return job(make({"a": 1}))
 
 
-def no_room_in_time(make: GroupWorld) -> World:
+def no_room_in_time(make: MakeWorld) -> World:
     world = job(make({"a": 1}), resources={"cpu": 4}, scheduling_timeout=5)
     world.run(10.0)
     return world
 
 
-def too_often_without_success(make: GroupWorld) -> World:
+def too_often_without_success(make: MakeWorld) -> World:
     world = make({"a": 1}, lambda start: Run(create_failure=ReasonCode.DISK_FULL))
     job(world).run(600.0)
     return world
 
 
-def preparation_fails(make: GroupWorld) -> World:
+def preparation_fails(make: MakeWorld) -> World:
     world = make({"a": 1})
     world.agent("a").prepare_failures += [ReasonCode.NO_PORTS] * 5
     with_ports(world).run(60.0)
     return world
 
 
-def preparation_takes_too_long(make: GroupWorld) -> World:
+def preparation_takes_too_long(make: MakeWorld) -> World:
     world = make({"a": 1}, prepare_timeout=5)
     deaf_to(Prepare, world.agent("a"))
     with_ports(world).run(10.0)
     return world
 
 
-def creation_takes_too_long(make: GroupWorld) -> World:
+def creation_takes_too_long(make: MakeWorld) -> World:
     world = job(make({"a": 1}, lambda start: Run(1, starts_after=1e9), create_timeout=5))
     world.run(10.0)
     return world
 
 
-def end_takes_too_long(make: GroupWorld) -> World:
+def end_takes_too_long(make: MakeWorld) -> World:
     world = make({"a": 1}, lambda start: Run(1e9, ignores_stop=True), terminate_timeout=5)
     job(world, timeout=5, grace=1).run(30.0)
     return world
 
 
-def channel_that_takes_it(make: GroupWorld) -> World:
+def channel_that_takes_it(make: MakeWorld) -> World:
     world = job(make({"a": 1}), notify=CHANNEL)
     world.run(5.0)
     return world
 
 
-def channel_that_refuses(make: GroupWorld) -> World:
+def channel_that_refuses(make: MakeWorld) -> World:
     world = make({"a": 1})
     world.channels.faults = Faults(refused=1.0)
     job(world, notify=CHANNEL).run(600.0)
     return world
 
 
-def more_than_a_day_without_a_turn(make: GroupWorld) -> World:
+def more_than_a_day_without_a_turn(make: MakeWorld) -> World:
     world = make({"a": 1})
     world.channels.faults = Faults(late_s=1e9)
     job(world, notify=[CHANNEL] * MAX_SENDING_OF_ONE)
@@ -143,7 +143,7 @@ SCENARIOS: dict[Reached, Scenario] = {
 }
 
 
-def gang_fails_once_it_may_run(make: GroupWorld) -> World:
+def gang_fails_once_it_may_run(make: MakeWorld) -> World:
     def behaviour(start: Start) -> Run:
         fails = ReasonCode.DISK_FULL if kernel_index(start) else None
         return Run(1e9, create_failure=fails, fails_at_go=True)
@@ -153,7 +153,7 @@ def gang_fails_once_it_may_run(make: GroupWorld) -> World:
     return world
 
 
-def waiting_job_is_cancelled(make: GroupWorld) -> World:
+def waiting_job_is_cancelled(make: MakeWorld) -> World:
     world = make({"a": 1})
     waiting = world.submit(JobSpec.model_validate({"command": ["x"], "resources": {"cpu": 4}}))
     world.ask(lambda work, parts: parts[JobRequests].cancel(work, ADA, waiting.id))
@@ -198,7 +198,7 @@ def with_alternatives(declared: Iterable[TransitionStatus]) -> set[TransitionSta
     return found
 
 
-def test_each_declared_verdict_has_a_scenario(group_world: GroupWorld) -> None:
+def test_each_declared_verdict_has_a_scenario(group_world: MakeWorld) -> None:
     assert set(declared(group_world({}))) == set(SCENARIOS)
 
 
@@ -206,7 +206,7 @@ def test_each_declared_verdict_has_a_scenario(group_world: GroupWorld) -> None:
     ("reached", "scenario"), SCENARIOS.items(), ids=lambda each: getattr(each, "__name__", each)
 )
 def test_declared_verdict_is_reached_and_none_besides(
-    group_world: GroupWorld,
+    group_world: MakeWorld,
     reached: Reached,
     scenario: Scenario,
     caplog: pytest.LogCaptureFixture,
@@ -216,7 +216,7 @@ def test_declared_verdict_is_reached_and_none_besides(
     assert not [record for record in caplog.records if record.exc_info], "no handler failed"
 
 
-def test_each_declared_alternative_has_a_scenario(group_world: GroupWorld) -> None:
+def test_each_declared_alternative_has_a_scenario(group_world: MakeWorld) -> None:
     world = group_world({})
     promotions = [each.success for each in handlers(world) if isinstance(each, PromotionHandler)]
     assert with_alternatives([*declared(world).values(), *promotions]) == set(UNLESS)
@@ -226,7 +226,7 @@ def test_each_declared_alternative_has_a_scenario(group_world: GroupWorld) -> No
     ("to", "scenario"), UNLESS.items(), ids=lambda each: getattr(each, "__name__", "")
 )
 def test_declared_alternative_is_taken(
-    group_world: GroupWorld,
+    group_world: MakeWorld,
     to: TransitionStatus,
     scenario: Scenario,
     monkeypatch: pytest.MonkeyPatch,

@@ -2,7 +2,7 @@
 
 import pytest
 from sqlalchemy import select
-from tests.control.conftest import GroupWorld
+from tests.control.conftest import MakeWorld
 from tests.control.hollow_agent import HollowAgent, Run, attempt, kernel_index
 from tests.control.world import World
 
@@ -48,7 +48,7 @@ def agent_of(world: World, index: int) -> HollowAgent:
 @pytest.mark.parametrize("ahead_s", [-60.0, 60.0])
 @pytest.mark.parametrize("culprit", [0, 1])
 def test_member_that_failed_first_is_charged_though_clocks_are_a_minute_apart(
-    group_world: GroupWorld, ahead_s: float, culprit: int
+    group_world: MakeWorld, ahead_s: float, culprit: int
 ) -> None:
     # The second to fail does so on the connection that broke, and is heard in the same moment.
     world = group_world(
@@ -66,7 +66,7 @@ def test_member_that_failed_first_is_charged_though_clocks_are_a_minute_apart(
     assert charges(world, job) == [(1, 0), (0, 0)][:: -1 if culprit else 1]
 
 
-def test_times_of_kernels_are_by_the_controllers_clock(group_world: GroupWorld) -> None:
+def test_times_of_kernels_are_by_the_controllers_clock(group_world: MakeWorld) -> None:
     world = group_world({"a": 1}, lambda start: Run(5.0))
     set_clock(world, world.agent("a"), 3600.0)
     began = world.clock.now()
@@ -82,7 +82,7 @@ def test_times_of_kernels_are_by_the_controllers_clock(group_world: GroupWorld) 
 @pytest.mark.parametrize("restart", [False, True])
 @pytest.mark.parametrize("silent_s", [1.0, 12.0])
 def test_peer_that_fails_on_the_connection_to_a_machine_that_reboots_is_not_blamed(
-    group_world: GroupWorld, restart: bool, silent_s: float
+    group_world: MakeWorld, restart: bool, silent_s: float
 ) -> None:
     def behaviour(start: Start) -> Run:
         first = attempt(start) == 1
@@ -111,7 +111,7 @@ def test_peer_that_fails_on_the_connection_to_a_machine_that_reboots_is_not_blam
 
 
 def test_task_that_failed_long_before_its_peers_machine_was_lost_is_charged(
-    group_world: GroupWorld,
+    group_world: MakeWorld,
 ) -> None:
     def behaviour(start: Start) -> Run:
         if kernel_index(start) == 1:

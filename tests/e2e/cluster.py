@@ -64,6 +64,12 @@ def free_ports(count: int) -> list[int]:
     raise AssertionError("no free ports")
 
 
+def client_of(home: Home) -> Client:
+    """A client of the administrator whose token the home keeps."""
+    known = home.client()
+    return Client(known["url"], known["token"])
+
+
 class Cluster:
     """A controller and agents, each a process that the test started itself.
 

@@ -2,32 +2,17 @@
 
 import sqlite3
 import stat
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.e2e.cluster import assert_no_survivors
+from tests.e2e.cluster import client_of
 
 from muster.app.backup import back_up, restore
 from muster.app.home import Home
 from muster.app.local import UpOptions, down, up
-from muster.client import Client
 from muster.core.errors import Conflict, MusterError
 from muster.store.database import open_engine, sqlite_url
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Iterator[Home]:
-    home = Home(tmp_path / "home")
-    yield home
-    down(home.path)
-    assert_no_survivors(home.path)
-
-
-def client(home: Home) -> Client:
-    known = home.client()
-    return Client(known["url"], known["token"])
 
 
 def test_backup_of_a_running_cluster_has_all_that_was_accepted_and_comes_back(
@@ -35,7 +20,7 @@ def test_backup_of_a_running_cluster_has_all_that_was_accepted_and_comes_back(
 ) -> None:
     up(UpOptions(home.path, agents=1))
     file = tmp_path / "copy"
-    with client(home) as cluster:
+    with client_of(home) as cluster:
         before = cluster.submit(command="true", name="before")
         made = back_up(file, home.path)
         cluster.submit(command="true", name="after")
@@ -53,7 +38,7 @@ def test_backup_of_a_running_cluster_has_all_that_was_accepted_and_comes_back(
         names = {name for (name,) in connection.execute("SELECT name FROM jobs")}
     assert names == {"before", "after"}
     up(UpOptions(home.path))
-    with client(home) as cluster:
+    with client_of(home) as cluster:
         assert [job.name for job in cluster.jobs("all")] == ["before"]
         assert cluster.wait(before.id, 30.0).state == "SUCCEEDED"
 

@@ -1,34 +1,17 @@
 """A local agent whose credential is damaged or gone is let in again, and loses none of its work."""
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
-import pytest
-from tests.e2e.cluster import assert_no_survivors, until
+from tests.e2e.cluster import client_of, until
 
 from muster.app.home import Home
 from muster.app.local import UpOptions, down, up
-from muster.client import Client
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Iterator[Home]:
-    home = Home(tmp_path / "home")
-    yield home
-    down(home.path)
-    assert_no_survivors(home.path)
-
-
-def client(home: Home) -> Client:
-    known = home.client()
-    return Client(known["url"], known["token"])
 
 
 def test_local_agent_heals_from_a_damaged_a_wrong_and_a_missing_credential(home: Home) -> None:
     up(UpOptions(home.path, agents=1))
     file = home.agent_directory("agent-1") / "credential.json"
-    with client(home) as cluster:
+    with client_of(home) as cluster:
         job = cluster.submit(command="echo before; sleep 1000")
         until(lambda: cluster.job(job.id).state == "RUNNING")
         kernel = cluster.task(job.id, 0).kernel_id
@@ -41,12 +24,12 @@ def test_local_agent_heals_from_a_damaged_a_wrong_and_a_missing_credential(home:
         if text is not None:
             file.write_text(text)
         up(UpOptions(home.path))
-        with client(home) as cluster:
+        with client_of(home) as cluster:
             until(lambda: [each.connected for each in cluster.agents()] == [True])
             assert [each.id for each in cluster.agents()] == [agent.id]
             task = cluster.task(job.id, 0)
             assert (task.kernel_id, task.state, task.attempt) == (kernel, "RUNNING", 1)
-    with client(home) as cluster:
+    with client_of(home) as cluster:
         cluster.cancel(job.id)
         assert b"".join(cluster.logs(job.id)) == b"before\n"
     assert "it was given another" in home.log.read_text()

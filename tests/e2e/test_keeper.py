@@ -5,12 +5,11 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
-from tests.e2e.cluster import assert_no_survivors, free_ports, until
+from tests.e2e.cluster import client_of, free_ports, until
 
 from muster.app import keeper, local
 from muster.app.detached import has_ended
@@ -18,18 +17,9 @@ from muster.app.doctor import checks
 from muster.app.home import Home, Running
 from muster.app.keeper import keeper_of, last_kept
 from muster.app.local import UpOptions, down, up
-from muster.client import Client
 from muster.core.errors import Conflict
 
 MUSTER = Path(sys.executable).with_name("muster")
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Iterator[Home]:
-    home = Home(tmp_path / "home")
-    yield home
-    down(home.path)
-    assert_no_survivors(home.path)
 
 
 def running(home: Home) -> Running:
@@ -44,8 +34,7 @@ def controller_check(home: Home) -> str:
 
 def test_controller_that_is_killed_with_running_work_is_back_without_a_person(home: Home) -> None:
     first = up(UpOptions(home.path, agents=1))
-    known = home.client()
-    with Client(known["url"], known["token"]) as cluster:
+    with client_of(home) as cluster:
         job = cluster.submit(command="sleep 4; echo survived")
         until(lambda: cluster.job(job.id).state == "RUNNING")
         kernel = cluster.task(job.id, 0).kernel_id

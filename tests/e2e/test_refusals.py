@@ -5,26 +5,15 @@ import socket
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-import pytest
 from tests.e2e.cluster import Cluster, assert_no_survivors, free_ports
 
 from muster.app.home import Home
-from muster.app.local import down
 from muster.store.database import HEAD, open_engine, sqlite_url
 
 MUSTER = Path(sys.executable).with_name("muster")
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Iterator[Home]:
-    home = Home(tmp_path / "home")
-    yield home
-    down(home.path)
-    assert_no_survivors(home.path)
 
 
 def up(home: Home, *options: str) -> subprocess.CompletedProcess[str]:

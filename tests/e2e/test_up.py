@@ -10,7 +10,6 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -19,7 +18,7 @@ import httpx
 import psutil
 import pytest
 from click.testing import CliRunner
-from tests.e2e.cluster import assert_no_survivors, free_ports, until
+from tests.e2e.cluster import assert_no_survivors, client_of, free_ports, until
 
 from muster.agent.config import AgentConfig
 from muster.agent.supervisor.shutdown import shut_down
@@ -30,7 +29,6 @@ from muster.app.local import UpOptions, down, up
 from muster.app.local_agent_settings import agent_configs, warnings
 from muster.app.local_agents import LocalAgents as AgentProcesses
 from muster.cli.main import app
-from muster.client import Client
 from muster.core.errors import MusterError
 
 MUSTER = Path(sys.executable).with_name("muster")
@@ -46,26 +44,13 @@ def modes(directory: Path) -> dict[Path, int]:
     return found
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Iterator[Home]:
-    home = Home(tmp_path / "home")
-    yield home
-    down(home.path)
-    assert_no_survivors(home.path)
-
-
 def muster(home: Home, *words: str) -> subprocess.CompletedProcess[str]:
     command = [str(MUSTER), *words, "--home", str(home.path)]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
-def client(home: Home) -> Client:
-    known = home.client()
-    return Client(known["url"], known["token"])
-
-
 def names(home: Home) -> list[str]:
-    with client(home) as cluster:
+    with client_of(home) as cluster:
         return [agent.name for agent in cluster.agents()]
 
 
@@ -97,7 +82,7 @@ def test_up_in_the_foreground_says_when_it_is_ready_and_stops_at_a_signal(home: 
         line = process.stdout.readline()
         assert line.startswith("Muster runs at http://127.0.0.1:")
         assert "1 agent (agent-1)" in line
-        with client(home) as cluster:
+        with client_of(home) as cluster:
             assert cluster.health().status == "ok"
         process.send_signal(signal.SIGINT)
         rest = process.stdout.read()
@@ -245,7 +230,7 @@ def test_clusters_that_are_started_at_one_moment_take_ports_of_their_own(
             taken = [address for both in pool.map(start, homes) for address in both]
         assert len(set(taken)) == 2 * len(homes), taken
         for path in homes:
-            with client(Home(path)) as cluster:
+            with client_of(Home(path)) as cluster:
                 assert cluster.health().status == "ok"
     finally:
         for path in homes:
@@ -264,7 +249,7 @@ def test_chosen_port_that_is_taken_is_refused(home: Home) -> None:
 def test_attributes_of_local_agents_are_kept_until_others_are_given(home: Home) -> None:
     said = muster(home, "up", "--attribute", "zone=a", "--attribute", "rack=r1", "--agents", "2")
     assert said.returncode == 0, said.stderr
-    with client(home) as cluster:
+    with client_of(home) as cluster:
         until(lambda: [each.attributes.get("zone") for each in cluster.agents()] == ["a", "a"])
         job = cluster.submit(command="true", placement={"constraints": ["zone=a", "rack=r1"]})
         assert cluster.wait(job.id, 30.0).state == "SUCCEEDED"
@@ -318,7 +303,7 @@ def test_everything_in_the_home_is_for_its_owner_only(home: Home) -> None:
         home.path.mkdir()
         (home.path / "controller.log").write_text("from an earlier version, open to all\n")
         up(UpOptions(home.path, agents=1))
-        with client(home) as cluster:
+        with client_of(home) as cluster:
             job = cluster.submit(command="umask")
             assert cluster.wait(job.id, 30.0).ended
             assert b"".join(cluster.logs(job.id)) == b"0022\n", "kernels keep the user's"
@@ -341,14 +326,14 @@ def test_agent_that_is_not_started_any_more_is_forgotten_with_what_it_ran(home: 
     headers = {"Authorization": f"Bearer {known['token']}"}
     url = f"{known['url']}/v1/groups/default"
     assert httpx.put(url, headers=headers, content=json.dumps(GROUP)).status_code == 200
-    with client(home) as cluster:
+    with client_of(home) as cluster:
         until(lambda: sum(agent.capacity.cpu_milli for agent in cluster.agents()) == 2000)
         job = cluster.submit(command=["sleep", "1000"], tasks=2, resources={"cpu": 1}).id
         until(lambda: cluster.job(job).counts == {"RUNNING": 2})
     down(home.path, keep_kernels=True)
 
     up(UpOptions(home.path, agents=1))
-    with client(home) as cluster:
+    with client_of(home) as cluster:
         until(lambda: names(home) == ["agent-1"])
         until(lambda: cluster.job(job).counts == {"RUNNING": 1, "PENDING": 1})
         cluster.cancel(job)
