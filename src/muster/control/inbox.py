@@ -25,7 +25,8 @@ MAX_INPUTS = 100_000
 """Inputs that may wait for the next wake (design: Everything is bounded)."""
 INPUTS_A_WAKE = 2_000
 LARGE = 1_000
-"""An input that changes more rows by itself keeps those of a wake waiting for 5 ms and more."""
+"""An input that changes more rows by itself keeps the other inputs of its wake waiting for 5 ms and
+more."""
 LARGE_AGAIN_S = 10.0
 """Whoever sent one is expected to send more for so long."""
 

@@ -130,13 +130,13 @@ class ControlPlane:
         """Refuse a spec that a module cannot serve.
 
         Raises:
-            InvalidSpec: with every problem that the first of such modules found.
+            InvalidSpec: with every problem that the first module that refuses it found.
         """
         for module in self._modules:
             module.check(spec)
 
     def close(self) -> None:
-        """Have the performers end what they have running."""
+        """Have the performers end their processes and threads."""
         for performer in self._performers:
             performer.close()
 
@@ -222,8 +222,8 @@ class ControlPlane:
         return self._sweeps.due_at if due is None else min(due, self._sweeps.due_at)
 
     def _read_again(self) -> str | None:
-        """Read the mirror again, and have the modules take it over; the answer is why that is not
-        possible, if it is not."""
+        """Read the mirror again, and have the modules take it over; the answer is the reason why
+        that is not possible, None if it is done."""
         self._former = self._former or self._store.live
         try:
             self._store.reload()
@@ -279,9 +279,9 @@ class ControlPlane:
             self._inbox.note_size(item, work.unit.size - before, work.now)
 
     def _take_apart(self, inputs: list[Input], position: int, error: Exception) -> None:
-        """One of the inputs failed. It is refused once it fails as the first of a wake: a refusal
-        may tell its sender that all earlier inputs are stored. Until then those before it are taken
-        in a wake of their own, and then its parts."""
+        """One of the inputs failed. It is refused once it fails as the first of a wake, because a
+        refusal may tell its sender that all earlier inputs are stored. So the inputs before it are
+        taken in a wake of their own first, and then its parts."""
         item, parts = inputs[position], inputs[position].apart()
         self._inbox.give_back(inputs[position + 1 :])
         if position == 0 and len(parts) == 1:
@@ -325,8 +325,8 @@ class ControlPlane:
     # -- when nothing was committed ------------------------------------------------------------
 
     def _give_up(self, inputs: list[Input], error: Exception) -> float:
-        """Nothing of the wake was written: decide what the next one takes, so that it does not fail
-        in the same way. The answer is when it is due."""
+        """Nothing of the wake was written: decide which inputs the next wake takes, so that it does
+        not fail in the same way. The answer is the moment at which the next wake is due."""
         now = self._clock.now()
         self._broken = True
         why = f"the change could not be stored: {error}"

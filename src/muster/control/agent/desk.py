@@ -166,7 +166,7 @@ class AgentDesk:
     # -- after the mirror was read, and after a commit -----------------------------------------
 
     def begin(self, live: Live, before: Live | None) -> None:
-        """Derive anew what the mirror, which was just read, does not hold of agents.
+        """Derive anew the facts about agents that the mirror, which was just read, does not hold.
 
         Args:
             live: the mirror.

@@ -1,5 +1,5 @@
-"""Hello: an agent tells its identity and all its kernels; the answer brings them to what should
-exist.
+"""Hello: an agent tells its identity and all its kernels; the answer starts and stops
+kernels until the agent has those that it should have.
 
 This is where the two sides agree again after anything was lost between them (design: Agents):
 commands that did not arrive are sent again, kernels that nobody wants are stopped, kernels of

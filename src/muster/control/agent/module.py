@@ -20,10 +20,11 @@ from muster.store.live import Live
 
 
 class AgentModule(Module):
-    """Declares agents, and performs what is wished of them through the desk.
+    """Declares agents, and has the desk perform the effects that are meant for them.
 
     Args:
-        leases: what agents may be granted, and when they were heard; the gateway's too.
+        leases: the terms that agents may be granted, and when each agent was heard; the gateway
+            has the same book.
     """
 
     def __init__(self, desk: AgentDesk, leases: LeaseBook) -> None:

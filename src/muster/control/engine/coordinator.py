@@ -23,7 +23,7 @@ large gang takes as long as many wakes of others, which get their turn in betwee
 
 
 class Coordinator:
-    """Runs handlers over what changed, again and again until nothing changes (design:
+    """Runs handlers over the records that changed, again and again until none changes (design:
     Level-triggered).
 
     Args:

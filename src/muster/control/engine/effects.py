@@ -43,7 +43,8 @@ class Surroundings:
     """The parts of the controller's process that modules get, for their performers.
 
     Args:
-        engine: to read from what an effect only refers to, on a thread of the performer's.
+        engine: the database, where a performer reads what an effect names by its id alone, such as
+            a secret; on a thread of its own.
         report: takes the outcome of an effect, from any thread: an input of a later wake.
         settings: the folder with operators' settings; None where nothing can be set.
         on_loopback: whether only processes of this machine can reach the controller.

@@ -72,7 +72,7 @@ class Module:
     performers: Sequence[Performer[Any]] = ()
 
     def check(self, spec: Spec) -> None:
-        """Refuse a spec that is handed in, or planned, for what only this module knows.
+        """Refuse a spec that is handed in, or planned, for a reason that only this module knows.
 
         Raises:
             InvalidSpec: with every problem found. Any other error refuses the spec too, as a defect
@@ -115,10 +115,10 @@ class Module:
 
 class EntityModule(Module):
     """A module whose folder holds all of its ``entities``, their records, tables and mappings too.
-    ``audits`` say what must hold of their rows, beside what follows from their declarations.
+    ``audits`` check rules about their rows that do not follow from their declarations.
 
     Args:
-        surroundings: what its performers may use.
+        surroundings: the parts of the process that its performers may use.
     """
 
     entities: ClassVar[Sequence[Entity[Any]]]

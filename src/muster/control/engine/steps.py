@@ -54,7 +54,7 @@ class Step(Protocol):
     """A handler with its entity's lifecycle, as the coordinator runs it.
 
     ``looks_further``: whether it may have something to do where no record of its entity changed;
-    most handlers look at what changed and at nothing else.
+    most handlers look at changed records and at nothing else.
     """
 
     entity: type

@@ -34,7 +34,7 @@ class Work:
     ``dirty`` are the records that the next pass looks at, in the order in which they were marked;
     ``effects`` are performed once the unit is committed, never before (design: Commit before
     effect), and ``must_be_whole`` says that handlers have to run before the commit, however much
-    came in. ``races`` are those that records lost of late.
+    came in. ``races`` are the races that records lost of late.
     """
 
     def __init__(self, unit: Unit, ids: IdFactory, races: Races | None = None) -> None:

@@ -43,7 +43,7 @@ class DeriveJobs(DerivationHandler[Job]):
 
 
 def state_of(job: Job) -> JobState:
-    """The state that follows from those of the job's tasks."""
+    """The state of a job that follows from the states of its tasks."""
     return derive_job(
         job.status,
         job.tasks_total,

@@ -39,7 +39,7 @@ def explain_job(
     tasks, and facts about the machines on which they run.
 
     Args:
-        asker: for whom the answer is, which bounds what is told of the work of others; the job's
+        asker: who asks; of others' work an answer names only what the asker may see. The job's
             owner if left out.
 
     Raises:

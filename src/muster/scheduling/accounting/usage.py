@@ -82,8 +82,8 @@ class Usage:
                 held[name] = held.get(name, 0) + amount
 
     def note_placed(self, workload: WorkloadClass, sessions: int) -> None:
-        """Do what ``placed`` does for ``sessions`` sessions of a class, but at the next call of
-        ``of``: most passes never ask."""
+        """Count ``sessions`` sessions of a class as placed, as ``placed`` does, but only at the
+        next call of ``of``: most passes never ask."""
         self._noted.append((workload, sessions))
 
     def waits(self, owner: Owner, sessions: int) -> None:
@@ -148,7 +148,7 @@ class Usage:
 
 
 class Quotas:
-    """The limits of each scope: its own, or those of ``*`` at its level.
+    """The limits of each scope: the scope's own limits, or the limits of ``*`` at its level.
 
     Attributes:
         levels: the levels at which there are limits.

@@ -267,7 +267,7 @@ class Columns(ColumnStore):
 
     def devices_for(self, request: Resources, slot: int) -> list[tuple[int, int]]:
         """Free milli and index of each device in ``slot`` that ``request`` may have a share of, by
-        index: for whole devices those that are wholly free, else those with enough free."""
+        index: wholly free devices for a request of whole ones, else devices with enough free."""
         need = self.need(request)
         return [] if need is None else need.devices_in(self.agent(slot))
 

@@ -3,12 +3,13 @@ not delay it.
 
 EASY backfill (source: Lifka 1995) with the precision of agents and devices: the blocked head gets
 the earliest time at which known ends make room for it. A session that starts before it and will not
-have left by then must leave free the room that the head needs beyond what those ends give back; a
-session that will have left may stand anywhere.
+have left by then must leave free the room that the head needs beyond the room that those ends give
+back; a session that will have left may stand anywhere.
 
-Where known ends never suffice there is no such time. Once the head has waited for so long that it
-must get room at any price, agents are chosen for it, and their free room is kept, now and as it
-becomes free. Nothing new enters kept room, and the kernels there end some day, so the head starts.
+Where known ends never make enough room, nothing is kept at first. Once the head has waited for so
+long that it must get room at any price, agents are chosen for it, and their free room is kept, now
+and as it becomes free. Nothing new enters kept room, and the kernels there end some day, so the
+head starts.
 """
 
 from collections.abc import Collection, Mapping

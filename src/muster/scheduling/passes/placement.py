@@ -294,7 +294,7 @@ class PlacementPass:
 
     def _stands(self, kept: Kept, session: SessionWorkload, firm: bool) -> bool:
         """Whether the room that the last pass kept is still kept. It is not, once the session would
-        start if the returning agents were back: then the room on those agents is kept instead."""
+        start if the returning agents were back: then room on the returning agents is kept."""
         snapshot, context = self._snapshot, self._context
         if not kept.holds_for(session, snapshot, firm, context.now, context.running):
             return False

@@ -28,7 +28,7 @@ class Kept:
     """The room that a pass kept for a session; None in ``reservation`` if no room could be kept.
 
     Args:
-        version, capacity_version: those of the snapshot when the room was looked for.
+        version, capacity_version: the snapshot's versions when the room was looked for.
         firm: whether the session had waited for so long that it gets room at any price.
         made_at: when the room was looked for, in seconds since the epoch.
     """
@@ -70,10 +70,11 @@ class Kept:
 class QueueClass:
     """Waiting sessions that differ in age and id alone, the oldest first.
 
-    Passes keep their findings here. ``reasons``: those for which the last pass refused the class.
-    ``refused_at``: the version of the snapshot and the reservations when the class last failed to
-    fit; while both are unchanged, the class is not tried again. ``never``: the reason why the group
-    cannot hold such a session even when empty, with the group's ``capacity_version`` then.
+    Passes keep their findings here. ``reasons``: the reasons for which the last pass refused
+    the class. ``refused_at``: the version of the snapshot and the reservations when the class
+    last failed to fit; while both are unchanged, the class is not tried again. ``never``: the
+    reason why the group cannot hold such a session even when empty, with the group's
+    ``capacity_version`` then.
     """
 
     __slots__ = ("_order", "_waiting", "never", "reasons", "refused_at", "workload")

@@ -61,7 +61,7 @@ class Policy:
     """The parts of one group's placement.
 
     Args:
-        validators: the ones that the group names, and one for access to the group.
+        validators: the validators that the group names, and one for access to the group.
         hooks: by type of session.
         starvation_after_s: the wait after which room is kept for a session at any price.
         refused: the faults of plug-ins that the group names and that do not serve.

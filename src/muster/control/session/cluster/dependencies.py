@@ -79,7 +79,8 @@ class DependencyTracker:
         return True
 
     def released(self, kernel: KernelId) -> bool:
-        """Note that no process of the kernel is left; whether followed work has ended by that."""
+        """Note that no process of the kernel is left; the answer is whether work that is followed
+        has ended with it."""
         if not self._leaving:
             return False
         gone = [id_ for id_, kernels in self._leaving.items() if kernels == {kernel}]

@@ -76,7 +76,7 @@ def explain_session(
     """Why a live session is in its state.
 
     Args:
-        asker: for whom the answer is, which bounds what is told of the work of others; the
+        asker: who asks; of others' work an answer names only what the asker may see. The
             session's owner if left out.
 
     Raises:

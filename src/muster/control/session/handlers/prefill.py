@@ -33,7 +33,7 @@ class Prefill:
 
     def take(self, session: Session, reasons: Sequence[Reason], work: Work) -> bool:
         """Put the session into the backlog of some agent, if it is short work and an agent has a
-        place; whether that was done.
+        place; the answer is whether it is in a backlog now.
 
         To be called for every refused session, in the order of the queue.
         """

@@ -42,7 +42,7 @@ class TerminateSessions(HeardPhase):
         return result
 
     def _stop(self, kernel: Kernel, work: Work) -> float:
-        """Tell the kernel to stop, if the time for that has come; the answer is the next such
+        """Tell the kernel to stop, if it is time to say so; the answer is when to say it the next
         time."""
         sent_at = kernel.stop_sent_at
         if sent_at is not None and sent_at < kernel.session.status_changed_at:
