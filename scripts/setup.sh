@@ -62,6 +62,12 @@ uv_install=(.venv/bin/uv pip install --quiet --python "$venv_python")
 # Reinstalled even if it looks up to date: the build generates code from the proto files.
 "${uv_install[@]}" --no-deps --no-build-isolation --reinstall-package muster-scheduler -e .
 
+# Tests run on PostgreSQL too, and skip that part where there is no server.
+if ! compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null && ! command -v postgres >/dev/null; then
+    (need_packages 'the tests want a PostgreSQL server, which is missing' postgresql) ||
+        echo 'setup: without it the tests run on SQLite alone' >&2
+fi
+
 # Compiled now, so that no command compiles at each start what it imports: Python may be told not to
 # write bytecode, or be run by who may not write here. What only the demonstration draws and learns
 # with is left out, and so is what some package keeps that is no Python of this version.

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.databases import Server, on_server, running_server
 
 # How fast a machine draws examples says nothing of what is tested.
 settings.register_profile("muster", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -50,6 +51,24 @@ def _nothing_stays_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     assert [*temporary.iterdir()] == []
     assert cgroups_of(place, of_others) == set()
     assert [owner for owner in owners() if owner.startswith(str(place))] == []
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[Server]:
+    """A PostgreSQL server for all tests of this process."""
+    with running_server() as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def database(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The kind of database at ``tests.databases.url_at``: SQLite, and with ``ON_BOTH`` each."""
+    kind = getattr(request, "param", "sqlite")
+    if kind == "sqlite":
+        yield kind
+        return
+    with on_server(request.getfixturevalue("postgresql")):
+        yield kind
 
 
 def cgroups() -> set[Path]:

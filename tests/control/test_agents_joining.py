@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import insert, select, text
 from tests.control.hollow_agent import HollowAgent, Run, attempt
 from tests.control.world import World
+from tests.databases import ON_BOTH
 
 from muster.control.agent.joining import join
 from muster.control.agent.lifecycle import AgentLifecycle
@@ -27,6 +28,8 @@ from muster.store import schema
 from muster.store.records import Agent
 from muster.store.tokens import token_hash
 from muster.wire.messages import Dismissed, JoinRequest
+
+pytestmark = ON_BOTH
 
 ONE_CPU = Resources(cpu_milli=1000, memory_bytes=2**30)
 ADMIN = Principal(Owner("default", "default", "root"), Role.ADMIN)

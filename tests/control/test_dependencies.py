@@ -4,6 +4,7 @@ import pytest
 from tests.control.conftest import MakeWorld, cpus
 from tests.control.hollow_agent import Run
 from tests.control.world import ADA, World
+from tests.databases import ON_BOTH
 
 from muster.control.job.requests import JobRequests
 from muster.control.session.requests import SessionRequests
@@ -13,6 +14,8 @@ from muster.core.specs import JobSpec, SessionSpec
 from muster.core.states import JOB_TABLE, JobState, SessionStatus
 from muster.store.records import Job
 from muster.wire.messages import Start
+
+pytestmark = ON_BOTH
 
 
 def named(name: str, *after: str, **more: object) -> JobSpec:

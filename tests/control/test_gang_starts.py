@@ -6,6 +6,7 @@ import pytest
 from tests.control.conftest import MakeWorld, under
 from tests.control.hollow_agent import Behaviour, Run, attempt, kernel_index
 from tests.control.world import World
+from tests.databases import ON_BOTH
 
 from muster.core.reasons import ReasonCode
 from muster.core.resources import Resources
@@ -19,6 +20,8 @@ from muster.core.states import (
     TaskState,
 )
 from muster.wire.messages import Start
+
+pytestmark = ON_BOTH
 
 ONE_CPU = Resources(cpu_milli=1000, memory_bytes=2**30)
 GANG = JobSpec(command=["gang"], tasks=2, coscheduled=True)

@@ -4,6 +4,7 @@ from sqlalchemy import select
 from tests.control.conftest import MakeWorld
 from tests.control.hollow_agent import Run, attempt, kernel_index, task_index
 from tests.control.world import ADA, World
+from tests.databases import ON_BOTH
 
 from muster.control.job.requests import JobRequests
 from muster.control.modules import cluster_entities
@@ -14,6 +15,8 @@ from muster.core.states import JobState, SessionStatus, TaskState
 from muster.store import schema
 from muster.store.load import load_live
 from muster.wire.messages import Start
+
+pytestmark = ON_BOTH
 
 CPU = Resources(cpu_milli=2000, memory_bytes=2**30)
 

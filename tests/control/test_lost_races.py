@@ -9,6 +9,7 @@ from sqlalchemy import insert, select, update
 from tests.control.conftest import MakeWorld
 from tests.control.hollow_agent import Run
 from tests.control.world import ADA, World
+from tests.databases import ON_BOTH
 
 from muster.control import plane
 from muster.control.agent.requests import AgentRequests
@@ -28,6 +29,8 @@ from muster.store import schema
 from muster.store.records import Session
 from muster.store.store import LostRace
 from muster.store.unit import Unit
+
+pytestmark = ON_BOTH
 
 
 def one(name: str, cpu: int = 1, **more: object) -> JobSpec:

@@ -6,6 +6,7 @@ import pytest
 from tests.control.conftest import MakeWorld
 from tests.control.hollow_agent import Run
 from tests.control.world import ADA, BOB, World, state
+from tests.databases import ON_BOTH
 
 from muster.control.group.requests import GroupRequests
 from muster.control.job.requests import JobRequests
@@ -14,6 +15,8 @@ from muster.core.owner import Owner, Principal, Role
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec, Level, QuotaSpec
 from muster.core.states import JOB_TABLE, JobState, SessionStatus, TaskState
+
+pytestmark = ON_BOTH
 
 CAT = Principal(Owner("default", "lab", "cat"), Role.USER)
 PEOPLE = (ADA, BOB, CAT)

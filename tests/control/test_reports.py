@@ -8,6 +8,7 @@ from sqlalchemy import func, select
 from tests.control.conftest import MakeWorld, under
 from tests.control.hollow_agent import Behaviour, Run
 from tests.control.world import World
+from tests.databases import ON_BOTH
 
 from muster.core.ids import AgentId
 from muster.core.reasons import ReasonCode
@@ -17,6 +18,8 @@ from muster.core.states import JOB_TABLE, JobState, KernelStatus, SessionStatus
 from muster.store import schema
 from muster.store.records import Kernel
 from muster.wire.messages import KernelReport, ReportKind, Reports, Start
+
+pytestmark = ON_BOTH
 
 ONE_CPU = Resources(cpu_milli=1000, memory_bytes=2**30)
 

@@ -4,6 +4,7 @@ import pytest
 from sqlalchemy import select
 from tests.control.conftest import MakeWorld
 from tests.control.hollow_agent import Run, attempt, task_index
+from tests.databases import ON_BOTH
 
 from muster.core.reasons import ReasonCode
 from muster.core.resources import Resources
@@ -11,6 +12,8 @@ from muster.core.specs import JobSpec
 from muster.core.states import JOB_TABLE, JobState, TaskState
 from muster.store import schema
 from muster.wire.messages import Start
+
+pytestmark = ON_BOTH
 
 TWO_CPUS = Resources(cpu_milli=2000, memory_bytes=2**30)
 MANY = 40  # more than stand in the queue at a time

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.control.hollow_agent import Behaviour, HollowAgent, Run
+from tests.databases import url_at
 
 from muster.control.agent.desk import AgentDesk
 from muster.control.agent.joining import join
@@ -32,7 +33,7 @@ from muster.core.owner import Owner, Principal, Role
 from muster.core.resources import Device, Resources
 from muster.core.specs import JobSpec, ScalingGroup, SessionSpec
 from muster.core.states import JobState
-from muster.store.database import open_engine, sqlite_url
+from muster.store.database import open_engine
 from muster.store.queries.dependencies import read_ended
 from muster.store.records import Agent, Job, Session
 from muster.store.store import Store
@@ -90,7 +91,7 @@ class World:
             self.add_agent(name, capacity, (gpus or {}).get(name, 0))
 
     def _open(self) -> None:
-        engine = open_engine(sqlite_url(self.path / "muster.db"))
+        engine = open_engine(url_at(self.path))
         self.store = Store(engine, cluster_entities())
         self.leases = LeaseBook(self.clock, self.boot_id, self.machine)
         self.inbox = Inbox()

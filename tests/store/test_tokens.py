@@ -264,7 +264,7 @@ def _former_database(url: str) -> Engine:
 
     engine = create_engine(url)
     config = Config()
-    config.set_main_option("script_location", str(database._MIGRATIONS))
+    config.set_main_option("script_location", str(database.MIGRATIONS))
     with engine.connect() as connection:
         config.attributes["connection"] = connection
         command.upgrade(config, "0002")

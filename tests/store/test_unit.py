@@ -5,14 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from alembic.autogenerate import compare_metadata
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import text, update
-from sqlalchemy.schema import CreateIndex
+from sqlalchemy import update
+from tests.databases import ON_BOTH, url_at
 from tests.store.watching import Watch
 
-from muster.control.modules import cluster_entities
 from muster.core.clock import VirtualClock
 from muster.core.ids import AgentId, IdFactory
 from muster.core.owner import Owner
@@ -20,18 +16,19 @@ from muster.core.reasons import ReasonCode, reason
 from muster.core.resources import Device, DeviceShare, Resources
 from muster.core.specs import JobSpec
 from muster.core.states import AGENT_TABLE, AgentStatus, IllegalTransition, JobState, TaskState
-from muster.store import database, schema
-from muster.store.database import DatabaseUnusable, open_engine, sqlite_url
+from muster.store import schema
+from muster.store.database import open_engine
 from muster.store.records import Agent, Allocation, Job, Task
 from muster.store.store import CommitFailed, Store
 from muster.store.unit import Unit
 
+pytestmark = ON_BOTH
 ADA = Owner("default", "default", "ada")
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    opened = Store(open_engine(sqlite_url(tmp_path / "muster.db")))
+    opened = Store(open_engine(url_at(tmp_path)))
     yield opened
     opened.close()
 
@@ -183,7 +180,7 @@ def test_name_of_an_agent_is_free_for_another_only_once_it_was_removed(
 
 
 def test_moment_of_the_last_commit_is_known_to_the_next_process(tmp_path: Path) -> None:
-    url = sqlite_url(tmp_path / "muster.db")
+    url = url_at(tmp_path)
     moments = [0.0]
     for now in (100.0, 250.0):
         opened = Store(open_engine(url))
@@ -196,36 +193,3 @@ def test_moment_of_the_last_commit_is_known_to_the_next_process(tmp_path: Path) 
     last = Store(open_engine(url))
     assert last.last_commit_at == 250.0
     last.close()
-
-
-def test_database_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
-    url = sqlite_url(tmp_path / "muster.db")
-    engine = open_engine(url)
-    with engine.begin() as connection:
-        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-    engine.dispose()
-    with pytest.raises(DatabaseUnusable, match="newer version"):
-        open_engine(url)
-
-
-def test_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "muster.db").write_text("not a database, but long enough to look like one" * 50)
-    with pytest.raises(DatabaseUnusable, match="cannot be used"):
-        open_engine(sqlite_url(tmp_path / "muster.db"))
-
-
-def test_migrations_lead_to_the_schema(store: Store) -> None:
-    with store.engine.connect() as connection:
-        context = MigrationContext.configure(connection)
-        assert cluster_entities()  # they declare their tables themselves
-        assert compare_metadata(context, schema.metadata) == []
-        # That does not look at the conditions of partial indexes.
-        made = connection.scalars(text("SELECT sql FROM sqlite_master WHERE type = 'index'"))
-        meant = [
-            str(CreateIndex(index).compile(connection))
-            for table in schema.metadata.tables.values()
-            for index in table.indexes
-        ]
-        assert sorted(sql for sql in made if sql) == sorted(meant)
-    scripts = ScriptDirectory(str(database._MIGRATIONS))
-    assert scripts.get_current_head() == database.HEAD

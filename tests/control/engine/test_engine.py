@@ -16,6 +16,7 @@ from tests.control.engine.toy import (
     ToyWorld,
     moved,
 )
+from tests.databases import ON_BOTH
 
 from muster.control.engine.defects import LEFT_OUT_S, MAX_IN_A_ROW
 from muster.control.engine.handler import (
@@ -35,6 +36,8 @@ from muster.control.engine.steps import Order, Verdict
 from muster.control.engine.work import Move, Work
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.store import schema
+
+pytestmark = ON_BOTH
 
 MakeWorld = Callable[..., ToyWorld]
 FAILURE = reason(ReasonCode.DISK_FULL, agent="a", detail="")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from sqlalchemy import Column, Connection, Float, Integer, MetaData, String, Table, select
+from tests.databases import url_at
 
 from muster.control.engine.coordinator import Coordinator
 from muster.control.engine.defects import Defects, Undone
@@ -28,7 +29,7 @@ from muster.core.ids import IdFactory
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.resources import DeviceShare
 from muster.core.states import StateTable
-from muster.store.database import open_engine, sqlite_url
+from muster.store.database import open_engine
 from muster.store.entities import ENTITIES
 from muster.store.entity import Entities, Entity, Record, Told, Tried
 from muster.store.live import Live
@@ -222,7 +223,7 @@ class ToyWorld:
 
     def __init__(self, path: Path, *handlers: Handler[Door]) -> None:
         self.clock = VirtualClock()
-        engine = open_engine(sqlite_url(path / "muster.db"))
+        engine = open_engine(url_at(path))
         _metadata.create_all(engine)
         self.store = Store(engine, Entities((*ENTITIES.values(), DOOR, HINGE)))
         self._ids = IdFactory(self.clock, random.Random(1))

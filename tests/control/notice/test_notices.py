@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from sqlalchemy import select
 from tests.control.hollow_agent import Run, task_index
 from tests.control.world import ADA, World, state
+from tests.databases import ON_BOTH
 
 from muster.control.job.requests import JobRequests
 from muster.control.notice.effects import NoticeOutcome
@@ -27,6 +28,8 @@ from muster.core.specs import JobSpec, SessionSpec
 from muster.core.states import JOB_TABLE, JobState
 from muster.store import schema
 from muster.wire.messages import Start
+
+pytestmark = ON_BOTH
 
 TOKEN = "s3cr3t-t0ken"
 CHANNEL = f"json://hooks.example.org/{TOKEN}"

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, insert, update
 from tests.control.notice.receiver import Receiver, receiving
+from tests.databases import url_at
 
 from muster.control.engine.effects import Surroundings
 from muster.control.engine.inputs import Input
@@ -20,7 +21,7 @@ from muster.control.notice.entity import notices
 from muster.control.notice.performer import NoticeSender
 from muster.control.notice.settings import NoticeSettings
 from muster.control.notice.turns import MAX_SENDING
-from muster.store.database import open_engine, sqlite_url
+from muster.store.database import open_engine
 
 LIMIT_S = 30.0
 
@@ -33,7 +34,7 @@ def receiver() -> Iterator[Receiver]:
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
-    engine = open_engine(sqlite_url(tmp_path / "muster.db"))
+    engine = open_engine(url_at(tmp_path))
     yield engine
     engine.dispose()
 

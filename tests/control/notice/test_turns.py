@@ -4,6 +4,7 @@ from collections import Counter
 from pathlib import Path
 
 from tests.control.world import ADA, World
+from tests.databases import ON_BOTH
 
 from muster.control.notice.effects import NoticeOutcome
 from muster.control.notice.entity import Notice
@@ -12,6 +13,8 @@ from muster.control.notice.turns import MAX_SENDING, MAX_SENDING_OF_ONE
 from muster.core.owner import Owner, Principal, Role
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec
+
+pytestmark = ON_BOTH
 
 SPEC = JobSpec.model_validate({"command": ["x"], "notify": ["json://hooks.example.org/x"] * 8})
 

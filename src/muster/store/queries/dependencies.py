@@ -67,7 +67,7 @@ def _jobs(connection: Connection, which: ColumnElement[bool]) -> Iterator[_Ended
 def _sessions(connection: Connection, which: ColumnElement[bool]) -> Iterator[_Ended]:
     """Ended sessions. A session that was stopped has not succeeded, whatever its exit code."""
     sessions, kernels = schema.sessions.c, schema.kernels.c
-    well = func.sum(kernels.exit_code == 0) == func.count()
+    well = func.count().filter(kernels.exit_code == 0) == func.count()
     for row in connection.execute(
         select(
             sessions.id, sessions.name, sessions.reason, sessions.finished_at, well.label("well")

@@ -1,0 +1,23 @@
+"""Opening a database, SQLite's or PostgreSQL's: its address, its engine, its migrations."""
+
+from muster.store.database.address import (
+    DatabaseUnusable,
+    database_url,
+    shown_url,
+    sqlite_url,
+)
+from muster.store.database.migrating import HEAD, MIGRATIONS, known_version
+from muster.store.database.opening import open_engine
+from muster.store.database.sqlite import checkpoint
+
+__all__ = [
+    "HEAD",
+    "MIGRATIONS",
+    "DatabaseUnusable",
+    "checkpoint",
+    "database_url",
+    "known_version",
+    "open_engine",
+    "shown_url",
+    "sqlite_url",
+]

@@ -1,0 +1,67 @@
+"""The address of a database, as a person writes it and as it is shown."""
+
+from pathlib import Path
+
+from sqlalchemy import URL
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
+
+from muster.core.errors import MusterError
+
+_SCHEMES = ("postgresql://", "postgres://")
+
+
+class DatabaseUnusable(MusterError):
+    """The database cannot be used; the text says why and what to do."""
+
+
+def sqlite_url(path: Path) -> str:
+    """The URL of the SQLite database in this file."""
+    return f"sqlite:///{path}"
+
+
+def database_url(text: str) -> str:
+    """The URL of the database that a person named: a PostgreSQL URL, or a file of SQLite.
+
+    Raises:
+        DatabaseUnusable: it is neither.
+    """
+    if text.startswith(_SCHEMES):
+        parsed(text)
+        return text
+    scheme, found, rest = text.partition("://")
+    if scheme == "sqlite" and found:
+        text = rest.removeprefix("/")
+    elif found:
+        raise DatabaseUnusable(
+            f"there is no database of kind {scheme[:40]!r}: expected a PostgreSQL URL as in "
+            f"postgresql://user@host/database, or a file"
+        )
+    return sqlite_url(Path(text).expanduser().absolute())
+
+
+def parsed(url: str) -> URL:
+    """The parts of a URL, with the driver by which it is reached.
+
+    Raises:
+        DatabaseUnusable: the URL cannot be understood.
+    """
+    try:
+        address = make_url(url)
+    except (ArgumentError, ValueError):
+        raise DatabaseUnusable(
+            "the URL of the database cannot be understood: expected "
+            "postgresql://user@host:port/database, with %XX in place of special characters"
+        ) from None
+    if address.drivername in ("postgres", "postgresql"):
+        address = address.set(drivername="postgresql+psycopg")
+    return address
+
+
+def shown_url(url: str) -> str:
+    """The URL as people may see it: without a password, and without parameters, which may hold
+    one too."""
+    address = parsed(url).set(query={})
+    if address.get_backend_name() == "postgresql":
+        address = address.set(drivername="postgresql")
+    return address.render_as_string(hide_password=True)

@@ -1,0 +1,245 @@
+"""Databases of tests: SQLite's in the directory of the test, and PostgreSQL's on a server that the
+first test that wants one starts."""
+
+import itertools
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from muster.control.modules import cluster_entities
+from muster.store.database import open_engine, sqlite_url
+from muster.store.schema import metadata
+
+PROGRAMS = Path("/usr/lib/postgresql")
+START_S = 30.0
+STOP_S = 30.0
+SETTINGS = {
+    "fsync": "off",
+    "full_page_writes": "off",
+    "synchronous_commit": "off",
+    "autovacuum": "off",
+    "shared_buffers": "32MB",
+    "max_connections": "60",
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+    "max_wal_size": "256MB",
+    "log_min_messages": "fatal",
+}
+assert cluster_entities()  # they declare their tables themselves
+MISSING = "no PostgreSQL server is installed here: on Debian, apt-get install postgresql"
+
+ON_BOTH = pytest.mark.parametrize("database", ["sqlite", "postgresql"], indirect=True)
+"""Runs tests on both databases, where they open the one at ``url_at``."""
+
+
+def programs() -> Path | None:
+    """The directory of the newest server's programs on this machine."""
+    found = PROGRAMS.glob("*/bin/postgres")
+    newest = max(found, key=lambda path: int(path.parts[-3]), default=None)
+    if newest is None and (elsewhere := shutil.which("postgres")) is not None:
+        newest = Path(elsewhere)
+    return newest.parent if newest is not None and newest.with_name("initdb").exists() else None
+
+
+@dataclass
+class Server:
+    """A PostgreSQL server of the tests' own, which dies with them. It listens on a socket in its
+    directory and on a port of this machine; its superuser is ``muster``, with ``password``."""
+
+    directory: Path
+    port: int
+    settings: dict[str, str] = field(default_factory=lambda: dict(SETTINGS))
+    password: str = "of-the-tests"
+    _process: subprocess.Popen[bytes] | None = None
+    _names: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
+    _spare: list[str] = field(default_factory=list)
+
+    def make(self) -> None:
+        """Make the server's files."""
+        secret = self.directory / "password"
+        secret.write_text(self.password)
+        if os.geteuid() == 0:
+            shutil.chown(self.directory, "postgres")
+            shutil.chown(secret, "postgres")
+        words = ["initdb", "-D", str(self.directory / "data"), "-U", "muster", "-N"]
+        words += ["--auth-local=trust", "--auth-host=scram-sha-256", f"--pwfile={secret}"]
+        words += ["-E", "UTF8", "--locale=C.UTF-8"]
+        subprocess.run(self._as_server(words), check=True, capture_output=True, cwd="/")
+
+    def start(self) -> None:
+        """Start the server, and wait until it answers."""
+        words = ["postgres", "-D", str(self.directory / "data"), "-p", str(self.port)]
+        words += ["-k", str(self.directory), "-h", "127.0.0.1"]
+        for name, value in self.settings.items():
+            words += ["-c", f"{name}={value}"]
+        with (self.directory / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                self._as_server(words), stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd="/"
+            )
+        deadline_s = time.monotonic() + START_S
+        while not self._answers():
+            assert self._process.poll() is None, (self.directory / "log").read_text()[-2000:]
+            assert time.monotonic() < deadline_s, "the server does not answer"
+            time.sleep(0.02)
+
+    def _as_server(self, words: Sequence[str]) -> list[str]:
+        """A command as a user whom the server's programs accept, which root is not; it dies with
+        this process."""
+        place = programs()
+        assert place is not None, MISSING
+        user = ["--reuid=postgres", "--regid=postgres", "--init-groups"]
+        setpriv = ["setpriv", *(user if os.geteuid() == 0 else []), "--pdeathsig=QUIT"]
+        return [*setpriv, str(place / words[0]), *words[1:]]
+
+    def _answers(self) -> bool:
+        with suppress(OSError), socket.socket(socket.AF_UNIX) as probe:
+            probe.connect(str(self.directory / f".s.PGSQL.{self.port}"))
+            return self._can_be_asked()
+        return False
+
+    def _can_be_asked(self) -> bool:
+        try:
+            self.execute("SELECT 1")
+        except psycopg.OperationalError:  # it is starting up
+            return False
+        return True
+
+    def stop(self, how: signal.Signals = signal.SIGQUIT) -> None:
+        """End the server at once, without a word to its clients, or by another signal."""
+        if self._process is not None:
+            self._process.send_signal(how)
+            self._process.wait(STOP_S)
+            self._process = None
+
+    def url(self, database: str) -> str:
+        """The URL of a database, over the server's socket."""
+        return f"postgresql://muster@/{database}?host={self.directory}&port={self.port}"
+
+    def tcp_url(self, database: str, password: str | None = None) -> str:
+        """The URL of a database, over TCP with a password."""
+        return f"postgresql://muster:{password or self.password}@127.0.0.1:{self.port}/{database}"
+
+    def execute(self, statement: str, database: str = "postgres") -> Any:
+        """Execute statements; the answer is the first value of the last one's, if it has any."""
+        with psycopg.connect(self.url(database), autocommit=True) as connection:
+            cursor = connection.execute(statement)
+            while cursor.nextset():
+                pass
+            row = cursor.fetchone() if cursor.description else None
+            return row[0] if row else None
+
+    def empty_database(self) -> str:
+        """The name of a new database without tables."""
+        name = f"empty_{next(self._names)}"
+        self.execute(f"CREATE DATABASE {name} TEMPLATE template0")
+        return name
+
+    def database(self) -> str:
+        """The name of a database with Muster's tables, and nothing in them."""
+        if self._spare:
+            return self._spare.pop()
+        name = self.empty_database()
+        open_engine(self.url(name)).dispose()
+        return name
+
+    def give_back(self, database: str) -> None:
+        """Empty a database of ``database``, for another test: a tenth of the time that a new one
+        takes. One with other tables than Muster's is removed."""
+        if self.execute(_EMPTY, database) == len(metadata.tables) + 1:
+            self._spare.append(database)
+        else:
+            self.execute(f"DROP DATABASE {database} WITH (FORCE)")
+
+
+_EMPTY = """\
+    DO $$ DECLARE each text; BEGIN
+        SET LOCAL lock_timeout = '5s';
+        FOR each IN SELECT tablename FROM pg_tables WHERE schemaname = 'public'
+            AND tablename != 'alembic_version'
+        LOOP EXECUTE format('DELETE FROM %I', each); END LOOP;
+    END $$;
+    SELECT count(*) FROM pg_tables WHERE schemaname = 'public'
+"""
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def why_not() -> str | None:
+    """Why no server can be started here; None if one can."""
+    if programs() is None:
+        return MISSING
+    if os.geteuid() == 0:
+        try:
+            pwd.getpwnam("postgres")
+        except KeyError:
+            return "a PostgreSQL server does not run as root, and there is no user `postgres`"
+    return None
+
+
+@contextmanager
+def running_server() -> Iterator[Server]:
+    """A server, until the end of the block; the test is skipped where none can be had."""
+    if (why := why_not()) is not None:
+        pytest.skip(why)
+    # Not below pytest's directories, which only their owner may enter.
+    directory = Path(tempfile.mkdtemp(prefix="muster-postgresql-", dir="/tmp"))
+    server = Server(directory, _free_port())
+    try:
+        server.make()
+        server.start()
+        yield server
+    finally:
+        server.stop()
+        shutil.rmtree(directory)
+
+
+_of_paths: dict[Path, str] = {}
+_server: Server | None = None
+
+
+def url_at(path: Path) -> str:
+    """The URL of the database of a test, or of a part of one, whose directory is ``path``: the same
+    one each time."""
+    if _server is None:
+        return sqlite_url(path / "muster.db")
+    if path not in _of_paths:
+        _of_paths[path] = _server.database()
+    return _server.url(_of_paths[path])
+
+
+def empty_url_at(path: Path) -> str:
+    """The URL of a new database without any tables."""
+    return (
+        sqlite_url(path / "muster.db") if _server is None else _server.url(_server.empty_database())
+    )
+
+
+@contextmanager
+def on_server(server: Server) -> Iterator[None]:
+    """Have ``url_at`` give databases of this server, which are emptied at the end."""
+    global _server
+    _server = server
+    try:
+        yield
+    finally:
+        _server = None
+        for name in _of_paths.values():
+            server.give_back(name)
+        _of_paths.clear()

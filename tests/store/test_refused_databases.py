@@ -1,0 +1,103 @@
+"""A database that cannot be used is refused with one sentence, which tells the way on."""
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+from tests.databases import Server
+
+from muster.store.database import DatabaseUnusable, database_url, open_engine, shown_url, sqlite_url
+
+
+@pytest.fixture
+def name(postgresql: Server) -> str:
+    return postgresql.database()
+
+
+def refusal(url: str) -> str:
+    """The sentence with which a database is refused; it is one, and tells no password."""
+    with pytest.raises(DatabaseUnusable) as refused:
+        open_engine(url)
+    sentence = str(refused.value)
+    assert "\n" not in sentence
+    assert "of-the-tests" not in sentence
+    assert "wrong" not in sentence
+    return sentence
+
+
+def test_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "muster.db").write_text("not a database, but long enough to look like one" * 50)
+    assert "cannot be used" in refusal(sqlite_url(tmp_path / "muster.db"))
+
+
+def test_wrong_password_is_refused_with_the_ways_to_give_one(postgresql: Server, name: str) -> None:
+    sentence = refusal(postgresql.tcp_url(name, "wrong"))
+    assert f"muster:***@127.0.0.1:{postgresql.port}/{name} cannot be used" in sentence
+    assert sentence.endswith("look at the user and the password (PGPASSWORD, ~/.pgpass)")
+
+
+def test_right_password_opens(postgresql: Server, name: str) -> None:
+    engine = open_engine(postgresql.tcp_url(name))
+    with engine.connect() as connection:
+        assert connection.scalar(text("SELECT count(*) FROM jobs")) == 0
+    engine.dispose()
+
+
+def test_database_that_is_not_there_is_refused(postgresql: Server) -> None:
+    sentence = refusal(postgresql.url("nowhere"))
+    assert 'database "nowhere" does not exist' in sentence
+    assert "createdb" in sentence
+
+
+def test_server_that_does_not_run_is_refused() -> None:
+    sentence = refusal("postgresql://muster@127.0.0.1:1/muster")
+    assert "look at whether the server runs there" in sentence
+
+
+def test_read_only_database_is_refused(postgresql: Server, name: str) -> None:
+    postgresql.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    sentence = refusal(postgresql.url(name))
+    assert "is read-only" in sentence
+    postgresql.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = off")
+    open_engine(postgresql.url(name)).dispose()
+
+
+def test_server_that_is_too_old_is_refused(
+    postgresql: Server, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("muster.store.database.postgresql.OLDEST", 99)
+    sentence = refusal(postgresql.url(name))
+    assert "version 99 or a newer one is needed" in sentence
+
+
+def test_database_that_cannot_store_all_text_is_refused(postgresql: Server) -> None:
+    postgresql.execute("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+    assert "stores text as LATIN1" in refusal(postgresql.url("latin"))
+
+
+def test_user_who_may_make_no_tables_is_refused(postgresql: Server) -> None:
+    name = postgresql.empty_database()
+    postgresql.execute("CREATE ROLE guest LOGIN")
+    sentence = refusal(postgresql.url(name).replace("muster@", "guest@"))
+    assert "permission denied for schema public" in sentence
+    assert sentence.endswith("make the user the owner of the database")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("postgresql://ada:secret@db:5433/x?password=other", "postgresql://ada:***@db:5433/x"),
+        ("postgres://ada@db/x", "postgresql://ada@db/x"),
+        ("/var/lib/x.db", "sqlite:////var/lib/x.db"),
+        ("sqlite:////var/lib/x.db", "sqlite:////var/lib/x.db"),
+    ],
+)
+def test_address_is_shown_without_a_password(text: str, shown: str) -> None:
+    assert shown_url(database_url(text)) == shown
+
+
+@pytest.mark.parametrize("text", ["mysql://ada:secret@db/x", "postgresql://ada:secret@db:port/x"])
+def test_address_that_is_none_is_refused_without_its_password(text: str) -> None:
+    with pytest.raises(DatabaseUnusable, match="expected") as refused:
+        database_url(text)
+    assert "secret" not in str(refused.value)
