@@ -118,7 +118,7 @@ class LogFiles:
 
 
 def _start_of_newer(note: Path, older: int | None, newer: int | None) -> int | None:
-    """Where NAME.log begins; None if it was rotated while the two files were being opened.
+    """The offset at which NAME.log begins; None if it was rotated while both files were opened.
 
     Just before NAME.log becomes NAME.log.1, the note gets its end and its inode.
     """

@@ -194,8 +194,8 @@ async def _joined(
 
 
 async def _followed(api: Api, source: OutputSource, offset: int) -> Body:
-    """From ``offset`` until the kernel has ended, or until rotation took output away: the reader
-    asks again then, and is told where the output goes on."""
+    """The output from ``offset`` until the kernel has ended, or until rotation took output away:
+    then the reader asks again, and is told where the output goes on."""
     try:
         async for piece in api.read_log(_agent(source), _request(source, offset, follow=True)):
             if piece.offset != offset:

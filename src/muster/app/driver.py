@@ -16,7 +16,8 @@ the more inputs share the next one and its commit."""
 FEW_CHANGES = 12
 """A wake that changes no more rows is about one or two tasks."""
 CALM_S = 1.0
-"""Once no wake has changed more for so long, no pause follows: a lone request waits for nothing."""
+"""The time without a wake that changed more, after which no pause follows a wake: a lone request
+waits for nothing."""
 
 
 class Driver:

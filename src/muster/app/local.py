@@ -71,8 +71,8 @@ class UpOptions:
 
 @dataclass(frozen=True, slots=True)
 class UpReport:
-    """Where the cluster runs. Agents elsewhere join at ``agent_address`` with the token in
-    ``join_token_file``."""
+    """A cluster that was started, and where it runs. Agents elsewhere join at ``agent_address``
+    with the token in ``join_token_file``."""
 
     url: str
     pid: int

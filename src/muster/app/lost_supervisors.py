@@ -21,8 +21,8 @@ LOOK_S = 2.0
 
 
 async def watch_supervisors(plane: ControlPlane, leases: LeaseBook) -> None:
-    """Until cancelled, end the endless lease of each silent agent of this boot whose supervisor has
-    ended."""
+    """End the endless lease of each silent agent of this boot whose supervisor has ended, until
+    cancelled."""
     own_boot = boot_id()
     while True:
         await asyncio.sleep(LOOK_S)

@@ -1,4 +1,4 @@
-"""From the options of ``muster run`` to the keys of a JobSpec."""
+"""Makes the keys of a JobSpec from the options of ``muster run``."""
 
 import os
 import stat

@@ -100,7 +100,7 @@ def plan_session(
 
 
 class _Planner:
-    """One plan."""
+    """Makes one plan: rehearses a pass over the group's queue with the planned sessions in it."""
 
     def __init__(
         self,

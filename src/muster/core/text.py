@@ -66,7 +66,8 @@ def is_unicode(text: str) -> bool:
 
 
 def duration(seconds: float) -> str:
-    """At most two units: 40ms, 1.3s, 12s, 3m05s, 2h10m, 3d04h; what is negative shows as 0ms."""
+    """A length of time in at most two units: 40ms, 1.3s, 12s, 3m05s, 2h10m, 3d04h; 0ms if it is
+    negative."""
     if seconds < 0.9995:
         return f"{max(round(seconds * 1000), 0)}ms"
     if seconds < 9.95:

@@ -137,4 +137,5 @@ KERNEL = Entity(
 )
 
 ENTITIES = Entities((AGENT, JOB, SESSION, KERNEL, TASK))
-"""In the order in which their rows are read and written; any others come after these."""
+"""The store's entities, in the order in which their rows are read and written; the entities of
+modules come after these."""

@@ -216,7 +216,8 @@ def encode_controller_message(message: ControllerMessage) -> pb.ControllerMessag
 def encode_in_pieces(
     message: ControllerMessage, limit_bytes: int
 ) -> Iterator[pb.ControllerMessage]:
-    """As ``encode_controller_message``, with a large batch of commands in several messages.
+    """Encode a message as ``encode_controller_message`` does, but a large batch of commands in
+    several messages.
 
     Each piece but one of a single command is at most ``limit_bytes`` long; the order is kept.
     """

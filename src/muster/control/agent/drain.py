@@ -9,8 +9,9 @@ from muster.store.records import Agent
 
 
 class DrainAgents(FollowingHandler[Agent]):
-    """Until the deadline work may end by itself. A stopped kernel stays charged until its processes
-    are proven gone: an agent that does not answer is not emptied by this."""
+    """Stops the work on agents whose deadline has come; until then work may end by itself. A
+    stopped kernel stays charged until its processes are proven gone: an agent that does not answer
+    is not emptied by this."""
 
     name = "DrainAgents"
     stage = Stage.OBSERVE

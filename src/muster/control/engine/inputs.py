@@ -17,7 +17,7 @@ class Input(ABC):
 
     is_kept: ClassVar[bool] = True
     owner: Owner | None = None
-    """On whose behalf it came, if it was a person's."""
+    """The owner on whose behalf the input came, if a person sent it."""
 
     @abstractmethod
     def take(self, work: Work, parts: Parts) -> None:

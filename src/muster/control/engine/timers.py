@@ -10,7 +10,7 @@ RESOLUTION_S = 0.05
 
 
 class Timers:
-    """At most one alarm a record, rounded up to slots of RESOLUTION_S.
+    """Alarms: at most one a record, rounded up to slots of RESOLUTION_S.
 
     Slots are used rather than a heap of records, so that a session of a millisecond leaves no alarm
     of two minutes behind.

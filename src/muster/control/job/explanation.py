@@ -86,7 +86,7 @@ def explain_ended_job(
 
 
 def _where(live: Live, job: Job, now: float) -> tuple[str, ...]:
-    """For how long and where a job runs; nothing if it does not."""
+    """Sentences on how long and where a job has run; none if it does not run."""
     running = job.counts.get(TaskState.RUNNING, 0)
     if not running:
         return ()

@@ -63,7 +63,7 @@ def _is_literal(host: str) -> bool:
 
 
 class NoticeRequests:
-    """Requests about channels."""
+    """Requests of people about channels: to try one."""
 
     def __init__(self, writer: Writer, policy: ChannelPolicy) -> None:
         self._writer = writer

@@ -1,4 +1,4 @@
-"""From a person's text to a spec, or to a list of the problems in it."""
+"""Reads a spec from a person's text, or finds the problems in it."""
 
 import difflib
 import json

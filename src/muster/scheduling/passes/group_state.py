@@ -28,7 +28,7 @@ from muster.scheduling.workload import (
 )
 
 HALF_LIVES = 5
-"""For a new policy, usage is read so many half-lives back: older usage weighs a thirtieth at
+"""The half-lives over which usage is read back for a new policy: older usage weighs a thirtieth at
 most."""
 _NO_USAGE = DecayedUsage()
 

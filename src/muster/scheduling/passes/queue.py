@@ -94,7 +94,7 @@ class QueueClass:
         return id_ in self._waiting
 
     def __iter__(self) -> Iterator[SessionWorkload]:
-        """From the oldest to the newest."""
+        """The sessions from the oldest to the newest."""
         waiting = self._waiting
         return (session for session in self._order if waiting.get(session.id) is session)
 
@@ -111,7 +111,8 @@ class QueueClass:
         return (session for session in reversed(self._order) if waiting.get(session.id) is session)
 
     def newest_first(self) -> Iterator[SessionWorkload]:
-        """From the newest to the oldest; sessions of one age in the order of their ids."""
+        """The sessions from the newest to the oldest; those of one age in the order of their
+        ids."""
         for _, same_age in groupby(reversed(self), attrgetter("submitted_at")):
             yield from reversed(list(same_age))
 

@@ -1,4 +1,4 @@
-"""From a reference that a person typed to an id: a reference is an id, a unique prefix of one, or a
+"""The ids to which people's references lead: a reference is an id, a unique prefix of one, or a
 name.
 
 Work of others is not found, and is never among the candidates (design: Access).

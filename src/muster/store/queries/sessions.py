@@ -73,7 +73,7 @@ def kernels_with_agents() -> Select[Any]:
 
 
 def kernel_view(row: Row[Any]) -> KernelView:
-    """A row of ``kernels_with_agents``."""
+    """The view of a kernel, of a row of ``kernels_with_agents``."""
     return KernelView(
         id=row.id,
         session_id=row.session_id,

@@ -286,7 +286,7 @@ class ClusterState:
         return placement is ANYWHERE or placement == ANYWHERE
 
     def _follow_displaced(self) -> None:
-        """After the mirror was read, mark the sessions that are leaving for others. Their reasons
+        """Mark the sessions that are leaving for others, after the mirror was read. Their reasons
         hold only the priority of the displacing session, so no session of that priority displaces
         more until they are gone."""
         for state in self.groups.values():
