@@ -1,12 +1,11 @@
 """Whatever moves an agent, its row and its history say why, and placement follows."""
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from sqlalchemy import select
+from tests.control.conftest import MakeWorld
 from tests.control.hollow_agent import HollowAgent
 from tests.control.world import World
 
@@ -38,11 +37,9 @@ class Stored(NamedTuple):
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
+def world(worlds: MakeWorld) -> World:
     group = ScalingGroup(name="default", agent_silence=5.0, kernel_lease=10.0)
-    world = World(tmp_path, dict.fromkeys("ab", ONE_CPU), group=group)
-    yield world
-    world.close()
+    return worlds(dict.fromkeys("ab", ONE_CPU), group=group)
 
 
 def stored(world: World, agent: HollowAgent) -> Stored:

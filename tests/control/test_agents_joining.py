@@ -1,12 +1,12 @@
 """Joining: whose a name is, and what a join token is good for."""
 
 import math
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 from sqlalchemy import insert, select, text
+from tests.control.conftest import MakeWorld
 from tests.control.hollow_agent import HollowAgent, Run, attempt
 from tests.control.world import World
 from tests.databases import ON_BOTH
@@ -36,11 +36,9 @@ ADMIN = Principal(Owner("default", "default", "root"), Role.ADMIN)
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
+def world(worlds: MakeWorld) -> World:
     group = ScalingGroup(name="default", agent_silence=5.0, kernel_lease=10.0)
-    world = World(tmp_path, dict.fromkeys("ab", ONE_CPU), group=group)
-    yield world
-    world.close()
+    return worlds(dict.fromkeys("ab", ONE_CPU), group=group)
 
 
 def remove(world: World, name: str) -> None:

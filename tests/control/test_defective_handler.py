@@ -1,10 +1,10 @@
 """A handler that raises is our defect: it holds work up, and ends none."""
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import pytest
 from sqlalchemy import select
+from tests.control.conftest import MakeWorld
 from tests.control.world import World
 
 from muster.control.engine.handler import HandlerResult
@@ -21,10 +21,8 @@ from muster.store.records import Session
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    world = World(tmp_path, {"a": Resources(cpu_milli=1000, memory_bytes=2**30)})
-    yield world
-    world.close()
+def world(worlds: MakeWorld) -> World:
+    return worlds({"a": Resources(cpu_milli=1000, memory_bytes=2**30)})
 
 
 def test_handler_that_raises_costs_its_targets_no_try_and_they_go_on_when_it_no_longer_does(

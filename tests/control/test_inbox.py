@@ -1,9 +1,7 @@
 """In which order inputs are taken."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
+from tests.control.conftest import MakeWorld
 from tests.control.world import ADA, BOB, World
 
 from muster.control.engine.coordinator import MAX_CHANGES
@@ -21,10 +19,8 @@ from muster.store.unit import Unit
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    world = World(tmp_path, {"a": Resources(cpu_milli=1000)})
-    yield world
-    world.close()
+def world(worlds: MakeWorld) -> World:
+    return worlds({"a": Resources(cpu_milli=1000)})
 
 
 class Asking:

@@ -1,12 +1,12 @@
 """What cannot be stored is refused in its own action, and is not taken again."""
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import text
+from tests.control.conftest import MakeWorld
 from tests.control.world import ADA, World
 
 from muster.control.agent.desk import REFUSED_S, AgentDesk, Said
@@ -40,10 +40,8 @@ STATEMENTS: dict[str, Callable[[Work], None]] = {
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    world = World(tmp_path, {"a": LARGE, "b": LARGE})
-    yield world
-    world.close()
+def world(worlds: MakeWorld) -> World:
+    return worlds({"a": LARGE, "b": LARGE})
 
 
 def asked(world: World, spec: JobSpec, poison: Callable[[Work], None] | None) -> list[object]:
