@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.api.served import ADA, BOB, open_database
 
+from muster.api.reader import Reader
 from muster.api.submissions import Submissions
 from muster.core.clock import VirtualClock
 from muster.core.errors import Conflict
@@ -40,7 +41,7 @@ def plane() -> Plane:
 @pytest.fixture
 def submissions(plane: Plane, tmp_path: Path) -> Iterator[Submissions]:
     engine = open_database(tmp_path / "muster.db")
-    yield Submissions(engine, plane, VirtualClock())  # type: ignore[arg-type]
+    yield Submissions(engine, plane, VirtualClock(), Reader(engine))  # type: ignore[arg-type]
     engine.dispose()
 
 

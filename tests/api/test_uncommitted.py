@@ -146,3 +146,23 @@ def test_why_nothing_can_be_stored_is_told_to_admins_alone(
         assert user.cluster().trouble is None
     health = httpx.get(f"{cluster.url}/health").json()
     assert (health["status"], "disk" in health["reason"]) == ("degraded", False)
+
+
+def test_submission_whose_commit_only_seemed_to_fail_is_answered_with_its_job_once_repeated(
+    cluster: ServedCluster, ada: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = cluster.store.commit
+
+    def lose_the_answer(unit: Unit) -> None:
+        commit(unit)
+        raise CommitFailed("the connection was lost")
+
+    key = {"Idempotency-Key": "unknown"}
+    with monkeypatch.context() as patch:
+        patch.setattr(cluster.store, "commit", lose_the_answer)
+        assert ada.post("/v1/jobs", json=TRUE, headers=key).status_code == 503
+    cluster.pass_time(2.0)
+    again = ada.post("/v1/jobs", json=TRUE, headers=key)
+    assert again.status_code == 200
+    (job,) = ada.get("/v1/jobs", params={"state": "all"}).json()["items"]
+    assert job["id"] == again.json()["id"]

@@ -58,6 +58,7 @@ def create_app(
     read_log: ReadLog,
     agent_address: str = "",
     routers: Sequence[APIRouter] = ROUTERS,
+    reader: Reader | None = None,
 ) -> FastAPI:
     """The HTTP API of a controller, to be served on the plane's event loop.
 
@@ -65,6 +66,7 @@ def create_app(
         engine: the store's; only read.
         read_log: reads the output of a kernel from its agent.
         agent_address: where agents on other machines find the controller, as host:port.
+        reader: of the engine, in place of the one that uses threads.
 
     ``stop`` is called before the server is stopped.
     """
@@ -81,12 +83,13 @@ def create_app(
     )
     requests = OpenRequests()
     access = Access(plane, clock, requests)
+    reader = reader or Reader(engine)
     app.state.requests = requests
     app.state.api = Api(
         plane=plane,
-        reader=Reader(engine),
+        reader=reader,
         changes=Changes(plane),
-        submissions=Submissions(engine, plane, clock),
+        submissions=Submissions(engine, plane, clock, reader),
         clock=clock,
         read_log=read_log,
         access=access,

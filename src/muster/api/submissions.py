@@ -7,14 +7,16 @@ from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import Engine
 
+from muster.api.reader import Reader
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
-from muster.control.plane import ControlPlane
+from muster.control.plane import ControlPlane, Unavailable
 from muster.core.clock import Clock
 from muster.core.errors import InvalidSpec, MusterError, Problem
 from muster.core.owner import Owner
 from muster.store.submissions import (
     forget_before,
+    read_submission,
     read_submissions,
     remember,
     submission_key,
@@ -42,12 +44,15 @@ R = TypeVar("R", bound=Accepted)
 class Submissions:
     """Keys of the last minutes, as in the database: read once, and kept in memory since.
 
-    A repetition of a submission under way waits for that one.
+    A repetition of a submission under way waits for that one. Where a commit failed, it may have
+    been made all the same, and only its answer lost: then a repetition reads the key.
     """
 
-    def __init__(self, engine: Engine, plane: ControlPlane, clock: Clock) -> None:
+    def __init__(self, engine: Engine, plane: ControlPlane, clock: Clock, reader: Reader) -> None:
         self._plane = plane
         self._clock = clock
+        self._reader = reader
+        self._unsettled: dict[str, float] = {}  # keys of commits that failed, since when
         with engine.connect().execution_options(readonly=True) as connection:
             self._accepted = read_submissions(connection)
         self._under_way: dict[str, asyncio.Future[Any]] = {}
@@ -60,7 +65,8 @@ class Submissions:
         is the id of that work.
 
         Raises:
-            MusterError: the action refused, or its change could not be stored.
+            MusterError: the action refused, its change could not be stored, or nobody can read
+                whether it was.
             TimeoutError: nothing was committed in time; the work may still be accepted, and the
                 request can be repeated.
         """
@@ -71,10 +77,23 @@ class Submissions:
                 [Problem("Idempotency-Key", "", f"expected 1 to {MAX_KEY_LENGTH} characters")]
             )
         key = submission_key(owner, chosen)
+        if key in self._unsettled:
+            await self._settle(owner, key)
         if key in self._accepted:
             return self._accepted[key][0]
         begun = self._under_way.get(key) or self._begin(key, owner, action)
         return await asyncio.wait_for(asyncio.shield(begun), TIMEOUT_S)
+
+    async def _settle(self, owner: Owner, key: str) -> None:
+        """Find out whether the work of a key was accepted when its commit failed.
+
+        Raises:
+            MusterError: see ``Reader.read``.
+        """
+        accepted = await self._reader.read(owner, read_submission, key)
+        if accepted is not None:
+            self._accepted[key] = accepted
+        self._unsettled.pop(key, None)
 
     def _begin(
         self, key: str, owner: Owner, action: Callable[[Work, Parts], R]
@@ -93,6 +112,8 @@ class Submissions:
         def answered(accepted: R | None, error: Exception | None) -> None:
             del self._under_way[key]
             if accepted is None:
+                if isinstance(error, Unavailable):
+                    self._unsettled[key] = now
                 future.set_exception(error or MusterError("the submission had no answer"))
                 future.exception()  # nobody may be waiting any more
                 return
@@ -118,3 +139,4 @@ class Submissions:
         old = [key for key, (_, at) in self._accepted.items() if at < before]
         for key in old:
             del self._accepted[key]
+        self._unsettled = {key: at for key, at in self._unsettled.items() if at >= before}

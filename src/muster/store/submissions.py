@@ -24,6 +24,12 @@ def read_submissions(connection: Connection) -> dict[str, tuple[str, float]]:
     return {row.key: (row.entity, row.at) for row in rows}
 
 
+def read_submission(connection: Connection, key: str) -> tuple[str, float] | None:
+    """(entity, when) of one remembered submission."""
+    row = connection.execute(select(submissions).where(submissions.c.key == key)).first()
+    return None if row is None else (row.entity, row.at)
+
+
 def remember(key: str, entity: str, at: float) -> tuple[Insert, dict[str, Any]]:
     """The statement that stores the key together with the work; for ``Unit.also``."""
     return insert(submissions), {"key": key, "entity": entity, "at": at}

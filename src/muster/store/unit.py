@@ -97,6 +97,12 @@ class Unit:
         """Whether this unit adds the record."""
         return self.touched[type(record)].get(record) == NEW
 
+    def has_left(self, record: Record) -> bool:
+        """Whether an earlier unit ended the record, so that it is in the mirror no more."""
+        kind, status = type(record), record.status
+        ended = status in self._entities[kind].states.terminal
+        return ended and self.touched[kind].get(record, status) == status
+
     # -- statuses ------------------------------------------------------------------------------
 
     def transition(
