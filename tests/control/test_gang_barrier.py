@@ -1,5 +1,6 @@
 """A gang runs whole or not at all: its kernels wait at a barrier until all of them can run."""
 
+import math
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.control.conftest import MakeWorld, under
 from tests.control.hollow_agent import Behaviour, HollowAgent, Run, attempt, kernel_index
-from tests.control.world import ADA, World
+from tests.control.world import ADA, World, state
 
 from muster.control.job.explanation import explain_job
 from muster.control.job.requests import JobRequests
@@ -16,7 +17,7 @@ from muster.core.resources import Resources
 from muster.core.specs import JobSpec
 from muster.core.states import JOB_TABLE, JobState, SessionStatus
 from muster.store.records import Job, Session
-from muster.wire.messages import Commands, ControllerMessage, Go, Start
+from muster.wire.messages import Command, Commands, ControllerMessage, Go, Start
 
 ONE_CPU = Resources(cpu_milli=1000, memory_bytes=2**30)
 GANG = JobSpec(command=["gang"], tasks=2, coscheduled=True)
@@ -218,3 +219,26 @@ def test_member_that_cannot_be_created_is_tried_again_while_the_others_wait(
     assert not running(world)
     finish(world, job)
     assert {len(agent.starts) for agent in world.agents.values()} == {1}
+
+
+def test_gang_that_was_let_go_ends_with_a_kernel_that_was_never_begun(
+    make_world: MakeWorld,
+) -> None:
+    world = make_world(lambda start: Run(math.inf), terminate_timeout=500.0)
+    agent, told = world.agent("b"), []
+    obey = agent._obey
+
+    def note(command: Command) -> None:
+        told.append(type(command))
+        if not isinstance(command, Go):
+            obey(command)
+
+    agent._obey = note  # type: ignore[method-assign]
+    job = world.submit(GANG.model_copy(update={"max_retries_preemption": 0}))
+    assert only_session(world).barrier_opened_at is not None
+    (key,) = agent.held
+    agent._stop(key)  # its lease has ended, say
+    finish(world, job, 30.0)
+    assert state(job) is JobState.FAILED
+    assert not running(world)
+    assert told == [Start, Go], "it is known to have ended"

@@ -11,11 +11,12 @@ from tests.control.world import ADA, World
 
 from muster.control.job.requests import JobRequests
 from muster.core.ids import JobId
+from muster.core.reasons import ReasonCode
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec
 from muster.core.states import JobState
 from muster.store import schema
-from muster.wire.messages import Start
+from muster.wire.messages import Command, Commands, KernelReport, ReportKind, Reports, Start, Stop
 
 ONE_CPU = Resources(cpu_milli=1000, memory_bytes=2**30)
 
@@ -123,3 +124,60 @@ def test_start_sent_before_control_hears_that_a_machine_rebooted_reaches_no_late
     world.greet(agent)
     world.run(1.0)
     assert attempts == [2]
+
+
+def test_kernel_whose_stop_was_lost_has_all_of_its_grace_from_the_next_one(
+    make_world: MakeWorld,
+) -> None:
+    world = make_world(["a"], 0.0, lambda start: Run(math.inf, ignores_stop=True))
+    job = world.submit(JobSpec(command=["long"], grace=10.0))
+    agent = world.agent("a")
+    agent.online = False
+    world.ask(lambda work, parts: parts[JobRequests].cancel(work, ADA, job.id))
+    world.run(14.0)  # a second Stop, which grants nothing, is due in a second
+    graces: list[float] = []
+    obey = agent._obey
+
+    def note(command: Command) -> None:
+        if isinstance(command, Stop):
+            graces.append(command.grace_s)
+        obey(command)
+
+    agent._obey = note  # type: ignore[method-assign]
+    world.connect(agent)
+    world.run(10.0)
+    assert graces == [10.0]
+
+
+def test_agent_is_not_told_of_a_kernel_whose_end_it_tells_beside_its_hello(
+    make_world: MakeWorld,
+) -> None:
+    world = make_world(["a"], 0.0, lambda start: Run(0.5))
+    agent = world.agent("a")
+    agent.supervisor_frozen = True
+    world.submit(JobSpec(command=["short"]))  # the Start is lost
+    agent.supervisor_frozen = False
+    (key,) = world.plane.live.ledger
+    world.greet(agent)  # it does not hold the kernel
+    ended = KernelReport(*key, ReportKind.ENDED, 0.0, reason=ReasonCode.NEVER_STARTED)
+    world.desk.agent_said(agent.id, Reports(1, (ended,)))
+    world.wake()
+    commands = [each for _, each in world.outgoing if isinstance(each, Commands)]
+    assert [(each.kernel, each.generation) for each in commands[0].commands] == [(key[0], 1)]
+
+
+def test_failed_start_is_tried_again_after_its_pause_though_the_agent_says_hello(
+    make_world: MakeWorld,
+) -> None:
+    starts: list[float] = []
+
+    def behaviour(start: Start) -> Run:
+        starts.append(world.clock.now())
+        return Run(create_failure=ReasonCode.DISK_FULL) if len(starts) == 1 else Run(1.0)
+
+    world = make_world(["a"], 0.0, behaviour)
+    job = world.submit(JobSpec(command=["x"]))
+    world.connect(world.agent("a"))
+    assert ended_well(world, job.id)
+    first, second = starts
+    assert second >= first + 1.0

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from muster.core.ids import AgentId
-from muster.wire.messages import Acknowledge, Command, Hello
+from muster.wire.messages import Acknowledge, Command, Hello, KernelKey
 
 
 class TellAgent(NamedTuple):
@@ -12,9 +12,10 @@ class TellAgent(NamedTuple):
     A command is idempotent by (kernel, generation); a lost command is repeated when the agent says
     Hello. Its own ``Hello`` makes the stream on which it came the agent's current one, and grants
     the lease that it asked for; commands and acknowledgements emitted before it in the same wake
-    are about the kernels that the agent held before, and are dropped. None: the agent's stream
-    ended.
+    are about the kernels that the agent held before, and are dropped. A key says that the kernel
+    has ended, as was heard: commands for it that were emitted before are dropped. None: the agent's
+    stream ended.
     """
 
     agent: AgentId
-    message: Command | Acknowledge | Hello | None
+    message: Command | Acknowledge | Hello | KernelKey | None

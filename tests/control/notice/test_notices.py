@@ -111,6 +111,16 @@ def test_job_that_is_cancelled_before_it_began_tells_of_a_failure(world: World) 
     assert "never started" in row.body
 
 
+def test_job_whose_processes_outlive_it_tells_its_end_once(world: World) -> None:
+    world.behaviour = lambda start: Run(1000.0, ignores_stop=task_index(start) == 0)
+    ending = world.submit(job(tasks=3, notify=[CHANNEL]))
+    world.run(1.0)
+    world.ask(lambda work, parts: parts[JobRequests].cancel(work, ADA, ending.id))
+    world.restart_controller()
+    world.run(200.0)
+    assert len(rows(world)) == 1
+
+
 def test_session_that_ends_tells_its_channel(world: World) -> None:
     kernels = [{"command": ["works"], "replicas": 2}]
     spec = {"name": "pair", "kernels": kernels, "notify": [{"url": CHANNEL, "on": "success"}]}

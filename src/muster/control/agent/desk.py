@@ -8,6 +8,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Self
 
 from muster.control.agent.hello import Greeter
@@ -41,8 +42,11 @@ from muster.wire.messages import (
     Hello,
     JoinReply,
     JoinRequest,
+    KernelKey,
     Refused,
+    ReportKind,
     Reports,
+    Stop,
 )
 
 log = logging.getLogger(__name__)
@@ -142,6 +146,8 @@ class AgentDesk:
             case Reports() as batch:
                 for report in batch.reports:
                     parts[KernelReports].apply(work, agent.id, report)
+                    if report.kind is ReportKind.ENDED:
+                        work.emit(TellAgent(agent.id, (report.kernel, report.generation)))
                 work.emit(TellAgent(agent.id, Acknowledge(batch.last_seq)))
 
     def refuse(self, said: "Said") -> None:
@@ -225,7 +231,8 @@ class AgentDesk:
             if (renewal := self._leases.answer(agent, hello.sent_s)) is not None:
                 self.link.send(agent, renewal)
         if letters.commands:
-            self.link.send(agent, Commands(tuple(letters.commands)))
+            commands = chain.from_iterable(letters.commands.values())
+            self.link.send(agent, Commands(tuple(commands)))
         if letters.acknowledged is not None:
             self.link.send(agent, letters.acknowledged)
 
@@ -258,10 +265,11 @@ class Said(Input):
 
 @dataclass(slots=True)
 class _Letters:
-    """The messages for one agent after a commit."""
+    """The messages for one agent after a commit: commands by kernel, and none that a later message
+    of the wake, or a later decision, has made needless."""
 
     hello: Hello | None = None
-    commands: list[Command] = field(default_factory=list)
+    commands: dict[KernelKey, list[Command]] = field(default_factory=dict)
     acknowledged: Acknowledge | None = None
 
     @classmethod
@@ -279,9 +287,20 @@ class _Letters:
                     letters.hello = None
                 case Acknowledge() as acknowledged:
                     letters.acknowledged = acknowledged
+                case tuple() as ended:
+                    letters.commands.pop(ended, None)
                 case command:
-                    letters.commands.append(command)
+                    letters.add(command)
         return found
+
+    def add(self, command: Command) -> None:
+        """Have the agent told so too; of the commands for a kernel before a Stop none is of use."""
+        key = command.kernel, command.generation
+        earlier = self.commands.get(key)
+        if earlier is None or isinstance(command, Stop):
+            self.commands[key] = [command]
+        elif command not in earlier:
+            earlier.append(command)
 
 
 class _Talk(Performer[TellAgent]):

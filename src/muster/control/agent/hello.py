@@ -25,6 +25,7 @@ from muster.wire.messages import HeldStatus, Hello, Prepare, Stop
 PHASE = "AgentHello"
 _PREPARING = frozenset({KernelStatus.PREPARING, KernelStatus.PULLING})
 _NOT_STARTED = frozenset({None, HeldStatus.PREPARED, HeldStatus.QUEUED, HeldStatus.CREATE_FAILED})
+_MAY_STOP = frozenset(HeldStatus) - {HeldStatus.ENDED}
 _ON_AGENT = frozenset({KernelStatus.RUNNING, KernelStatus.TERMINATING})
 
 
@@ -100,7 +101,7 @@ class Greeter:
                 kernel is not None
                 and kernel.generation == key[1]
                 and kernel.agent_id == agent.id
-                and kernel.status in KERNEL_TABLE.live - {KernelStatus.TERMINATING}
+                and kernel.status in KERNEL_TABLE.live
             )
             if not wanted and status is not HeldStatus.ENDED:
                 grace_s = kernel.process.grace if kernel is not None else 0.0
@@ -120,8 +121,19 @@ class Greeter:
             kernel.stop_sent_at = None
             if held is HeldStatus.CREATED:
                 note_ready(kernel, work)
-            elif held in _NOT_STARTED:
+            elif held in _NOT_STARTED and not _is_told_of(kernel, held):
                 send_starts(kernel.session, [kernel], work, self._cluster)
+        elif kernel.status is KernelStatus.TERMINATING and held in _MAY_STOP:
+            # A Stop may have been lost: the kernel gets its grace from the next one.
+            kernel.stop_sent_at = None
+            kernel.session.stop_at = 0.0
         elif kernel.status in _ON_AGENT and held is None:
             why = reason(ReasonCode.KERNEL_VANISHED, agent=agent.name)
             self._lose(work, agent, [(kernel.id, kernel.generation)], why)
+
+
+def _is_told_of(kernel: Kernel, held: HeldStatus | None) -> bool:
+    """Whether a failure to start the kernel is known, or is about to be: the agent repeats the
+    report of one that it holds. Its next try is for the handler to time."""
+    unheard = held is HeldStatus.CREATE_FAILED and kernel.failed_at is None
+    return unheard or kernel.failure is not None

@@ -60,10 +60,12 @@ class Work:
         return cast(T, self._once[make])
 
     def mark(self, record: Record) -> None:
-        """Have the record looked at in the next pass, and the record that it is part of."""
+        """Have the record looked at in the next pass, and the record that it is part of, unless
+        that one has left the mirror: handlers have seen its end."""
         self.dirty[type(record)][record] = None
         whole_of = self._wholes.get(type(record))
-        if whole_of is not None and (whole := whole_of(record)) is not None:
+        whole = None if whole_of is None else whole_of(record)
+        if whole is not None and not self.unit.has_left(whole):
             self.dirty[type(whole)][whole] = None
 
     def sits_out_until(self, record: Record) -> float | None:

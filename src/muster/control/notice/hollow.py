@@ -68,6 +68,11 @@ class HollowSender(Performer[SendNotice]):
                 for _ in range(1 + self._happens(self.faults.doubled)):
                     self._later(partial(self._send, effect))
 
+    @property
+    def next_at(self) -> float | None:
+        """When something is due next; None if nothing is."""
+        return min((at for at, _ in self._due), default=None)
+
     def tick(self) -> bool:
         """Carry out everything that is due, in any order; whether there was anything."""
         now = self._clock.now()

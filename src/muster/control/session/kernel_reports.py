@@ -150,11 +150,13 @@ class KernelReports:
         self._hand_over(work, key, report.heir)
         work.unit.release(key)
         if session.status in PLACED_SESSION and why.code is ReasonCode.NEVER_STARTED:
-            # The kernel never ran: its session goes back to the queue, and nobody is to blame. A
-            # lost kernel may have run unreported, so its attempt must not run again.
+            # The kernel never ran: its session goes back to the queue, and nobody is to blame; but
+            # a gang that was let go ends. A lost kernel may have run unreported, so its attempt
+            # must not run again.
             work.unit.fail(kernel, why)
             self._lifecycle.reschedule(work, session, PHASE, why)
-            return
+            if session.status is SessionStatus.PENDING:
+                return
         at = report.at + work.live.agents[agent_id].clock_offset_s
         self.end(work, kernel, why, at, report.exit_code, report.signal)
 
