@@ -89,7 +89,9 @@ class HollowAgent:
         self.supervisor = supervisor
         self.offer = offer
         self.identity: Identity | None = None
+        self.credential: str | None = None  # with which it asks to join
         self.is_up = False
+        self.is_scrapped = False
         self.stream: Stream | None = None
         self.disk_full = False
         self.prepare_failures: list[ReasonCode] = []
@@ -109,10 +111,28 @@ class HollowAgent:
         self._heartbeat_s = 0.0
         self._heard_at = 0.0
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether everything between it, its supervisor and the controller has arrived."""
+        stream, supervisor = self.stream, self.supervisor
+        return (
+            stream is not None
+            and all(pipe.is_clear for pipe in stream.pipes.values())
+            and supervisor.agent is self
+            and supervisor.is_quiet
+        )
+
+    def holds(self) -> set[KernelKey]:
+        """The kernels that it, or its supervisor, has and could still run."""
+        failed = {HeldStatus.ENDED, HeldStatus.CREATE_FAILED}
+        held = self.supervisor.inventory()
+        kernels = {(each.kernel, each.generation) for each in held if each.status not in failed}
+        return kernels.union(self._prepared_only())
+
     # -- its process -----------------------------------------------------------------------------
 
     def start(self) -> None:
-        if self.is_up:
+        if self.is_up or self.is_scrapped:
             return
         self.is_up = True
         self._backoff.reset()
@@ -124,11 +144,19 @@ class HollowAgent:
 
     def reboot(self, takes_s: float) -> None:
         """The machine goes down without a word, and starts the agent when it is up again."""
+        self._go_down()
+        self._timeline.after(takes_s, self.start)
+
+    def scrap(self) -> None:
+        """The machine goes down without a word, and never comes back."""
+        self._go_down()
+        self.is_scrapped = True
+
+    def _go_down(self) -> None:
         self._die(Stream.cut)
         self._prepared.clear()
         self.machine.reboot()
         self.supervisor.reboot()
-        self._timeline.after(takes_s, self.start)
 
     def supervisor_died(self) -> None:
         """Look for the next one."""
@@ -211,7 +239,7 @@ class HollowAgent:
             devices=self.offer.devices,
             attributes=dict(self.offer.attributes or {}),
             kernels=tuple(held),
-            instance=f"{self.name}-directory",
+            instance=f"{self.machine.name}-directory",
             sent_s=self.machine.boot_s,
             time_s=self.machine.time_s,
             disk_full=self.disk_full,
@@ -225,7 +253,7 @@ class HollowAgent:
             self._beat.cancel()
         if why in (DISMISSED, UNKNOWN):
             self._abandon()
-            self.identity = None
+            self.identity = self.credential = None
         self._again(self._backoff.next_s())
 
     def _abandon(self) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Engine
+from sqlalchemy.exc import OperationalError
 
 from muster.control.agent.desk import AgentDesk
 from muster.control.agent.leases import LeaseBook
@@ -18,8 +19,10 @@ from muster.control.notice.hollow import NO_FAULTS, HollowSender
 from muster.control.plane import ControlPlane
 from muster.core.clock import VirtualClock
 from muster.core.ids import AgentId, IdFactory
+from muster.simulate.hollow.door import FrontDoor
 from muster.simulate.hollow.gateway import HollowGateway
 from muster.simulate.hollow.timeline import Appointment, Timeline
+from muster.simulate.hollow.witness import Witness
 from muster.store.store import CommitFailed, LostRace, Store
 from muster.store.unit import Unit
 from muster.wire.messages import ControllerMessage
@@ -38,39 +41,91 @@ class Misfortune(StrEnum):
     FULL = "full"  # the disk is full: nothing is written
     RACE = "race"  # somebody else wrote first
     UNKNOWN = "unknown"  # it is written, and the answer is lost
+    SLOW = "slow"  # it takes a while, in which messages come in
     KILLED_BEFORE = "killed before the commit"
     KILLED_AFTER = "killed after the commit"
     KILLED_AMONG_SENDS = "killed among the sends"
 
 
+class Outage(StrEnum):
+    """What the database may be for a while."""
+
+    FULL = "full"  # nothing is written
+    BUSY = "busy"  # each write waits for others, in vain
+    SLOW = "slow"  # each write takes a while
+    AWAY = "away"  # nothing is read or written
+
+
+SLOW_S = 0.8
+"""How long a slow write takes."""
+
+
 @dataclass(slots=True)
 class Fate:
-    """Misfortunes in store for a controller; each is used up by a commit that changes something."""
+    """What is in store for a controller: misfortunes, each of which is used up by a commit that
+    changes something, with the time for which the controller stays away if it is killed by it; and
+    an outage of its database until ``outage_ends``."""
 
-    coming: list[Misfortune]
+    coming: list[tuple[Misfortune, float]] = field(default_factory=list)
+    outage: Outage = Outage.FULL
+    outage_ends: float = 0.0
     sends_left: int | None = None  # until it is killed
+    away_s: float = 0.0
 
     def draw(self) -> Misfortune | None:
-        return self.coming.pop(0) if self.coming else None
+        if not self.coming:
+            return None
+        misfortune, self.away_s = self.coming.pop(0)
+        return misfortune
+
+    def turn(self) -> None:
+        """From now on all goes well."""
+        self.coming.clear()
+        self.outage_ends = 0.0
+        self.sends_left = None
 
 
 class _FatefulStore(Store):
-    def __init__(self, engine: Engine, fate: Fate, told: Callable[[Unit], None]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        fate: Fate,
+        witness: Witness,
+        clock: VirtualClock,
+        wait: Callable[[float], None],
+    ) -> None:
         self._fate = fate
-        self._told = told
+        self._witness = witness
+        self._clock = clock
+        self._wait = wait
         super().__init__(engine, cluster_entities())
 
+    @property
+    def _outage(self) -> Outage | None:
+        fate = self._fate
+        return fate.outage if self._clock.now() < fate.outage_ends else None
+
+    def reload(self) -> None:
+        if self._outage is Outage.AWAY and self.last_commit_at:  # at its start it waits
+            raise OperationalError("the mirror", {}, Exception("the connection is lost"))
+        super().reload()
+
     def commit(self, unit: Unit) -> None:
-        misfortune = None if unit.empty else self._fate.draw()
+        misfortune = None
+        if not unit.empty:
+            self._suffer_outage()
+            misfortune = self._fate.draw()
         match misfortune:
             case Misfortune.FULL:
                 raise CommitFailed("the disk is full")
             case Misfortune.RACE:
                 raise LostRace("somebody else wrote first", frozenset())
+            case Misfortune.SLOW:
+                self._wait(SLOW_S)
             case Misfortune.KILLED_BEFORE:
                 raise Killed
         super().commit(unit)
-        self._told(unit)
+        self._witness.committed(unit)
         match misfortune:
             case Misfortune.UNKNOWN:
                 raise CommitFailed("the connection was lost")
@@ -78,6 +133,18 @@ class _FatefulStore(Store):
                 raise Killed
             case Misfortune.KILLED_AMONG_SENDS:
                 self._fate.sends_left = 1
+
+    def _suffer_outage(self) -> None:
+        match self._outage:
+            case Outage.FULL:
+                raise CommitFailed("the disk is full")
+            case Outage.AWAY:
+                raise CommitFailed("the connection is lost")
+            case Outage.BUSY:
+                self._wait(SLOW_S)
+                raise CommitFailed("the database is locked")
+            case Outage.SLOW:
+                self._wait(SLOW_S)
 
 
 @dataclass(eq=False)
@@ -98,7 +165,7 @@ class Controller:
 
     Args:
         died: called once when it was killed by its fate.
-        committed: called with each unit that was written.
+        witness: hears of what is committed, heard and sent.
     """
 
     def __init__(
@@ -111,14 +178,15 @@ class Controller:
         boot_id: str,
         fate: Fate,
         died: Callable[[], None],
-        committed: Callable[[Unit], None],
+        witness: Witness,
     ) -> None:
         clock: VirtualClock = timeline.clock
         self._timeline = timeline
         self._died = died
         self.is_up = True
+        self._is_awake = False
         self._wake_at: Appointment | None = None
-        self.store = _FatefulStore(engine, fate, committed)
+        self.store = _FatefulStore(engine, fate, witness, clock, timeline.run)
         self.leases = LeaseBook(clock, boot_id)
         self.inbox = Inbox(self._hint)
         self.desk = AgentDesk(self.store, clock, self.leases, self.inbox)
@@ -127,11 +195,18 @@ class Controller:
         self.channels = HollowSender(clock, self.inbox.put, 1, NO_FAULTS)
         self.plane = ControlPlane(self.store, clock, ids, self.inbox, modules, [self.channels])
         self.gateway = _FatefulGateway(
-            timeline, self.desk, self.leases, self.desk.authenticate, fate=fate
+            timeline, self.desk, self.leases, self.desk.authenticate, witness, fate=fate
         )
         self.desk.link = self.gateway
+        self.door = FrontDoor(self.plane, engine, clock, timeline)
         self.wakes = 0
         self._hint()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it has done everything that it could do by now."""
+        is_awake = self._wake_at is None or self._wake_at.at > self._timeline.clock.now()
+        return is_awake and not self.inbox and not self.plane.is_broken
 
     def ask(
         self, action: Callable[..., Any], answer: Callable[[Any, Exception | None], None]
@@ -144,6 +219,7 @@ class Controller:
         if self._wake_at is not None:
             self._wake_at.cancel()
         self.gateway.close_all()
+        self.door.close()
         self.store.close()
 
     def _hint(self) -> None:
@@ -160,13 +236,24 @@ class Controller:
 
     def _wake(self) -> None:
         self._wake_at = None
+        if self._is_awake:  # what came in while it waits for its database is taken afterwards
+            self._wake_no_later_than(self._timeline.clock.now() + SLOW_S)
+            return
         self.wakes += 1
+        self._is_awake = True
         try:
             due = self.plane.step()
         except Killed:
             self._died()
             return
-        if self.channels.tick():
+        finally:
+            self._is_awake = False
+        if not self.is_up:
+            return
+        self.channels.tick()
+        now = self._timeline.clock.now()
+        if self.inbox:
             self._hint()
-        if due is not None:
-            self._wake_no_later_than(max(due, self._timeline.clock.now() + WAKE_AFTER_S))
+        for moment in (due, self.channels.next_at):
+            if moment is not None:
+                self._wake_no_later_than(max(moment, now + WAKE_AFTER_S))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from muster.core.ids import AgentId
 from muster.simulate.hollow.network import Stream, Way
 from muster.simulate.hollow.timeline import Timeline
+from muster.simulate.hollow.witness import Witness
 from muster.wire.messages import (
     AgentEvents,
     AgentMessage,
@@ -39,12 +40,14 @@ class HollowGateway:
 
     Args:
         authenticate: the agent of a credential; raises Dismissed for a former one.
+        witness: hears of all messages that pass.
     """
 
     _timeline: Timeline
     events: AgentEvents
     leases: Leases
     authenticate: Callable[[str], AgentId | None]
+    witness: Witness
     _streams: dict[AgentId, _Connection] = field(default_factory=dict)
     _opening: dict[Stream, None] = field(default_factory=dict)  # in order
     is_up: bool = True
@@ -87,11 +90,13 @@ class HollowGateway:
             case Hello() if connection.hello is None:
                 self._greeted(connection, message)
             case Heartbeat():
+                self.witness.heard(agent, message)
                 renewal = self.leases.renew(agent, message)
                 if renewal is not None:
                     self._carry(agent, renewal)
             case Hello() | Reports() | Disk():
                 self.leases.heard(agent)
+                self.witness.heard(agent, message)
                 self.events.agent_said(agent, message)
 
     def _greeted(self, connection: _Connection, hello: Hello) -> None:
@@ -107,6 +112,7 @@ class HollowGateway:
         self._streams[connection.agent] = connection
         if renewal is not None:
             connection.stream.send(Way.DOWN, renewal)
+        self.witness.heard(connection.agent, hello)
         self.events.agent_said(connection.agent, hello)
 
     def _left(self, connection: _Connection) -> None:
@@ -128,6 +134,7 @@ class HollowGateway:
     def _carry(self, agent: AgentId, message: ControllerMessage) -> None:
         connection = self._streams.get(agent)
         if connection is not None and (connection.is_welcome or isinstance(message, Renew)):
+            self.witness.sent(agent, message)
             connection.stream.send(Way.DOWN, message)
 
     def close(self, agent: AgentId, why: str) -> None:

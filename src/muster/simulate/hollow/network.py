@@ -63,6 +63,11 @@ class Pipe:
         self._on_way.append(deliver)
         self._timeline.at(self._last_at, self._arrive)
 
+    @property
+    def is_clear(self) -> bool:
+        """Whether nothing is on its way, and what is sent would arrive."""
+        return not (self._on_way or self._is_cut)
+
     def stall(self) -> None:
         """Hold everything back until it goes on."""
         self.is_stalled = True

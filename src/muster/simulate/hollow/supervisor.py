@@ -120,6 +120,7 @@ class HollowSupervisor:
 
     Args:
         begun, gone: called when the process of a kernel begins, and when its last one has ended.
+        journalled: called with each report when it is written down.
     """
 
     def __init__(
@@ -129,12 +130,14 @@ class HollowSupervisor:
         behaviour: Behaviour,
         begun: Callable[[Kernel], None],
         gone: Callable[[Kernel], None],
+        journalled: Callable[[KernelReport], None] = lambda report: None,
     ) -> None:
         self._timeline = timeline
         self._machine = machine
         self._behaviour = behaviour
         self._begun = begun
         self._gone = gone
+        self._journalled = journalled
         self.agent: Hears | None = None
         self.kernels: dict[KernelKey, Kernel] = {}
         self.journal: list[tuple[int, KernelReport]] = []  # unacknowledged
@@ -146,6 +149,11 @@ class HollowSupervisor:
         self._buried: dict[KernelKey, int] = {}
         self._lease_end_s = math.inf  # on the boot clock
         self._lease_ends: Appointment | None = None
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether it is awake, and the controller knows all that it has journalled."""
+        return self.is_up and not self.is_frozen and not self.journal
 
     # -- orders ----------------------------------------------------------------------------------
 
@@ -415,6 +423,7 @@ class HollowSupervisor:
         seq = next(self._seqs)
         report = KernelReport(*key, kind, self._machine.time_s, **facts)  # type: ignore[arg-type]
         self.journal.append((seq, report))
+        self._journalled(report)
         if self.agent is not None:
             self.agent.heard(seq, report)
         return seq

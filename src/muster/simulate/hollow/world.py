@@ -1,9 +1,11 @@
 """A whole cluster in one thread under virtual time: the real control plane, hollow machines."""
 
+import math
 import random
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from sqlalchemy import Engine
 
@@ -12,45 +14,25 @@ from muster.control.agent.lifecycle import AgentLifecycle
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.group.requests import GroupRequests
-from muster.control.identity.tokens import create_open_join_token
+from muster.control.identity.tokens import create_join_token
+from muster.control.notice.hollow import NO_FAULTS, Faults
 from muster.core.clock import VirtualClock
 from muster.core.ids import IdFactory
+from muster.core.owner import Owner, Principal, Role
 from muster.core.specs import ScalingGroup
+from muster.core.specs.account import JoinTokenSpec
 from muster.simulate.hollow.agent import HollowAgent, Identity, Offer
 from muster.simulate.hollow.controller import Controller, Fate
 from muster.simulate.hollow.machine import Machine
 from muster.simulate.hollow.network import CALM, Stream, Weather
-from muster.simulate.hollow.supervisor import Behaviour, HollowSupervisor, Kernel
+from muster.simulate.hollow.supervisor import Behaviour, HollowSupervisor
 from muster.simulate.hollow.timeline import Timeline
+from muster.simulate.hollow.witness import Witness
 from muster.store.store import Store
-from muster.store.unit import Unit
 from muster.wire.messages import JoinRequest
 
+_OPERATOR = Principal(Owner("default", "default", "root"), Role.ADMIN)
 ANSWER_TIMEOUT_S = 60.0
-
-
-class Witness(Protocol):
-    """Hears of what really happens."""
-
-    def begun(self, agent: HollowAgent, kernel: Kernel) -> None:
-        """A process of the kernel runs from now on."""
-
-    def gone(self, agent: HollowAgent, kernel: Kernel) -> None:
-        """No process of the kernel is left."""
-
-    def committed(self, unit: Unit) -> None:
-        """The unit was written; its mirror is as SQL is."""
-
-
-class Ignored(Witness):
-    def begun(self, agent: HollowAgent, kernel: Kernel) -> None:
-        pass
-
-    def gone(self, agent: HollowAgent, kernel: Kernel) -> None:
-        pass
-
-    def committed(self, unit: Unit) -> None:
-        pass
 
 
 class Asked:
@@ -66,42 +48,47 @@ class Asked:
 
 
 class World:
-    """Machines, a network and a controller.
+    """Machines, a network and a controller. Nothing of it is there before ``begin``; a ``witness``
+    that is to see everything is set before.
 
     Args:
         open_database: an engine on the cluster's database, each time the controller starts.
-        offers: of the machines, by name.
         behaviour: of kernels.
         seed: of everything that is left to chance.
+
+    ``told`` counts how often a channel got each notice, by its name.
     """
 
     def __init__(
         self,
         path: Path,
         open_database: Callable[[], Engine],
-        offers: Mapping[str, Offer],
         behaviour: Behaviour,
         *,
         seed: int = 1,
-        group: ScalingGroup | None = None,
-        witness: Witness | None = None,
     ) -> None:
         self.path = path
         self.clock = VirtualClock()
         self.timeline = Timeline(self.clock)
         self.weather: Weather = CALM
-        self.fate = Fate([])
-        self.witness: Witness = witness or Ignored()
+        self.fate = Fate()
+        self.witness = Witness()
         self._open_database = open_database
         self._rng = random.Random(seed)
         self._ids = IdFactory(self.clock, random.Random(self._rng.random()))
         self.controller: Controller | None = None
         self.agents: dict[str, HollowAgent] = {}
         self.wakes = 0
+        self.told: Counter[str] = Counter()
+        self._channels = NO_FAULTS
+        self._machines = 0
+        self._behaviour = behaviour
+
+    def begin(self, offers: Mapping[str, Offer], group: ScalingGroup | None = None) -> None:
+        """Start a controller with one group, and machines by name."""
         self.start_controller()
         spec = group or ScalingGroup(name="default")
         self.request(lambda work, parts: parts[GroupRequests].put_group(work, spec))
-        self._behaviour = behaviour
         for name, offer in offers.items():
             self.add_agent(name, offer)
 
@@ -117,26 +104,55 @@ class World:
         """Whether the controller knows that its mirror is not as SQL is."""
         return self.controller is None or self.controller.plane.is_broken
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether a controller runs that has nothing to do, all agents talk to it, and none of them
+        holds anything."""
+        controller = self.controller
+        return (
+            controller is not None
+            and controller.is_idle
+            and all(
+                agent.identity is not None
+                and agent.identity.id in controller.desk.connected
+                and agent.is_quiet
+                and not agent.holds()
+                for agent in self.agents.values()
+            )
+        )
+
     def start_controller(self) -> None:
         if self.controller is not None:
             return
-        self.controller = Controller(
+        controller = self.controller = Controller(
             self._open_database(),
             self.timeline,
             self._ids,
             self.path,
             boot_id="controller",
             fate=self.fate,
-            died=self.kill_controller,
-            committed=self.witness.committed,
+            died=lambda: self.kill_controller(self.fate.away_s),
+            witness=self.witness,
         )
+        controller.channels.faults = self._channels
+        controller.channels.sent = self.told
 
-    def kill_controller(self) -> None:
-        """kill -9; it stays dead until it is started."""
+    def kill_controller(self, away_s: float = math.inf) -> None:
+        """kill -9; it comes back after so long."""
         if self.controller is not None:
             self.wakes += self.controller.wakes
             controller, self.controller = self.controller, None
             controller.die()
+            self.witness.controller_died()
+            self.fate.sends_left = None
+            if away_s < math.inf:
+                self.timeline.after(away_s, self.start_controller)
+
+    def set_channels(self, faults: Faults) -> None:
+        """Have channels fail so from now on."""
+        self._channels = faults
+        if self.controller is not None:
+            self.controller.channels.faults = faults
 
     def ask(self, action: Callable[[Work, Parts], Any]) -> Asked:
         """Send a request; nobody answers while there is no controller."""
@@ -162,7 +178,13 @@ class World:
 
     def add_agent(self, name: str, offer: Offer) -> HollowAgent:
         """A machine whose agent starts now."""
-        machine = Machine(name, self.clock)
+        agent = self._new_agent(name, offer)
+        agent.start()
+        return agent
+
+    def _new_agent(self, name: str, offer: Offer) -> HollowAgent:
+        self._machines += 1
+        machine = Machine(f"{name}-{self._machines}", self.clock)
         rng = random.Random(self._rng.random())
         supervisor = HollowSupervisor(
             self.timeline,
@@ -170,12 +192,12 @@ class World:
             lambda start: self._behaviour(start),
             lambda kernel: self.witness.begun(agent, kernel),
             lambda kernel: self.witness.gone(agent, kernel),
+            lambda report: self.witness.journalled(agent, report),
         )
         agent = HollowAgent(
             name, self.timeline, machine, supervisor, offer, rng, self._open_stream, self._join
         )
         self.agents[name] = agent
-        agent.start()
         return agent
 
     def _open_stream(self, agent: HollowAgent) -> Stream | None:
@@ -188,15 +210,18 @@ class World:
         return stream
 
     def _join(self, agent: HollowAgent) -> None:
-        """Have it join, if there is a controller; it gets its identity with the answer."""
+        """Have an operator invite it, and it join, if there is a controller; it gets its identity
+        with the answer."""
         if self.controller is None:
             return
-        credential = f"{agent.name}-{self._rng.random()}".ljust(40, "-")
-        request_name = agent.name
+        if agent.credential is None:
+            agent.credential = f"{agent.name}-{self._rng.random()}".ljust(40, "-")
+        credential = agent.credential
 
         def action(work: Work, parts: Parts) -> Any:
-            token = create_open_join_token(work, "root")
-            request = JoinRequest(token, request_name, "default", credential)
+            invitation = JoinTokenSpec(agent=agent.name)
+            _, secret = create_join_token(work, _OPERATOR, invitation)
+            request = JoinRequest(secret, agent.name, "default", credential)
             return join(work, parts[AgentLifecycle], request)
 
         def answer(record: Any, error: Exception | None) -> None:
@@ -204,6 +229,13 @@ class World:
                 agent.identity = Identity(record.id, credential)
 
         self.controller.ask(action, answer)
+
+    def replace_machine(self, broken: HollowAgent, after_s: float) -> None:
+        """The machine is gone for good, with all that ran on it. An empty one, which an operator
+        invites to its name, takes its place later."""
+        broken.scrap()
+        fresh = self._new_agent(broken.name, broken.offer)
+        self.timeline.after(after_s, fresh.start)
 
     # -- time ------------------------------------------------------------------------------------
 

@@ -10,7 +10,6 @@ from concurrent.futures import ProcessPoolExecutor
 from itertools import count, islice
 from pathlib import Path
 
-from muster.simulate.swarm.invariants import Invariant
 from muster.simulate.swarm.runner import Outcome, run
 from muster.simulate.swarm.scenario import InvalidScenario, Scenario, load_scenario
 from muster.simulate.swarm.shrink import shrink
@@ -72,7 +71,7 @@ def _report(outcome: Outcome, keep: Path) -> None:
     kind = _kind_of(outcome)
 
     def fails(steps: Sequence[Step]) -> bool:
-        return _kind_of(run(outcome.seed, steps)) is kind
+        return _kind_of(run(outcome.seed, steps)) == kind
 
     steps = shrink(outcome.steps, fails)
     path = keep / f"seed-{outcome.seed}.yaml"
@@ -83,7 +82,7 @@ def _report(outcome: Outcome, keep: Path) -> None:
         _say(f"    {step}")
 
 
-def _kind_of(outcome: Outcome) -> Invariant | None:
+def _kind_of(outcome: Outcome) -> str | None:
     return None if outcome.violation is None else outcome.violation.kind
 
 
@@ -111,6 +110,7 @@ class _Totals:
         self.runs = self.wakes = self.steps = 0
         self.seconds = 0.0
         self.faults: Counter[str] = Counter()
+        self.evaluated: Counter[str] = Counter()
 
     def add(self, outcome: Outcome) -> None:
         self.runs += 1
@@ -118,13 +118,16 @@ class _Totals:
         self.steps += len(outcome.steps)
         self.seconds += outcome.seconds
         self.faults += outcome.faults
+        self.evaluated += outcome.evaluated
 
     def told(self, took_s: float, violations: int) -> str:
-        faults = ", ".join(f"{name} {times}" for name, times in self.faults.most_common())
         return (
             f"{self.runs} seeds, {self.steps} steps, {self.seconds / 3600:.1f} h of virtual time "
             f"and {self.wakes} wakes in {took_s:.0f} s ({self.wakes / max(took_s, 1e-9):.0f}/s); "
-            f"{violations} violations\nfaults: {faults}"
+            f"{violations} violations\n"
+            f"faults: {', '.join(f'{name} {times}' for name, times in self.faults.most_common())}\n"
+            f"invariants, and how often each was judged:\n"
+            + "\n".join(f"{times:9} {says}" for says, times in self.evaluated.most_common())
         )
 
 

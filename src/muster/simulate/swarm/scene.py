@@ -1,35 +1,88 @@
-"""The scene of a run: the world, and what its users remember of it."""
+"""The scene of a run: the world, its users, and what these remember of it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
-from muster.control.agent.requests import AgentRequests
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
-from muster.control.job.requests import JobRequests
-from muster.control.session.requests import SessionRequests
-from muster.core.ids import AgentId
+from muster.control.identity.accounts import ensure_user
+from muster.control.identity.tokens import create_token
 from muster.core.owner import Owner, Principal, Role
-from muster.core.specs import JobSpec, SessionSpec
+from muster.core.specs.account import TokenSpec
 from muster.simulate.hollow.agent import HollowAgent
-from muster.simulate.hollow.world import Asked, World
-from muster.store.queries.dependencies import read_ended
-from muster.store.records import Job, Session
+from muster.simulate.hollow.door import Answered
+from muster.simulate.hollow.world import World
+from muster.simulate.swarm.chance import Chance
 
-USERS = tuple(Principal(Owner("default", "default", name), Role.USER) for name in ("ada", "bob"))
-ADMIN = Principal(Owner("default", "default", "root"), Role.ADMIN)
+REPEAT_AFTER_S = 2.0
+REPEATS = 40
+"""A client asks again after so long, and so often, where it got no answer, or was told to."""
+PATIENCE_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Somebody with a token of the cluster; ``name`` is not unique, as one may have two tokens."""
+
+    name: str
+    role: Role = Role.USER
+
+    @property
+    def owner(self) -> Owner:
+        return Owner("default", "default", self.name)
+
+    @property
+    def token(self) -> str:
+        return f"token-of-{self.name}-as-{self.role}".ljust(40, ".")
+
+
+USERS = (User("ada"), User("bob"))
+VIEWER = User("ada", Role.VIEWER)
+ADMIN = User("root", Role.ADMIN)
+
+
+@dataclass(eq=False, slots=True)
+class Submission:
+    """Work that a user hands in, again and again under one key until somebody answers.
+
+    ``id`` is the work's once it was accepted; ``refusal`` is the status of a refusal that is final.
+    """
+
+    number: int
+    path: str
+    spec: Mapping[str, Any]
+    user: User
+    id: str | None = None
+    refusal: int | None = None
+    asked: int = 0
+
+    @property
+    def is_answered(self) -> bool:
+        return self.id is not None or self.refusal is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request of a user, and its answer."""
+
+    user: User
+    method: str
+    path: str
+    answer: Answered
 
 
 @dataclass
 class Scene:
-    """``submitted`` are the requests of users for work, by number; ``away_s`` is how long the
-    controller stays away once it is killed, as the latest step that may kill it says."""
+    """``submitted`` is the work that users have handed in, by number; ``cancelled`` the ids of work
+    that somebody asked to cancel, whatever the answer; ``requests`` are those that were
+    answered."""
 
     world: World
-    submitted: dict[int, Asked] = field(default_factory=dict)
-    away_s: float = 0.0
+    chance: Chance
+    submitted: dict[int, Submission] = field(default_factory=dict)
+    cancelled: set[str] = field(default_factory=set)
+    requests: list[Request] = field(default_factory=list)
 
     # Steps name things by numbers, so that they keep their sense when other steps are taken out.
 
@@ -37,35 +90,75 @@ class Scene:
         agents = [*self.world.agents.values()]
         return agents[number % len(agents)]
 
-    def work(self, number: int) -> Job | Session | None:
-        """The job or session of a submission, if it was accepted."""
-        asked = self.submitted.get(number)
-        return None if asked is None else asked.result
+    def work(self, number: int) -> Submission | None:
+        """A submission that was accepted."""
+        submission = self.submitted.get(number)
+        return submission if submission is not None and submission.id is not None else None
 
-    def submit(self, number: int, spec: JobSpec | SessionSpec, user: Principal) -> None:
-        world = self.world
-        if world.controller is None:
+    def invite_users(self) -> None:
+        """Give everybody an account and a token."""
+
+        def invite(work: Work, parts: Parts) -> None:
+            root = Principal(ADMIN.owner, Role.ADMIN)
+            for user in (*USERS, VIEWER, ADMIN):
+                ensure_user(work, user.owner)
+                spec = TokenSpec(domain="default", user=user.name, role=user.role)
+                create_token(work, root, spec, user.token)
+
+        self.world.request(invite)
+
+    def ask(
+        self,
+        user: User,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        answered: Callable[[Answered], None] = lambda answer: None,
+        *,
+        key: str | None = None,
+    ) -> None:
+        """Send a request; nobody answers while there is no controller."""
+
+        def note(answer: Answered) -> None:
+            self.requests.append(Request(user, method, path, answer))
+            answered(answer)
+
+        if self.world.controller is not None:
+            self.world.controller.door.ask(method, path, user.token, body, note, key=key)
+
+    def insist(
+        self, user: User, method: str, path: str, body: Mapping[str, Any] | None = None
+    ) -> None:
+        """Send a request until it is answered, and let time pass meanwhile.
+
+        Raises:
+            TimeoutError: nobody answers.
+        """
+        answers: list[Answered] = []
+        end = self.world.clock.now() + PATIENCE_S
+        while not any(answer.status < 500 for answer in answers):
+            if self.world.clock.now() > end:
+                raise TimeoutError(f"{method} {path} is not answered: {answers[-3:]}")
+            self.ask(user, method, path, body, answers.append)
+            self.world.run(REPEAT_AFTER_S)
+
+    def submit(self, number: int, path: str, spec: Mapping[str, Any], user: User) -> None:
+        """Hand in work, as often as it takes to be answered."""
+        submission = Submission(number, path, spec, user)
+        self.submitted[number] = submission
+        self._hand_in(submission)
+
+    def _hand_in(self, submission: Submission) -> None:
+        if submission.is_answered or submission.asked > REPEATS:
             return
-        with world.store.engine.connect() as connection:
-            ended = read_ended(connection, user.owner, [each.on for each in spec.after])
+        submission.asked += 1
 
-        def action(work: Work, parts: Parts) -> Any:
-            if isinstance(spec, SessionSpec):
-                return parts[SessionRequests].submit(work, user, spec, ended)
-            return parts[JobRequests].submit(work, user, spec, ended)
+        def answered(answer: Answered) -> None:
+            if answer.status in (200, 201):
+                submission.id = answer.body["id"]
+            elif answer.status < 500 and answer.status != 429:
+                submission.refusal = answer.status
 
-        self.submitted[number] = world.ask(action)
-
-    def ask(self, action: Callable[[Work, Parts], Any]) -> None:
-        """Ask for a change; whether it is refused matters to nobody."""
-        self.world.ask(action)
-
-    def unbar_all(self) -> None:
-        """Have all agents take work again."""
-        for agent in self.world.agents.values():
-            if agent.identity is not None:
-                self.ask(partial(_unbar, agent.identity.id))
-
-
-def _unbar(id_: AgentId, work: Work, parts: Parts) -> None:
-    parts[AgentRequests].bar(work, ADMIN, id_, None)
+        key = f"submission-{submission.number}"
+        self.ask(submission.user, "POST", submission.path, submission.spec, answered, key=key)
+        self.world.timeline.after(REPEAT_AFTER_S, lambda: self._hand_in(submission))

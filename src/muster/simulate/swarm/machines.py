@@ -1,10 +1,11 @@
-"""What befalls machines, the network, the database and the controller."""
+"""What befalls machines, their agents and supervisors, and the network between them and the
+controller."""
 
-from muster.control.engine.module import Parts
-from muster.control.engine.work import Work
 from muster.core.reasons import ReasonCode
-from muster.simulate.hollow.controller import Misfortune
 from muster.simulate.hollow.network import CALM, Way, Weather
+from muster.simulate.swarm.invariants.commands import CommandsAreNeeded
+from muster.simulate.swarm.invariants.ledger import LedgerIsHeld, RoomIsGivenBackOnceGone
+from muster.simulate.swarm.part import Part
 from muster.simulate.swarm.scene import Scene
 from muster.simulate.swarm.steps import Kinds, Lot, Params
 
@@ -47,7 +48,7 @@ def _draw_stall(lot: Lot) -> Params:
 
 @FAULTS.add(2, _draw_stall)
 def stall(scene: Scene, agent: int, way: str, seconds: float) -> None:
-    """One direction of a stream is held back for a while."""
+    """One direction of a stream is held back for a while: the machine is cut off one way."""
     stream = scene.agent(agent).stream
     if stream is not None:
         pipe = stream.pipes[Way(way)]
@@ -79,10 +80,19 @@ def _draw_freeze(lot: Lot) -> Params:
 
 @FAULTS.add(2, _draw_freeze)
 def freeze_supervisor(scene: Scene, agent: int, seconds: float) -> None:
+    """A supervisor does nothing for a while, and then everything."""
     supervisor = scene.agent(agent).supervisor
     if supervisor.is_up and not supervisor.is_frozen:
         supervisor.freeze()
         scene.world.timeline.after(seconds, supervisor.thaw)
+
+
+@FAULTS.add(1, _draw_freeze)
+def freeze_machine(scene: Scene, agent: int, seconds: float) -> None:
+    """A machine does nothing for a while: what comes and goes waits with its supervisor."""
+    freeze_supervisor(scene, agent, seconds)
+    for way in Way:
+        stall(scene, agent, way.value, seconds)
 
 
 @FAULTS.add(2, _draw_down)
@@ -91,13 +101,20 @@ def reboot(scene: Scene, agent: int, seconds: float) -> None:
     scene.agent(agent).reboot(seconds)
 
 
+@FAULTS.add(1, _draw_down)
+def replace(scene: Scene, agent: int, seconds: float) -> None:
+    """A machine breaks for good; after a while an empty one joins under its name, to which the
+    operator invites it."""
+    scene.world.replace_machine(scene.agent(agent), seconds)
+
+
 def _draw_clock(lot: Lot) -> Params:
     return {"agent": lot.rng.randrange(10), "ahead_s": lot.rng.choice([0, -90, -1, 1, 300])}
 
 
 @FAULTS.add(1, _draw_clock)
 def set_clock(scene: Scene, agent: int, ahead_s: float) -> None:
-    """The time of day of a machine is set."""
+    """The time of day of a machine is set, and may be wrong by minutes."""
     scene.agent(agent).machine.clock_ahead_s = ahead_s
 
 
@@ -113,42 +130,14 @@ def ports(scene: Scene, agent: int) -> None:
     scene.agent(agent).prepare_failures.append(ReasonCode.NO_PORTS)
 
 
-def _draw_away(lot: Lot) -> Params:
-    return {"away_s": lot.rng.choice([0.01, 1, 30])}
+def _calm(scene: Scene) -> None:
+    """The network is sound, machines are up, and their kernels end soon and well."""
+    scene.chance.is_kind = True
+    scene.world.weather = CALM
+    for agent in scene.world.agents.values():
+        agent.disk_full = False
+        agent.prepare_failures.clear()
+        agent.start()
 
 
-def _draw_misfortune(lot: Lot) -> Params:
-    return {"kind": lot.rng.choice([*Misfortune]).value, **_draw_away(lot)}
-
-
-@FAULTS.add(6, _draw_misfortune)
-def misfortune(scene: Scene, kind: str, away_s: float) -> None:
-    """A coming commit of the controller does not go as it should."""
-    scene.away_s = away_s
-    scene.world.fate.coming.append(Misfortune(kind))
-
-
-@FAULTS.add(2, _draw_away)
-def kill_controller(scene: Scene, away_s: float) -> None:
-    """kill -9 of the controller."""
-    scene.away_s = away_s
-    scene.world.kill_controller()
-
-
-def _draw_poison(lot: Lot) -> Params:
-    return {"kind": lot.rng.choice(["a defect", "what cannot be stored"])}
-
-
-@FAULTS.add(2, _draw_poison)
-def poison(scene: Scene, kind: str) -> None:
-    """A request fails in a way that nobody foresaw."""
-
-    def action(work: Work, parts: Parts) -> None:
-        if kind == "a defect":
-            raise ValueError(kind)
-        record = next(iter(work.live.agents.values()), None)
-        if record is not None:
-            record.host = "\ud800"
-            work.unit.touch(record)
-
-    scene.ask(action)
+MACHINES = Part(FAULTS, [CommandsAreNeeded, RoomIsGivenBackOnceGone, LedgerIsHeld], _calm)

@@ -1,0 +1,69 @@
+"""What befalls the controller and its database."""
+
+from muster.control.engine.module import Parts
+from muster.control.engine.work import Work
+from muster.simulate.hollow.controller import Misfortune, Outage
+from muster.simulate.swarm.part import Part
+from muster.simulate.swarm.scene import Scene
+from muster.simulate.swarm.steps import Kinds, Lot, Params
+
+FAULTS = Kinds(faults=True)
+
+
+def _draw_away(lot: Lot) -> Params:
+    return {"away_s": lot.rng.choice([0.01, 1, 30])}
+
+
+def _draw_misfortune(lot: Lot) -> Params:
+    return {"kind": lot.rng.choice([*Misfortune]).value, **_draw_away(lot)}
+
+
+@FAULTS.add(6, _draw_misfortune)
+def misfortune(scene: Scene, kind: str, away_s: float) -> None:
+    """A coming commit of the controller does not go as it should; if that kills the controller, it
+    stays away for a while."""
+    scene.world.fate.coming.append((Misfortune(kind), away_s))
+
+
+@FAULTS.add(2, _draw_away)
+def kill_controller(scene: Scene, away_s: float) -> None:
+    """kill -9 of the controller."""
+    scene.world.kill_controller(away_s)
+
+
+def _draw_outage(lot: Lot) -> Params:
+    return {"kind": lot.rng.choice([*Outage]).value, "seconds": lot.rng.choice([0.5, 3, 20])}
+
+
+@FAULTS.add(2, _draw_outage)
+def outage(scene: Scene, kind: str, seconds: float) -> None:
+    """The database is full, busy, slow or away for a while."""
+    fate = scene.world.fate
+    fate.outage, fate.outage_ends = Outage(kind), scene.world.clock.now() + seconds
+
+
+def _draw_poison(lot: Lot) -> Params:
+    return {"kind": lot.rng.choice(["a defect", "what cannot be stored"])}
+
+
+@FAULTS.add(2, _draw_poison)
+def poison(scene: Scene, kind: str) -> None:
+    """A request fails in a way that nobody foresaw."""
+
+    def action(work: Work, parts: Parts) -> None:
+        if kind == "a defect":
+            raise ValueError(kind)
+        record = next(iter(work.live.agents.values()), None)
+        if record is not None:
+            record.host = "\ud800"
+            work.unit.touch(record)
+
+    scene.world.ask(action)
+
+
+def _calm(scene: Scene) -> None:
+    scene.world.fate.turn()
+    scene.world.start_controller()
+
+
+CONTROLLER = Part(FAULTS, calm=_calm)

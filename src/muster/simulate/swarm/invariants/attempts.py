@@ -1,0 +1,99 @@
+"""What runs on machines: attempts, gangs, devices."""
+
+from collections import defaultdict, deque
+
+from muster.core.resources import GPU_WHOLE
+from muster.simulate.hollow.agent import HollowAgent
+from muster.simulate.hollow.supervisor import WITH_PROCESSES, Kernel
+from muster.simulate.swarm.chance import attempt_of
+from muster.simulate.swarm.judge import Invariant, Judge
+
+MOST_BEGUN = 8
+CHURN_S = 2.0
+
+
+class OneLiveAttempt(Invariant):
+    says = "a task has one live attempt at most"
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._running: dict[tuple[str, int], set[tuple[str, str, int]]] = defaultdict(set)
+
+    def begun(self, agent: HollowAgent, kernel: Kernel) -> None:
+        attempt = attempt_of(kernel.start)
+        if attempt is None:
+            return
+        job, task, _ = attempt
+        who, running = (agent.name, *kernel.key), self._running[job, task]
+        self.expect(not running, f"live attempts of task {task} of {job}: {running}, {who}")
+        running.add(who)
+
+    def gone(self, agent: HollowAgent, kernel: Kernel) -> None:
+        attempt = attempt_of(kernel.start)
+        if attempt is not None:
+            self._running[attempt[0], attempt[1]].discard((agent.name, *kernel.key))
+
+
+class NoAttemptTwice(Invariant):
+    says = "no attempt runs twice"
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._begun: dict[tuple[str, int, int], str] = {}
+
+    def begun(self, agent: HollowAgent, kernel: Kernel) -> None:
+        attempt = attempt_of(kernel.start)
+        if attempt is None:
+            return
+        who = f"{kernel.key} on {agent.name}"
+        before = self._begun.setdefault(attempt, who)
+        self.expect(before is who, f"attempt {attempt} ran twice: {before}, and {who}")
+
+
+class Pauses(Invariant):
+    """Else somebody takes the room of a task each time that it begins."""
+
+    says = "no task begins again and again without a pause"
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._begun_lately: dict[tuple[str, int], deque[float]] = {}
+
+    def begun(self, agent: HollowAgent, kernel: Kernel) -> None:
+        attempt = attempt_of(kernel.start)
+        if attempt is None:
+            return
+        job, task, _ = attempt
+        lately = self._begun_lately.setdefault((job, task), deque(maxlen=MOST_BEGUN))
+        self.expect(
+            len(lately) < MOST_BEGUN or self.now - lately[0] >= CHURN_S,
+            f"task {task} of {job} began {MOST_BEGUN} times in {CHURN_S:g} s",
+        )
+        lately.append(self.now)
+
+
+class Capacity(Invariant):
+    says = "no device is used beyond its capacity"
+
+    def begun(self, agent: HollowAgent, kernel: Kernel) -> None:
+        used: dict[int, int] = defaultdict(int)
+        for each in agent.supervisor.kernels.values():
+            if each.stage in WITH_PROCESSES:
+                for share in each.shares:
+                    used[share.index] += share.milli
+        most = max(used.values(), default=0)
+        self.expect(most <= GPU_WHOLE, f"devices of {agent.name} are used so: {dict(used)}")
+
+
+class Barrier(Invariant):
+    says = "no kernel of a gang runs before its barrier opens"
+
+    def begun(self, agent: HollowAgent, kernel: Kernel) -> None:
+        if not kernel.start.hold or self.world.controller is None:
+            return
+        record = self.world.store.live.kernels.get(kernel.start.kernel)
+        if record is not None:
+            self.expect(
+                record.session.barrier_opened_at is not None,
+                f"kernel {kernel.key} of a gang ran before its barrier opened",
+            )

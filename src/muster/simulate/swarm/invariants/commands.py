@@ -1,0 +1,155 @@
+"""Commands to agents: none is sent that was not needed."""
+
+from dataclasses import dataclass, field
+
+from muster.control.session.lifecycle import STOP_AGAIN_AFTER_S
+from muster.core.ids import AgentId
+from muster.core.states import KERNEL_TABLE, KernelStatus, SessionStatus
+from muster.simulate.swarm.judge import Invariant, Judge
+from muster.store.records import LedgerKey
+from muster.store.unit import Unit
+from muster.wire.messages import (
+    Acknowledge,
+    AgentMessage,
+    Command,
+    Commands,
+    ControllerMessage,
+    Go,
+    HeldStatus,
+    Hello,
+    KernelReport,
+    Prepare,
+    Recall,
+    ReportKind,
+    Reports,
+    Start,
+    Stop,
+)
+
+_WANTED = KERNEL_TABLE.live - {KernelStatus.TERMINATING}
+_TRIED_AGAIN = {ReportKind.PREPARE_FAILED: "Prepare", ReportKind.CREATE_FAILED: "Start"}
+
+
+@dataclass(slots=True)
+class _Told:
+    """What an agent was told since its last Hello, or since it reported that it failed.
+
+    ``commands`` are the names of commands by kernel; ``stopped_at`` says when a Stop was sent last,
+    and how long after that another one may be of use.
+    """
+
+    commands: dict[LedgerKey, set[str]] = field(default_factory=dict)
+    stopped_at: dict[LedgerKey, tuple[float, float]] = field(default_factory=dict)
+
+    def first(self, key: LedgerKey, name: str) -> bool:
+        """Whether the agent was not told so yet; from now on it was."""
+        said = self.commands.setdefault(key, set())
+        if name in said:
+            return False
+        said.add(name)
+        return True
+
+    def forget(self, key: LedgerKey, name: str) -> None:
+        said = self.commands.get(key, set())
+        said -= {each for each in said if each.startswith(name)}
+
+
+class CommandsAreNeeded(Invariant):
+    """No second Start of a generation that the agent has, no Stop of a kernel that is wanted or is
+    known to be gone, no command twice without a reason. A Hello that does not tell of a kernel, a
+    failed try, and the end of a kernel's grace are reasons."""
+
+    says = "no command is sent that was not needed"
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._told: dict[AgentId, _Told] = {}
+        self._ending: dict[AgentId, dict[LedgerKey, int]] = {}  # with the report's number
+        self._ended: set[LedgerKey] = set()
+        self._mirror: object = None
+
+    def controller_died(self) -> None:
+        self._told.clear()
+        self._ending.clear()
+        self._ended.clear()
+
+    def committed(self, unit: Unit) -> None:
+        if unit.live is not self._mirror:  # it was read again: which Stops were sent is forgotten
+            self._mirror = unit.live
+            for told in self._told.values():
+                told.stopped_at.clear()
+
+    def heard(self, agent: AgentId, message: AgentMessage) -> None:
+        match message:
+            case Hello():
+                told = self._told[agent] = _Told()
+                for held in message.kernels:
+                    if held.status in (HeldStatus.CREATED, HeldStatus.RUNNING):
+                        key = held.kernel, held.generation
+                        told.commands[key] = {"Start", "Start into the backlog"}
+            case Reports():
+                for report in message.reports:
+                    self._reported(self._told.setdefault(agent, _Told()), report)
+                    if report.kind is ReportKind.ENDED:
+                        key = report.kernel, report.generation
+                        self._ending.setdefault(agent, {})[key] = message.last_seq
+
+    def _reported(self, told: _Told, report: KernelReport) -> None:
+        key = report.kernel, report.generation
+        match report.kind:
+            case ReportKind.PREPARE_FAILED | ReportKind.CREATE_FAILED:
+                told.forget(key, _TRIED_AGAIN[report.kind])
+            case ReportKind.CREATED:
+                told.forget(key, "Go")
+            case ReportKind.STARTED:
+                told.stopped_at.pop(key, None)
+
+    def sent(self, agent: AgentId, message: ControllerMessage) -> None:
+        match message:
+            case Acknowledge(seq):
+                ending = self._ending.setdefault(agent, {})
+                known = {key for key, last_seq in ending.items() if last_seq <= seq}
+                self._ended |= known
+                self._ending[agent] = {key: ending[key] for key in ending.keys() - known}
+            case Commands(commands):
+                for command in commands:
+                    needless = self._needless(self._told.setdefault(agent, _Told()), command)
+                    self.expect(needless is None, f"{_named(command)}: {needless}")
+
+    def _needless(self, told: _Told, command: Command) -> str | None:
+        """Why the command is of no use; None if it is of some."""
+        key = command.kernel, command.generation
+        if key in self._ended:
+            return "it is known to have ended"
+        match command:
+            case Stop():
+                return self._needless_stop(told, command)
+            case Start(queued=True):
+                name = "Start into the backlog"
+            case Prepare() | Start() | Go() | Recall():
+                name = type(command).__name__
+        if not isinstance(command, Recall) and not self._is_wanted(key):
+            return "it is not wanted"
+        return None if told.first(key, name) else f"the agent was told to {name} already"
+
+    def _needless_stop(self, told: _Told, command: Stop) -> str | None:
+        key = command.kernel, command.generation
+        if self._is_wanted(key):
+            return "it is wanted"
+        at, wait_s = told.stopped_at.get(key, (0.0, 0.0))
+        told.stopped_at[key] = self.now, max(wait_s, command.grace_s + STOP_AGAIN_AFTER_S)
+        return "the last Stop is not over" if self.now < at + wait_s else None
+
+    def _is_wanted(self, key: LedgerKey) -> bool:
+        live = self.world.store.live
+        kernel = live.kernels.get(key[0])
+        return (
+            kernel is not None
+            and kernel.generation == key[1]
+            and kernel.status in _WANTED
+            and kernel.session.status is not SessionStatus.TERMINATING
+        )
+
+
+def _named(command: Command) -> str:
+    return f"{type(command).__name__} of {command.kernel} ({command.generation})"

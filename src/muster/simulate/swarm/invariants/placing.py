@@ -1,0 +1,213 @@
+"""Who gets room: the order of a queue, room that is kept, quotas, and nobody forgotten.
+
+All of it is judged by what was committed: the rows of the ledger, and simple sums of processors.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from muster.control.session.cluster.state import ClusterState
+from muster.core.ids import AgentId, KernelId
+from muster.core.specs import Level, QuotaSpec, ScalingGroup
+from muster.core.specs.group import QueuePolicy
+from muster.core.states import AgentStatus, SessionStatus
+from muster.scheduling.accounting.usage import scopes
+from muster.simulate.swarm.judge import Invariant, Judge, Observer
+from muster.store.live import Live
+from muster.store.records import Agent, Session
+from muster.store.unit import NEW, Unit
+
+_WAITED = frozenset({NEW, SessionStatus.PENDING})
+
+
+class Placed(Observer):
+    """The sessions that the latest commit placed: their rows are charged, and were not before; and
+    the session of each kernel that there was."""
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self.sessions: list[Session] = []
+        self.session_of: dict[KernelId, Session] = {}
+
+    def committed(self, unit: Unit) -> None:
+        self.sessions = []
+        for session, stored in unit.touched[Session].items():
+            self.session_of.update((kernel.id, session) for kernel in session.kernels)
+            if stored in _WAITED and _holds_room(session, unit.live):
+                self.sessions.append(session)
+
+
+def _holds_room(session: Session, live: Live) -> bool:
+    rows = (live.ledger.get((each.id, each.generation)) for each in session.kernels)
+    return any(row is not None and row.charged for row in rows)
+
+
+def _order(session: Session) -> tuple[int, float, str]:
+    """By which sessions of a queue go first, where nobody starves."""
+    return -session.priority, session.created_at, session.id
+
+
+def _waiting(live: Live, group: ScalingGroup) -> list[Session]:
+    """The sessions that wait in the queue, the first one first."""
+    sessions = [
+        session
+        for session in live.sessions.values()
+        if session.status is SessionStatus.PENDING
+        and session.group == group.name
+        and not any(kernel.id in live.allocations_of for kernel in session.kernels)
+    ]
+    return sorted(sessions, key=_order)
+
+
+def _lacks_room_alone(live: Live, session: Session) -> bool:
+    """Whether it is plain that nothing but a lack of room keeps the session waiting: it depends on
+    no other, and its owner has no quota."""
+    spec = session.spec or (session.job.spec if session.job is not None else None)
+    return spec is not None and not spec.after and not any(_quotas(live, session))
+
+
+def _quotas(live: Live, session: Session) -> Iterable[QuotaSpec]:
+    """The quotas that bind the session's owner."""
+    for level, name in scopes(session.owner):
+        own = live.quotas.get((level, name))
+        if own is not None:
+            yield own
+
+
+def _may_come_back(agent: Agent) -> bool:
+    """Whether the agent takes work, or would if its connection were not broken just now."""
+    return agent.status is AgentStatus.ALIVE and agent.barred is None and not agent.disk_full
+
+
+def _free(live: Live, agents: Iterable[Agent], *, less: Iterable[Session] = ()) -> Counter[AgentId]:
+    """Free processors by agent, in thousandths; rows of the sessions ``less`` do not count."""
+    skipped = {kernel.id for session in less for kernel in session.kernels}
+    free = Counter({agent.id: agent.capacity.cpu_milli for agent in agents})
+    for row in live.ledger.values():
+        if row.agent_id in free and row.charged and row.kernel_id not in skipped:
+            free[row.agent_id] -= row.resources.cpu_milli
+    return free
+
+
+def _fits(session: Session, free: Mapping[AgentId, int]) -> bool:
+    """Whether processors suffice for all of its kernels, which are alike."""
+    unfit, cpu = {agent for agent, _ in session.unfit}, session.kernels[0].resources.cpu_milli
+    room = sum(max(0, left) // cpu for agent, left in free.items() if agent not in unfit)
+    return room >= len(session.kernels)
+
+
+class _OfPlacements(Invariant):
+    """Judges what the latest commit placed."""
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._placed = judge.of(Placed)
+
+
+class StrictOrder(_OfPlacements):
+    says = "under strict order nobody overtakes work of higher priority"
+
+    def committed(self, unit: Unit) -> None:
+        live = unit.live
+        for session in self._placed.sessions:
+            group = live.groups[session.group]
+            if group.queue is not QueuePolicy.STRICT:
+                continue
+            whole = {
+                agent.id: agent.capacity.cpu_milli
+                for agent in live.agents.values()
+                if _may_come_back(agent)
+            }
+            before = [
+                other
+                for other in _waiting(live, group)
+                if other.priority > session.priority
+                and _lacks_room_alone(live, other)
+                and max(other.created_at, other.queued_at) < unit.now
+                and _fits(other, whole)
+            ]
+            self.expect(
+                not before,
+                f"{session.id} was placed before {[each.id for each in before]} of higher priority",
+            )
+
+
+class RoomIsKept(_OfPlacements):
+    """The first session that lacks nothing but agents whose connection broke a moment ago, as all
+    do after a restart of the controller, finds its room when they are back."""
+
+    says = "room that is kept for a session survives reconnects and restarts"
+
+    def committed(self, unit: Unit) -> None:
+        live, placed = unit.live, self._placed.sessions
+        if not placed:
+            return
+        agents = [agent for agent in live.agents.values() if _may_come_back(agent)]
+        for group in live.groups.values():
+            waiting = _waiting(live, group)
+            if group.queue is QueuePolicy.BEST_EFFORT or not waiting:
+                continue
+            first = waiting[0]
+            if not _lacks_room_alone(live, first):
+                continue
+            later = [each for each in placed if _order(each) > _order(first)]
+            if not later or max(first.created_at, first.queued_at) >= unit.now:
+                continue
+            if _fits(first, _free(live, agents, less=later)):
+                self.expect(
+                    _fits(first, _free(live, agents)),
+                    f"{[each.id for each in later]} took the room of {first.id}",
+                )
+
+
+class NobodyIsForgotten(Invariant):
+    """Judged while the controller has nothing to do."""
+
+    says = "nothing waits that could run"
+
+    def between_steps(self) -> None:
+        controller = self.world.controller
+        if controller is None or not controller.is_idle:
+            return
+        live, groups = controller.store.live, controller.plane.parts[ClusterState].groups
+        for group in live.groups.values():
+            waiting = _waiting(live, group)
+            if not waiting or groups[group.name].displacing:
+                continue  # room is kept for others, too
+            agents = [
+                agent for agent in live.agents.values() if agent.connected and _may_come_back(agent)
+            ]
+            first = waiting if group.queue is QueuePolicy.BEST_EFFORT else waiting[:1]
+            for session in first:
+                if not _lacks_room_alone(live, session):
+                    continue
+                self.expect(
+                    not _fits(session, _free(live, agents)),
+                    f"{session.id} waits, and there is room for it",
+                )
+
+
+class QuotasHold(_OfPlacements):
+    says = "nobody is given more than their quota"
+
+    def committed(self, unit: Unit) -> None:
+        live, facts = unit.live, self._placed
+        bound = [each for each in facts.sessions if any(_quotas(live, each))]
+        if not bound:
+            return
+        sessions: dict[tuple[Level, str], set[str]] = {}
+        cpus: Counter[tuple[Level, str]] = Counter()
+        for row in live.ledger.values():
+            session = facts.session_of.get(row.kernel_id)
+            if row.charged and session is not None:
+                for scope in scopes(session.owner):
+                    sessions.setdefault(scope, set()).add(session.id)
+                    cpus[scope] += row.resources.cpu_milli
+        quotas = {each.name: each for session in bound for each in _quotas(live, session)}
+        for quota in quotas.values():
+            scope = quota.level, quota.name
+            most = len(sessions[scope]), cpus[scope]
+            within = (quota.sessions is None or most[0] <= quota.sessions) and (
+                quota.limits.cpu is None or most[1] <= quota.limits.cpu
+            )
+            self.expect(within, f"{scope} has {most} sessions and CPUs, of {quota}")

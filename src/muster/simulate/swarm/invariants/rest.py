@@ -1,0 +1,53 @@
+"""What is left once faults have stopped."""
+
+from sqlalchemy import select
+
+from muster.simulate.hollow.supervisor import Stage
+from muster.simulate.swarm.judge import Invariant
+from muster.store import schema
+from muster.store.entity import Record
+from muster.store.records import Agent
+from muster.store.store import Store
+
+
+def unended(store: Store) -> list[Record]:
+    """The live records of all entities that end once there is nothing to do: agents stay."""
+    return [record for record in store.live.swept() if not isinstance(record, Agent)]
+
+
+class WorkEnds(Invariant):
+    says = "all work ends once faults have stopped"
+
+    def at_rest(self) -> None:
+        store = self.world.store
+        told = [
+            (store.entities.name_of(each), each.status, getattr(each, "reason", None))
+            for each in unended(store)[:6]
+        ]
+        self.expect(not told, f"work never ends: {told}")
+        with store.engine.connect() as connection:
+            for entity in store.entities.values():
+                if entity.record is not Agent:
+                    status = entity.rows.table.c.status
+                    found = {*connection.execute(select(status).distinct()).scalars()}
+                    wrong = found - entity.states.terminal
+                    self.expect(not wrong, f"{entity.name} in SQL: {wrong}")
+
+
+class RoomReturns(Invariant):
+    says = "nothing keeps its room once work has ended"
+
+    def at_rest(self) -> None:
+        store = self.world.store
+        kept = [*store.live.ledger.values()][:3]
+        self.expect(not kept, f"room stays taken: {kept}")
+        with store.engine.connect() as connection:
+            rows = connection.execute(select(schema.allocations)).all()
+        self.expect(not rows, f"rows of the ledger stay: {rows[:3]}")
+        for agent in self.world.agents.values():
+            left = [
+                (kernel.key, kernel.stage)
+                for kernel in agent.supervisor.kernels.values()
+                if kernel.stage not in (Stage.ENDED, Stage.CREATE_FAILED)
+            ]
+            self.expect(not left, f"{agent.name} holds {left}")

@@ -1,0 +1,163 @@
+"""The state that the controller keeps: ends, the mirror, placement's view."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from typing import Any
+
+from muster.control.session.cluster.state import ClusterState
+from muster.core.ids import AgentId
+from muster.core.specs import Level
+from muster.scheduling.cluster.snapshot import Snapshot
+from muster.simulate.swarm.invariants.placing import Placed
+from muster.simulate.swarm.judge import Invariant, Judge
+from muster.simulate.swarm.scene import USERS, User
+from muster.store.entity import Entity, Record
+from muster.store.live import Live
+from muster.store.load import load_live
+from muster.store.records import Allocation, Kernel, Task
+from muster.store.unit import Unit
+
+MIRROR_EVERY = 8
+"""Steps from one comparison with SQL to the next: each reads the whole state."""
+_UNSTORED = {"agent": {"seen_at"}, "session": {"retry_at"}}
+"""Columns that SQL need not have as the mirror does: heartbeats cost no commit, and the failure for
+which a session waits is reported again."""
+
+
+class EndsStay(Invariant):
+    says = "no terminal status changes"
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._ended: dict[tuple[str, str], str] = {}
+
+    def committed(self, unit: Unit) -> None:
+        for kind, name, status in unit.events():
+            ended = self._ended.get((kind, name))
+            entity = unit.live.entities.named(kind)
+            if ended is not None:
+                self.expect(ended == status, f"{kind} {name} was {ended}, and is {status}")
+            elif entity is not None and status in entity.states.terminal:
+                self._ended[kind, name] = status
+
+
+class MirrorIsAsSql(Invariant):
+    """So the next controller would know the same."""
+
+    says = "the mirror is as SQL is"
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._steps = 0
+
+    def between_steps(self) -> None:
+        self._steps += 1
+        if self._steps % MIRROR_EVERY == 0 and not self.world.is_broken:
+            self._compare()
+
+    def at_rest(self) -> None:
+        self._compare()
+
+    def _compare(self) -> None:
+        store = self.world.store
+        with store.engine.connect() as connection:
+            stored = _rows(load_live(connection, store.entities))
+        for name, known in _rows(store.live).items():
+            read = stored[name]
+            for key in known.keys() | read.keys():
+                wrong = _difference(known.get(key), read.get(key))
+                self.expect(wrong is None, f"{name} {key}: {wrong}")
+
+
+def _difference(
+    known: Mapping[str, object] | None, read: Mapping[str, object] | None
+) -> str | None:
+    if known is None or read is None:
+        return f"it is in {'SQL' if known is None else 'the mirror'} alone"
+    return next(
+        (
+            f"{column} is {value!r} in the mirror, and {read[column]!r} in SQL"
+            for column, value in known.items()
+            if value != read[column]
+        ),
+        None,
+    )
+
+
+def _rows(live: Live) -> dict[str, dict[str, Mapping[str, object]]]:
+    """The rows of all live records, by entity and name, of the ledger, and of settings."""
+    found: dict[str, dict[str, Mapping[str, object]]] = {}
+    for entity in live.entities.values():
+        columns = [column.name for column in entity.rows.table.columns]
+        skipped = _UNSTORED.get(entity.name, set())
+        found[entity.name] = {
+            entity.id_of(record): {
+                column: getattr(value, "id", value) if isinstance(value, Record) else value
+                for column, value in zip(columns, entity.rows.whole(record), strict=True)
+                if column not in skipped
+            }
+            for record in _records(live, entity)
+        }
+    found["ledger"] = {str(key): _values_of(row) for key, row in live.ledger.items()}
+    found["group"] = {name: {"spec": spec} for name, spec in live.groups.items()}
+    found["quota"] = {str(key): {"spec": spec} for key, spec in live.quotas.items()}
+    return found
+
+
+def _records(live: Live, entity: Entity[Any]) -> Iterable[Any]:
+    if entity.record is Kernel:
+        return live.kernels.values()
+    if entity.record is Task:
+        return [task for job in live.jobs.values() for task in job.tasks.values()]
+    return live.of(entity.record).values()
+
+
+def _values_of(row: object) -> dict[str, object]:
+    return {field.name: getattr(row, field.name) for field in fields(row)}  # type: ignore[arg-type]
+
+
+class PlacementKnowsTheLedger(Invariant):
+    """Sums that placement keeps by deltas, of agents and of owners, are what the ledger charges."""
+
+    says = "placement's sums are as the ledger is"
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._placed = judge.of(Placed)
+
+    def between_steps(self) -> None:
+        controller = self.world.controller
+        if controller is None or self.world.is_broken:
+            return
+        live, cluster = controller.store.live, controller.plane.parts[ClusterState]
+        charged = [row for row in live.ledger.values() if row.charged]
+        used: Counter[str] = Counter()
+        for row in charged:
+            used[row.agent_id] += row.resources.cpu_milli
+        for agent in live.agents.values():
+            seen = _cpu_used(cluster.groups[agent.group].snapshot, agent.id)
+            self.expect(
+                seen == used[agent.id],
+                f"{used[agent.id]} are charged on {agent.name}, and {seen} counted",
+            )
+        for user in USERS:
+            # Sessions that have ended count as long as the mirror was not read again.
+            known, all_ = self._placed_of(user, charged, live)
+            scope = Level.USER, Level.USER.of(user.owner)
+            seen = cluster.accounting.usage.of(scope).sessions
+            self.expect(
+                known <= seen <= all_, f"{user.name} has {known} to {all_} sessions, {seen} counted"
+            )
+
+    def _placed_of(self, user: User, charged: Iterable[Allocation], live: Live) -> tuple[int, int]:
+        """How many sessions of a user hold room: those that have not ended, and all."""
+        sessions = {self._placed.session_of[row.kernel_id] for row in charged}
+        placed = [each for each in sessions if each.owner == user.owner]
+        return sum(each.id in live.sessions for each in placed), len(placed)
+
+
+def _cpu_used(snapshot: Snapshot, agent: AgentId) -> int:
+    columns, slot = snapshot.columns, snapshot.slot(agent)
+    cpu = columns.dimensions.index("cpu")
+    return int(columns.capacity[slot][cpu] - columns.free[slot][cpu])

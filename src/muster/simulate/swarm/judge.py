@@ -1,0 +1,179 @@
+"""The judge of a run: all invariants, and what they know together."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import ClassVar, TypeAlias, TypeVar, cast
+
+from muster.core.ids import AgentId
+from muster.simulate.hollow.agent import HollowAgent
+from muster.simulate.hollow.supervisor import Kernel
+from muster.simulate.hollow.witness import Witness
+from muster.simulate.hollow.world import World
+from muster.simulate.swarm.chance import attempt_of
+from muster.simulate.swarm.scene import Scene
+from muster.store.unit import Unit
+from muster.wire.messages import AgentMessage, ControllerMessage, KernelReport
+
+Tell: TypeAlias = Callable[[float, str], None]
+
+
+def in_silence(moment: float, sentence: str) -> None:
+    """Tell nobody."""
+
+
+class Violation(AssertionError):
+    """An invariant does not hold: ``kind`` is what the invariant says, ``text`` why it does not."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(kind, text)
+        self.kind = kind
+        self.text = text
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Observer(Witness):
+    """A witness that takes part in the judgement, or gathers facts for those that do."""
+
+    def __init__(self, judge: "Judge") -> None:
+        self.judge = judge
+
+    @property
+    def scene(self) -> Scene:
+        return self.judge.scene
+
+    @property
+    def world(self) -> World:
+        return self.judge.scene.world
+
+    @property
+    def now(self) -> float:
+        return self.world.clock.now()
+
+
+class Invariant(Observer):
+    """Something that must hold in every run.
+
+    A violation that is seen while control is inside a wake is judged after the step, because an
+    exception there would be taken for a defect of a handler.
+    """
+
+    says: ClassVar[str]
+    """The invariant in a sentence; runs are told apart, and shrunk, by it."""
+
+    def expect(self, holds: bool, wrong: str) -> None:
+        """Take note of one evaluation; ``wrong`` tells what is so where it does not hold."""
+        self.judge.evaluated[self.says] += 1
+        if not holds:
+            self.judge.found.append(Violation(self.says, wrong))
+
+    def between_steps(self) -> None:
+        """Judge the world as it stands after a step."""
+
+    def at_rest(self) -> None:
+        """Judge the world once faults have stopped and all work could end."""
+
+
+AnObserver = TypeVar("AnObserver", bound=Observer)
+
+_HEARD_OF = ("begun", "gone", "journalled", "heard", "sent", "committed", "controller_died")
+
+
+class Judge(Witness):
+    """Passes on to all observers what happens, and raises at the first thing that must not be.
+
+    Args:
+        invariants: those that are judged.
+        tell: hears the story: moments in seconds since the beginning, and sentences.
+    """
+
+    def __init__(
+        self, scene: Scene, invariants: Sequence[type[Invariant]], tell: Tell = in_silence
+    ) -> None:
+        self.scene = scene
+        self.found: list[Violation] = []
+        self.evaluated: Counter[str] = Counter()
+        self._tell = tell
+        self._began = scene.world.clock.now()
+        self._observers: dict[type[Observer], Observer] = {}
+        self._invariants = [self.of(kind) for kind in invariants]
+        self._listening = {
+            name: [
+                getattr(each, name)
+                for each in self._observers.values()
+                if getattr(type(each), name) is not getattr(Witness, name)
+            ]
+            for name in _HEARD_OF
+        }
+
+    def of(self, kind: type[AnObserver]) -> AnObserver:
+        """The observer of a kind, which hears of everything before whoever asks for it."""
+        if kind not in self._observers:
+            observer = kind(self)
+            self._observers[kind] = observer
+        return cast(AnObserver, self._observers[kind])
+
+    def note(self, sentence: str) -> None:
+        """Tell the next sentence of the story."""
+        self._tell(self.scene.world.clock.now() - self._began, sentence)
+
+    def judge(self) -> None:
+        """Judge the world after a step.
+
+        Raises:
+            Violation: something that was seen, or is so now, must not be.
+        """
+        for each in self._invariants:
+            each.between_steps()
+        self._speak()
+
+    def judge_rest(self) -> None:
+        """Judge the world at rest.
+
+        Raises:
+            Violation: see ``judge``.
+        """
+        self.judge()
+        for each in self._invariants:
+            each.at_rest()
+        self._speak()
+
+    def _speak(self) -> None:
+        if self.found:
+            raise self.found[0]
+
+    # -- witness ---------------------------------------------------------------------------------
+
+    def begun(self, agent: HollowAgent, kernel: Kernel) -> None:
+        of = attempt_of(kernel.start)
+        self.note(f"   {kernel.key[0]} ({kernel.key[1]}) begins on {agent.name}: {of}")
+        for listen in self._listening["begun"]:
+            listen(agent, kernel)
+
+    def gone(self, agent: HollowAgent, kernel: Kernel) -> None:
+        self.note(f"   {kernel.key[0]} ({kernel.key[1]}) is gone from {agent.name}")
+        for listen in self._listening["gone"]:
+            listen(agent, kernel)
+
+    def journalled(self, agent: HollowAgent, report: KernelReport) -> None:
+        for listen in self._listening["journalled"]:
+            listen(agent, report)
+
+    def heard(self, agent: AgentId, message: AgentMessage) -> None:
+        for listen in self._listening["heard"]:
+            listen(agent, message)
+
+    def sent(self, agent: AgentId, message: ControllerMessage) -> None:
+        for listen in self._listening["sent"]:
+            listen(agent, message)
+
+    def committed(self, unit: Unit) -> None:
+        for kind, name, status in unit.events():
+            self.note(f"      {kind} {name}: {status}")
+        for listen in self._listening["committed"]:
+            listen(unit)
+
+    def controller_died(self) -> None:
+        for listen in self._listening["controller_died"]:
+            listen()

@@ -1,0 +1,37 @@
+"""Channels that are told of the end of work, and what befalls them."""
+
+from dataclasses import asdict
+
+from muster.control.notice.hollow import NO_FAULTS, Faults
+from muster.simulate.swarm.invariants.notices import EndsAreTold
+from muster.simulate.swarm.part import Part
+from muster.simulate.swarm.scene import Scene
+from muster.simulate.swarm.steps import Kinds, Lot, Params
+
+FAULTS = Kinds(faults=True)
+
+
+def _draw_channels(lot: Lot) -> Params:
+    rng = lot.rng
+    faults = Faults(
+        lost=rng.choice([0, 0.3]),
+        doubled=rng.choice([0, 0.3]),
+        mute=rng.choice([0, 0.3]),
+        refused=rng.choice([0, 0.5]),
+        outcome_doubled=rng.choice([0, 0.3]),
+        late_s=rng.choice([0, 2, 90]),
+    )
+    return asdict(faults)
+
+
+@FAULTS.add(2, _draw_channels)
+def channels(scene: Scene, **faults: float) -> None:
+    """Notices and their outcomes are lost, doubled, refused or late."""
+    scene.world.set_channels(Faults(**faults))
+
+
+def _calm(scene: Scene) -> None:
+    scene.world.set_channels(NO_FAULTS)
+
+
+NOTICES = Part(FAULTS, [EndsAreTold], _calm)

@@ -1,0 +1,27 @@
+"""The seam of a simulation: what an entity, or a corner of the world, adds to every run."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from muster.simulate.swarm.judge import Invariant
+from muster.simulate.swarm.scene import Scene
+from muster.simulate.swarm.steps import Kinds
+
+
+def leave_alone(scene: Scene) -> None:
+    """Calm nothing: no step of the part keeps work from ending."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Steps and invariants that belong together.
+
+    Args:
+        kinds: of its steps.
+        invariants: judged in every run.
+        calm: ends all that its steps have made of the world, so that all work can end.
+    """
+
+    kinds: Kinds
+    invariants: Sequence[type[Invariant]] = ()
+    calm: Callable[[Scene], None] = leave_alone

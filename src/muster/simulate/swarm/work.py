@@ -1,0 +1,173 @@
+"""Users: they hand work in, cancel it, run it again, and wait."""
+
+from typing import Any
+
+from muster.simulate.swarm.chance import CHANCE
+from muster.simulate.swarm.invariants.attempts import (
+    Barrier,
+    Capacity,
+    NoAttemptTwice,
+    OneLiveAttempt,
+    Pauses,
+)
+from muster.simulate.swarm.invariants.history import HistoryTellsAll, RepeatsMerge
+from muster.simulate.swarm.invariants.placing import (
+    NobodyIsForgotten,
+    QuotasHold,
+    RoomIsKept,
+    StrictOrder,
+)
+from muster.simulate.swarm.invariants.requests import AcceptedOnce, AnsweredByRole
+from muster.simulate.swarm.invariants.rest import RoomReturns, WorkEnds
+from muster.simulate.swarm.invariants.state import (
+    EndsStay,
+    MirrorIsAsSql,
+    PlacementKnowsTheLedger,
+)
+from muster.simulate.swarm.part import Part
+from muster.simulate.swarm.scene import ADMIN, USERS, VIEWER, Scene, User
+from muster.simulate.swarm.steps import Kinds, Lot, Params
+
+KINDS = Kinds()
+
+SOMEBODY = (*USERS, VIEWER, ADMIN)
+
+
+def _draw_user(lot: Lot) -> int:
+    """Mostly the first user; at times one who may not."""
+    return lot.rng.choices(range(3), [12, 6, 1])[0]
+
+
+@KINDS.add(30, lambda lot: {"seconds": lot.rng.choice([0.05, 0.2, 1, 3, 10])})
+def wait(scene: Scene, seconds: float) -> None:
+    scene.world.run(seconds)
+
+
+def _draw_job(lot: Lot) -> Params:
+    rng, number = lot.rng, lot.submissions
+    kind = rng.choice(["one", "one", "many", "gang", "gang", "after"])
+    spec: dict[str, Any] = {
+        "command": ["x"],
+        "priority": rng.choice([10, 50, 50, 90]),
+        "grace": rng.choice([0.5, 5]),
+        "max_retries_failure": rng.choice([0, 2]),
+        "max_retries_preemption": rng.choice([1, 100]),
+        "timeout": rng.choice([None, None, 3, 60]),
+        "scheduling_timeout": rng.choice([None, None, None, 30]),
+        "resources": {"cpu": rng.choice([1, 1, 2, 4])},
+        "notify": rng.choice([[], [], [], ["https://example.org/hook"]]),
+    }
+    if kind == "gang":
+        spec |= {
+            "tasks": rng.choice([2, 3, 5]),
+            "coscheduled": True,
+            "resources": {"cpu": rng.choice([1, 2])},
+        }
+    elif kind == "many":
+        spec |= {
+            "tasks": rng.choice([3, 12]),
+            "keep_going": rng.random() < 0.5,
+            "max_task_failures": rng.choice([0, 0, 1]),
+        }
+    more: Params = {"user": _draw_user(lot)}
+    if kind == "after":
+        condition = rng.choice(["ended", "running", "succeeded"])
+        more = {"user": 0, "after": lot.a_submission(), "condition": condition}
+    lot.submissions += 1
+    return {"number": number, "spec": spec, **more}
+
+
+@KINDS.add(20, _draw_job)
+def submit(
+    scene: Scene,
+    number: int,
+    spec: dict[str, Any],
+    user: int,
+    after: int | None = None,
+    condition: str = "",
+) -> None:
+    whole = {"env": {CHANCE: str(number)}, **spec}
+    if after is not None and (on := scene.work(after)) is not None:
+        whole["after"] = [{"on": on.id, "condition": condition}]
+    scene.submit(number, "/v1/jobs", whole, _user(user))
+
+
+def _draw_session(lot: Lot) -> Params:
+    rng, number = lot.rng, lot.submissions
+    kernel = {
+        "command": ["x"],
+        "replicas": rng.choice([1, 1, 3]),
+        "grace": rng.choice([0.5, 5]),
+        "resources": {"cpu": rng.choice([1, 2, 4])},
+    }
+    spec = {
+        "kernels": [kernel],
+        "type": rng.choice(["batch", "batch", "interactive"]),
+        "priority": rng.choice([10, 50, 90]),
+        "timeout": rng.choice([None, 3, 60]),
+        "scheduling_timeout": rng.choice([None, None, 30]),
+        "notify": rng.choice([[], ["https://example.org/hook"]]),
+    }
+    lot.submissions += 1
+    return {"number": number, "spec": spec, "user": _draw_user(lot)}
+
+
+@KINDS.add(4, _draw_session)
+def session(scene: Scene, number: int, spec: dict[str, Any], user: int) -> None:
+    """A session of its own, without a job."""
+    kernels = [{"env": {CHANCE: str(number)}, **each} for each in spec["kernels"]]
+    scene.submit(number, "/v1/sessions", {**spec, "kernels": kernels}, _user(user))
+
+
+def _draw_cancel(lot: Lot) -> Params:
+    return {"submission": lot.a_submission(), "user": lot.rng.choice([0, 0, 1, 2, 3])}
+
+
+@KINDS.add(5, _draw_cancel)
+def cancel(scene: Scene, submission: int, user: int = 3) -> None:
+    """Somebody asks to cancel work; it may not be theirs."""
+    work, by = scene.work(submission), _user(user)
+    if work is None:
+        return
+    assert work.id is not None
+    if by is ADMIN or by is work.user:
+        scene.cancelled.add(work.id)
+    scene.ask(by, "POST", f"{work.path}/{work.id}/cancel")
+
+
+@KINDS.add(2, lambda lot: {"number": lot.submissions, "submission": lot.a_submission()})
+def retry(scene: Scene, number: int, submission: int) -> None:
+    """The owner has tasks of an ended job run again."""
+    work = scene.work(submission)
+    if work is not None and work.path == "/v1/jobs":
+        path = f"/v1/jobs/{work.id}/retry"
+        scene.ask(work.user, "POST", path, {"failed": False}, key=f"retry-{number}")
+
+
+def _user(number: int) -> User:
+    return SOMEBODY[number % len(SOMEBODY)]
+
+
+WORK = Part(
+    KINDS,
+    [
+        OneLiveAttempt,
+        NoAttemptTwice,
+        Barrier,
+        Capacity,
+        EndsStay,
+        Pauses,
+        MirrorIsAsSql,
+        PlacementKnowsTheLedger,
+        StrictOrder,
+        RoomIsKept,
+        NobodyIsForgotten,
+        QuotasHold,
+        HistoryTellsAll,
+        RepeatsMerge,
+        AcceptedOnce,
+        AnsweredByRole,
+        WorkEnds,
+        RoomReturns,
+    ],
+)
