@@ -16,7 +16,7 @@ from muster.control.modules import cluster_audits, cluster_entities
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec, SessionSpec
 from muster.simulate.swarm import runner
-from muster.simulate.swarm.invariants import Judge
+from muster.simulate.swarm.judge import Judge
 from muster.store.audit.finding import Finding, carry_out, stored_in
 from muster.store.database import sqlite_url
 from muster.store.unit import Unit
@@ -105,8 +105,9 @@ def test_audits_at_the_commits_of_a_seed_find_nothing(
 
     def committed(judge: Judge, unit: Unit) -> None:
         is_told(judge, unit)
-        if next(commits) % EVERY == 0 and judge.world is not None and judge.world.controller:
-            engine = judge.world.store.engine
+        world = judge.scene.world
+        if next(commits) % EVERY == 0 and world.controller is not None:
+            engine = world.store.engine
             with engine.connect().execution_options(readonly=True) as connection:
                 stored = stored_in(connection, cluster_entities())
                 found.extend(carry_out(audit, stored, 3).first for audit in cluster_audits())

@@ -44,7 +44,7 @@ def search(seeds: int) -> Finding | None:
         finally:
             signal.alarm(0)
         if violation is not None:
-            return Finding(seed, violation.kind.value, str(violation))
+            return Finding(seed, violation.kind, str(violation))
     return None
 
 
