@@ -3,7 +3,6 @@
 import asyncio
 import json
 import logging
-import time
 from pathlib import Path
 
 import pytest
@@ -105,19 +104,12 @@ async def test_agent_waits_for_a_controller_that_is_not_there_yet(directory: Pat
         pass
     stop = asyncio.Event()
     agent = asyncio.create_task(run(config(gone, directory), stop))
-    await asyncio.to_thread(wait_for_supervisor, directory)
+    # The agent has a supervisor before it looks for its controller.
+    await asyncio.to_thread(until, (directory / "supervisor.sock").exists)
     async with controller(port=gone.port) as made:
         await made.until(lambda: made.hellos)
         stop.set()
         await agent
-
-
-def wait_for_supervisor(directory: Path) -> None:
-    """The agent has one before it looks for its controller."""
-    deadline_s = time.monotonic() + 10
-    while not (directory / "supervisor.sock").exists():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.01)
 
 
 async def test_agent_without_an_authority_is_told_that_the_port_speaks_tls(

@@ -5,7 +5,7 @@ import signal
 import time
 from pathlib import Path
 
-from tests.agent.supervisor.driver import Driver, alive, read_when_there
+from tests.agent.supervisor.driver import Driver, alive, read_when_there, wait_gone
 
 IGNORING = "trap '' TERM; echo up; while :; do sleep 0.01; done"
 
@@ -224,10 +224,7 @@ def test_lease_runs_out_while_no_agent_is_there(supervisor: Driver) -> None:
     supervisor.lease(0.3)
     supervisor.detach()
 
-    deadline_s = time.monotonic() + 10
-    while alive(pid):
-        assert time.monotonic() < deadline_s
-        time.sleep(0.01)
+    wait_gone(pid)
 
 
 def test_shutdown_stops_all_reports_and_exits_when_it_is_acknowledged(supervisor: Driver) -> None:

@@ -1,20 +1,23 @@
 """The performer of notices: its queue, its process, and what becomes of both."""
 
+import itertools
 import os
 import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine, insert, update
 from tests.control.notice.receiver import Receiver, receiving
 from tests.databases import url_at
+from tests.e2e.cluster import until
 
 from muster.control.engine.effects import Surroundings
 from muster.control.engine.inputs import Input
+from muster.control.notice import performer
 from muster.control.notice.addresses import Reach
 from muster.control.notice.effects import NoticeOutcome, SendNotice
 from muster.control.notice.entity import notices
@@ -22,8 +25,6 @@ from muster.control.notice.performer import NoticeSender
 from muster.control.notice.settings import NoticeSettings
 from muster.control.notice.turns import MAX_SENDING
 from muster.store.database import open_engine
-
-LIMIT_S = 30.0
 
 
 @pytest.fixture
@@ -44,13 +45,6 @@ class Reported(list[Input]):
 
     def until(self, count: int) -> None:
         until(lambda: len(self) >= count)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < deadline_s, "it did not happen in time"
-        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -137,8 +131,6 @@ def test_process_that_hangs_is_replaced(
     silent_s: float,
     body: str,
 ) -> None:
-    monkeypatch.setattr("muster.control.notice.performer.SILENT_S", silent_s, raising=False)
-    monkeypatch.setattr("muster.control.notice.performer.WRITE_S", 0.3, raising=False)
     write(engine, "ntc-1", f"json://{receiver.host}/first")
     with engine.begin() as connection:
         connection.execute(update(notices).values(body=body))
@@ -147,8 +139,17 @@ def test_process_that_hangs_is_replaced(
     hanging = sender._process
     assert hanging is not None
     os.kill(hanging.pid, signal.SIGSTOP)
-    sender.perform([SendNotice("ntc-1", number) for number in range(2, 12)])
-    until(lambda: hanging.poll() is not None)
+    numbers = itertools.count(2)
+
+    def is_replaced() -> bool:
+        sender.perform([SendNotice("ntc-1", next(numbers))])
+        return hanging.poll() is not None
+
+    with monkeypatch.context() as impatient:  # but not with a process that is only starting
+        impatient.setattr(performer, "SILENT_S", silent_s)
+        impatient.setattr(performer, "WRITE_S", 0.3)
+        until(is_replaced, pause_s=0.2)
+    sender.perform([SendNotice("ntc-1", next(numbers))])
     reported.until(2)
 
 
