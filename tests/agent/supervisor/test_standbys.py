@@ -5,26 +5,47 @@ That they take their turns as others do is shown in test_backlog.py.
 
 import os
 import signal
+import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.agent.supervisor.accounts import ADA, Users, spawner_of
-from tests.agent.supervisor.driver import Driver, alive, read_when_there, wait_gone
+from tests.agent.supervisor.driver import Driver, alive, read_when_there, wait_gone, wait_until
 
+from muster.agent.supervisor.cgroups import LimitsKind
 from muster.agent.supervisor.launch import launch
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can become other users")
 
 
-def standby(driver: Driver, users: Users, ada: dict[str, Any]) -> Path:
+@contextmanager
+def standing_still(pid: int) -> Iterator[None]:
+    """A process that does nothing meanwhile."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def exists(pid: int) -> bool:
+    """Whether a process exists, perhaps as a zombie."""
+    return Path(f"/proc/{pid}").exists()
+
+
+def standby(
+    driver: Driver, users: Users, ada: dict[str, Any], command: tuple[str, ...] = ("echo", "ran")
+) -> Path:
     """Start kernel `a` and let `b` stand by; a file in the returned place ends `a`."""
     go = users.place / "go"
     wait = ["sh", "-c", f"echo up; while [ ! -e {go} ]; do sleep 0.01; done"]
     driver.start("a", command=wait, account=ada)
     driver.started("a")
-    driver.start({"id": "b", "queued": True}, command=["sh", "-c", "echo ran"], account=ada)
+    driver.start({"id": "b", "queued": True}, command=[*command], account=ada)
     assert driver.status("b") == "queued"
     return go
 
@@ -97,3 +118,73 @@ def test_process_that_spawns_for_a_user_comes_before_kernels(
     assert supervisor.log("k") == f"{own}\n"
     if own == 0:  # that of a supervisor started with another is left alone
         assert os.getpriority(os.PRIO_PROCESS, spawner_of(supervisor, ADA)) < 0
+
+
+def test_heir_whose_start_is_heard_after_the_lease_is_told_as_heir_and_never_runs_again(
+    supervisor: Driver, users: Users, ada: dict[str, Any]
+) -> None:
+    """It was spawned within the lease; the supervisor stood still until the lease was over."""
+    go = standby(supervisor, users, ada, ("sleep", "60"))
+    supervisor.lease(0.3)
+    supervisor.settle()
+    with standing_still(supervisor.pid):
+        go.touch()
+        time.sleep(0.35)  # the lease runs by a clock that no test can turn
+
+    assert supervisor.ended("b")["reason"] == "lease_expired"
+    assert supervisor.ended("a")["heir"] == ["b", 1]
+    assert supervisor.started("b")["predecessor"] == ["a", 1]
+
+    supervisor.lease(None)
+    supervisor.run(["true"], kernel="c", account=ada)
+    assert supervisor.all_of("b") == ["started", "ended"]
+    assert "heir" not in supervisor.ended("c")
+
+
+def test_room_of_each_of_two_that_end_together_has_one_heir(
+    supervisor: Driver, users: Users, ada: dict[str, Any]
+) -> None:
+    """The first leaves a process behind, which is gone when the supervisor hears of both ends."""
+    go = users.place / "go"
+    until = f"while [ ! -e {go} ]; do sleep 0.01; done"
+    leave = f"setsid sleep 60 & echo $!; {until}"
+    supervisor.start("a", command=["sh", "-c", leave], account=ada)
+    left = int(read_when_there(supervisor.log_path("a")))
+    supervisor.start("b", command=["sh", "-c", until], account=ada)
+    pids = [supervisor.started(kernel)["pid"] for kernel in ("a", "b")]
+    heirs = [{"id": f"heir{number}", "queued": True} for number in range(2)]
+    supervisor.start(*heirs, account=ada)
+    supervisor.settle()
+    spawner = spawner_of(supervisor, ADA)
+    with standing_still(supervisor.pid):
+        with standing_still(spawner):
+            go.touch()
+            for pid in pids:
+                wait_gone(pid)
+        wait_until(lambda: not any(map(exists, pids)))
+        os.kill(left, signal.SIGKILL)
+        wait_gone(left)
+
+    supervisor.ended("heir0")
+    supervisor.ended("heir1")
+    heirs = [event["heir"][0] for event in supervisor.events if "heir" in event]
+    assert sorted(heirs) == ["heir0", "heir1"]
+
+
+def test_kernel_that_was_recalled_ends_though_its_users_process_could_not_let_it_stand_by(
+    supervisor: Driver, users: Users, ada: dict[str, Any]
+) -> None:
+    if supervisor.state["limits"] == LimitsKind.NONE:
+        pytest.skip("no cgroups can be made here")
+    supervisor.start("a", command=["sleep", "60"], account=ada)
+    supervisor.started("a")
+    spawner = spawner_of(supervisor, ADA)
+    with standing_still(spawner):
+        lower = ["prlimit", f"--pid={spawner}", "--nofile=0:0"]
+        subprocess.run(lower, user=ADA, group=ADA, extra_groups=[], check=True)
+        supervisor.start({"id": "b", "queued": True}, account=ada)
+        supervisor.say(op="recall", kernels=[{"id": "b", "generation": 1}])
+        supervisor.settle()
+
+    end = supervisor.ended("b")
+    assert (end["reason"], end["detail"]) == ("never_started", "recalled")

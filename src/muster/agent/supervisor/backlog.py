@@ -16,6 +16,9 @@ class Backlog:
     def __bool__(self) -> bool:
         return bool(self._shapes)
 
+    def __contains__(self, kernel: Kernel) -> bool:
+        return kernel.key in self._shapes.get(kernel.shape, ())
+
     def add(self, kernel: Kernel) -> None:
         self._shapes.setdefault(kernel.shape, OrderedDict())[kernel.key] = kernel
 

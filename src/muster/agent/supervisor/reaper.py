@@ -41,20 +41,19 @@ class Reaper:
         """Add a kernel whose main process was spawned as a child of another process."""
         self._mains[kernel.pid] = self._kernels[kernel.key] = kernel
 
-    def main_ended(self, pid: int, wait_status: int) -> None:
+    def main_ended(self, kernel: Kernel, wait_status: int) -> None:
         """Note that a main process was reaped, here or by its parent."""
-        kernel = self._mains.pop(pid, None)
-        if kernel is not None:
-            kernel.wait_status = wait_status
-            self._leaving.append(kernel)
+        if kernel.wait_status is not None:
+            return
+        if self._mains.get(kernel.pid) is kernel:  # its pid may have a new owner by now
+            del self._mains[kernel.pid]
+        kernel.wait_status = wait_status
+        self._leaving.append(kernel)
 
     def lose(self, kernel: Kernel) -> None:
         """Give up a kernel whose end nobody will tell: all of its processes are to be killed."""
-        if kernel.wait_status is None:
-            self._mains.pop(kernel.pid, None)
-            self._kernels[kernel.key] = kernel
-            kernel.wait_status = int(signal.SIGKILL)
-            self._leaving.append(kernel)
+        self._kernels[kernel.key] = kernel
+        self.main_ended(kernel, int(signal.SIGKILL))
 
     def add_helper(self, pid: int) -> None:
         """Add a process of the supervisor's own, to be reaped and nothing more."""
@@ -107,8 +106,9 @@ class Reaper:
             if pid == 0:
                 return
             self._children.discard(pid)
-            if pid in self._mains:
-                self.main_ended(pid, status)
+            kernel = self._mains.get(pid)
+            if kernel is not None:
+                self.main_ended(kernel, status)
             elif self._orphans is not None:
                 self._orphans.forget(pid)
         self.due = True

@@ -223,7 +223,10 @@ class Supervisor:
     def not_spawned(self, kernel: Kernel, failure: CreateFailed | CannotExecute) -> None:
         self._starter.clean_up(kernel)
         if kernel.status is Status.STANDBY:
-            kernel.status = Status.QUEUED  # it will be tried in its turn, when it has room
+            if kernel in self._backlog:
+                kernel.status = Status.QUEUED  # it will be tried in its turn, when it has room
+            else:
+                self._withdraw(kernel, RECALLED)
             return
         if kernel.stop_reason is not None:
             detail = kernel.stop_detail or kernel.stop_reason
@@ -235,19 +238,20 @@ class Supervisor:
         else:
             events = [reports.cannot_execute(kernel, failure)]
         self._end(kernel)
-        heir = self._backlog.appoint_heir(kernel, events[0])
+        heir = self._appoint_heir(kernel, events[0])
         self._record(events, self._begin(heir, events) if heir is not None else None)
 
     def dropped(self, kernel: Kernel) -> None:
         self._withdraw(kernel, kernel.stop_detail or kernel.stop_reason or RECALLED)
 
     def main_ended(self, kernel: Kernel, wait_status: int, heir: Kernel | None) -> None:
-        self._reaper.main_ended(kernel.pid, wait_status)
+        self._reaper.main_ended(kernel, wait_status)
         if heir is None or not heir.prefilled:  # it was granted room of its own meanwhile
             self._leftovers_due_s = 0.0
             return
         if heir.status is Status.STANDBY:  # and was not stopped meanwhile
             heir.status = Status.STARTING
+        self._backlog.remove(heir)  # others may have ended, too, and it can follow only one
         kernel.heir = heir
         self.reap()  # the end of this one is told before the start of that one
 
@@ -400,21 +404,26 @@ class Supervisor:
                 self._reaper.add(kernel)
                 self._limits.spawned(kernel)
                 return kernel
-            heir = self._backlog.appoint_heir(kernel, events[-1])
+            heir = self._appoint_heir(kernel, events[-1])
             if heir is None:
                 return None
             kernel = heir
 
+    def _appoint_heir(self, kernel: Kernel, event: Event) -> Kernel | None:
+        """The heir of a kernel that has ended, if there is any. Once the lease is over only one
+        that was spawned before can be."""
+        if kernel.heir is None and clock.now_s() >= self.lease_end_s:
+            return None
+        return self._backlog.appoint_heir(kernel, event)
+
     # Ends.
 
     def _finish(self, kernel: Kernel) -> None:
-        """Report a kernel, all processes of which are gone, and start its heir on its devices,
-        unless the lease is over."""
+        """Report a kernel, all processes of which are gone, and start its heir on its devices."""
         event = reports.ended(kernel, kernel.slot.oom_kills() if kernel.slot is not None else 0)
         self._end(kernel)
         events = [event]
-        leased = clock.now_s() < self.lease_end_s
-        heir = self._backlog.appoint_heir(kernel, event) if leased else None
+        heir = self._appoint_heir(kernel, event)
         running = self._begin(heir, events) if heir is not None else None
         # Only now: the devices lie idle until the heir runs, and nobody waits for this.
         dropped_bytes = self._starter.clean_up(kernel)

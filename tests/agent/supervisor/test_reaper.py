@@ -1,0 +1,15 @@
+"""Whose end is noted when a main process was reaped."""
+
+from muster.agent.supervisor.kernel import Kernel
+from muster.agent.supervisor.reaper import Reaper
+
+
+def test_end_that_is_told_late_is_not_taken_for_that_of_the_next_owner_of_the_pid() -> None:
+    reaper = Reaper(None)
+    first, second = Kernel(("first", 1), pid=1), Kernel(("second", 1), pid=1)
+    for kernel in (first, second):
+        reaper.add_of_another(kernel)
+
+    reaper.main_ended(first, 0)
+
+    assert (first.wait_status, second.wait_status) == (0, None)
