@@ -167,8 +167,8 @@ def test_room_of_each_of_two_that_end_together_has_one_heir(
 
     supervisor.ended("heir0")
     supervisor.ended("heir1")
-    heirs = [event["heir"][0] for event in supervisor.events if "heir" in event]
-    assert sorted(heirs) == ["heir0", "heir1"]
+    appointed = [event["heir"][0] for event in supervisor.events if "heir" in event]
+    assert sorted(appointed) == ["heir0", "heir1"]
 
 
 def test_kernel_that_was_recalled_ends_though_its_users_process_could_not_let_it_stand_by(
@@ -188,3 +188,34 @@ def test_kernel_that_was_recalled_ends_though_its_users_process_could_not_let_it
 
     end = supervisor.ended("b")
     assert (end["reason"], end["detail"]) == ("never_started", "recalled")
+
+
+def test_kernel_that_dies_slowly_costs_none_that_stands_by(
+    supervisor: Driver, users: Users, ada: dict[str, Any]
+) -> None:
+    """One that has much memory to give back, or waits for a disk: its user's process is not to
+    blame that the end is not told."""
+    freezer = Path("/sys/fs/cgroup/freezer") / supervisor.directory.parent.name
+    if not freezer.parent.exists():
+        pytest.skip("this machine has no freezer")
+    freezer.mkdir()
+    try:
+        supervisor.start("a", command=["sleep", "60"], account=ada)
+        pid = supervisor.started("a")["pid"]
+        supervisor.start({"id": "b", "queued": True}, account=ada)
+        supervisor.settle()
+        (freezer / "tasks").write_text(str(pid))
+        (freezer / "freezer.state").write_text("FROZEN")
+        spawner = spawner_of(supervisor, ADA)
+        supervisor.stop("a", grace_s=0)
+        supervisor.settle()
+        time.sleep(2.2)
+        assert alive(spawner)
+        (freezer / "freezer.state").write_text("THAWED")
+
+        assert supervisor.ended("a")["heir"] == ["b", 1]
+        assert supervisor.ended("b")["exit_code"] == 0
+    finally:
+        (freezer / "freezer.state").write_text("THAWED")
+        wait_gone(pid)
+        freezer.rmdir()

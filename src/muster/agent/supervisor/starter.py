@@ -124,7 +124,8 @@ class Starter:
         self._user_spawners.renew_lease(until_s)
 
     def give_up(self, kernel: Kernel) -> None:
-        """Stop waiting for the process that should tell of a killed kernel's end, and does not."""
+        """Stop waiting for the process that should have told of a killed kernel's end, if there is
+        one."""
         self._user_spawners.give_up(kernel)
 
     def enforce(self, kernel: Kernel, template: Template) -> None:

@@ -72,8 +72,7 @@ class Stops:
         while (late := self._deadlines.pop_missed(now_s)) is not None:
             if late.killed:
                 self._starter.give_up(late)
-            else:
-                self._kill(late)
+            self._kill(late)  # again, if it is still there: it may take long to die
 
     def next_s(self) -> float:
         """The time at which ``enforce_due`` has something to do next."""

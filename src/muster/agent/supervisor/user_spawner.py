@@ -12,7 +12,7 @@ from muster.agent.supervisor import clock
 from muster.agent.supervisor.failures import CannotExecute, CreateFailed
 from muster.agent.supervisor.kernel import CreateFailure, Kernel
 from muster.agent.supervisor.loop import READABLE, WRITABLE, Loop
-from muster.agent.supervisor.process_tree import read_stat
+from muster.agent.supervisor.process_tree import ProcessStat, read_stat
 from muster.agent.supervisor.protocol import Account, Program
 from muster.agent.supervisor.spawn_messages import (
     DROPPED,
@@ -118,8 +118,10 @@ class UserSpawner:
     def stands_by(self, kernel: Kernel) -> bool:
         return kernel in self._standbys
 
-    def has(self, kernel: Kernel) -> bool:
-        return self._running.get(kernel.pid) is kernel or kernel in self._asked.values()
+    def owes_end_of(self, kernel: Kernel) -> bool:
+        """Whether the process should have told of the end of a kernel that was killed."""
+        running = self._running.get(kernel.pid) is kernel
+        return not _is_dying(kernel) if running else kernel in self._asked.values()
 
     def start(self, kernel: Kernel, launch: Launch, *, standby: bool = False) -> None:
         """
@@ -298,7 +300,7 @@ class UserSpawner:
             self._answered(number)
         self._running.clear()
         if self._ready:
-            lost = [*asked, *(kernel for kernel in running if not _is_there(kernel))]
+            lost = [*asked, *(kernel for kernel in running if _stat_of(kernel) is None)]
             if lost:
                 self._listener.spawner_ended(lost)
             return
@@ -322,8 +324,18 @@ def _subtract(counts: Counter[str], shape: str, number: int) -> None:
         del counts[shape]
 
 
-def _is_there(kernel: Kernel) -> bool:
-    """Whether the kernel's main process exists, perhaps as a zombie."""
+def _stat_of(kernel: Kernel) -> ProcessStat | None:
+    """The kernel's main process, perhaps a zombie; None if it was reaped."""
     stat = read_stat(kernel.pid)
     low, high = kernel.born_ticks
-    return stat is not None and low <= stat.start_ticks <= high
+    return stat if stat is not None and low <= stat.start_ticks <= high else None
+
+
+def _is_dying(kernel: Kernel) -> bool:
+    """Whether the kernel's main process cannot be reaped yet: the last of its threads gives its
+    memory back, which may take long."""
+    stat = _stat_of(kernel)
+    with suppress(OSError):
+        threads = os.listdir(f"/proc/{kernel.pid}/task")  # noqa: PTH208
+        return stat is not None and (stat.state != "Z" or len(threads) > 1)
+    return False

@@ -83,9 +83,9 @@ class UserSpawners:
                 spawner.tell_lease(until_s)
 
     def give_up(self, kernel: Kernel) -> None:
-        """Kill the process that should tell of a kernel's end, and does not."""
+        """Kill the process that should have told of a kernel's end, if there is one."""
         for spawner in self._all():
-            if spawner.has(kernel):
+            if spawner.owes_end_of(kernel):
                 spawner.kill()
 
     def close_idle(self, now_s: float) -> None:
