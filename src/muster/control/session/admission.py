@@ -131,8 +131,6 @@ def _unknown_attributes(cluster: ClusterState, workload: WorkloadClass) -> list[
     """A problem for each attribute that a hard rule needs and that no agent of the group has; none
     where the group has no agents."""
     snapshot, placement = cluster.groups[workload.group].snapshot, workload.placement
-    if not len(snapshot):
-        return []
     needed = {
         f"placement.constraints.{index}": constraint.attribute
         for index, constraint in enumerate(placement.constraints)
@@ -142,7 +140,9 @@ def _unknown_attributes(cluster: ClusterState, workload: WorkloadClass) -> list[
         needed["placement.together"] = placement.together
     if placement.rank_by is not None:
         needed["placement.rank_by"] = placement.rank_by
-    known = snapshot.attribute_names
+    if not needed or not len(snapshot):
+        return []
+    known = snapshot.attribute_names  # a look at every agent
     return [
         Problem(field, repr(name), _expected(name, sorted(known), workload.group))
         for field, name in needed.items()
