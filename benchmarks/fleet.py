@@ -122,7 +122,8 @@ class Fleet:
         pass  # each agent has one stream only
 
     def close(self, agent: AgentId, why: str) -> None:
-        raise RuntimeError(f"the stream of agent {agent} was closed: {why}")
+        if agent in self.agents:
+            raise RuntimeError(f"the stream of agent {agent} was closed: {why}")
 
     def send(self, agent: AgentId, message: ControllerMessage) -> None:
         match message:

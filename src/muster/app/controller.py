@@ -30,7 +30,7 @@ from muster.app.http_server import serving
 from muster.app.local_agents import LocalAgents
 from muster.app.lost_supervisors import watch_supervisors
 from muster.app.plugin_watchdog import watch_plugins
-from muster.app.process import allow_files, settle_memory
+from muster.app.process import allow_files, garbage_collection_off, settle_memory
 from muster.control.agent.desk import AgentDesk
 from muster.control.agent.leases import LeaseBook
 from muster.control.engine.effects import Surroundings
@@ -75,7 +75,8 @@ async def serve(config: ControllerConfig) -> None:
     stop = asyncio.Event()
     with home.locked(), _signals(stop):
         async with AsyncExitStack() as stack:
-            await _start(config, stack)
+            with garbage_collection_off():
+                await _start(config, stack)
             settle_memory()
             log.info("ready")
             await stop.wait()

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from sqlalchemy import ColumnElement, Connection, Row, Table, select
 
@@ -38,13 +38,16 @@ from muster.store.queries.dependencies import read_ended_by_id
 from muster.store.records import Agent, Allocation, Job, Kernel, Session, Task
 from muster.store.rows import (
     load_devices,
+    load_list,
     load_reason,
+    load_request,
     load_resources,
     load_shares,
 )
 from muster.store.sql import one_of
 
 CHUNK = 500  # bound parameters a statement
+_Processes: TypeAlias = Sequence[tuple[Process, Resources]]
 
 
 def load_live(connection: Connection, entities: Entities) -> Live:
@@ -138,16 +141,35 @@ def load_sessions(connection: Connection, live: Live) -> None:
     for row in _in_chunks(connection, schema.jobs, schema.jobs.c.id, ended):
         jobs[row.id] = load_job(row)
     by_session: dict[str, list[Row[Any]]] = {row.id: [] for row in found}
-    for row in _in_chunks(connection, kernels, kernels.c.session_id, list(by_session)):
+    is_live = select(sessions.c.id).where(one_of(sessions.c.status, SESSION_TABLE.live))
+    for row in connection.execute(
+        select(kernels)
+        .where(kernels.c.session_id.in_(is_live))
+        .order_by(kernels.c.session_id, kernels.c.idx)
+    ):
         by_session[row.session_id].append(row)
+    specs = _Specs(live)
     for row in found:
-        session = _session(row, jobs.get(row.job_id), live)
-        processes = session_processes(session)
+        job = jobs.get(row.job_id)
+        spec, processes = specs[row.spec] if row.spec else (None, _job_processes(job))
+        session = _session(row, job, spec)
         session.kernels = [
-            _kernel(kernel, session, *processes[kernel.idx])
-            for kernel in sorted(by_session[row.id], key=lambda kernel: kernel.idx)
+            _kernel(kernel, session, *processes[kernel.idx]) for kernel in by_session[row.id]
         ]
         live.add(session)
+
+
+class _Specs(dict[str, tuple[SessionSpec, _Processes]]):
+    """Sessions' specs by their stored texts, most of which are equal, with the processes of their
+    kernels."""
+
+    def __init__(self, live: Live) -> None:
+        self._live = live
+
+    def __missing__(self, text: str) -> tuple[SessionSpec, _Processes]:
+        spec = self._live.shared(SessionSpec.model_validate_json(text))
+        self[text] = found = spec, spec_processes(spec)
+        return found
 
 
 def _in_chunks(
@@ -159,17 +181,18 @@ def _in_chunks(
         )
 
 
-def session_processes(session: Session) -> list[tuple[Process, Resources]]:
-    """The process and the request of each kernel of a session; equal kernels share the objects."""
-    if session.spec is None:
-        job = session.job
-        assert job is not None, "a session has a job or a spec of its own"
-        count = job.tasks_total if job.spec.coscheduled else 1
-        return [(job.spec, job.resources)] * count
+def spec_processes(spec: SessionSpec) -> _Processes:
+    """The process and the request of each kernel of a session without a job; equal kernels share
+    the objects."""
     processes: list[tuple[Process, Resources]] = []
-    for kernel in session.spec.kernels:
+    for kernel in spec.kernels:
         processes += [(kernel, kernel.resources.resources())] * kernel.replicas
     return processes
+
+
+def _job_processes(job: Job | None) -> _Processes:
+    assert job is not None, "a session has a job or a spec of its own"
+    return [(job.spec, job.resources)] * (job.tasks_total if job.spec.coscheduled else 1)
 
 
 def _owner(row: Row[Any]) -> Owner:
@@ -247,7 +270,7 @@ def _task(row: Row[Any], job: Job) -> Task:
     )
 
 
-def _session(row: Row[Any], job: Job | None, live: Live) -> Session:
+def _session(row: Row[Any], job: Job | None, spec: SessionSpec | None) -> Session:
     return Session(
         id=SessionId(row.id),
         job=job,
@@ -256,7 +279,7 @@ def _session(row: Row[Any], job: Job | None, live: Live) -> Session:
         owner=_owner(row),
         group=row.group,
         priority=row.priority,
-        spec=live.shared(SessionSpec.model_validate_json(row.spec)) if row.spec else None,
+        spec=spec,
         status=SessionStatus(row.status),
         status_changed_at=row.status_changed_at,
         created_at=row.created_at,
@@ -264,7 +287,7 @@ def _session(row: Row[Any], job: Job | None, live: Live) -> Session:
         tries=row.tries,
         retry_at=0.0,  # the failure for which it waits is not stored, and will be reported again
         reschedules=row.reschedules,
-        failed_agents=tuple(AgentId(agent) for agent in json.loads(row.failed_agents)),
+        failed_agents=load_list(row.failed_agents),
         started_at=row.started_at,
         finished_at=row.finished_at,
         barrier_opened_at=row.barrier_opened_at,
@@ -286,7 +309,7 @@ def _kernel(row: Row[Any], session: Session, process: Process, resources: Resour
         generation=row.generation,
         agent_id=row.agent_id and AgentId(row.agent_id),
         shares=load_shares(row.devices),
-        ports=tuple(json.loads(row.ports or "[]")),
+        ports=load_list(row.ports),
         started_at=row.started_at,
         ended_at=row.ended_at,
         exit_code=row.exit_code,
@@ -302,13 +325,8 @@ def _allocation(row: Row[Any]) -> Allocation:
         generation=row.generation,
         agent_id=AgentId(row.agent_id),
         charged=bool(row.charged),
-        resources=Resources.with_extra(
-            row.cpu_milli,
-            row.memory_bytes,
-            row.disk_bytes,
-            row.gpu_milli,
-            json.loads(row.extra),
-            kernels=1,
+        resources=load_request(
+            row.cpu_milli, row.memory_bytes, row.disk_bytes, row.gpu_milli, row.extra
         ),
         shares=load_shares(row.devices),
         boot_id=row.boot_id,

@@ -13,7 +13,10 @@ from muster.store.batch import inserting, updating
 from muster.store.mapping import RowMapping, Source
 from muster.store.records import Agent, Allocation, Job, Kernel, Session, Task
 
+# Rows are many, and most of their texts are equal: each text is parsed once.
 
+
+@lru_cache(maxsize=4096)
 def load_reason(code: str | None, numbers: str | None) -> Reason | None:
     return None if code is None else Reason.from_json(code, numbers or "{}")
 
@@ -41,8 +44,21 @@ def dump_shares(shares: tuple[DeviceShare, ...]) -> str:
     return json.dumps([[share.index, share.milli] for share in shares]) if shares else "[]"
 
 
+@lru_cache(maxsize=4096)
 def load_shares(text: str | None) -> tuple[DeviceShare, ...]:
     return tuple(DeviceShare(index, milli) for index, milli in json.loads(text or "[]"))
+
+
+@lru_cache(maxsize=4096)
+def load_list(text: str | None) -> tuple[Any, ...]:
+    """The plain values of a list."""
+    return tuple(json.loads(text or "[]"))
+
+
+@lru_cache(maxsize=4096)
+def load_request(cpu: int, memory: int, disk: int, gpu: int, extra: str) -> Resources:
+    """The request of a kernel, from a row of the ledger."""
+    return Resources.with_extra(cpu, memory, disk, gpu, json.loads(extra), kernels=1)
 
 
 def dump_resources(amount: Resources) -> str:

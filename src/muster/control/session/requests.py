@@ -19,7 +19,7 @@ from muster.core.owner import Principal
 from muster.core.reasons import ReasonCode, reason
 from muster.core.specs import SessionSpec
 from muster.core.states import KernelStatus, SessionStatus
-from muster.store.load import session_processes
+from muster.store.load import spec_processes
 from muster.store.records import Kernel, Session
 
 PHASE = "Request"
@@ -52,6 +52,7 @@ class SessionRequests:
             spec = spec.model_copy(update={"after": with_ids(spec.after, dependencies)})
         # Before its kernels are made: it may have thousands, and a refusal is to cost little.
         admit(work.live, self._cluster, session_class(principal.owner, spec), 1)
+        shared = work.live.shared(spec)
         session = Session(
             id=work.ids.session(),
             job=None,
@@ -60,7 +61,7 @@ class SessionRequests:
             owner=principal.owner,
             group=spec.group,
             priority=spec.priority,
-            spec=work.live.shared(spec),
+            spec=shared,
             status=SessionStatus.PENDING,
             status_changed_at=work.now,
             created_at=work.now,
@@ -76,7 +77,7 @@ class SessionRequests:
                 status=KernelStatus.PENDING,
                 status_changed_at=work.now,
             )
-            for index, (process, resources) in enumerate(session_processes(session))
+            for index, (process, resources) in enumerate(spec_processes(shared))
         ]
         track_dependencies(self._cluster, dependencies)
         work.unit.add(session)

@@ -34,7 +34,7 @@ from muster.scheduling.passes.group_state import GroupState
 from muster.scheduling.passes.pass_result import Placed
 from muster.scheduling.policy.group_policy import Policy, missing_parts
 from muster.scheduling.policy.guard import PluginFault
-from muster.scheduling.workload import KernelPlacement, SessionWorkload, WorkloadClass
+from muster.scheduling.workload import Classes, KernelPlacement, SessionWorkload, WorkloadClass
 from muster.store.live import Live
 from muster.store.records import Agent, Allocation, Job, Kernel, LedgerKey, Session
 
@@ -75,10 +75,11 @@ class ClusterState:
             self._use(name, Policy.of(spec, missing_parts(spec)))
         for agent in live.agents.values():
             self.agent_changed(agent)
+        classes = Classes()  # most sessions are equal to others
         for allocation in live.ledger.values():
             if allocation.charged:
                 self.backlogs.allocated(allocation, 0)
-                self._adopt(allocation, allocation.since)
+                self._adopt(allocation, allocation.since, classes)
             else:
                 self.allocated(allocation)
         for session in live.sessions.values():
@@ -376,10 +377,14 @@ class ClusterState:
     def _group_of(self, allocation: Allocation) -> GroupState:
         return self.groups[self._live.agents[allocation.agent_id].group]
 
-    def _adopt(self, allocation: Allocation, now: float) -> None:
+    def _adopt(self, allocation: Allocation, now: float, classes: Classes | None = None) -> None:
         """Count an allocation that is charged, though no pass has placed it: its room is in use,
         and its session placed. Of a session that has ended only the room counts, until its agent
-        confirms the end."""
+        confirms the end.
+
+        Args:
+            classes: where many are adopted, those of their sessions.
+        """
         prefilled_as = self._prefilled_as.pop(allocation.key, None)
         kernel = self._live.kernels.get(allocation.kernel_id)
         if kernel is None:
@@ -389,6 +394,8 @@ class ClusterState:
             return
         session = kernel.session
         workload = prefilled_as or self._known(session) or self.hooks.arriving(session)
+        if classes is not None:
+            workload = classes.one(workload)
         state = self.groups[session.group]
         kernels = {kernel.index: KernelPlacement(allocation.agent_id, allocation.shares)}
         begun_anew = session.job is not None
