@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
-from sqlalchemy import Column, and_, select
+from sqlalchemy import Column, and_, except_, select
 
 from muster.store.audit.finding import Audit, Finding, Stored
 from muster.store.schema import (
@@ -41,23 +41,17 @@ that row is found."""
 
 def _dangling(stored: Stored) -> Iterator[Finding]:
     for columns, named in REFERENCES:
-        table, other = columns[0].table, named[0].table.alias()
-        found = [other.c[column.name] for column in named]
-        joined = and_(*(mine == its for mine, its in zip(columns, found, strict=True)))
-        rows = (
-            select(*table.primary_key, *columns)
-            .select_from(table.outerjoin(other, joined))
-            .where(found[0].is_(None), *(column.is_not(None) for column in columns))
-        )
+        table = columns[0].table
+        names = select(*columns).where(*(column.is_not(None) for column in columns))
+        missing = except_(names, select(*named)).cte("missing")
+        matches = (mine == theirs for mine, theirs in zip(columns, missing.c, strict=True))
+        rows = select(*table.primary_key, *columns).select_from(table.join(missing, and_(*matches)))
         keys = len(table.primary_key)
+        told = "+".join(column.name for column in columns)
         for row in stored.connection.execute(rows):
-            subject = "/".join(map(str, row[:keys]))
-            named_as = "/".join(map(str, row[keys:]))
-            told = "+".join(column.name for column in columns)
-            yield Finding(
-                f"{table.name} {subject}",
-                f"has the {told} {named_as}, which is not in {named[0].table.name}",
-            )
+            key, name = ("/".join(map(str, part)) for part in (row[:keys], row[keys:]))
+            where = named[0].table.name
+            yield Finding(f"{table.name} {key}", f"has the {told} {name}, which is not in {where}")
 
 
 AUDITS = (Audit("each row that is named is there", _dangling),)

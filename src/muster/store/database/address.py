@@ -65,3 +65,9 @@ def shown_url(url: str) -> str:
     if address.get_backend_name() == "postgresql":
         address = address.set(drivername="postgresql")
     return address.render_as_string(hide_password=True)
+
+
+def sqlite_file(url: str) -> Path | None:
+    """The file of a SQLite database; None for a server's."""
+    address = parsed(url)
+    return Path(address.database or "") if address.get_backend_name() == "sqlite" else None

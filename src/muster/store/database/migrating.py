@@ -40,17 +40,23 @@ def bring_up_to_date(connection: Connection, shown: str) -> None:
     Raises:
         DatabaseUnusable: the database is another program's, or a newer Muster's.
     """
-    if _version(connection, shown) == HEAD:
+    if migration_of(connection, shown) == HEAD:
         return
-    if connection.dialect.name == "postgresql":  # SQLite has locked the database already
-        connection.execute(text("SET LOCAL statement_timeout = 0"))
-        connection.execute(text("SELECT pg_advisory_xact_lock(hashtext('muster migration'))"))
-    if _version(connection, shown) != HEAD:  # nobody was faster
-        _migrate(connection)
+    lock_migrations(connection)
+    if migration_of(connection, shown) != HEAD:  # nobody was faster
+        migrate(connection)
     connection.commit()
 
 
-def _version(connection: Connection, shown: str) -> str | None:
+def lock_migrations(connection: Connection) -> None:
+    """Have everybody else who wants to migrate the database wait for this transaction's end, and
+    wait for theirs."""
+    if connection.dialect.name == "postgresql":  # SQLite has locked the database already
+        connection.execute(text("SET LOCAL statement_timeout = 0"))
+        connection.execute(text("SELECT pg_advisory_xact_lock(hashtext('muster migration'))"))
+
+
+def migration_of(connection: Connection, shown: str) -> str | None:
     """The newest migration that was run on the database; None for an empty database.
 
     Raises:
@@ -82,7 +88,18 @@ def _such_as(tables: Collection[str]) -> str:
     return f" (it has the tables {named}{more})" if tables else ""
 
 
-def _migrate(connection: Connection) -> None:
+def migrations_after(found: str | None) -> list[tuple[str, str]]:
+    """The number and the words of each migration that a database of migration ``found`` lacks, in
+    their order; None lacks all."""
+    from alembic.script import ScriptDirectory
+
+    newest_first = ScriptDirectory(str(MIGRATIONS)).walk_revisions()
+    later = [(each.revision, each.doc) for each in newest_first if each.revision > (found or "")]
+    return later[::-1]
+
+
+def migrate(connection: Connection, to: str = "head") -> None:
+    """Run the migrations up to ``to`` that the database lacks, in the connection's transaction."""
     # Imported late: a database that is up to date does not pay for it.
     from alembic import command
     from alembic.config import Config
@@ -90,4 +107,4 @@ def _migrate(connection: Connection) -> None:
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))
     config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    command.upgrade(config, to)

@@ -1,8 +1,10 @@
 """SQLite: one file in WAL mode, for the controller of its directory."""
 
 import sqlite3
+from collections.abc import Callable
+from pathlib import Path
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event
 
 from muster.core.reasons import ReasonCode
 from muster.core.results import SchedulingResult
@@ -49,6 +51,40 @@ def sqlite_engine(address: URL) -> Engine:
     def _begin(connection: Connection) -> None:
         readonly = connection.get_execution_options().get("readonly", False)
         connection.exec_driver_sql("BEGIN" if readonly else "BEGIN IMMEDIATE")
+
+    return engine
+
+
+def reading_engine(file: Path) -> Engine:
+    """An engine that only reads a file, which is left as it is. Writers go on meanwhile."""
+    uri = f"{file.absolute().as_uri()}?mode=ro"
+    return _transactional(lambda: sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_S), "BEGIN")
+
+
+def scratch_engine(file: Path) -> Engine:
+    """An engine on a file that nobody else opens, and that is thrown away unless everything goes
+    well: nothing of it is safe before the file is synchronized to the disk as a whole."""
+
+    def connect() -> sqlite3.Connection:
+        connection = sqlite3.connect(file)
+        connection.execute("PRAGMA journal_mode=MEMORY")
+        connection.execute("PRAGMA synchronous=OFF")
+        return connection
+
+    return _transactional(connect, "BEGIN IMMEDIATE")
+
+
+def _transactional(connect: Callable[[], sqlite3.Connection], begin: str) -> Engine:
+    """An engine whose connections begin transactions when SQLAlchemy does."""
+    engine = create_engine("sqlite://", creator=connect, poolclass=NullPool)
+
+    @event.listens_for(engine, "connect")
+    def _connect(connection: sqlite3.Connection, _record: object) -> None:
+        connection.isolation_level = None
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        connection.exec_driver_sql(begin)
 
     return engine
 

@@ -1,0 +1,95 @@
+"""Making a database out of rows that come from elsewhere: it is there as a whole, or not at all."""
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from muster.app.maintenance.files import name_it, synchronize, there_already, unfinished
+from muster.control.modules import cluster_audits, cluster_entities
+from muster.store.audit.finding import Audited, carry_out, stored_in
+from muster.store.database.address import sqlite_file
+from muster.store.database.creating import new_file, new_on_server
+from muster.store.database.migrating import migrate
+from muster.store.transfer.filling import fill
+from muster.store.transfer.source import Source
+
+_OF_WAL = ("-wal", "-shm")
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A database that was made. ``kept_aside`` says where the former state is, if there was one;
+    ``differing`` are the audits that found something, which they would have found in what the rows
+    came from, too."""
+
+    rows: int
+    kept_aside: str | None
+    differing: Sequence[Audited]
+
+
+def make(url: str, source: Source, *, replace: bool) -> Made:
+    """Have the database hold all rows of ``source`` and nothing else, with this version's tables.
+
+    Args:
+        replace: whether the state that the database has now is kept aside; else it must have none.
+
+    Raises:
+        MusterError: it has a state, is in use, refuses a row, or cannot be written. Then it is as
+            before.
+    """
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    file = sqlite_file(url)
+    with (
+        _on_server(url, stamp, replace) if file is None else _in_file(file, stamp, replace) as (
+            connection,
+            kept_aside,
+        )
+    ):
+        migrate(connection, source.origin.migration)
+        rows = fill(connection, source)
+        migrate(connection)
+        stored = stored_in(connection, cluster_entities())
+        audited = [carry_out(audit, stored, 0) for audit in cluster_audits()]
+    return Made(rows, kept_aside, [each for each in audited if each.found or each.trouble])
+
+
+@contextmanager
+def _on_server(url: str, stamp: str, replace: bool) -> Iterator[tuple[Connection, str | None]]:
+    schema = f"before-{stamp}"
+    with new_on_server(url, schema if replace else None) as (connection, was_empty):
+        yield connection, None if was_empty else f"schema {schema} of the same database"
+
+
+@contextmanager
+def _in_file(file: Path, stamp: str, replace: bool) -> Iterator[tuple[Connection, str | None]]:
+    aside = None
+    if file.exists():
+        if not replace:
+            raise there_already(file)
+        aside = file.with_name(f"{file.name}.before-{stamp}")
+    with unfinished(file) as path:
+        with new_file(path) as connection:
+            yield connection, None if aside is None else str(aside)
+        synchronize(path)
+        if aside is None:
+            name_it(path, file)
+        else:
+            _keep_aside(file, aside)
+            path.replace(file)
+
+
+def _keep_aside(database: Path, aside: Path) -> None:
+    """Give the database another name besides its own, after its log was written into it."""
+    # A damaged database keeps its log beside it.
+    with suppress(sqlite3.Error), closing(sqlite3.connect(database)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    os.link(database, aside)
+    for end in _OF_WAL:
+        with suppress(FileNotFoundError):
+            database.with_name(database.name + end).rename(aside.with_name(aside.name + end))

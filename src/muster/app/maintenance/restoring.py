@@ -1,0 +1,121 @@
+"""`muster db restore`: the state of a backup takes the place of the present one."""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import select, text
+
+from muster.app.maintenance.backup import origin_of
+from muster.app.maintenance.making import Made, make
+from muster.app.maintenance.place import held
+from muster.core.errors import Conflict, MusterError
+from muster.core.states import JOB_TABLE, SESSION_TABLE
+from muster.store import schema
+from muster.store.database import HEAD, DatabaseUnusable, known_version, sqlite_url
+from muster.store.database.reading import reading
+from muster.store.sql import one_of
+from muster.store.transfer.dump import DumpSource
+from muster.store.transfer.source import DatabaseSource, Source
+
+_SQLITE = b"SQLite format 3\0"
+_MOST_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A backup that was put back; ``made_at`` is when it was made, in seconds since the epoch."""
+
+    file: Path
+    made_at: float
+    made: Made
+
+
+def restore(url: str, file: Path, *, discard_later: bool = False) -> Restored:
+    """Put the state of a backup in the place of the present one, which is kept aside.
+
+    Args:
+        discard_later: whether live work that the backup does not know may be forgotten, and be
+            stopped where it runs.
+
+    Raises:
+        Conflict: a controller runs on the database; or there is such work, and it may not.
+        MusterError: the file is no backup, not whole, or of a newer version; or the database cannot
+            be written. Nothing is changed then.
+    """
+    with held(url), _opened(file) as source:
+        if not known_version(source.origin.migration):
+            raise MusterError(
+                f"{file} was made by a newer version of Muster (migration "
+                f"{source.origin.migration}, this one knows {HEAD}): install that one to restore it"
+            )
+        later = _unknown_to(source, _live_work(url))
+        if later and not discard_later:
+            raise Conflict(_refusal(later))
+        made = make(url, source, replace=True)
+    return Restored(file, source.origin.made_at, made)
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[Source]:
+    """
+    Raises:
+        MusterError: it cannot be read, or is no backup.
+    """
+    try:
+        with file.open("rb") as opened:
+            is_database = opened.read(len(_SQLITE)) == _SQLITE
+    except OSError as error:
+        raise MusterError(f"cannot read {file}: {error.strerror}") from None
+    if not is_database:
+        yield DumpSource(file)
+        return
+    with reading(sqlite_url(file)) as (connection, migration):
+        (fault,) = connection.execute(text("PRAGMA integrity_check(1)")).one()
+        if fault != "ok":
+            raise MusterError(f"{file} is damaged: {fault}")
+        yield DatabaseSource(connection, origin_of(connection, migration, file.stat().st_mtime))
+
+
+def _live_work(url: str) -> dict[str, str]:
+    """The names of the jobs, and of the sessions without a job, that have not ended, by id; none
+    where the present state cannot be read, which is why it may be about to be replaced."""
+    jobs, sessions = schema.jobs.c, schema.sessions.c
+    try:
+        with reading(url) as (connection, migration):
+            if migration != HEAD:
+                return {}
+            live = select(jobs.id, jobs.name).where(one_of(jobs.status, JOB_TABLE.live))
+            alone = select(sessions.id, sessions.name).where(
+                one_of(sessions.status, SESSION_TABLE.live), sessions.job_id.is_(None)
+            )
+            rows = [*connection.execute(live), *connection.execute(alone)]
+    except DatabaseUnusable:
+        return {}
+    return {id_: name or id_ for id_, name in rows}
+
+
+def _unknown_to(source: Source, work: dict[str, str]) -> Sequence[str]:
+    """The names of the work that is not among the rows. All rows are read, so that it is known
+    whether they are whole.
+
+    Raises:
+        BadDump: they are not.
+    """
+    for rows in source.tables():
+        at = rows.columns.index("id") if rows.table in ("jobs", "sessions") else None
+        for line in rows.lines:
+            if at is not None:
+                work.pop(json.loads(line)[at], None)
+    return [*work.values()]
+
+
+def _refusal(later: Sequence[str]) -> str:
+    named = ", ".join(later[:_MOST_NAMED]) + (", …" if len(later) > _MOST_NAMED else "")
+    return (
+        f"the backup does not know {len(later)} of the jobs and sessions that wait or run now "
+        f"({named}): they would be forgotten, and stopped where they run; say --discard-later if "
+        f"they may be"
+    )

@@ -1,0 +1,67 @@
+"""Reading a database that is left as it is, whatever its migration."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import Connection, Engine, text
+from sqlalchemy.exc import SQLAlchemyError
+
+from muster.store.database.address import DatabaseUnusable, parsed, shown_url, sqlite_file
+from muster.store.database.migrating import migration_of
+from muster.store.database.postgresql import postgresql_engine, what_to_do
+from muster.store.database.sqlite import reading_engine
+
+
+class EmptyDatabase(DatabaseUnusable):
+    """There is a database, and nothing in it."""
+
+
+@contextmanager
+def reading(url: str) -> Iterator[tuple[Connection, str]]:
+    """A connection that sees the state of one moment, and the number of its newest migration.
+    Nothing can be written over it; writers go on meanwhile.
+
+    Raises:
+        EmptyDatabase: it has no tables.
+        DatabaseUnusable: it is not there, another program's or a newer Muster's; or it fails while
+            it is read.
+    """
+    engine = _engine(url)
+    try:
+        with engine.connect().execution_options(readonly=True) as connection, connection.begin():
+            if connection.dialect.name == "postgresql":
+                wait_without_limit(connection)
+            migration = migration_of(connection, shown_url(url))
+            if migration is None:
+                raise EmptyDatabase(
+                    f"the database {shown_url(url)} is empty: it has no cluster yet"
+                )
+            yield connection, migration
+    except SQLAlchemyError as error:
+        raise unusable(url, error) from error
+    finally:
+        engine.dispose()
+
+
+def _engine(url: str) -> Engine:
+    file = sqlite_file(url)
+    if file is None:
+        return postgresql_engine(parsed(url))
+    if not file.is_file():
+        raise DatabaseUnusable(f"there is no database {file}")
+    return reading_engine(file)
+
+
+def unusable(url: str, error: SQLAlchemyError) -> DatabaseUnusable:
+    """The sentence on a database that met an error, and the way on."""
+    cause = " ".join(str(getattr(error, "orig", None) or error).split())
+    way_on = what_to_do(cause)
+    return DatabaseUnusable(
+        f"the database {shown_url(url)} cannot be used: {cause}{': ' if way_on else ''}{way_on}"
+    )
+
+
+def wait_without_limit(connection: Connection) -> None:
+    """Have statements of this transaction take as long as they need: all rows are many."""
+    for setting in ("statement_timeout", "idle_in_transaction_session_timeout"):
+        connection.execute(text(f"SET LOCAL {setting} = 0"))

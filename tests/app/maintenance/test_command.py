@@ -1,0 +1,104 @@
+"""`muster db` as people call it: what it says, and its exit codes."""
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from tests.databases import Server
+
+from muster.app.home import Home
+from muster.cli.main import app
+
+
+def db(home: Home, *words: str) -> Result:
+    return CliRunner().invoke(app, ["db", *words, "--home", str(home.path)])
+
+
+def change(home: Home, statement: str) -> None:
+    with closing(sqlite3.connect(home.database)) as connection:
+        connection.execute(statement)
+        connection.commit()
+
+
+def test_check_of_a_sound_cluster_ends_with_0_and_names_what_holds(home: Home) -> None:
+    result = db(home, "check")
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert lines[0] == "✓ the file is sound"
+    assert all(line.startswith("✓ ") for line in lines)
+
+
+def test_check_tells_each_row_that_differs_and_counts_the_others(home: Home) -> None:
+    change(home, "UPDATE tasks SET attempt = 7 WHERE job_id IN (SELECT id FROM jobs LIMIT 1)")
+    change(
+        home,
+        "INSERT INTO history WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n"
+        " WHERE i < 30) SELECT 'ses-' || i, 1, 'x', 'PENDING', 'PENDING', 'SUCCESS', NULL, 1, 1.0,"
+        " 1.0 FROM n",
+    )
+    result = db(home, "check")
+    assert result.exit_code == 1
+    assert "✗ each history is of something that is there: 30 differ" in result.stdout
+    assert result.stdout.count("has a history, and is not there") == 20
+    assert "  … and 10 more" in result.stdout
+    result = db(home, "check", "--json")
+    assert result.exit_code == 1
+    differing = {each["title"]: each for each in json.loads(result.stdout) if each["found"]}
+    assert differing["each history is of something that is there"]["found"] == 30
+    assert len(differing["each history is of something that is there"]["first"]) == 20
+
+
+def test_check_that_cannot_be_made_ends_with_2(home: Home, tmp_path: Path) -> None:
+    change(home, "UPDATE agents SET capacity = 'nonsense'")
+    result = db(home, "check")
+    assert result.exit_code == 2
+    assert "✗ no agent is charged with more than it has: JSONDecodeError" in result.stdout
+    result = db(home, "check", "--database", str(tmp_path / "none.db"))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "there is no database" in result.stderr
+    change(home, "UPDATE alembic_version SET version_num = '0012'")
+    result = db(home, "check")
+    assert result.exit_code == 2
+    assert "run `muster db migrate` first" in result.stderr
+    result = db(home, "migrate", "--dry-run")
+    assert result.exit_code == 0
+    assert "1 migration to run from migration 0012" in result.stdout
+
+
+def test_backup_and_restore_say_what_they_did(home: Home, tmp_path: Path) -> None:
+    result = db(home, "backup", str(tmp_path / "backup"))
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("backed up 130 rows to ")
+    result = db(home, "restore", str(tmp_path / "backup"))
+    assert result.exit_code == 0, result.output
+    assert "what was there is " in result.stdout
+    assert "agents stop the kernels that began later" in result.stdout
+    result = db(home, "backup", str(tmp_path / "backup"))
+    assert result.exit_code == 1
+    assert "is there already: choose another name" in result.stderr
+
+
+def test_copy_of_damaged_state_is_exact_and_warns(home: Home, tmp_path: Path) -> None:
+    change(home, "UPDATE jobs SET finished_at = NULL")
+    result = db(home, "copy", str(home.database), str(tmp_path / "new.db"))
+    assert result.exit_code == 0, result.output
+    assert "warning: " in result.stderr
+    assert "`muster db check` tells more" in result.stderr
+
+
+@pytest.mark.parametrize("words", ["check", "backup FILE", "migrate", "restore FILE"])
+def test_wrong_password_is_told_without_the_password(
+    words: str, home: Home, tmp_path: Path, postgresql: Server
+) -> None:
+    db(home, "backup", str(tmp_path / "there"))
+    url = postgresql.tcp_url("postgres", "se-cret")
+    file = str(tmp_path / ("there" if "restore" in words else "new"))
+    result = db(home, *words.replace("FILE", file).split(), "--database", url)
+    assert result.exit_code == (2 if words == "check" else 1)
+    assert "password authentication failed" in result.stderr
+    assert "look at the user and the password (PGPASSWORD, ~/.pgpass)" in result.stderr
+    assert "se-cret" not in result.output
+    assert len(result.stderr.splitlines()) == 1
