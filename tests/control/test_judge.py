@@ -51,6 +51,30 @@ def test_outcome_of_an_attempt(attempt: Attempt, state: TaskState) -> None:
     assert attempt_state(attempt) is state
 
 
+def never_begun(*, let_go: bool) -> Attempt:
+    why = reason(ReasonCode.NEVER_STARTED, agent="a")
+    return Attempt(KernelStatus.TERMINATED, None, 1.5, False, why, None, let_go)
+
+
+def test_gang_that_was_not_let_go_charges_nobody_for_a_lost_member() -> None:
+    gang = [lost(started=False), never_begun(let_go=False), never_begun(let_go=False)]
+    verdicts = judge_gang(gang, [NO_RETRY] * 3)
+    assert [each.state for each in verdicts] == [TaskState.PENDING] * 3
+    assert not any(each.preemption_count or each.failure_count for each in verdicts)
+
+
+def test_member_that_had_not_begun_when_another_failed_is_not_to_blame() -> None:
+    gang = [ended(1), never_begun(let_go=True)]
+    failed, stopped_ = judge_gang(gang, [Budget(0, 0, 1, 1)] * 2)
+    assert (failed.failure_count, stopped_.preemption_count) == (1, 0)
+
+
+def test_member_that_could_not_be_started_once_its_gang_was_let_go_is_charged() -> None:
+    gang = [stopped(), never_begun(let_go=True)]
+    _, unbegun = judge_gang(gang, [Budget(0, 0, 1, 1)] * 2)
+    assert unbegun.preemption_count == 1
+
+
 def test_task_that_ended_well_before_it_was_stopped_has_succeeded() -> None:
     late = replace(ended(0), session_reason=reason(ReasonCode.TIMEOUT, timeout_s=1))
     assert attempt_state(late) is TaskState.SUCCEEDED

@@ -48,7 +48,8 @@ class Attempt:
     """The end of one kernel, as far as the verdict on its task depends on it.
 
     ``ended_at`` is by the controller's clock, so that ends on several machines can be compared.
-    ``kernel_reason`` says how the kernel ended, ``session_reason`` why its session did.
+    ``kernel_reason`` says how the kernel ended, ``session_reason`` why its session did. ``let_go``
+    says that the barrier of its gang had been opened.
     """
 
     status: KernelStatus
@@ -57,6 +58,7 @@ class Attempt:
     started: bool
     kernel_reason: Reason | None
     session_reason: Reason | None
+    let_go: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,8 @@ def attempt_state(attempt: Attempt) -> TaskState:
     if attempt.status is KernelStatus.CANCELLED:
         return TaskState.PENDING
     if not attempt.started and attempt.exit_code is None:
-        return TaskState.WORKER_FAILED  # the gang had begun, but this kernel could not be started
+        # The gang had been let go, and this kernel could not be started; or nothing of it ran.
+        return TaskState.WORKER_FAILED if attempt.let_go else TaskState.PENDING
     return TaskState.FAILED
 
 
@@ -180,13 +183,16 @@ def _end_of(verdict: TaskVerdict) -> TaskState:
 
 
 def _culprits(attempts: Sequence[Attempt], states: Sequence[TaskState]) -> set[int]:
-    """The indexes of the attempts that are charged: the first that failed, or all lost ones."""
+    """The indexes of the attempts that are charged: the first that failed, or all lost ones. A
+    kernel that was stopped before it began is to blame only if no other is."""
+    unbegun = {i for i, each in enumerate(attempts) if not each.started and _was_stopped(each)}
     lost = {i for i, state in enumerate(states) if state is TaskState.WORKER_FAILED}
     failed = {
         i
         for i, state in enumerate(states)
         if state is TaskState.FAILED and not _was_stopped(attempts[i])
     }
+    lost = (lost - unbegun) if (lost | failed) - unbegun else lost
     if not lost | failed:
         return set()
     first = min(lost | failed, key=lambda i: (_ended_at(attempts[i]), i))

@@ -191,6 +191,7 @@ def _attempt(kernel: Kernel, session: Session) -> Attempt:
         started=kernel.started_at is not None,
         kernel_reason=kernel.reason,
         session_reason=session.reason,
+        let_go=session.barrier_opened_at is not None,
     )
 
 

@@ -24,6 +24,7 @@ from muster.simulate.swarm.invariants.state import (
     MirrorIsAsSql,
     PlacementKnowsTheLedger,
 )
+from muster.simulate.swarm.oracle.judgement import JobsAreDerived, TasksAreJudged
 from muster.simulate.swarm.part import Part
 from muster.simulate.swarm.scene import ADMIN, USERS, VIEWER, Scene, User
 from muster.simulate.swarm.steps import Kinds, Lot, Params
@@ -165,6 +166,8 @@ WORK = Part(
         QuotasHold,
         HistoryTellsAll,
         RepeatsMerge,
+        TasksAreJudged,
+        JobsAreDerived,
         AcceptedOnce,
         AnsweredByRole,
         WorkEnds,

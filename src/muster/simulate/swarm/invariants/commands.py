@@ -74,10 +74,12 @@ class CommandsAreNeeded(Invariant):
         self._ended.clear()
 
     def committed(self, unit: Unit) -> None:
-        if unit.live is not self._mirror:  # it was read again: which Stops were sent is forgotten
+        if unit.live is not self._mirror:  # it was read again: Stops and Recalls are forgotten
             self._mirror = unit.live
             for told in self._told.values():
                 told.stopped_at.clear()
+                for said in told.commands.values():
+                    said.discard("Recall")
 
     def heard(self, agent: AgentId, message: AgentMessage) -> None:
         match message:

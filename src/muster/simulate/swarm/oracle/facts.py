@@ -1,0 +1,125 @@
+"""What controller and supervisors know of the ends of kernels, each from its own side."""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from enum import Enum
+
+from muster.core.ids import AgentId
+from muster.core.reasons import ReasonCode
+from muster.core.states import AgentStatus
+from muster.simulate.swarm.judge import Judge, Observer
+from muster.store.records import Agent, LedgerKey
+from muster.store.unit import Unit
+from muster.wire.messages import AgentMessage, Hello, KernelReport, ReportKind, Reports
+
+_MACHINES = frozenset(
+    {ReasonCode.SUPERVISOR_LOST, ReasonCode.LEASE_EXPIRED, ReasonCode.KERNEL_VANISHED}
+)
+
+
+class How(Enum):
+    """How the processes of a kernel came to their end."""
+
+    BY_ITSELF = "by itself"
+    STOPPED = "stopped, because it was asked for"
+    WITH_MACHINE = "with its machine"
+    NEVER_BEGUN = "it had none"
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """News of an end: ``at`` is when it happened, or when the machine was last heard of before."""
+
+    how: How
+    code: ReasonCode
+    at: float
+    exit_code: int | None = None
+    signal: int | None = None
+
+
+@dataclass(slots=True)
+class Known:
+    """What the controller knows of one generation of a kernel: ``ends`` are the news of its end, in
+    the order in which they came."""
+
+    has_begun: bool = False
+    ends: list[End] = field(default_factory=list)
+
+
+class Facts(Observer):
+    """News as the controller takes them: those of a wake are known once it is committed, and those
+    of a controller that is killed are forgotten."""
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self.known: dict[LedgerKey, Known] = defaultdict(Known)
+        self._pending: list[tuple[AgentId, AgentMessage, float]] = []
+        self._rows: dict[LedgerKey, AgentId] = {}
+        self._heard_at: dict[AgentId, float] = {}
+        self._true_at: dict[tuple[LedgerKey, ReportKind, float], float] = {}
+
+    def journalled(self, agent: object, report: KernelReport) -> None:
+        key = report.kernel, report.generation
+        self._true_at[key, report.kind, report.at] = self.now
+
+    def controller_died(self) -> None:
+        self._pending.clear()
+
+    def heard(self, agent: AgentId, message: AgentMessage) -> None:
+        before = self._heard_at.get(agent, self.now)
+        self._heard_at[agent] = self.now
+        if isinstance(message, Hello | Reports):
+            self._pending.append((agent, message, before))
+
+    def committed(self, unit: Unit) -> None:
+        pending, self._pending = self._pending, []
+        greeted: dict[AgentId, float] = {}
+        for agent, message, before in pending:
+            if isinstance(message, Hello):
+                greeted[agent] = before
+            elif isinstance(message, Reports):
+                for report in message.reports:
+                    self._take(report)
+        rows = {key: row.agent_id for key, row in unit.live.ledger.items()}
+        lost = {agent.id for agent in unit.touched[Agent] if agent.status is AgentStatus.LOST}
+        for key, agent in self._rows.items():
+            if key not in rows and not self.known[key].ends:
+                self._lose(key, agent, agent in lost, greeted.get(agent))
+        self._rows = rows
+
+    def _take(self, report: KernelReport) -> None:
+        key = report.kernel, report.generation
+        known = self.known[key]
+        if report.kind is ReportKind.STARTED:
+            known.has_begun = True
+        elif report.kind is ReportKind.ENDED:
+            at = self._true_at.get((key, report.kind, report.at), self.now)
+            code = report.reason or ReasonCode.EXITED
+            end = End(_how(code), code, at, report.exit_code, report.signal)
+            if end not in known.ends:
+                known.ends.append(end)
+
+    def _lose(self, key: LedgerKey, agent: AgentId, silent: bool, greeted: float | None) -> None:
+        """A row is gone without the news of an end: the machine is proven gone, or has booted, or
+        does not know the kernel.
+
+        Args:
+            greeted: when the agent was last heard before it said Hello, if it said so now.
+        """
+        if silent:
+            end = End(How.WITH_MACHINE, ReasonCode.AGENT_LOST, self._heard_at.get(agent, 0.0))
+        elif greeted is not None:
+            end = End(How.WITH_MACHINE, ReasonCode.AGENT_REBOOTED, greeted)
+        else:
+            return
+        self.known[key].ends.append(end)
+
+
+def _how(code: ReasonCode) -> How:
+    if code in _MACHINES:
+        return How.WITH_MACHINE
+    if code is ReasonCode.STOPPED:
+        return How.STOPPED
+    if code is ReasonCode.NEVER_STARTED:
+        return How.NEVER_BEGUN
+    return How.BY_ITSELF
