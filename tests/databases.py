@@ -10,10 +10,11 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import psycopg
@@ -194,13 +195,13 @@ def why_not() -> str | None:
 
 
 @contextmanager
-def running_server() -> Iterator[Server]:
+def running_server(settings: Mapping[str, str] = MappingProxyType(SETTINGS)) -> Iterator[Server]:
     """A server, until the end of the block; the test is skipped where none can be had."""
     if (why := why_not()) is not None:
         pytest.skip(why)
     # Not below pytest's directories, which only their owner may enter.
     directory = Path(tempfile.mkdtemp(prefix="muster-postgresql-", dir="/tmp"))
-    server = Server(directory, _free_port())
+    server = Server(directory, _free_port(), dict(settings))
     try:
         server.make()
         server.start()
