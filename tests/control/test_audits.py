@@ -1,9 +1,8 @@
 """What `muster db check` finds in stored rows: nothing in those of the control plane, and each
 damage that is done to them."""
 
-import itertools
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 
@@ -12,11 +11,8 @@ from sqlalchemy import create_engine
 from tests.control.lived_in import make_lived_in
 
 from muster.control.modules import cluster_audits, cluster_entities
-from muster.simulate.swarm import runner
-from muster.simulate.swarm.judge import Judge
 from muster.store.audit.finding import Finding, carry_out, stored_in
 from muster.store.database import sqlite_url
-from muster.store.unit import Unit
 
 
 def findings(database: Path) -> dict[str, list[Finding]]:
@@ -59,33 +55,6 @@ def test_audits_of_a_cluster_that_nobody_damaged_find_nothing(database: Path) ->
         "waiting": "PENDING",
     }
     assert findings(database) == {}
-
-
-EVERY = 12
-"""Commits from one audit to the next."""
-
-
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_audits_at_the_commits_of_a_seed_find_nothing(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found: list[Sequence[Finding]] = []
-    commits = itertools.count()
-    is_told = Judge.committed
-
-    def committed(judge: Judge, unit: Unit) -> None:
-        is_told(judge, unit)
-        world = judge.scene.world
-        if next(commits) % EVERY == 0 and world.controller is not None:
-            engine = world.store.engine
-            with engine.connect().execution_options(readonly=True) as connection:
-                stored = stored_in(connection, cluster_entities())
-                found.extend(carry_out(audit, stored, 3).first for audit in cluster_audits())
-
-    monkeypatch.setattr(Judge, "committed", committed)
-    runner.run(seed)
-    assert len(found) > 10 * len(cluster_audits())
-    assert [each for each in found if each] == []
 
 
 JOB = "(SELECT id FROM jobs WHERE name = '{}')"

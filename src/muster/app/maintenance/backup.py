@@ -5,11 +5,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlalchemy import Connection
-
 from muster.app.maintenance.files import name_it, there_already, unfinished
 from muster.store.database.reading import reading
-from muster.store.queries.cluster import read_cluster_id
 from muster.store.transfer.dump import write_dump
 from muster.store.transfer.source import DatabaseSource, Origin
 from muster.version import __version__
@@ -34,15 +31,10 @@ def back_up(url: str, file: Path) -> Backup:
     if file.exists():
         raise there_already(file)
     with reading(url) as (connection, migration), unfinished(file) as path:
-        source = DatabaseSource(connection, origin_of(connection, migration, time.time()))
+        source = DatabaseSource(connection, Origin(migration, __version__, time.time()))
         with path.open("wb") as written:
             rows = write_dump(source, written)
             written.flush()
             os.fsync(written.fileno())
         name_it(path, file)
     return Backup(file, rows, file.stat().st_size)
-
-
-def origin_of(connection: Connection, migration: str, moment: float) -> Origin:
-    """What is known of rows that are read over a connection."""
-    return Origin(migration, __version__, moment, read_cluster_id(connection))

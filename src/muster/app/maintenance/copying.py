@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 from sqlalchemy import Connection
 
-from muster.app.maintenance.backup import origin_of
 from muster.app.maintenance.making import Made, make
 from muster.app.maintenance.place import held
 from muster.core.errors import MusterError
@@ -13,6 +12,7 @@ from muster.store.database import database_url, shown_url
 from muster.store.database.postgresql import require_unused
 from muster.store.database.reading import reading
 from muster.store.transfer.source import DatabaseSource, Origin, Rows
+from muster.version import __version__
 
 
 def copy(named: str, to: str) -> Made:
@@ -30,7 +30,7 @@ def copy(named: str, to: str) -> Made:
         raise MusterError("a database cannot be copied to itself: name another one")
     with held(source), held(target), reading(source) as (connection, migration):
         require_unused(connection, shown_url(source))
-        origin = origin_of(connection, migration, time.time())
+        origin = Origin(migration, __version__, time.time())
         return make(target, _Unused(connection, origin, shown_url(source)), replace=False)
 
 

@@ -45,12 +45,8 @@ def make(url: str, source: Source, *, replace: bool) -> Made:
     """
     stamp = time.strftime("%Y%m%d-%H%M%S")
     file = sqlite_file(url)
-    with (
-        _on_server(url, stamp, replace) if file is None else _in_file(file, stamp, replace) as (
-            connection,
-            kept_aside,
-        )
-    ):
+    made = _on_server(url, stamp, replace) if file is None else _in_file(file, stamp, replace)
+    with made as (connection, kept_aside):
         migrate(connection, source.origin.migration)
         rows = fill(connection, source)
         migrate(connection)
@@ -61,7 +57,7 @@ def make(url: str, source: Source, *, replace: bool) -> Made:
 
 @contextmanager
 def _on_server(url: str, stamp: str, replace: bool) -> Iterator[tuple[Connection, str | None]]:
-    schema = f"before-{stamp}"
+    schema = f"before_{stamp.replace('-', '_')}"
     with new_on_server(url, schema if replace else None) as (connection, was_empty):
         yield connection, None if was_empty else f"schema {schema} of the same database"
 

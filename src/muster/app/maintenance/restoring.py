@@ -8,7 +8,6 @@ from pathlib import Path
 
 from sqlalchemy import select, text
 
-from muster.app.maintenance.backup import origin_of
 from muster.app.maintenance.making import Made, make
 from muster.app.maintenance.place import held
 from muster.core.errors import Conflict, MusterError
@@ -18,7 +17,8 @@ from muster.store.database import HEAD, DatabaseUnusable, known_version, sqlite_
 from muster.store.database.reading import reading
 from muster.store.sql import one_of
 from muster.store.transfer.dump import DumpSource
-from muster.store.transfer.source import DatabaseSource, Source
+from muster.store.transfer.source import DatabaseSource, Origin, Source
+from muster.version import __version__
 
 _SQLITE = b"SQLite format 3\0"
 _MOST_NAMED = 3
@@ -76,7 +76,7 @@ def _opened(file: Path) -> Iterator[Source]:
         (fault,) = connection.execute(text("PRAGMA integrity_check(1)")).one()
         if fault != "ok":
             raise MusterError(f"{file} is damaged: {fault}")
-        yield DatabaseSource(connection, origin_of(connection, migration, file.stat().st_mtime))
+        yield DatabaseSource(connection, Origin(migration, __version__, file.stat().st_mtime))
 
 
 def _live_work(url: str) -> dict[str, str]:

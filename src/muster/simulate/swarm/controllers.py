@@ -3,6 +3,7 @@
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.simulate.hollow.controller import Misfortune, Outage
+from muster.simulate.swarm.invariants.stored import StoredRowsAgree
 from muster.simulate.swarm.part import Part
 from muster.simulate.swarm.scene import Scene
 from muster.simulate.swarm.steps import Kinds, Lot, Params
@@ -66,4 +67,4 @@ def _calm(scene: Scene) -> None:
     scene.world.start_controller()
 
 
-CONTROLLER = Part(FAULTS, calm=_calm)
+CONTROLLER = Part(FAULTS, (StoredRowsAgree,), _calm)

@@ -19,14 +19,12 @@ Values: TypeAlias = Sequence[Any]
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What transferred rows come from. ``migration`` is the number of the newest migration of their
-    tables, ``version`` that of Muster, ``made_at`` when they were read, in seconds since the epoch,
-    ``cluster`` the name that the cluster got when it was made."""
+    """What rows come from. ``migration`` is the number of the newest migration of their tables,
+    ``version`` that of Muster, and ``made_at`` when they were read, in seconds since the epoch."""
 
     migration: str
     version: str
     made_at: float
-    cluster: str
 
 
 @dataclass(frozen=True, slots=True)
