@@ -252,8 +252,6 @@ class Controller:
             return
         self.channels.tick()
         now = self._timeline.clock.now()
-        if self.inbox:
-            self._hint()
         for moment in (due, self.channels.next_at):
             if moment is not None:
                 self._wake_no_later_than(max(moment, now + WAKE_AFTER_S))
