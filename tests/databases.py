@@ -169,8 +169,9 @@ _EMPTY = """\
     DO $$ DECLARE each text; BEGIN
         SET LOCAL lock_timeout = '5s';
         FOR each IN SELECT tablename FROM pg_tables WHERE schemaname = 'public'
-            AND tablename != 'alembic_version'
+            AND tablename NOT IN ('alembic_version', 'fence')
         LOOP EXECUTE format('DELETE FROM %I', each); END LOOP;
+        UPDATE fence SET epoch = 0, commits = 0, holder = '', since = 0;
     END $$;
     SELECT count(*) FROM pg_tables WHERE schemaname = 'public'
 """

@@ -23,6 +23,7 @@ from muster.app.addresses import address, host_for_others, is_loopback, reachabl
 from muster.app.checkpoints import keep_checkpointing
 from muster.app.controller_config import ControllerConfig
 from muster.app.credentials import mend_credential
+from muster.app.database import holder, only_controller, opened, url_of, watch_fence
 from muster.app.driver import Driver
 from muster.app.former_agents import forget
 from muster.app.home import Home, Running, write_private
@@ -46,7 +47,7 @@ from muster.core.errors import Busy, MusterError
 from muster.core.ids import IdFactory
 from muster.core.owner import OWNER_NAME, Owner
 from muster.core.specs import ScalingGroup
-from muster.store.database import open_engine, sqlite_url
+from muster.store.database import shown_url
 from muster.store.queries.cluster import read_cluster_id
 from muster.store.store import Store
 from muster.version import __version__
@@ -67,6 +68,7 @@ async def serve(config: ControllerConfig) -> None:
 
     Raises:
         MusterError: it cannot start: already running, port taken, database unusable.
+        Superseded: another controller has taken over its database.
     """
     home = config.home
     home.create()
@@ -76,23 +78,21 @@ async def serve(config: ControllerConfig) -> None:
     with home.locked(), _signals(stop):
         async with AsyncExitStack() as stack:
             with garbage_collection_off():
-                await _start(config, stack)
+                await _start(config, stack, stop)
             settle_memory()
             log.info("ready")
             await stop.wait()
             home.forget_running()
 
 
-async def _start(config: ControllerConfig, stack: AsyncExitStack) -> None:
+async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.Event) -> None:
     home, clock = config.home, SteadyClock()
     ports = _ports(config.port, config.ports_tried)
     listener = _listen(config.host, ports, tls=config.tls is not None)
     stack.callback(listener.close)
-    # SQLite gives its other files the permissions of this one, and tells errors itself.
-    with contextlib.suppress(OSError):
-        home.database.touch(mode=0o600)
-    engine = open_engine(sqlite_url(home.database))
-    store = Store(engine, cluster_entities())
+    engine = await opened(url_of(config.database, home), stop, waits=config.waits)
+    stack.enter_context(only_controller(engine))
+    store = Store(engine, cluster_entities(), holder(home))
     stack.callback(store.close)
     clock.not_before(store.last_commit_at)
     ids = IdFactory(clock, random.Random(secrets.randbits(64)))
@@ -106,7 +106,8 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack) -> None:
     stack.callback(plane.close)
     gateway = GatewayThread(desk, desk, leases, tls=config.tls)
     desk.link = gateway
-    await stack.enter_async_context(_driving(driver, plane))
+    await stack.enter_async_context(_driving(driver, plane, stop))
+    await stack.enter_async_context(_beside(watch_fence(plane, store, driver.hint), "fence"))
     await stack.enter_async_context(_beside(keep_checkpointing(plane, engine), "checkpoints"))
     with engine.connect().execution_options(readonly=True) as connection:
         named = bool(read_cluster_id(connection))
@@ -143,7 +144,9 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack) -> None:
     now = clock.now()
     agents_at = address(reachable, agent_port)
     users = len(plane.live.accounts.users)
-    home.write_running(Running(os.getpid(), url, agents_at, __version__, now, len(agents), users))
+    database = shown_url(url_of(config.database, home))
+    running = Running(os.getpid(), url, agents_at, __version__, now, len(agents), users, database)
+    home.write_running(running)
 
 
 def _local(
@@ -243,8 +246,14 @@ def _listen_at(host: str, port: int) -> socket.socket:
 
 
 @asynccontextmanager
-async def _driving(driver: Driver, plane: ControlPlane) -> AsyncIterator[None]:
+async def _driving(driver: Driver, plane: ControlPlane, stop: asyncio.Event) -> AsyncIterator[None]:
+    """Drive the plane; ``stop`` is set when it ends by itself.
+
+    Raises:
+        Superseded: at the end, where another controller has taken over.
+    """
     task = asyncio.create_task(driver.run(plane), name="driver")
+    task.add_done_callback(lambda _: stop.set())
     try:
         yield
     finally:

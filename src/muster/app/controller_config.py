@@ -18,6 +18,9 @@ class ControllerConfig:
     forgotten. ``authority`` vouches for the certificate of ``tls``, where the system's authorities
     do not.
 
+    ``database`` is the URL of the database, None for the home's own. A controller that ``waits``
+    does so until the database's server can be reached; another one ends.
+
     The first free one of ``ports_tried`` ports from ``port`` on is taken, and of
     ``agent_ports_tried`` ports from ``agent_port`` on.
     """
@@ -32,6 +35,8 @@ class ControllerConfig:
     authority: Path | None = None
     ports_tried: int = 1
     agent_ports_tried: int = 1
+    database: str | None = None
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +52,8 @@ class _Text:
     authority: str | None
     ports_tried: int
     agent_ports_tried: int
+    database: str | None
+    waits: bool
 
 
 def dump_controller(config: ControllerConfig) -> str:
@@ -64,6 +71,8 @@ def dump_controller(config: ControllerConfig) -> str:
             "authority": str(config.authority) if config.authority else None,
             "ports_tried": config.ports_tried,
             "agent_ports_tried": config.agent_ports_tried,
+            "database": config.database,
+            "waits": config.waits,
         }
     )
 
@@ -85,4 +94,6 @@ def load_controller(text: str) -> ControllerConfig:
         Path(kept.authority) if kept.authority else None,
         kept.ports_tried,
         kept.agent_ports_tried,
+        kept.database,
+        kept.waits,
     )

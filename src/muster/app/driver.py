@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from muster.control.plane import ControlPlane
 from muster.core.clock import Clock
+from muster.core.errors import Superseded
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +39,11 @@ class Driver:
         self._hinted.set()
 
     async def run(self, plane: ControlPlane) -> None:
-        """Run the plane until ``stop`` was called; inputs from before that are still taken."""
+        """Run the plane until ``stop`` was called; inputs from before that are still taken.
+
+        Raises:
+            Superseded: another controller works on the plane's database.
+        """
         while True:
             stopping = self._stopping
             self._hinted.clear()
@@ -63,6 +68,8 @@ class Driver:
         hint will cause one."""
         try:
             due = step()
+        except Superseded:
+            raise
         except Exception:
             log.exception("a wake failed")
             return PAUSE_AFTER_ERROR_S

@@ -15,6 +15,7 @@ from muster.app.account_options import AS_BEFORE, AccountOptions, with_accounts
 from muster.app.addresses import is_everywhere
 from muster.app.agent_process import dump_config
 from muster.app.controller_config import ControllerConfig, dump_controller
+from muster.app.database_option import named_database, warnings_of
 from muster.app.detached import ENVIRONMENT
 from muster.app.home import Home, default_home
 from muster.app.local import DEFAULT_PORT, agent_port_after
@@ -33,11 +34,14 @@ def run_controller(
     tls_key: Path | None = None,
     tls_ca: Path | None = None,
     own_authority_for: Sequence[str] | None = None,
+    database: str | None = None,
 ) -> None:
     """Be the controller of a cluster whose agents are elsewhere; does not return.
 
     Args:
         tls_ca: the authority that vouches for ``tls_cert``, for clients of this machine.
+        database: a PostgreSQL URL, or a file; None means the environment's, or that of `muster up`,
+            or else the home's own.
         own_authority_for: names besides this machine's for which the home's own authority makes a
             certificate; None makes no certificate.
 
@@ -59,11 +63,19 @@ def run_controller(
         place.create()
         named = own_authority_for if is_everywhere(host) else [*own_authority_for, host]
         tls, tls_ca = own_certificate(place, named), place.authority
+    for warning in warnings_of(database):
+        sys.stderr.write(f"warning: {warning}\n")
     last = place.settings()
     port = port or last.port or DEFAULT_PORT
     agent_port = agent_port or last.agent_port or agent_port_after(port)
     config = ControllerConfig(
-        place, host=host, port=port, agent_port=agent_port, tls=tls, authority=tls_ca
+        place,
+        host=host,
+        port=port,
+        agent_port=agent_port,
+        tls=tls,
+        authority=tls_ca,
+        database=named_database(database, place),
     )
     _become("muster.app.controller_process", dump_controller(config))
 

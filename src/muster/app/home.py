@@ -1,7 +1,7 @@
 """A controller's data directory: its files, and the lock on it.
 
 lock             held by the controller that runs on it
-muster.db        state
+muster.db        state, unless that is in another database
 settings.json    ports and local agents, so that the next start is like the last
 client.json      URL and an administrator's token, for clients on this machine
 ca.pem, ca.key   the cluster's own authority, if it has one; server.pem, server.key: issued by it
@@ -41,6 +41,8 @@ class Running:
     """Agents that the controller starts itself."""
     users: int = 1
     """Users when the controller started."""
+    database: str = ""
+    """The database, without its password."""
 
     @property
     def port(self) -> int:
@@ -69,6 +71,8 @@ class Settings:
     port: int = 0
     agent_port: int = 0
     agents: LocalAgents = LocalAgents()
+    database: str | None = None
+    """The URL of the database, with its password if that was given; None is the home's own."""
 
 
 def default_home() -> Path:

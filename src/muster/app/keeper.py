@@ -1,6 +1,7 @@
 """Keeping a controller alive: a small process of its own that starts it again after a crash.
 
-A controller that ends by itself (code 0, as after SIGTERM) is not started again. One that crashes
+A controller that ends by itself (code 0, as after SIGTERM), or because another one has taken its
+database over, is not started again. One that crashes
 again and again is given up after ``MAX_CRASHES``, so that a defect or a full disk does not spin for
 ever. The keeper imports nothing large, and a controller whose keeper is killed runs on.
 """
@@ -21,7 +22,7 @@ from pathlib import Path
 from muster.agent.supervisor import lock_file
 from muster.app.home import Home, Running, write_private
 from muster.app.own_log import log_to_stderr
-from muster.core.errors import Conflict, MusterError
+from muster.core.errors import Conflict, MusterError, Superseded
 
 log = logging.getLogger("muster.keeper")
 
@@ -96,6 +97,11 @@ class _Keeper:
             started = started or self._was_ready
             if self._stop.is_set() or code == 0:
                 return 0
+            if code == Superseded.exit_code:
+                end = "another controller works on its database"
+                self._note(Kept(os.getpid(), self._kept.crashes, end, time.time(), gave_up=True))
+                log.error("the controller is not started again: %s", end)
+                return code
             if not started:
                 return 1
             if time.monotonic() - began_s >= STEADY_S:
@@ -164,6 +170,7 @@ def _at_the_same_ports(settings: str, running: Running) -> str:
         "agent_port": running.agent_port,
         "ports_tried": 1,
         "agent_ports_tried": 1,
+        "waits": True,  # for the server of its database
     }
     return json.dumps(json.loads(settings) | same)
 

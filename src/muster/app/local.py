@@ -19,6 +19,7 @@ from muster.agent.identity import UnusableDirectory, load_identity
 from muster.agent.supervisor.shutdown import shut_down
 from muster.app.account_options import AS_BEFORE, AccountOptions
 from muster.app.controller_config import ControllerConfig
+from muster.app.database_option import named_database, shown, warnings_of
 from muster.app.detached import (
     CannotStart,
     DetachedController,
@@ -67,6 +68,7 @@ class UpOptions:
     accounts: AccountOptions = AS_BEFORE
     port: int = 0
     foreground: bool = False
+    database: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,7 @@ def up(options: UpOptions, ready: Callable[[UpReport], None] = lambda report: No
     configs = agent_configs(home, asked)
     if asked.accounts.users_directory is not None:
         require_users_directory(Path(asked.accounts.users_directory))
+    database = named_database(options.database, home)
     port = options.port or last.port or DEFAULT_PORT
     config = ControllerConfig(
         home,
@@ -123,6 +126,7 @@ def up(options: UpOptions, ready: Callable[[UpReport], None] = lambda report: No
         agent_ports_tried=PORTS_TRIED,
         agents=configs,
         former_agents=_identities(former_directories(home, len(configs))),
+        database=database,
     )
     told_to_stop = threading.Event()
     with _on_signals(told_to_stop.set) if options.foreground else nullcontext():
@@ -130,7 +134,9 @@ def up(options: UpOptions, ready: Callable[[UpReport], None] = lambda report: No
         try:
             running = controller.wait_until_ready(told_to_stop)
             # A port that nobody chose is not kept.
-            home.write_settings(Settings(options.port or last.port, running.agent_port, asked))
+            kept = database if options.database is not None else last.database
+            port = options.port or last.port
+            home.write_settings(Settings(port, running.agent_port, asked, kept))
         except BaseException:
             controller.end()
             if told_to_stop.is_set() and not home.is_running():
@@ -144,7 +150,7 @@ def up(options: UpOptions, ready: Callable[[UpReport], None] = lambda report: No
             join_token_file=home.join_token_file,
             home=home.path,
             took_s=time.monotonic() - began_s,
-            warnings=warnings(configs, running.users),
+            warnings=(*warnings(configs, running.users), *warnings_of(options.database)),
         )
         ready(report)
         if options.foreground:
@@ -191,6 +197,7 @@ def _already_running(home: Home, options: UpOptions) -> str:
             ("--gpus", options.gpus, agents.gpus),
             ("--attribute", _written(options.attributes), _written(agents.attributes)),
             ("--port", options.port or None, running.port),
+            ("--database", shown(options.database), running.database),
         )
         if asked is not None and asked != runs
     ]

@@ -2,6 +2,7 @@
 
 import gc
 import resource
+import sys
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import uvloop
 
 from muster.app.own_log import log_to_stderr
-from muster.core.errors import MusterError
+from muster.core.errors import MusterError, Superseded
 
 GARBAGE_EVERY = (50_000, 2, 50)
 """Thresholds of ``gc.set_threshold``: new objects before the youngest are searched for garbage,
@@ -26,11 +27,14 @@ def run_process(title: str, work: Coroutine[Any, Any, None]) -> None:
 
     Raises:
         SystemExit: ``work`` raised a MusterError, whose sentence goes to standard error; the code
-            is 1.
+            is 1, or that of ``Superseded``.
     """
     log_to_stderr()
     try:
         uvloop.run(work)
+    except Superseded as error:
+        sys.stderr.write(f"{title}: {error}\n")
+        raise SystemExit(error.exit_code) from None
     except MusterError as error:
         raise SystemExit(f"{title}: {error}") from None
 

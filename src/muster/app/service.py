@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from muster.core.errors import MusterError
+from muster.core.errors import MusterError, Superseded
 
 SYSTEMD_RUNS = Path("/run/systemd/system")
 SYSTEMCTL_TIMEOUT_S = 90.0
@@ -76,6 +76,7 @@ WorkingDirectory={_path(directory)}
 Environment={_quoted(f"MUSTER_HOME={home}")}
 Restart=always
 RestartSec=1
+RestartPreventExitStatus={Superseded.exit_code}
 KillMode={_KILL_MODES[service.role]}
 TimeoutStopSec=60
 LimitNOFILE=65536

@@ -29,10 +29,19 @@ from muster.core.ids import IdFactory
 from muster.core.owner import Owner
 from muster.core.resources import DeviceShare
 from muster.core.specs.amounts import Spec
+from muster.store.database.outage import cause_of
+from muster.store.fence import Fenced
 from muster.store.live import Live
 from muster.store.records import Allocation
 from muster.store.schema import cluster
-from muster.store.store import CommitFailed, LostRace, Store, Unstorable
+from muster.store.store import (
+    CommitFailed,
+    CommitUnknown,
+    DatabaseAway,
+    LostRace,
+    Store,
+    Unstorable,
+)
 from muster.store.unit import LedgerWatch
 
 log = logging.getLogger(__name__)
@@ -93,6 +102,7 @@ class ControlPlane:
         self.trouble: str | None = None
         """Why nothing can be stored; None as long as everything can."""
         self._broken = False  # mirror and SQL differ: it is read again before anything else
+        self._in_doubt: tuple[list[Input], Work, bool] | None = None  # a wake that may be stored
         self._former: Live | None = None  # the mirror that was thrown away, until that is done
         catching_up = with_own(modules, Module.catch_up)
         self._catching_up = {f"catching up of {type(each).__name__}": each for each in catching_up}
@@ -147,6 +157,11 @@ class ControlPlane:
         self._note_news()
         return self._store.live
 
+    def read_again(self) -> None:
+        """Have the mirror read again before anything else is done: somebody else may have taken the
+        database over."""
+        self._broken = True
+
     @property
     def is_broken(self) -> bool:
         """Whether the mirror is ahead of SQL, since a commit failed: it is read again before
@@ -193,11 +208,24 @@ class ControlPlane:
     # -- the wake ------------------------------------------------------------------------------
 
     def step(self) -> float | None:
-        """One wake; the answer is the moment of the next one that time alone will cause."""
+        """One wake; the answer is the moment of the next one that time alone will cause.
+
+        Raises:
+            Fenced: another controller writes to the database; this one has nothing more to do.
+        """
+        try:
+            return self._step()
+        except Fenced as fenced:
+            self._fail([], str(fenced))
+            raise
+
+    def _step(self) -> float | None:
         now = self._clock.now()
         self.changes = 0
         if now < self._retry_at:
             return self._retry_at
+        if self._in_doubt is not None:
+            return self._settle()
         handlers_only = self._suspect is not None
         if self._broken and (why := self._read_again()) is not None:
             self._fail([] if handlers_only else self._inbox.take(now), why)
@@ -209,15 +237,23 @@ class ControlPlane:
         try:
             calm = self._decide(inputs, work)
             self._store.commit(work.unit)
+        except CommitUnknown:
+            self._broken = True
+            self._in_doubt = inputs, work, calm
+            return self._settle()
         except Exception as error:
             return self._give_up(inputs, error)
+        return self._conclude(work, calm)
+
+    def _conclude(self, work: Work, calm: bool) -> float:
+        """Tell everybody about a wake that is stored; the answer is when the next one is due."""
         self._note_commit(work, calm)
         self._perform(work)
         if self._inbox or self._sweeps.is_under_way or not calm:
             for kind in work.dirty.values():
                 for record in kind:
-                    self._coordinator.timers.set(record, now)
-            return now
+                    self._coordinator.timers.set(record, work.now)
+            return work.now
         due = self._coordinator.timers.next_due()
         return self._sweeps.due_at if due is None else min(due, self._sweeps.due_at)
 
@@ -228,8 +264,10 @@ class ControlPlane:
         try:
             self._store.reload()
             self._build(self._former)
-        except SQLAlchemyError as error:
-            return f"the state cannot be read: {error}"[:200]
+        except (SQLAlchemyError, DatabaseAway) as error:
+            return f"the state cannot be read: {cause_of(error)}"[:200]
+        except Fenced:
+            raise
         except Exception as error:
             why = f"the state cannot be taken over: {error!r}"[:200]
             if why != self.trouble:  # once, and not each second
@@ -330,10 +368,13 @@ class ControlPlane:
         now = self._clock.now()
         self._broken = True
         why = f"the change could not be stored: {error}"
-        if not isinstance(error, Undone | CommitFailed):
+        if not isinstance(error, Undone | CommitFailed | Fenced):
             log.error("a wake failed", exc_info=error)
             why = "the controller failed; its log says more"
         match error:
+            case Fenced():
+                self._fail(inputs, str(error))
+                raise error
             case Undone():
                 self._inbox.give_back(inputs)
             case LostRace(losers=losers) if self._races.lost(losers, now):
@@ -348,6 +389,23 @@ class ControlPlane:
             case _:
                 self._fail(inputs, why)
         return max(now, self._retry_at)
+
+    def _settle(self) -> float:
+        """Find out whether the wake was stored at whose commit the answer was lost; nothing else is
+        done before. The answer is when the next wake is due."""
+        assert self._in_doubt is not None, "some wake is in doubt"
+        inputs, work, calm = self._in_doubt
+        try:
+            was_stored = self._store.settle(work.unit)
+        except (SQLAlchemyError, DatabaseAway) as error:
+            self._fail([], f"a change may be stored or not: {cause_of(error)}"[:200])
+            return self._retry_at
+        self._in_doubt = None
+        if was_stored:
+            self._broken = False
+            return self._conclude(work, calm)
+        self._fail(inputs, "the change could not be stored: the database did not confirm it")
+        return self._retry_at
 
     def _find_culprit(self, inputs: list[Input], error: Exception) -> None:
         """The same wake would fail again, because of an input or of the state itself. An input is

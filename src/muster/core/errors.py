@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 
 class MusterError(Exception):
@@ -24,6 +25,12 @@ class Ambiguous(MusterError):
 
 class Conflict(MusterError):
     """The request contradicts the present state: a name is taken, a job has ended."""
+
+
+class Superseded(MusterError):
+    """Another process does the work of this one now: nobody is to start this one again."""
+
+    exit_code: ClassVar[int] = 3
 
 
 class Busy(MusterError):

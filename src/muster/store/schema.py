@@ -42,6 +42,16 @@ cluster = Table(
     Column("value", Text, nullable=False),
 )
 
+fence = Table(
+    "fence",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),  # 1: it is the only row
+    Column("epoch", BigInteger, nullable=False),
+    Column("commits", BigInteger, nullable=False),
+    Column("holder", Text, nullable=False),  # who took it last
+    Column("since", Float, nullable=False),
+)
+
 domains = Table(
     "domains",
     metadata,

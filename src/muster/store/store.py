@@ -1,8 +1,10 @@
 """The store: one writer's connection, the mirror, and commits."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from sqlalchemy import Engine, delete, insert, select
+from sqlalchemy import Connection, Engine, delete, insert, select
 from sqlalchemy.exc import (
     DataError,
     IntegrityError,
@@ -14,8 +16,11 @@ from sqlalchemy.exc import (
 from muster.core.resources import Resources
 from muster.scheduling.accounting.fairness import UsageSpan
 from muster.store import schema
+from muster.store.database.outage import Outage, cause_of
+from muster.store.database.postgresql import writing_connection
 from muster.store.entities import ENTITIES
 from muster.store.entity import Entities
+from muster.store.fence import NOBODY, Fence, Holder
 from muster.store.live import Live
 from muster.store.load import load_live
 from muster.store.queries.workload_history import read_ended_requests, read_ended_usage
@@ -38,6 +43,15 @@ class LostRace(CommitFailed):
         self.losers = losers
 
 
+class CommitUnknown(CommitFailed):
+    """The answer to the commit itself was lost: ``Store.settle`` tells whether the unit was
+    written."""
+
+
+class DatabaseAway(Exception):
+    """The database cannot be reached at this moment; the text says why."""
+
+
 class Unstorable(CommitFailed):
     """The database never takes some value of the unit, even with a sound disk: the same unit would
     fail again."""
@@ -48,15 +62,25 @@ _OF_THE_VALUE = (DataError, IntegrityError, InterfaceError, ProgrammingError)
 
 
 class Store:
-    """State in SQL and its mirror. All writes of a process pass through one store.
+    """State in SQL and its mirror. All writes of a process pass through one store, and all writes
+    to the database through one process: see ``store.fence``.
 
     ``last_commit_at`` is when the last commit before the last ``reload`` was made.
+
+    Args:
+        holder: whom others are told about when they find that this store has taken the fence.
     """
 
-    def __init__(self, engine: Engine, entities: Entities = ENTITIES) -> None:
+    def __init__(
+        self, engine: Engine, entities: Entities = ENTITIES, holder: Holder = NOBODY
+    ) -> None:
         self.engine = engine
         self.entities = entities
-        self._connection = engine.connect()
+        self._fence = Fence(holder)
+        self._lost: Outage | None = None
+        self._connection = self._writing()
+        with self._connection.begin():
+            self._fence.take(self._connection)
         self.live = Live(entities)
         self._history_seq = 0
         self._outbox_seq = 0
@@ -64,25 +88,31 @@ class Store:
         self.reload()
 
     def reload(self) -> None:
-        """Throw the mirror away and read it again."""
-        self._connection.rollback()
-        with self._connection.begin():
-            self.live = load_live(self._connection, self.entities)
+        """Throw the mirror away and read it again.
+
+        Raises:
+            DatabaseAway, SQLAlchemyError: the state cannot be read now.
+            Fenced: another store writes.
+        """
+        self._reconnect()
+        with self._reading() as connection:
+            self._fence.require(connection)
+            self.live = load_live(connection, self.entities)
             outbox = schema.outbox
             newest = select(outbox.c.seq, outbox.c.at).order_by(outbox.c.seq.desc()).limit(1)
-            row = self._connection.execute(newest).first()
+            row = connection.execute(newest).first()
             self._outbox_seq, self.last_commit_at = (row.seq, row.at) if row else (0, 0.0)
 
     def ended_usage(self, group: str, since: float) -> list[UsageSpan]:
         """The committed sessions of a group that ran and have ended since the moment ``since``."""
-        with self._connection.begin():
-            return read_ended_usage(self._connection, group, since)
+        with self._reading() as connection:
+            return read_ended_usage(connection, group, since)
 
     def ended_requests(self, group: str) -> list[tuple[Resources, int]]:
         """The requests of the newest committed sessions of a group that have ended, each with its
         number of kernels; the oldest first."""
-        with self._connection.begin():
-            return read_ended_requests(self._connection, group)
+        with self._reading() as connection:
+            return read_ended_requests(connection, group)
 
     def unit(self, now: float, watch: LedgerWatch) -> Unit:
         """A unit of work over the mirror, to be committed with ``commit``."""
@@ -97,22 +127,50 @@ class Store:
             CommitFailed: the disk is full or the database gone; LostRace if somebody else wrote,
                 Unstorable if the same unit would fail again. Call ``reload`` before anything else,
                 and derive anew all state that was derived from the mirror.
+            CommitUnknown: call ``settle`` before that.
+            Fenced: another store writes; nothing of the unit was written, nor will be.
         """
         if unit.empty:
             return
+        is_complete = False
         try:
             with self._connection.begin():
+                self._fence.count(self._connection)
                 unit.write(self._connection)
                 self._write_outbox(unit)
+                is_complete = True  # the commit itself is left
         except StaleWrite as stale:
             raise LostRace(str(stale), self._losers(unit, stale)) from stale
         except (UnicodeError, OverflowError) as error:
             raise Unstorable(str(error)) from error
         except SQLAlchemyError as error:
-            cause = getattr(error, "orig", None) or error
+            cause = cause_of(error)
+            if self._is_remote and self._connection.invalidated:
+                self._lost = Outage(self.engine, cause)
+            if is_complete:
+                raise CommitUnknown(cause) from error
             if isinstance(error, _OF_THE_VALUE) and not error.connection_invalidated:
-                raise Unstorable(str(cause)) from error
-            raise CommitFailed(str(cause)) from error
+                raise Unstorable(cause) from error
+            raise CommitFailed(cause) from error
+        self._note_commit(unit)
+
+    def settle(self, unit: Unit) -> bool:
+        """Whether the unit was written at whose commit CommitUnknown was raised; it is as if
+        committed then.
+
+        Raises:
+            DatabaseAway, SQLAlchemyError: the database cannot tell now.
+            Fenced: another store writes.
+        """
+        self._reconnect()
+        with self._connection.begin():
+            was_written = self._fence.was_counted(self._connection)
+        if was_written:
+            self._note_commit(unit)
+        return was_written
+
+    def _note_commit(self, unit: Unit) -> None:
+        self._fence.committed()
         self._history_seq = unit.history_seq
         unit.settle()
 
@@ -143,6 +201,46 @@ class Store:
             oldest = self._outbox_seq - OUTBOX_KEPT
             self._connection.execute(delete(schema.outbox).where(schema.outbox.c.seq < oldest))
 
+    @property
+    def _is_remote(self) -> bool:
+        return self.engine.dialect.name == "postgresql"
+
+    def _writing(self) -> Connection:
+        return writing_connection(self.engine) if self._is_remote else self.engine.connect()
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        """A connection that sees the state of one moment."""
+        with self.engine.connect().execution_options(readonly=True) as connection:
+            yield connection
+
+    def _reconnect(self) -> None:
+        """Make the connection good again after a failure.
+
+        Raises:
+            DatabaseAway: the server is not to be reached yet.
+            SQLAlchemyError: it went away again.
+        """
+        if self._lost is not None:
+            if not self._lost.is_over:
+                raise DatabaseAway(f"the database is away: {self._lost.why}")
+            self._lost = None
+        if self._is_remote and self._connection.invalidated:
+            self._connection.close()
+            self._connection = self._writing()
+        self._connection.rollback()
+
+    def is_fenced(self) -> bool:
+        """Whether another store has taken the fence; it may be asked from any thread.
+
+        Raises:
+            SQLAlchemyError: the database cannot be read.
+        """
+        with self._reading() as connection:
+            return not self._fence.is_held(connection)
+
     def close(self) -> None:
+        if self._lost is not None:
+            self._lost.give_up()
         self._connection.close()
         self.engine.dispose()

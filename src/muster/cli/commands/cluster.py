@@ -14,6 +14,16 @@ from muster.cli.words import count, duration
 if TYPE_CHECKING:
     from muster.app.local import UpReport
 
+Database = Annotated[
+    str | None,
+    Option(
+        "--database",
+        metavar="URL",
+        show_default=False,
+        help="PostgreSQL URL, or a file; kept by `up`. [env: MUSTER_DATABASE; or HOME/muster.db]",
+    ),
+]
+
 
 def up(
     ctx: click.Context,
@@ -37,6 +47,7 @@ def up(
     foreground: Annotated[
         bool, Option("--foreground", help="Stay here; Ctrl-C stops the cluster.")
     ] = False,
+    database: Database = None,
 ) -> None:
     """Start a cluster on this machine."""
     from muster.app import local
@@ -51,6 +62,7 @@ def up(
         accounts=accounts.options(),
         port=port,
         foreground=foreground,
+        database=database,
     )
 
     local.up(options, partial(_say_ready, foreground=foreground))
@@ -137,6 +149,7 @@ def controller(
             help="With that: what others call this machine; may be repeated.",
         ),
     ] = None,
+    database: Database = None,
 ) -> None:
     """Be the controller of agents elsewhere."""
     from muster.app.foreground import run_controller
@@ -150,4 +163,5 @@ def controller(
         tls_key=tls_key,
         tls_ca=tls_ca,
         own_authority_for=(tls_name or []) if tls_self_signed or tls_name else None,
+        database=database,
     )

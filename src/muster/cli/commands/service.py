@@ -38,6 +38,7 @@ def install(
 
     For example: muster service install agent --controller host:7601 --token-file join-token
     """
+    from muster.app.database_option import warnings_of
     from muster.app.home import default_home
     from muster.app.service import install as write
     from muster.cli.commands import load
@@ -46,10 +47,15 @@ def install(
     words = options or []
     command = load(role)
     assert command is not None, "both roles are commands"
-    with command.make_context(role, [*words], parent=ctx.find_root()):
-        pass  # wrong options are refused now, and not by a unit that never starts
+    with command.make_context(role, [*words], parent=ctx.find_root()) as context:
+        # Wrong options are refused now, and not by a unit that never starts.
+        database = context.params.get("database")
     if any(word == "--token" or word.startswith("--token=") for word in words):
         raise click.BadParameter("others may read units: give the token with --token-file")
+    if database is not None and warnings_of(database):
+        raise click.BadParameter(
+            "others may read units: leave the password out of --database, and give it in ~/.pgpass"
+        )
     place = (home or ctx.find_root().obj.home or default_home()).expanduser().absolute()
     left = write(found, words, place, Path.cwd())
     click.echo(f"{found.file} written")

@@ -23,7 +23,7 @@ from muster.simulate.hollow.door import FrontDoor
 from muster.simulate.hollow.gateway import HollowGateway
 from muster.simulate.hollow.timeline import Appointment, Timeline
 from muster.simulate.hollow.witness import Witness
-from muster.store.store import CommitFailed, LostRace, Store
+from muster.store.store import CommitFailed, CommitUnknown, DatabaseAway, LostRace, Store
 from muster.store.unit import Unit
 from muster.wire.messages import ControllerMessage
 
@@ -98,6 +98,7 @@ class _FatefulStore(Store):
         self._witness = witness
         self._clock = clock
         self._wait = wait
+        self._told_at = 0.0  # what became of a commit whose answer was lost
         super().__init__(engine, cluster_entities())
 
     @property
@@ -128,11 +129,17 @@ class _FatefulStore(Store):
         self._witness.committed(unit)
         match misfortune:
             case Misfortune.UNKNOWN:
-                raise CommitFailed("the connection was lost")
+                self._told_at = self._clock.now() + SLOW_S
+                raise CommitUnknown("the connection was lost")
             case Misfortune.KILLED_AFTER:
                 raise Killed
             case Misfortune.KILLED_AMONG_SENDS:
                 self._fate.sends_left = 1
+
+    def settle(self, unit: Unit) -> bool:
+        if self._outage is Outage.AWAY or self._clock.now() < self._told_at:
+            raise DatabaseAway("the connection is lost")
+        return True  # it was written: only the answer was lost
 
     def _suffer_outage(self) -> None:
         match self._outage:

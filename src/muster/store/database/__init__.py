@@ -1,8 +1,10 @@
 """Opening a database, SQLite's or PostgreSQL's: its address, its engine, its migrations."""
 
 from muster.store.database.address import (
+    DatabaseUnreachable,
     DatabaseUnusable,
     database_url,
+    password_of,
     shown_url,
     sqlite_url,
 )
@@ -13,11 +15,13 @@ from muster.store.database.sqlite import checkpoint
 __all__ = [
     "HEAD",
     "MIGRATIONS",
+    "DatabaseUnreachable",
     "DatabaseUnusable",
     "checkpoint",
     "database_url",
     "known_version",
     "open_engine",
+    "password_of",
     "shown_url",
     "sqlite_url",
 ]

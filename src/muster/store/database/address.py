@@ -15,6 +15,10 @@ class DatabaseUnusable(MusterError):
     """The database cannot be used; the text says why and what to do."""
 
 
+class DatabaseUnreachable(DatabaseUnusable):
+    """The server does not answer, or lets nobody in; a later try may find it otherwise."""
+
+
 def sqlite_url(path: Path) -> str:
     """The URL of the SQLite database in this file."""
     return f"sqlite:///{path}"
@@ -56,6 +60,15 @@ def parsed(url: str) -> URL:
     if address.drivername in ("postgres", "postgresql"):
         address = address.set(drivername="postgresql+psycopg")
     return address
+
+
+def password_of(text: str) -> str | None:
+    """The password in the address of a database, if there is one."""
+    if not text.startswith(_SCHEMES):
+        return None
+    address = parsed(text)
+    found = address.password or address.query.get("password")
+    return str(found) if found else None
 
 
 def shown_url(url: str) -> str:

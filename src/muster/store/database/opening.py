@@ -1,9 +1,11 @@
 """Opening a database."""
 
 from sqlalchemy import Engine
+from sqlalchemy.exc import OperationalError
 
-from muster.store.database.address import DatabaseUnusable, parsed, shown_url
+from muster.store.database.address import DatabaseUnreachable, DatabaseUnusable, parsed, shown_url
 from muster.store.database.migrating import bring_up_to_date
+from muster.store.database.outage import cause_of
 from muster.store.database.postgresql import postgresql_engine, require_usable, what_to_do
 from muster.store.database.sqlite import sqlite_engine
 
@@ -15,7 +17,8 @@ def open_engine(url: str) -> Engine:
     for the writer.
 
     Raises:
-        DatabaseUnusable: not reachable, not a database of Muster's, or of a newer version.
+        DatabaseUnusable: not a database of Muster's, or of a newer version; DatabaseUnreachable if
+            the server does not answer.
     """
     address = parsed(url)
     shown = shown_url(url)
@@ -31,9 +34,10 @@ def open_engine(url: str) -> Engine:
         raise
     except Exception as error:
         engine.dispose()
-        cause = " ".join(str(getattr(error, "orig", None) or error).split())
+        cause = cause_of(error)
         way_on = what_to_do(cause) if is_server else ""
-        raise DatabaseUnusable(
+        is_away = is_server and isinstance(error, OperationalError)
+        raise (DatabaseUnreachable if is_away else DatabaseUnusable)(
             f"the database {shown} cannot be used: {cause}{': ' if way_on else ''}{way_on}"
         ) from error
     return engine

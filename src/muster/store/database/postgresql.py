@@ -1,9 +1,13 @@
 """PostgreSQL: a server that others run, reached over a connection that may break.
 
 Writers commit under READ COMMITTED: a compare-and-set that waited for another's lock then looks at
-the row as it is now. Readers see the state of one moment (REPEATABLE READ), as those of SQLite do.
+the row as it is now, and the fence lets one commit after the other (``store.fence``). Readers see
+the state of one moment (REPEATABLE READ), as those of SQLite do.
 """
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
 
@@ -28,6 +32,16 @@ SET jit = off;
 SET lock_timeout = '10s';
 SET statement_timeout = '60s';
 SET idle_in_transaction_session_timeout = '60s'
+"""
+
+_HOLD = text("SELECT pg_try_advisory_lock(hashtext('muster controller ' || current_schema()))")
+LET_GO_S = 3.0
+"""How long a server may take to notice that a controller which held the database was killed."""
+_COMMITTING = """\
+SET plan_cache_mode = force_generic_plan;
+SET enable_seqscan = off;
+SET enable_hashjoin = off;
+SET enable_mergejoin = off
 """
 
 
@@ -64,6 +78,36 @@ def postgresql_engine(address: URL) -> Engine:
             options["postgresql_readonly"] = True
 
     return engine
+
+
+def writing_connection(engine: Engine) -> Connection:
+    """A connection for commits, which is no part of the engine's pool. Their statements join some
+    given rows with a table by its key, so each is planned once, and never as a walk through the
+    table: the server would take that for cheap as long as it has not counted a young table's rows.
+    """
+    connection = engine.connect()
+    connection.detach()
+    try:
+        connection.exec_driver_sql(_COMMITTING)
+        connection.commit()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+@contextmanager
+def held_alone(engine: Engine) -> Iterator[bool]:
+    """Hold the database until the end of the block, against others who ask for the same; whether
+    it is to be had. It is let go with the connection: the fence is what protects the state."""
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.detach()
+        deadline_s = time.monotonic() + LET_GO_S
+        while not (is_held := bool(connection.scalar(_HOLD))):
+            if time.monotonic() > deadline_s:
+                break
+            time.sleep(0.1)
+        yield is_held
 
 
 def require_usable(connection: Connection, url: str) -> None:

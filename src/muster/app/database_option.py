@@ -1,0 +1,51 @@
+"""Which database a cluster has: ``--database``, the environment, or the one of the last time.
+
+SQLAlchemy takes long to import: only who names a database pays for that.
+"""
+
+import os
+from collections.abc import Mapping
+
+from muster.app.home import Home
+
+VARIABLE = "MUSTER_DATABASE"
+
+
+def named_database(
+    option: str | None, home: Home, environment: Mapping[str, str] = os.environ
+) -> str | None:
+    """The database that was asked for, as it was written: by the option, else by the environment,
+    else the last time; None is the home's own.
+
+    Raises:
+        DatabaseUnusable: it is neither a PostgreSQL URL nor a file.
+    """
+    named = option or environment.get(VARIABLE) or home.settings().database
+    if named is None:
+        return None
+    from muster.store.database import database_url
+
+    return database_url(named)
+
+
+def warnings_of(option: str | None) -> list[str]:
+    """A warning where the option shows a password to everybody on the machine."""
+    if option is None:
+        return []
+    from muster.store.database import password_of
+
+    if password_of(option) is None:
+        return []
+    return [
+        f"others on this machine can see the password in --database while the command runs: give "
+        f"the URL in {VARIABLE}, or the password in ~/.pgpass"
+    ]
+
+
+def shown(option: str | None) -> str | None:
+    """The option as a controller tells its database."""
+    if option is None:
+        return None
+    from muster.store.database import database_url, shown_url
+
+    return shown_url(database_url(option))

@@ -1,0 +1,169 @@
+"""The database's server goes away: requests are refused, agents work on, and control returns by
+itself; nothing is lost and nothing is done twice."""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.control.conftest import cpus
+from tests.control.hollow_agent import Run
+from tests.control.world import ADA, World
+from tests.databases import SETTINGS, Server, on_server, running_server
+
+from muster.control.engine.module import Parts
+from muster.control.engine.work import Work
+from muster.control.job.requests import JobRequests
+from muster.control.plane import Unavailable
+from muster.core.specs import JobSpec
+from muster.core.states import JobState
+from muster.store.fence import Fenced
+from muster.store.records import Job
+from muster.store.store import Store
+
+LIMIT_S = 30.0
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    """A server that tests may stop."""
+    with running_server(SETTINGS | {"synchronous_commit": "on"}) as server:
+        yield server
+
+
+@pytest.fixture
+def world(server: Server, tmp_path: Path) -> Iterator[World]:
+    with on_server(server):
+        world = World(tmp_path, {"a": cpus(2)}, behaviour=lambda start: Run(5.0))
+        yield world
+        world.close()
+
+
+def let_return(world: World) -> None:
+    """Time passes until control has come back by itself."""
+    deadline_s = time.monotonic() + LIMIT_S
+    while world.plane.is_broken or world.plane.trouble is not None:
+        assert time.monotonic() < deadline_s, world.plane.trouble
+        time.sleep(0.02)  # the server is looked for in real time
+        world.clock.advance(0.2)
+        world.plane.step()
+    world.connect_again()
+
+
+def submission(name: str) -> Callable[[Work, Parts], Job]:
+    """A request that needs nothing of the database but its commit."""
+    spec = JobSpec(name=name, command=["x"])
+    return lambda work, parts: parts[JobRequests].submit(work, ADA, spec)
+
+
+class Asked:
+    """A submission, and its answers."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.answers: list[Any] = []
+        world.plane.ask(
+            submission(name), lambda result, error: self.answers.append(error or result)
+        )
+
+
+def test_requests_are_refused_while_the_server_is_away_and_all_goes_on_after_it(
+    world: World, server: Server
+) -> None:
+    first = world.submit(JobSpec(name="first", command=["x"]))
+    assert world.plane.live.jobs[first.id].status is JobState.RUNNING
+    server.stop()
+    for moment in range(3):
+        with pytest.raises(Unavailable, match=r"could not be stored|cannot be read"):
+            world.ask(submission(f"refused-{moment}"))
+        world.clock.advance(1.1)
+    for _ in range(20):  # its kernel ends meanwhile, and the agent keeps the report
+        world.clock.advance(0.5)
+        world.agent("a").tick()
+    server.start()
+    let_return(world)
+    world.run(1.0)
+    assert first.id not in world.plane.live.jobs, "its end was told"
+    last = world.submit(JobSpec(name="last", command=["x"]))
+    world.run_until(lambda: last.id not in world.plane.live.jobs)
+    assert len(world.agent("a").starts) == 2
+
+
+def lose_the_next_answer(
+    store: Store, monkeypatch: pytest.MonkeyPatch, server: Server, *, written: bool
+) -> None:
+    """The server goes away at the next commit: before, or after it was made."""
+    dialect = store.engine.dialect
+    commit: Callable[[Any], None] = dialect.do_commit
+
+    def lost(raw: Any) -> None:
+        monkeypatch.setattr(dialect, "do_commit", commit)
+        if written:
+            commit(raw)
+        server.stop()
+        raw.dbapi_connection.execute("SELECT 1")
+
+    monkeypatch.setattr(dialect, "do_commit", lost)
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_request_whose_commit_has_no_answer_is_answered_once_it_is_settled(
+    world: World, server: Server, monkeypatch: pytest.MonkeyPatch, written: bool
+) -> None:
+    lose_the_next_answer(world.store, monkeypatch, server, written=written)
+    doubtful = Asked(world, "doubtful")
+    world.settle()
+    assert doubtful.answers == [], "nobody can tell yet"
+    world.clock.advance(1.1)
+    refused = Asked(world, "refused")
+    world.settle()
+    assert [type(each) for each in refused.answers] == [Unavailable]
+    assert doubtful.answers == []
+    server.start()
+    let_return(world)
+    world.run(1.0)
+    (answer,) = doubtful.answers
+    if written:
+        assert world.plane.live.jobs[answer.id].status is JobState.RUNNING
+    else:
+        assert isinstance(answer, Unavailable)
+    assert len(world.plane.live.jobs) == len(world.agent("a").starts) == int(written)
+
+
+def test_connection_that_an_operator_ends_costs_the_requests_of_one_wake(
+    world: World, server: Server
+) -> None:
+    server.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'muster'"
+    )
+    with pytest.raises(Unavailable):
+        world.ask(submission("x"))
+    let_return(world)
+    assert world.submit(JobSpec(command=["x"])).status is JobState.RUNNING
+
+
+def take_over(world: World, server: Server) -> None:
+    database = world.store.engine.url.database
+    assert database is not None
+    server.execute("UPDATE fence SET epoch = epoch + 1, holder = 'the other'", database)
+
+
+def test_control_whose_database_was_taken_over_ends(world: World, server: Server) -> None:
+    take_over(world, server)
+    asked = Asked(world, "x")
+    with pytest.raises(Fenced, match="the other"):
+        world.plane.step()
+    assert [type(each) for each in asked.answers] == [Unavailable]
+    world.clock.advance(5.0)
+    with pytest.raises(Fenced):
+        world.plane.step()
+
+
+def test_idle_control_that_is_told_to_read_again_finds_that_it_was_taken_over(
+    world: World, server: Server
+) -> None:
+    take_over(world, server)
+    assert world.store.is_fenced()
+    world.plane.read_again()
+    with pytest.raises(Fenced):
+        world.plane.step()

@@ -1,0 +1,150 @@
+"""One store writes at a time, and a commit whose answer was lost is settled."""
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from sqlalchemy import select, text
+from tests.databases import ON_BOTH, url_at
+from tests.store.test_unit import a_job, unit
+
+from muster.store import schema
+from muster.store.database import open_engine
+from muster.store.fence import Fenced, Holder
+from muster.store.store import CommitUnknown, DatabaseAway, Store
+from muster.store.unit import Unit
+
+pytestmark = ON_BOTH
+
+LIMIT_S = 20.0
+FIRST, SECOND = Holder("the first", 1.0), Holder("the second", 1000.0)
+
+
+@pytest.fixture
+def open_store(tmp_path: Path) -> Iterator[Callable[[Holder], Store]]:
+    stores: list[Store] = []
+
+    def opened(holder: Holder) -> Store:
+        stores.append(Store(open_engine(url_at(tmp_path)), holder=holder))
+        return stores[-1]
+
+    yield opened
+    for store in stores:
+        store.close()
+
+
+def submit(store: Store, seed: int) -> None:
+    work = unit(store)
+    work.add(a_job(seed))
+    store.commit(work)
+
+
+def jobs(store: Store) -> int:
+    with store.engine.connect().execution_options(readonly=True) as connection:
+        return len(connection.execute(select(schema.jobs.c.id)).all())
+
+
+def commits(store: Store) -> int:
+    with store.engine.connect().execution_options(readonly=True) as connection:
+        return int(connection.scalars(select(schema.fence.c.commits)).one())
+
+
+def test_store_whose_database_another_took_over_writes_nothing_and_names_the_other(
+    open_store: Callable[[Holder], Store],
+) -> None:
+    first = open_store(FIRST)
+    submit(first, 1)
+    second = open_store(SECOND)
+    with pytest.raises(Fenced, match=r"another controller writes .*\(the second, since 1970"):
+        submit(first, 2)
+    submit(second, 3)
+    assert len(second.live.jobs) == jobs(second) == commits(second) == 2
+    for _ in range(2):
+        with pytest.raises(Fenced):
+            first.reload()
+        with pytest.raises(Fenced):
+            submit(first, 4)
+    assert first.is_fenced()
+    assert not second.is_fenced()
+
+
+def test_store_that_is_fenced_among_its_statements_has_written_nothing(
+    open_store: Callable[[Holder], Store],
+) -> None:
+    first = open_store(FIRST)
+    work = unit(first)
+    work.add(a_job(1))
+    taken = first.engine.connect()
+    with taken.begin():
+        taken.execute(text("UPDATE fence SET epoch = epoch + 1, holder = 'a person'"))
+    with pytest.raises(Fenced, match="a person"):
+        first.commit(work)
+    taken.close()
+    assert jobs(first) == 0
+
+
+def lose_the_answer(store: Store, monkeypatch: pytest.MonkeyPatch, *, written: bool) -> None:
+    """The connection breaks at the next commit, before or after it was made."""
+    dialect = store.engine.dialect
+    commit = dialect.do_commit
+
+    def lost(raw: Any) -> None:
+        monkeypatch.setattr(dialect, "do_commit", commit)
+        if written:
+            commit(raw)
+        if dialect.name == "sqlite":
+            raw.rollback()
+            raise sqlite3.OperationalError("disk I/O error")
+        raw.dbapi_connection.close()
+        raise psycopg.OperationalError("the connection is lost")
+
+    monkeypatch.setattr(dialect, "do_commit", lost)
+
+
+@pytest.mark.parametrize("written", [False, True])
+def test_commit_whose_answer_was_lost_is_settled(
+    open_store: Callable[[Holder], Store], monkeypatch: pytest.MonkeyPatch, written: bool
+) -> None:
+    store = open_store(FIRST)
+    submit(store, 1)
+    work = unit(store)
+    work.add(a_job(2))
+    lose_the_answer(store, monkeypatch, written=written)
+    with pytest.raises(CommitUnknown):
+        store.commit(work)
+    settle_when_reachable(store, work, written)
+    if not written:
+        store.reload()
+    assert len(store.live.jobs) == jobs(store) == commits(store) == 1 + written
+    submit(store, 3)
+    assert len(store.live.jobs) == jobs(store) == commits(store) == 2 + written
+
+
+def settle_when_reachable(store: Store, work: Unit, written: bool) -> None:
+    deadline_s = time.monotonic() + LIMIT_S
+    while True:
+        try:
+            assert store.settle(work) is written
+        except DatabaseAway:  # it is being reached again
+            assert time.monotonic() < deadline_s
+            time.sleep(0.02)
+        else:
+            return
+
+
+def test_commit_in_doubt_is_settled_as_fenced_where_another_took_over(
+    open_store: Callable[[Holder], Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = open_store(FIRST)
+    work = unit(first)
+    work.add(a_job(1))
+    lose_the_answer(first, monkeypatch, written=False)
+    with pytest.raises(CommitUnknown):
+        first.commit(work)
+    open_store(SECOND)
+    with pytest.raises(Fenced):
+        settle_when_reachable(first, work, False)
