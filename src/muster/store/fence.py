@@ -61,12 +61,14 @@ class Fence:
         """How many commits there were, all epochs together, as far as this store knows."""
 
     def take(self, connection: Connection) -> None:
-        """Become the one that writes; the next commit of whoever wrote so far fails."""
-        fence = schema.fence
+        """Become the one that writes; the next commit of whoever wrote so far fails. The epoch is
+        no less than the time in milliseconds: it is new even where an older state was put back."""
+        columns = schema.fence.c
+        row = connection.execute(select(columns.epoch, columns.commits).with_for_update()).one()
+        self._epoch = max(row.epoch + 1, int(self._holder.since * 1000))
+        self._commits = row.commits
         ours = {"holder": self._holder.name, "since": self._holder.since}
-        connection.execute(update(fence).values(epoch=fence.c.epoch + 1, **ours))
-        row = connection.execute(select(fence.c.epoch, fence.c.commits)).one()
-        self._epoch, self._commits = row.epoch, row.commits
+        connection.execute(update(schema.fence).values(epoch=self._epoch, **ours))
 
     def count(self, connection: Connection) -> None:
         """Count a commit: the first change of its transaction.

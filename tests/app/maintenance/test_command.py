@@ -65,7 +65,7 @@ def test_check_that_cannot_be_made_ends_with_2(home: Home, tmp_path: Path) -> No
     assert "run `muster db migrate` first" in result.stderr
     result = db(home, "migrate", "--dry-run")
     assert result.exit_code == 0
-    assert "1 migration to run from migration 0012" in result.stdout
+    assert " to run from migration 0012" in result.stdout
 
 
 def test_backup_and_restore_say_what_they_did(home: Home, tmp_path: Path) -> None:

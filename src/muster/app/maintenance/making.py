@@ -16,6 +16,7 @@ from muster.store.audit.finding import Audited, carry_out, stored_in
 from muster.store.database.address import sqlite_file
 from muster.store.database.creating import new_file, new_on_server
 from muster.store.database.migrating import migrate
+from muster.store.fence import Fence, Holder
 from muster.store.transfer.filling import fill
 from muster.store.transfer.source import Source
 
@@ -50,6 +51,7 @@ def make(url: str, source: Source, *, replace: bool) -> Made:
         migrate(connection, source.origin.migration)
         rows = fill(connection, source)
         migrate(connection)
+        Fence(Holder("`muster db`", time.time())).take(connection)
         stored = stored_in(connection, cluster_entities())
         audited = [carry_out(audit, stored, 0) for audit in cluster_audits()]
     return Made(rows, kept_aside, [each for each in audited if each.found or each.trouble])

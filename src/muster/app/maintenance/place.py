@@ -3,18 +3,20 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from muster.app.database_option import named_database
 from muster.app.home import Home
-from muster.store.database import database_url, sqlite_url
+from muster.store.database import sqlite_url
 from muster.store.database.address import sqlite_file
 
 
 def url_of(home: Home, named: str | None) -> str:
-    """The URL of the database that was named, or else of the home's.
+    """The URL of the database that was named, or else of the home's cluster.
 
     Raises:
         DatabaseUnusable: the name is neither a PostgreSQL URL nor a file.
     """
-    return sqlite_url(home.database) if named is None else database_url(named)
+    url = named_database(named, home)
+    return sqlite_url(home.database) if url is None else url
 
 
 @contextmanager

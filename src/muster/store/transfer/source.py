@@ -10,7 +10,7 @@ from sqlalchemy import Connection, MetaData, Table, select
 
 ROWS_AT_A_TIME = 2_000
 """Rows that are in memory at a time: of a database's, or for one."""
-_NOT_STATE = frozenset({"alembic_version"})
+_NOT_STATE = frozenset({"alembic_version", "fence"})
 _DIGEST_BYTES = 16
 
 Values: TypeAlias = Sequence[Any]
