@@ -1,7 +1,8 @@
 """What a supervisor tells the process that spawns the kernels of a user."""
 
-import os
 import socket
+import subprocess
+import time
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -9,21 +10,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.agent.supervisor.driver import WAIT_S
 
 from muster.agent.supervisor.failures import CannotExecute, CreateFailed
 from muster.agent.supervisor.kernel import Kernel
 from muster.agent.supervisor.loop import Loop
 from muster.agent.supervisor.output import Outputs
 from muster.agent.supervisor.protocol import Account, Program
-from muster.agent.supervisor.spawn_messages import MAX_PLACES, read_message
+from muster.agent.supervisor.spawn_messages import MAX_PLACES, READY, VERSION, pack_fact, read_message
 from muster.agent.supervisor.spawner import Launch, Spawned
 from muster.agent.supervisor.user_spawner import UserSpawner
 
 UID = 210_001
 
 
-class Deaf:
-    """A listener that is told nothing in these tests."""
+class Listener:
+    """A listener that is told of nothing but the end of its process."""
+
+    def __init__(self) -> None:
+        self.lost: list[Kernel] = []
 
     def spawned(self, kernel: Kernel, spawned: Spawned) -> None:
         raise AssertionError
@@ -38,7 +43,7 @@ class Deaf:
         raise AssertionError
 
     def spawner_ended(self, kernels: Collection[Kernel]) -> None:
-        raise AssertionError
+        self.lost += kernels
 
     def helper_spawned(self, pid: int) -> None:
         raise AssertionError
@@ -48,14 +53,18 @@ class Deaf:
 class Peer:
     """A spawner as the supervisor has it, with the test at the other end of its socket."""
 
+    process: subprocess.Popen[bytes]
+    loop: Loop
+    listener: Listener
     spawner: UserSpawner
     socket: socket.socket
     outputs: Outputs
 
-    def start(self, program: Program) -> None:
+    def start(self, program: Program) -> Kernel:
         kernel = Kernel(("k", 1))
         kernel.output = self.outputs.open("k", 1000)
         self.spawner.start(kernel, Launch(program, {"OWN": "1"}, "/scratch"))
+        return kernel
 
     def heard(self) -> list[tuple[Any, ...]]:
         """What was said since."""
@@ -71,10 +80,16 @@ def peer(tmp_path: Path) -> Iterator[Peer]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 200_000)
     account = Account(UID, UID, (), "ada", "/", "/", gains_privileges=False)
-    loop = Loop()
-    with ours, theirs:
-        spawner = UserSpawner(account, os.getpid(), ours, loop, Deaf(), lambda _: None)
-        yield Peer(spawner, theirs, Outputs(loop, str(tmp_path)))
+    loop, listener = Loop(), Listener()
+    process = subprocess.Popen(["sleep", "60"])
+    try:
+        with ours, theirs:
+            spawner = UserSpawner(account, process.pid, ours, loop, listener, lambda _: None)
+            outputs = Outputs(loop, str(tmp_path))
+            yield Peer(process, loop, listener, spawner, theirs, outputs)
+    finally:
+        process.kill()
+        process.wait()
 
 
 def program(name: str, argument: str = "") -> Program:
@@ -128,3 +143,16 @@ def test_large_program_is_told_with_each_launch_and_takes_no_others_place(peer: 
 
     heard = [words[:2] for words in peer.heard() if words[0] == "program"]
     assert heard == [("program", MAX_PLACES)] * 2
+
+
+def test_kernels_of_a_process_that_died_are_lost_though_its_socket_stays_open(peer: Peer) -> None:
+    """A process that it was about to spawn has the socket, until it executes its program."""
+    kernel = peer.start(program("a"))
+    peer.socket.send(pack_fact(READY, 0, VERSION))
+
+    peer.process.kill()
+    deadline_s = time.monotonic() + WAIT_S
+    while not peer.listener.lost and time.monotonic() < deadline_s:
+        peer.loop.turn(0.1)
+
+    assert peer.listener.lost == [kernel]

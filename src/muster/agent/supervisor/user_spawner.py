@@ -106,6 +106,7 @@ class UserSpawner:
         self._retiring = False
         self._ready = False
         loop.watch(peer.fileno(), self._on_ready)
+        loop.watch(self._pidfd, self._on_death)
 
     @property
     def idle(self) -> bool:
@@ -227,21 +228,34 @@ class UserSpawner:
             self._send()
             if not self._unsent:
                 self._loop.wait_for(self._socket.fileno(), READABLE)
+        self._receive()
+        self._end_if_retired()
+
+    def _on_death(self) -> None:
+        """Hear the last answers of a process that is dead. Its socket may be open still: a process
+        that it was about to spawn has it, and its user may have stopped that one."""
+        while self._receive():
+            pass
+        self._end()
+
+    def _receive(self) -> bool:
+        """Hear an answer; false if there is none."""
         try:
             size = self._socket.recv_into(self._buffer, 0, socket.MSG_DONTWAIT)
-        except (BlockingIOError, ConnectionError):
-            return  # raised once if it died with requests unread; its answers follow
+        except BlockingIOError:
+            return False
+        except ConnectionError:
+            return True  # raised once if it died with requests unread; its answers follow
         except OSError:
             size = 0
-        if not size:
-            self._end()
-            return
         try:
-            self._hear(self._buffer[:size])
+            if size:
+                self._hear(self._buffer[:size])
+                return True
         except (Garbled, KeyError):  # the process cannot be trusted any more
-            self._end()
-            return
-        self._end_if_retired()
+            pass
+        self._end()
+        return False
 
     def _hear(self, answer: memoryview) -> None:
         """
@@ -292,7 +306,7 @@ class UserSpawner:
         self._on_ended(self)
         self._loop.close(self._socket.detach())
         self.kill()
-        os.close(self._pidfd)
+        self._loop.close(self._pidfd)
         # Kernels that still run become children of the supervisor, which reaps them. Others were
         # perhaps never spawned, or nobody else saw their end.
         asked, running = [*self._asked.values()], [*self._running.values()]
