@@ -37,9 +37,17 @@ class Users:
 
 
 def spawner_of(driver: Driver, uid: int) -> int:
-    (found,) = [pid for pid in descendants(driver.pid) if user_of(pid) == uid and _is_spawner(pid)]
+    (found,) = spawners_of(driver, uid)
     return found
 
 
+def spawners_of(driver: Driver, uid: int) -> list[int]:
+    """The processes that spawn a user's kernels: several while groups of the user change."""
+    return [pid for pid in descendants(driver.pid) if user_of(pid) == uid and _is_spawner(pid)]
+
+
 def _is_spawner(pid: int) -> bool:
-    return b"--spawner" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    try:
+        return b"--spawner" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:  # it has just ended
+        return False

@@ -2,12 +2,14 @@
 
 import os
 import random
+import signal
+import time
 from collections import Counter
 from contextlib import suppress
 from typing import Any
 
 import pytest
-from tests.agent.supervisor.accounts import ADA, BOB, Users
+from tests.agent.supervisor.accounts import ADA, BOB, Users, spawners_of
 from tests.agent.supervisor.driver import Driver, Event
 
 from muster.agent.supervisor.launch import launch
@@ -46,9 +48,13 @@ class Chaos:
             self.start: 10,
             self.start_again: 3,
             self.stop: 5,
+            self.recall: 3,
+            self.renew: 4,
             self.listen: 6,
             self.acknowledge: 2,
             self.return_: 1,
+            self.pause: 1,
+            self.signal_spawners: 1,
             self.kill: 0.3,
         }
         (action,) = self.random.choices(list(actions), list(actions.values()))
@@ -81,7 +87,8 @@ class Chaos:
         }
         workdir = "/missing" if self.random.random() < 0.05 else None
         account = self.random.choice(self.accounts)
-        of_account = {} if account is None else {"account": account}
+        groups = [4321] if self.random.random() < 0.1 else []  # its user was in a group for a while
+        of_account = {} if account is None else {"account": {**account, "groups": groups}}
         command = self.random.choice(COMMANDS)
         self.driver.start(order, command=command, workdir=workdir, grace_s=0.05, **of_account)
 
@@ -89,6 +96,14 @@ class Chaos:
         kernel = f"k{self.random.randrange(31)}"
         generation = self.generations[kernel] or 1
         self.driver.stop(kernel, self.random.choice((0, 0.05, 1)), generation)
+
+    def recall(self) -> None:
+        names = [f"k{self.random.randrange(31)}" for _ in range(3)]
+        keys = [{"id": name, "generation": self.generations[name] or 1} for name in names]
+        self.driver.say(op="recall", kernels=keys)
+
+    def renew(self) -> None:
+        self.driver.lease(self.random.choice((0.03, 5, None, None, None, None)))
 
     def listen(self) -> None:
         self.driver.listen()
@@ -102,11 +117,43 @@ class Chaos:
         self.driver.settle()
         self._note_accepted()
 
+    def pause(self) -> None:
+        """Have the supervisor stand still while the agent goes on and kernels end."""
+        os.kill(self.driver.pid, signal.SIGSTOP)
+        try:
+            for _ in range(3):
+                self.random.choice((self.start, self.stop, self.recall, self.renew))()
+            time.sleep(self.random.choice((0, 0.02, 0.06)))
+        finally:
+            os.kill(self.driver.pid, signal.SIGCONT)
+
+    def signal_spawners(self) -> None:
+        """Do to a spawner what its user may do."""
+        self._signal(self.random.choice((signal.SIGSTOP, signal.SIGCONT, signal.SIGKILL)))
+
+    def _signal(self, number: signal.Signals) -> None:
+        uids = {account["uid"] for account in self.accounts if account is not None}
+        for pid in [pid for uid in uids for pid in spawners_of(self.driver, uid)]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
     def kill(self) -> None:
         self.return_()
         self.driver.kill()
         launch(self.driver.directory)
         self.driver.attach()
+
+    def hand_over(self) -> None:
+        """After all that a kernel can be started, and another one follows it."""
+        self._signal(signal.SIGCONT)
+        self.driver.lease(None)
+        account = self.accounts[0]
+        orders: list[Event] = [{"id": "first"}, {"id": "heir", "queued": True}]
+        orders = [{**order, "shape": "of its own"} for order in orders]
+        self.granted.add(("first", 1))
+        of_account: Event = {} if account is None else {"account": account}
+        self.driver.start(*orders, **of_account)
+        self.driver.ended("heir")
 
     def _note_accepted(self) -> None:
         kernels = self.driver.state["kernels"]
@@ -145,6 +192,7 @@ def test_no_end_of_a_users_kernel_is_lost_or_doubled(
 def judge(chaos: Chaos) -> None:
     for _ in range(OPERATIONS):
         chaos.act()
+    chaos.hand_over()
     chaos.quiet()
 
     events = sorted(chaos.driver.events, key=lambda event: int(event["seq"]))
@@ -188,7 +236,6 @@ def assert_devices_are_held_once(events: list[Event]) -> None:
 
 def assert_heirs_follow_their_predecessors(events: list[Event]) -> None:
     heirs: dict[Key, Key] = {}
-    assert any("heir" in event for event in events), "the seed should make some"
     for event in events:
         if "predecessor" in event:
             assert heirs[key_of(event)] == tuple(event["predecessor"])

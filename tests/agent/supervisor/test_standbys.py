@@ -8,7 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,8 @@ def test_no_kernel_that_stands_by_is_spawned_once_the_supervisor_is_dead(
     os.kill(spawner, signal.SIGSTOP)  # so that it learns of both ends at once
     supervisor.kill()
     go.touch()
-    os.kill(spawner, signal.SIGCONT)
+    with suppress(ProcessLookupError):
+        os.kill(spawner, signal.SIGCONT)
     wait_gone(spawner)
 
     launch(supervisor.directory)

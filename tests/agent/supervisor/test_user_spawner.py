@@ -17,7 +17,13 @@ from muster.agent.supervisor.kernel import Kernel
 from muster.agent.supervisor.loop import Loop
 from muster.agent.supervisor.output import Outputs
 from muster.agent.supervisor.protocol import Account, Program
-from muster.agent.supervisor.spawn_messages import MAX_PLACES, READY, VERSION, pack_fact, read_message
+from muster.agent.supervisor.spawn_messages import (
+    MAX_PLACES,
+    READY,
+    VERSION,
+    pack_fact,
+    read_message,
+)
 from muster.agent.supervisor.spawner import Launch, Spawned
 from muster.agent.supervisor.user_spawner import UserSpawner
 

@@ -200,6 +200,56 @@ def test_spawner_that_is_stopped_by_its_user_keeps_no_kernel_from_being_killed(
     assert supervisor.run(["true"], kernel="next", account=ada)["exit_code"] == 0
 
 
+@pytest.mark.parametrize("orderly", [True, False])
+def test_spawner_that_is_stopped_by_its_user_ends_with_the_supervisor(
+    supervisor: Driver, ada: dict[str, Any], *, orderly: bool
+) -> None:
+    supervisor.run(["true"], account=ada)
+    spawner = spawner_of(supervisor, ADA)
+    os.kill(spawner, signal.SIGSTOP)
+
+    if orderly:
+        supervisor.close()
+    else:
+        supervisor.kill()
+
+    wait_gone(spawner)
+
+
+def test_stops_that_are_repeated_do_not_put_off_the_end_of_a_spawner_that_is_stopped(
+    supervisor: Driver, ada: dict[str, Any]
+) -> None:
+    supervisor.run(["true"], kernel="first", account=ada)
+    os.kill(spawner_of(supervisor, ADA), signal.SIGSTOP)
+    supervisor.start("k", account=ada)
+    supervisor.settle()
+
+    def stopped_again() -> bool:
+        supervisor.stop("k", grace_s=0)
+        return "ended" in supervisor.all_of("k")
+
+    supervisor.until(stopped_again)
+
+    assert supervisor.ended("k")["reason"] in ("stopped", "never_started")
+
+
+def test_spawner_keeps_no_files_of_kernels_that_run(
+    supervisor: Driver, ada: dict[str, Any]
+) -> None:
+    def start(number: int) -> int:
+        """Start a kernel; the answer is how much memory its spawner has then."""
+        file = {f"file{number}": "x" * (2 << 20)}
+        supervisor.start(f"k{number}", command=["sleep", "60"], account=ada, files=file)
+        supervisor.started(f"k{number}")
+        statm = Path(f"/proc/{spawner_of(supervisor, ADA)}/statm").read_text()
+        return int(statm.split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    before_bytes = max(start(number) for number in range(3))
+    after_bytes = max(start(number) for number in range(3, 9))
+
+    assert after_bytes < before_bytes + (4 << 20)
+
+
 def test_kernel_cannot_take_its_scratch_directory_away_from_where_it_is_measured(
     supervisor: Driver, ada: dict[str, Any]
 ) -> None:

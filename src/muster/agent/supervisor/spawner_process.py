@@ -49,6 +49,7 @@ _LONGEST_WAIT_S = 60.0
 _COMPANY_S = 0.005
 _ANCILLARY_BYTES = socket.CMSG_SPACE(4 * MAX_FDS)
 _RECEIVE_FLAGS = int(socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC)  # enumerations are slow
+_PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_SET_NO_NEW_PRIVS = 38
 _SANE_UMASK = 0o022
@@ -114,10 +115,12 @@ class _Order:
     entry_fds: list[int]
     population_fd: int  # of its cgroup; -1: there is none
 
-    def close(self) -> None:
-        """Close the descriptors that only its launch needs."""
+    def close(self, *, runs: bool) -> None:
+        """Close the descriptors, or if it runs those that only its launch needs."""
         for fd in (self.output_fd, *self.entry_fds):
             os.close(fd)
+        if self.population_fd >= 0 and not runs:
+            os.close(self.population_fd)
 
 
 class _Service:
@@ -130,7 +133,7 @@ class _Service:
         self._home_fds = home_fds
         self._programs: dict[int, Program] = {}
         self._waiting: dict[str, dict[int, _Order]] = {}  # by shape and number, oldest first
-        self._running: dict[int, _Order] = {}  # by pid
+        self._running: dict[int, tuple[str, int]] = {}  # shape and population_fd by pid
         self._lease_end_s = 0.0
         self._facts: list[bytes] = []  # to be told
         self._due_s = 0.0  # when
@@ -192,27 +195,26 @@ class _Service:
             while self._hear():
                 pass
         for pid, wait_status in ended:
-            heir = self._take_heir(self._running.pop(pid))
+            heir = self._take_heir(*self._running.pop(pid))
             self._facts.append(pack_fact(ENDED, pid, wait_status, heir.number if heir else 0))
             if heir is not None:
                 self._launch(heir)
             if heir is None or len(self._waiting.get(heir.shape, ())) < len(self._running):
                 self._due_s = 0.0  # a place is free, or soon will be
 
-    def _take_heir(self, ended: _Order) -> _Order | None:
-        """Remove and return the launch that takes the place of a kernel, if there is one and the
-        place is free: processes that a kernel leaves behind are the supervisor's to end."""
-        try:
-            free = ended.population_fd >= 0 and os.pread(ended.population_fd, 32, 0) == b"0\n"
-        except OSError:
-            free = False
-        finally:
-            if ended.population_fd >= 0:
-                os.close(ended.population_fd)
-        waiting = self._waiting.get(ended.shape)
+    def _take_heir(self, shape: str, population_fd: int) -> _Order | None:
+        """Remove and return the launch that takes the place of a kernel that has ended, if there is
+        one and the place is free: processes that a kernel leaves behind are the supervisor's to
+        end."""
+        free = False
+        if population_fd >= 0:
+            with suppress(OSError):
+                free = os.pread(population_fd, 32, 0) == b"0\n"
+            os.close(population_fd)
+        waiting = self._waiting.get(shape)
         if not waiting or not free or not self.wanted or clock.now_s() >= self._lease_end_s:
             return None
-        return self._take(ended.shape, next(iter(waiting)))
+        return self._take(shape, next(iter(waiting)))
 
     def _take(self, shape: str, number: int) -> _Order | None:
         """Remove and return a launch that waits; None if it does not, because it was taken."""
@@ -252,9 +254,7 @@ class _Service:
                     self._launch(taken)
             case "drop", shape, number:
                 if (taken := self._take(shape, number)) is not None:
-                    taken.close()
-                    if taken.population_fd >= 0:
-                        os.close(taken.population_fd)
+                    taken.close(runs=False)
                     self._facts.append(pack_fact(DROPPED, 0, number))
                     self._due_s = 0.0
             case "lease", until_s:
@@ -269,15 +269,13 @@ class _Service:
         try:
             spawned = self._spawner.spawn(order.launch, order.output_fd, order.entry_fds, home_fds)
         except (CreateFailed, CannotExecute) as failure:
-            if order.population_fd >= 0:
-                os.close(order.population_fd)
+            order.close(runs=False)
             self._fail(order.number, failure)
         else:
-            self._running[spawned.pid] = order
+            order.close(runs=True)
+            self._running[spawned.pid] = order.shape, order.population_fd
             fact = SPAWNED, spawned.pid, order.number, *spawned.born_ticks, spawned.started_at
             self._facts.append(pack_fact(*fact))
-        finally:
-            order.close()
 
     def _fail(self, number: int, failure: CreateFailed | CannotExecute) -> None:
         """
@@ -323,6 +321,9 @@ def _become(settings: Settings) -> None:
     if os.getresuid() != (settings.uid,) * 3 or os.getresgid() != (settings.gid,) * 3:
         raise OSError("it did not become another user")
     libc = ctypes.CDLL(None, use_errno=True)
+    # The end of the socket is no end for a process that its user has stopped.
+    if libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "it would outlive the supervisor")
     if libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "its user could trace it")
     if not settings.gains_privileges and libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:

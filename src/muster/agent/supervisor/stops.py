@@ -46,7 +46,7 @@ class Stops:
         deadline_s = clock.now_s() + grace_s
         starting = kernel.status in (Status.STANDBY, Status.STARTING)
         first = starting or kernel.status is Status.RUNNING
-        if not first and deadline_s >= kernel.stop_deadline_s:
+        if not first and (kernel.killed or deadline_s >= kernel.stop_deadline_s):
             return
         kernel.stop_deadline_s = deadline_s
         if first:
