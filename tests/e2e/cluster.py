@@ -14,6 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+import psycopg
+
 from muster.agent.config import AgentConfig, default_users_directory
 from muster.app.agent_process import dump_config
 from muster.app.controller_config import ControllerConfig, dump_controller
@@ -77,9 +79,12 @@ class Cluster:
     whatever was left behind.
     """
 
-    def __init__(self, path: Path, agents: Sequence[AgentConfig] = ()) -> None:
+    def __init__(
+        self, path: Path, agents: Sequence[AgentConfig] = (), database: str | None = None
+    ) -> None:
         self.home = Home(path)
         self.home.create()
+        self._database = database  # a PostgreSQL URL; None is SQLite's in the home
         self.port, self.agent_port = free_ports(2)
         # Not in the home, which nobody but root can enter.
         self.users_directory = default_users_directory()
@@ -129,7 +134,9 @@ class Cluster:
             until(lambda: [a.status for a in client.agents()] == ["ALIVE"] * len(self._configs))
 
     def start_controller(self) -> subprocess.Popen[bytes]:
-        config = ControllerConfig(self.home, port=self.port, agent_port=self.agent_port)
+        config = ControllerConfig(
+            self.home, port=self.port, agent_port=self.agent_port, database=self._database
+        )
         self._controller = self._spawn(CONTROLLER, dump_controller(config), self.home.log)
         return self._controller
 
@@ -188,6 +195,9 @@ class Cluster:
 
     def query(self, sql: str, *parameters: object) -> list[tuple[object, ...]]:
         """Rows of the database, read beside the controller."""
+        if self._database is not None:
+            with psycopg.connect(self._database) as server:
+                return server.execute(sql.replace("?", "%s"), parameters).fetchall()
         database = f"file:{self.home.database}?mode=ro"
         with closing(sqlite3.connect(database, uri=True)) as connection:
             return connection.execute(sql, parameters).fetchall()

@@ -14,6 +14,7 @@ from pathlib import Path
 from muster.agent.cgroup_limits import ROOT as CGROUPS
 from muster.agent.gpus import find_gpus
 from muster.agent.trouble import read_trouble
+from muster.app.database_option import named_database
 from muster.app.home import Home, Running, default_home
 from muster.app.keeper import keeper_of, last_kept
 from muster.app.local_agents import former_directories, holder
@@ -42,6 +43,7 @@ def checks(home: Path | None = None) -> Iterator[Check]:
     yield _python()
     yield Check("sqlite", True, sqlite3.sqlite_version)
     yield _data_directory(place)
+    yield from _database(place)
     yield _disk(place)
     yield _open_files()
     yield _limits()
@@ -67,6 +69,21 @@ def _data_directory(home: Home) -> Check:
     if not os.access(home.path, os.W_OK):
         return Check("data directory", False, f"{home.path} cannot be written", "choose --home")
     return Check("data directory", True, str(home.path))
+
+
+def _database(home: Home) -> Iterator[Check]:
+    """The database, where it is another than the home's own."""
+    try:
+        url = named_database(None, home)
+        if url is not None:
+            from muster.store.database import shown_url
+            from muster.store.database.reading import EmptyDatabase, reading
+
+            with suppress(EmptyDatabase), reading(url):
+                pass
+            yield Check("database", True, shown_url(url))
+    except MusterError as error:
+        yield Check("database", False, str(error))
 
 
 def _disk(home: Home) -> Check:

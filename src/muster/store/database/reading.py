@@ -4,10 +4,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sqlalchemy import Connection, Engine, text
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
-from muster.store.database.address import DatabaseUnusable, parsed, shown_url, sqlite_file
+from muster.store.database.address import (
+    DatabaseUnreachable,
+    DatabaseUnusable,
+    parsed,
+    shown_url,
+    sqlite_file,
+)
 from muster.store.database.migrating import migration_of
+from muster.store.database.outage import cause_of
 from muster.store.database.postgresql import postgresql_engine, what_to_do
 from muster.store.database.sqlite import reading_engine
 
@@ -52,11 +59,13 @@ def _engine(url: str) -> Engine:
     return reading_engine(file)
 
 
-def unusable(url: str, error: SQLAlchemyError) -> DatabaseUnusable:
+def unusable(url: str, error: Exception) -> DatabaseUnusable:
     """The sentence on a database that met an error, and the way on."""
-    cause = " ".join(str(getattr(error, "orig", None) or error).split())
-    way_on = what_to_do(cause)
-    return DatabaseUnusable(
+    cause = cause_of(error)
+    is_server = sqlite_file(url) is None
+    way_on = what_to_do(cause) if is_server else ""
+    is_away = is_server and isinstance(error, OperationalError)
+    return (DatabaseUnreachable if is_away else DatabaseUnusable)(
         f"the database {shown_url(url)} cannot be used: {cause}{': ' if way_on else ''}{way_on}"
     )
 
