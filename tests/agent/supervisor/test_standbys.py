@@ -220,3 +220,17 @@ def test_kernel_that_dies_slowly_costs_none_that_stands_by(
         (freezer / "freezer.state").write_text("THAWED")
         wait_gone(pid)
         freezer.rmdir()
+
+
+def test_limits_hold_for_a_kernel_that_stood_by(
+    supervisor: Driver, users: Users, ada: dict[str, Any]
+) -> None:
+    if supervisor.state["limits"] == LimitsKind.NONE:
+        pytest.skip("no cgroups can be made here")
+    eat = ("python3", "-I", "-S", "-c", "b = bytearray(256 << 20); import time; time.sleep(60)")
+    supervisor.template["memory_bytes"] = 64 << 20
+
+    standby(supervisor, users, ada, eat).touch()
+
+    assert supervisor.ended("b")["reason"] == "out_of_memory"
+    assert supervisor.started("b")["predecessor"] == ["a", 1]

@@ -1,5 +1,5 @@
-"""The times at which kernels get their limits: of memory as soon as they run, of cpu alone a moment
-later.
+"""The times at which kernels get their limits: of memory as soon as the supervisor knows that they
+run, which may be 5 ms later where a spawner tells it; of cpu alone a moment after that.
 
 Many kernels end within milliseconds, and to limit the cpu of those would cost a tenth of a start.
 """
