@@ -10,18 +10,24 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, delete
 from tests.app.maintenance.conftest import copy_file
 from tests.databases import Server
+from tests.store.watching import Watch
 
+from muster.app.database import only_controller
 from muster.app.home import Home
 from muster.app.maintenance.backup import back_up
 from muster.app.maintenance.checking import check
+from muster.app.maintenance.copying import copy
 from muster.app.maintenance.restoring import restore
-from muster.core.errors import Conflict, MusterError
+from muster.control.modules import cluster_entities
+from muster.core.errors import Conflict, MusterError, Superseded
+from muster.store import schema
 from muster.store.database import open_engine, sqlite_url
 from muster.store.database.migrating import migrate
 from muster.store.database.reading import reading
+from muster.store.store import Store
 
 
 def lines(file: Path) -> Sequence[bytes]:
@@ -110,7 +116,10 @@ def test_restored_state_takes_the_place_of_a_servers_which_is_kept_in_a_schema(
     engine = open_engine(target)
     with engine.begin() as connection:
         connection.exec_driver_sql("UPDATE jobs SET name = 'renamed' WHERE name = 'done'")
-    with pytest.raises(MusterError, match=r"a Muster is connected to .* stop its controller first"):
+    with (
+        only_controller(engine),
+        pytest.raises(Conflict, match=r"works on the database .* stop it"),
+    ):
         restore(target, tmp_path / "backup")
     engine.dispose()
     put = restore(target, tmp_path / "backup")
@@ -144,6 +153,21 @@ def test_restore_under_a_running_controller_is_refused(
     back_up(url, tmp_path / "backup")
     with home.locked(), pytest.raises(Conflict, match="muster down"):
         restore(url, tmp_path / "backup")
+
+
+def test_controller_of_before_a_restore_can_write_no_more(
+    home: Home, url: str, tmp_path: Path, postgresql: Server
+) -> None:
+    target = postgresql.url(postgresql.empty_database())
+    copy(home, str(home.database), target)
+    back_up(target, tmp_path / "backup")
+    former = Store(open_engine(target), cluster_entities())
+    restore(target, tmp_path / "backup")  # nobody holds the lock that a controller has
+    work = former.unit(2e9, Watch())
+    work.also(delete(schema.submissions))
+    with pytest.raises(Superseded, match="muster db"):
+        former.commit(work)
+    former.close()
 
 
 def test_backup_of_an_older_version_is_restored_and_migrated(home: Home, tmp_path: Path) -> None:

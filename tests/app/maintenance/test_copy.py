@@ -14,10 +14,12 @@ import pytest
 from sqlalchemy import create_engine, text
 from tests.databases import Server
 
+from muster.app.database import only_controller
 from muster.app.home import Home
 from muster.app.maintenance.backup import back_up
 from muster.app.maintenance.checking import check
 from muster.app.maintenance.copying import copy
+from muster.app.maintenance.place import database_of
 from muster.core.errors import Conflict, MusterError
 from muster.store.database import open_engine, sqlite_url
 from muster.store.database.reading import EmptyDatabase, reading
@@ -52,8 +54,8 @@ def test_cluster_moves_to_a_server_and_back_with_every_row(
 ) -> None:
     source, back = sqlite_url(home.database), sqlite_url(tmp_path / "back.db")
     before = home.database.read_bytes()
-    assert copy(str(home.database), empty).differing == []
-    assert copy(empty, str(tmp_path / "back.db")).differing == []
+    assert copy(home, str(home.database), empty).made.differing == []
+    assert copy(home, empty, str(tmp_path / "back.db")).made.differing == []
     kept = rows(source, tmp_path / "rows")
     assert rows(empty, tmp_path / "rows") == kept
     assert rows(back, tmp_path / "rows") == kept
@@ -71,7 +73,7 @@ def test_numbers_that_json_lacks_and_odd_text_arrive_as_they_were(
             "UPDATE agents SET lease_s = 9e999, bar_note = ?, leave_by = 1e-300", [odd]
         )
         connection.commit()
-    copy(str(home.database), empty)
+    copy(home, str(home.database), empty)
     with reading(empty) as (connection_, _):
         found = connection_.execute(text("SELECT lease_s, bar_note, leave_by FROM agents")).first()
     assert found == (float("inf"), odd, 1e-300)
@@ -84,7 +86,7 @@ def test_text_that_a_server_cannot_hold_is_named_and_nothing_arrives(
         connection.execute("UPDATE agents SET bar_note = 'a' || char(0) || 'b'")
         connection.commit()
     with pytest.raises(MusterError, match=r"refuses rows of agents: .*NUL"):
-        copy(str(home.database), empty)
+        copy(home, str(home.database), empty)
     assert is_empty(empty)
 
 
@@ -127,7 +129,7 @@ def test_copy_that_cannot_be_is_refused_in_a_sentence_and_changes_nothing(
     ]
     for source, target, told in cases:
         with pytest.raises(MusterError, match=told) as refused:
-            copy(source, target)
+            copy(home, source, target)
         assert "not-the-password" not in str(refused.value)
         assert "\n" not in str(refused.value)
     assert is_empty(empty)
@@ -139,12 +141,23 @@ def test_cluster_that_runs_is_not_moved(
     home: Home, tmp_path: Path, postgresql: Server, empty: str
 ) -> None:
     with home.locked(), pytest.raises(Conflict, match="muster down"):
-        copy(str(home.database), empty)
+        copy(home, str(home.database), empty)
     source = postgresql.url(postgresql.database())
     engine = open_engine(source)
-    with engine.connect(), pytest.raises(MusterError, match="a Muster is connected to"):
-        copy(source, str(tmp_path / "new.db"))
+    with only_controller(engine), pytest.raises(Conflict, match="a controller, or another command"):
+        copy(home, source, str(tmp_path / "new.db"))
     engine.dispose()
+
+
+def test_home_whose_database_was_copied_works_on_the_copy_from_then_on(
+    home: Home, tmp_path: Path, empty: str
+) -> None:
+    assert copy(home, str(home.database), str(tmp_path / "elsewhere.db")).is_used
+    assert home.settings().database == sqlite_url(tmp_path / "elsewhere.db")
+    assert copy(home, str(tmp_path / "elsewhere.db"), empty).is_used
+    assert database_of(home, None) == empty
+    assert not copy(home, str(home.database), str(tmp_path / "other.db")).is_used
+    assert database_of(home, None) == empty
 
 
 # -- kill -9 -------------------------------------------------------------------------------------
@@ -190,7 +203,7 @@ def test_copy_to_a_server_that_is_killed_leaves_it_empty_and_begins_anew(
     killed_once(busy, "db", "copy", str(large.database), empty)
     watching.dispose()
     assert is_empty(empty)
-    copy(str(large.database), empty)
+    copy(large, str(large.database), empty)
     source = sqlite_url(large.database)
     assert rows(empty, tmp_path / "rows") == rows(source, tmp_path / "rows")
 
@@ -206,7 +219,7 @@ def test_copy_to_a_file_that_is_killed_leaves_none_and_begins_anew(
 
     killed_once(busy, "db", "copy", str(large.database), str(target))
     assert not target.exists()
-    copy(str(large.database), str(target))
+    copy(large, str(large.database), str(target))
     assert not growing.exists()
     source = sqlite_url(large.database)
     assert rows(sqlite_url(target), tmp_path / "rows") == rows(source, tmp_path / "rows")

@@ -15,6 +15,7 @@ from muster.core.errors import Conflict, MusterError
 from muster.store.database import HEAD, sqlite_url
 from muster.store.database.address import parsed
 from muster.store.database.migrating import migrate as migrate_tables
+from muster.store.database.postgresql import held_alone
 from muster.store.database.reading import reading
 
 OLD = "0005"
@@ -96,8 +97,8 @@ def test_migration_under_a_running_controller_is_refused(
         with home.locked(), pytest.raises(Conflict, match="muster down"):
             migrate(old)
         return
-    engine = create_engine(parsed(old), connect_args={"application_name": "muster"})
-    with engine.connect(), pytest.raises(MusterError, match="stop its controller first"):
+    engine = create_engine(parsed(old))
+    with held_alone(engine), pytest.raises(Conflict, match="a controller, or another command"):
         migrate(old)
     engine.dispose()
 

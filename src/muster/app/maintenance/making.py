@@ -51,6 +51,7 @@ def make(url: str, source: Source, *, replace: bool) -> Made:
         migrate(connection, source.origin.migration)
         rows = fill(connection, source)
         migrate(connection)
+        # Whoever writes to the state of before, although nobody should, does so no more.
         Fence(Holder("`muster db`", time.time())).take(connection)
         stored = stored_in(connection, cluster_entities())
         audited = [carry_out(audit, stored, 0) for audit in cluster_audits()]

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from muster.app.maintenance.place import held
-from muster.store.database import open_engine, shown_url
+from muster.store.database import open_engine
 from muster.store.database.migrating import migrations_after
-from muster.store.database.postgresql import require_unused
 from muster.store.database.reading import EmptyDatabase, reading
 
 
@@ -41,9 +40,6 @@ def migrate(url: str) -> Migrations:
     """
     with held(url):
         migrations = missing_migrations(url)
-        if migrations.found is not None and migrations.missing:
-            with reading(url) as (connection, _):
-                require_unused(connection, shown_url(url))
         if migrations.missing:
             open_engine(url).dispose()
     return migrations

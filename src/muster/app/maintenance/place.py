@@ -3,34 +3,60 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from sqlalchemy.exc import SQLAlchemyError
+
+from muster.app.database import url_of
 from muster.app.database_option import named_database
 from muster.app.home import Home
-from muster.store.database import sqlite_url
-from muster.store.database.address import sqlite_file
+from muster.core.errors import Conflict
+from muster.store.database import shown_url
+from muster.store.database.address import parsed, sqlite_file
+from muster.store.database.postgresql import held_alone, postgresql_engine
+from muster.store.database.reading import unusable
 
 
-def url_of(home: Home, named: str | None) -> str:
-    """The URL of the database that was named, or else of the home's cluster.
+def database_of(home: Home, named: str | None) -> str:
+    """The URL of the database that was named, or else of the one on which the home's controller
+    works.
 
     Raises:
         DatabaseUnusable: the name is neither a PostgreSQL URL nor a file.
     """
-    url = named_database(named, home)
-    return sqlite_url(home.database) if url is None else url
+    return url_of(named_database(named, home), home)
 
 
 @contextmanager
 def held(url: str) -> Iterator[None]:
-    """Let no controller start on the database if it is the file of some home. On a server nothing
-    keeps one from starting: the server itself knows who is connected.
+    """Let no controller start on the database until the end of the block. A file is held with the
+    home that it is in; one in no home is nobody's.
 
     Raises:
-        Conflict: a controller runs on it.
+        Conflict: a controller, or another command, works on it.
+        DatabaseUnusable: its server cannot be reached.
     """
     file = sqlite_file(url)
-    home = Home(file.parent) if file is not None else None
-    if home is None or home.database != file:
+    if file is None:
+        with _held_on_server(url):
+            yield
+    elif (home := Home(file.parent)).database == file:
+        with home.locked():
+            yield
+    else:
         yield
-        return
-    with home.locked():
-        yield
+
+
+@contextmanager
+def _held_on_server(url: str) -> Iterator[None]:
+    engine = postgresql_engine(parsed(url))
+    try:
+        with held_alone(engine) as is_held:
+            if not is_held:
+                raise Conflict(
+                    f"a controller, or another command, works on the database {shown_url(url)}: "
+                    f"stop it first, for example with `muster down`"
+                )
+            yield
+    except SQLAlchemyError as error:
+        raise unusable(url, error) from error
+    finally:
+        engine.dispose()

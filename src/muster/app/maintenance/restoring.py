@@ -80,8 +80,8 @@ def _opened(file: Path) -> Iterator[Source]:
 
 
 def _live_work(url: str) -> dict[str, str]:
-    """The names of the jobs, and of the sessions without a job, that have not ended, by id; none
-    where the present state cannot be read, which is why it may be about to be replaced."""
+    """The names of the jobs, and of the sessions without a job, that have not ended, by id; none of
+    a state of an older version, or that cannot be read, which is why it is about to be replaced."""
     jobs, sessions = schema.jobs.c, schema.sessions.c
     try:
         with reading(url) as (connection, migration):

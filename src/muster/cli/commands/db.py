@@ -16,6 +16,7 @@ from muster.cli.words import count, moment
 from muster.core.errors import MusterError
 
 if TYPE_CHECKING:
+    from muster.app.home import Home as Directory
     from muster.app.maintenance.checking import Audited
     from muster.app.maintenance.making import Made
 
@@ -157,17 +158,26 @@ def copy(
     """
     from muster.app.maintenance.copying import copy as copied
 
-    made = copied(source, target)
-    click.echo(f"copied {count(made.rows, 'row')}, each as it was")
-    _warn(made)
+    copy_ = copied(_home(ctx, home), source, target)
+    click.echo(f"copied {count(copy_.made.rows, 'row')}, each as it was")
+    if copy_.is_used:
+        click.echo("`muster up` and `muster controller` work on the copy from now on")
+    else:
+        click.echo("to work on the copy, start its controller with --database")
+    _warn(copy_.made)
+
+
+def _home(ctx: click.Context, home: Path | None) -> "Directory":
+    from muster.app.home import Home as Directory
+    from muster.app.home import default_home
+
+    return Directory(home or ctx.obj.home or default_home())
 
 
 def _url(ctx: click.Context, database: str | None, home: Path | None) -> str:
-    from muster.app.home import Home as Directory
-    from muster.app.home import default_home
-    from muster.app.maintenance.place import url_of
+    from muster.app.maintenance.place import database_of
 
-    return url_of(Directory(home or ctx.obj.home or default_home()), database)
+    return database_of(_home(ctx, home), database)
 
 
 def _told(audited: "Audited") -> Iterator[Text]:

@@ -9,7 +9,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from muster.store.database.address import DatabaseUnusable, parsed, shown_url, sqlite_url
 from muster.store.database.migrating import lock_migrations, migration_of
-from muster.store.database.postgresql import postgresql_engine, require_unused, require_usable
+from muster.store.database.postgresql import postgresql_engine, require_usable
 from muster.store.database.reading import unusable, wait_without_limit
 from muster.store.database.sqlite import scratch_engine
 
@@ -42,8 +42,8 @@ def new_on_server(url: str, aside: str | None = None) -> Iterator[tuple[Connecti
             there may be no tables.
 
     Raises:
-        DatabaseUnusable: the database is not empty, is another program's, is in use by another
-            Muster, cannot be reached, or cannot be written.
+        DatabaseUnusable: the database is not empty, is another program's, cannot be reached, or
+            cannot be written.
     """
     engine = postgresql_engine(parsed(url))
     shown = shown_url(url)
@@ -59,7 +59,6 @@ def new_on_server(url: str, aside: str | None = None) -> Iterator[tuple[Connecti
                         f"the database {shown} is not empty, it holds a cluster already: name an "
                         f"empty one"
                     )
-                require_unused(connection, shown)
                 _move_aside(connection, aside)
             yield connection, was_empty
     except SQLAlchemyError as error:

@@ -138,33 +138,6 @@ def require_usable(connection: Connection, url: str) -> None:
         )
 
 
-def require_unused(connection: Connection, shown: str) -> None:
-    """Look at whether a controller, or another command, is connected to the database. SQLite's file
-    is held by its home's lock.
-
-    Raises:
-        DatabaseUnusable: one is; the text says from where.
-    """
-    if connection.dialect.name != "postgresql":
-        return
-    connection.execute(text("SELECT pg_stat_clear_snapshot()"))  # as of now, not of the transaction
-    others = connection.execute(_OTHERS, {"name": _CONNECT["application_name"]}).first()
-    if others is not None:
-        raise DatabaseUnusable(
-            f"a Muster is connected to {shown} from {others.client}, since {others.since}: stop "
-            f"its controller first (`muster down`)"
-        )
-
-
-_OTHERS = text(
-    """\
-    SELECT coalesce(host(client_addr), 'this machine') AS client,
-      to_char(backend_start, 'YYYY-MM-DD HH24:MI:SS TZ') AS since
-    FROM pg_stat_activity
-    WHERE datname = current_database() AND application_name = :name AND pid != pg_backend_pid()
-    ORDER BY backend_start LIMIT 1
-    """
-)
 _TEXT_COLUMNS = text(
     """\
     SELECT table_name, column_name, data_type FROM information_schema.columns
