@@ -1,5 +1,6 @@
 """What a supervisor tells the process that spawns the kernels of a user."""
 
+import os
 import socket
 import subprocess
 import time
@@ -162,3 +163,29 @@ def test_kernels_of_a_process_that_died_are_lost_though_its_socket_stays_open(pe
         peer.loop.turn(0.1)
 
     assert peer.listener.lost == [kernel]
+
+
+def test_process_lives_on_that_got_the_descriptor_of_one_that_has_just_died(peer: Peer) -> None:
+    """The loop calls a handler for whoever had the number earlier in the turn."""
+    (first, first_end), (second, second_end) = os.pipe(), os.pipe()
+    ended: list[UserSpawner] = []
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+    def begin() -> None:
+        os.read(first, 1)
+        peer.loop.close(second)
+        pid, account = peer.process.pid, peer.spawner.account
+        UserSpawner(account, pid, ours, peer.loop, peer.listener, ended.append)
+
+    peer.loop.watch(first, begin)
+    peer.loop.watch(second, lambda: None)
+    os.write(first_end, b"x")
+    os.write(second_end, b"x")
+    with ours, theirs:
+        peer.loop.turn(0.0)
+
+    assert not ended
+    assert peer.process.poll() is None
+    peer.loop.close(first)
+    for fd in (first_end, second_end):
+        os.close(fd)

@@ -1,6 +1,7 @@
 """The supervisor's end of one spawner process, which spawns the kernels of a user."""
 
 import os
+import select
 import signal
 import socket
 from collections import Counter, deque
@@ -234,6 +235,10 @@ class UserSpawner:
     def _on_death(self) -> None:
         """Hear the last answers of a process that is dead. Its socket may be open still: a process
         that it was about to spawn has it, and its user may have stopped that one."""
+        death = select.poll()
+        death.register(self._pidfd, select.POLLIN)
+        if not death.poll(0):
+            return  # called for nothing: another's descriptor had this number
         while self._receive():
             pass
         self._end()
