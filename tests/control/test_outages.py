@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import Connection, Engine
 from tests.control.conftest import cpus
 from tests.control.hollow_agent import Run
 from tests.control.world import ADA, World
@@ -18,6 +19,8 @@ from muster.control.job.requests import JobRequests
 from muster.control.plane import Unavailable
 from muster.core.specs import JobSpec
 from muster.core.states import JobState
+from muster.store import store
+from muster.store.database.postgresql import writing_connection
 from muster.store.fence import Fenced
 from muster.store.records import Job
 from muster.store.store import Store
@@ -40,14 +43,18 @@ def world(server: Server, tmp_path: Path) -> Iterator[World]:
         world.close()
 
 
-def let_return(world: World) -> None:
-    """Time passes until control has come back by itself."""
+def let_time_pass(world: World, until: Callable[[], bool]) -> None:
     deadline_s = time.monotonic() + LIMIT_S
-    while world.plane.is_broken or world.plane.trouble is not None:
+    while not until():
         assert time.monotonic() < deadline_s, world.plane.trouble
         time.sleep(0.02)  # the server is looked for in real time
         world.clock.advance(0.2)
         world.plane.step()
+
+
+def let_return(world: World) -> None:
+    """Time passes until control has come back by itself."""
+    let_time_pass(world, lambda: not world.plane.is_broken and world.plane.trouble is None)
     world.connect_again()
 
 
@@ -128,6 +135,28 @@ def test_request_whose_commit_has_no_answer_is_answered_once_it_is_settled(
     else:
         assert isinstance(answer, Unavailable)
     assert len(world.plane.live.jobs) == len(world.agent("a").starts) == int(written)
+
+
+def test_server_that_comes_back_and_goes_away_again_at_once_is_looked_for_further(
+    world: World, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.stop()
+    with pytest.raises(Unavailable):
+        world.ask(submission("x"))
+    server.start()
+    tries: list[Engine] = []
+
+    def goes_away_again(engine: Engine) -> Connection:
+        if not tries:
+            server.stop()
+        tries.append(engine)
+        return writing_connection(engine)
+
+    monkeypatch.setattr(store, "writing_connection", goes_away_again)
+    let_time_pass(world, lambda: bool(tries))
+    server.start()
+    let_return(world)
+    assert world.submit(JobSpec(command=["x"])).status is JobState.RUNNING
 
 
 def test_connection_that_an_operator_ends_costs_the_requests_of_one_wake(

@@ -18,7 +18,7 @@ import pytest
 from tests.e2e.cluster import Cluster, agent, started, until
 from tests.e2e.markers import Mark, marked, read_marks
 
-from muster.client import Client, Unreachable
+from muster.client import Client, Unavailable, Unreachable
 from muster.core.specs import JobSpec
 from muster.core.states import JobState, TaskState
 
@@ -136,13 +136,13 @@ def hand_in(
 
 
 def submitted(client: Client, spec: dict[str, Any]) -> str:
-    """The job's id. Submits again if no controller answered for long, once one has said that it
-    does not have the job."""
+    """The job's id. Submits again if no controller answered, or could store it, for long, once one
+    has said that it does not have the job."""
     deadline_s = time.monotonic() + WORKLOAD_TIMEOUT_S
     asking = False
     while True:
         assert time.monotonic() < deadline_s
-        with suppress(Unreachable):
+        with suppress(Unreachable, Unavailable):
             for job in client.jobs("all", name=spec["name"]) if asking else ():
                 return job.id
             asking = True

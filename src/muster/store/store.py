@@ -9,6 +9,7 @@ from sqlalchemy.exc import (
     DataError,
     IntegrityError,
     InterfaceError,
+    OperationalError,
     ProgrammingError,
     SQLAlchemyError,
 )
@@ -94,8 +95,7 @@ class Store:
             DatabaseAway, SQLAlchemyError: the state cannot be read now.
             Fenced: another store writes.
         """
-        self._reconnect()
-        with self._reading() as connection:
+        with self._reached(), self._reading() as connection:
             self._fence.require(connection)
             self.live = load_live(connection, self.entities)
             outbox = schema.outbox
@@ -162,8 +162,7 @@ class Store:
             DatabaseAway, SQLAlchemyError: the database cannot tell now.
             Fenced: another store writes.
         """
-        self._reconnect()
-        with self._connection.begin():
+        with self._reached(), self._connection.begin():
             was_written = self._fence.was_counted(self._connection)
         if was_written:
             self._note_commit(unit)
@@ -214,21 +213,28 @@ class Store:
         with self.engine.connect().execution_options(readonly=True) as connection:
             yield connection
 
-    def _reconnect(self) -> None:
-        """Make the connection good again after a failure.
+    @contextmanager
+    def _reached(self) -> Iterator[None]:
+        """Make the connection good again after a failure, and look for the server where it is gone
+        once more.
 
         Raises:
-            DatabaseAway: the server is not to be reached yet.
-            SQLAlchemyError: it went away again.
+            DatabaseAway: the server cannot be reached yet.
         """
         if self._lost is not None:
             if not self._lost.is_over:
                 raise DatabaseAway(f"the database is away: {self._lost.why}")
             self._lost = None
-        if self._is_remote and self._connection.invalidated:
-            self._connection.close()
-            self._connection = self._writing()
-        self._connection.rollback()
+        try:
+            if self._is_remote and (self._connection.invalidated or self._connection.closed):
+                self._connection.close()
+                self._connection = self._writing()
+            self._connection.rollback()
+            yield
+        except OperationalError as error:
+            if self._is_remote:
+                self._lost = Outage(self.engine, cause_of(error))
+            raise
 
     def is_fenced(self) -> bool:
         """Whether another store has taken the fence; it may be asked from any thread.
