@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from muster.app import service as units
 from muster.app.service import Role, Service, unit_text
 from muster.cli.main import app
-from muster.core.errors import MusterError
+from muster.core.errors import MusterError, Superseded
 
 AGENT = ("--controller", "controller.example:7601", "--token-file", "join token")
 
@@ -62,6 +62,23 @@ def test_agent_unit_survives_restarts_with_its_kernels(settings: Path) -> None:
     assert removed.exit_code == 0, removed.output
     assert not file.exists()
     assert muster("show", "agent", "--user").exit_code == 1
+
+
+def test_controller_whose_password_others_could_read_in_the_unit_is_refused(
+    settings: Path,
+) -> None:
+    url = "postgresql://muster:secret@db/muster"
+    refused = muster("install", "controller", "--user", "--database", url)
+    assert refused.exit_code == 2
+    assert "give it in ~/.pgpass" in refused.output
+    assert "secret" not in refused.output
+    assert not (settings / "systemd").exists()
+    installed = muster(
+        "install", "controller", "--user", f"--database={url.replace(':secret', '')}"
+    )
+    assert installed.exit_code == 0, installed.output
+    unit = parsed((settings / "systemd" / "user" / "muster-controller.service").read_text())
+    assert unit["Service"]["RestartPreventExitStatus"] == str(Superseded.exit_code)
 
 
 def test_controller_unit_of_the_system_is_wanted_by_multi_user_target(settings: Path) -> None:

@@ -21,18 +21,17 @@ from muster.control.engine.module import Context, Declared, Module, Parts, with_
 from muster.control.engine.races import Races
 from muster.control.engine.steps import Order
 from muster.control.engine.sweeps import Sweeps
+from muster.control.engine.watches import Watches
 from muster.control.engine.work import Work
 from muster.control.inbox import Answer, Answers, Inbox
 from muster.core.clock import Clock
 from muster.core.errors import MusterError
 from muster.core.ids import IdFactory
 from muster.core.owner import Owner
-from muster.core.resources import DeviceShare
 from muster.core.specs.amounts import Spec
 from muster.store.database.outage import cause_of
 from muster.store.fence import Fenced
 from muster.store.live import Live
-from muster.store.records import Allocation
 from muster.store.schema import cluster
 from muster.store.store import (
     CommitFailed,
@@ -42,7 +41,6 @@ from muster.store.store import (
     Store,
     Unstorable,
 )
-from muster.store.unit import LedgerWatch
 
 log = logging.getLogger(__name__)
 
@@ -133,7 +131,7 @@ class ControlPlane:
         order = Order.of(lifecycles, handlers, self._defects)
         self.parts = parts
         self._coordinator = Coordinator(order)
-        self._watch = _Watches([each.watch for each in declared if each.watch is not None])
+        self._watch = Watches([each.watch for each in declared if each.watch is not None])
         self._sweeps.bring_forward(self._clock.now())
 
     def check(self, spec: Spec) -> None:
@@ -442,24 +440,3 @@ def _refuse(item: Input, error: Exception) -> None:
         item.refuse(error)
     except Exception:  # other senders wait too
         log.exception("a sender could not be told that its input is refused")
-
-
-class _Watches:
-    """All followers of the ledger, as one."""
-
-    def __init__(self, watches: Sequence[LedgerWatch]) -> None:
-        self._watches = watches
-
-    def allocated(self, allocation: Allocation) -> None:
-        for watch in self._watches:
-            watch.allocated(allocation)
-
-    def charged(
-        self, allocation: Allocation, before: tuple[DeviceShare, ...] | None, now: float
-    ) -> None:
-        for watch in self._watches:
-            watch.charged(allocation, before, now)
-
-    def released(self, allocation: Allocation, now: float) -> None:
-        for watch in self._watches:
-            watch.released(allocation, now)
