@@ -29,7 +29,7 @@ SESSION_LOOK_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Display:
     """The output that a person wants of the work that they hand in.
 
     Args:
@@ -48,7 +48,9 @@ class Told:
     as_json: bool = False
 
 
-def submitted(target: Target, spec: "JobSpec | SessionSpec | Mapping[str, Any]", told: Told) -> int:
+def submitted(
+    target: Target, spec: "JobSpec | SessionSpec | Mapping[str, Any]", display: Display
+) -> int:
     """Submit work; the answer is the exit code.
 
     Raises:
@@ -60,11 +62,11 @@ def submitted(target: Target, spec: "JobSpec | SessionSpec | Mapping[str, Any]",
         with suggesting_dependencies(client):
             return client.submit(spec)
 
-    return handed_in(target, submit, told)
+    return handed_in(target, submit, display)
 
 
 def handed_in(
-    target: Target, hand_in: "Callable[[Client], JobView | SessionView]", told: Told
+    target: Target, hand_in: "Callable[[Client], JobView | SessionView]", display: Display
 ) -> int:
     """Have ``hand_in`` hand work in, and stay with it; the answer is the exit code.
 
@@ -73,29 +75,29 @@ def handed_in(
     """
     with target.client() as client:
         accepted = hand_in(client)
-        if told.as_json and (told.detach or told.no_wait):
+        if display.as_json and (display.detach or display.no_wait):
             print_json(accepted)
-        elif not told.as_json and (told.detach or told.no_wait or not told.output):
-            named = accepted.name is not None and not told.quiet
+        elif not display.as_json and (display.detach or display.no_wait or not display.output):
+            named = accepted.name is not None and not display.quiet
             click.echo(f"{accepted.name} ({accepted.id})" if named else accepted.id)
-        if told.no_wait:
+        if display.no_wait:
             return _placed_or_why(client, accepted)
-    if told.detach:
+    if display.detach:
         return ExitCode.OK
     from muster.core.views.work import JobView
 
     ended: JobView | SessionView
     if isinstance(accepted, JobView):
-        output, quiet = told.output and not told.as_json, told.quiet or told.as_json
+        output, quiet = display.output and not display.as_json, display.quiet or display.as_json
         ending = Follower(target, accepted, output=output, quiet=quiet).run()
         ended, code = ending.job, ending.exit_code
     else:
         ended, code = _wait_for_session(target, accepted.id)
-        if not (told.quiet or told.as_json):
+        if not (display.quiet or display.as_json):
             why = f": {ended.reason.sentence}" if ended.reason else ""
             line = f"{ended.name or ended.id} {ended.status.lower()}{why}"
             stderr().print(Text(plain(line)), soft_wrap=True)
-    if told.as_json:
+    if display.as_json:
         import msgspec
 
         print_json(msgspec.to_builtins(ended) | {"exit_code": code})

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from muster.cli.arguments import AsJson
-from muster.cli.hand_in import Told
+from muster.cli.hand_in import Display
 from muster.cli.parameters import Option
 
 
@@ -20,5 +20,5 @@ class Staying:
     ] = False
     as_json: AsJson = False
 
-    def told(self) -> Told:
-        return Told(detach=not self.wait, quiet=self.quiet, as_json=self.as_json)
+    def display(self) -> Display:
+        return Display(detach=not self.wait, quiet=self.quiet, as_json=self.as_json)

@@ -43,4 +43,4 @@ def retry(
                 raise no_job from None
             raise click.BadParameter(f"{ref!r} is a session: only jobs are retried") from None
 
-    raise click.exceptions.Exit(handed_in(target, hand_in, staying.told()))
+    raise click.exceptions.Exit(handed_in(target, hand_in, staying.display()))

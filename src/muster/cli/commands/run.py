@@ -6,7 +6,7 @@ import click
 from rich.text import Text
 
 from muster.cli.exits import ExitCode
-from muster.cli.hand_in import Told, submitted
+from muster.cli.hand_in import Display, submitted
 from muster.cli.job_options import Environment, Resources, Tasks
 from muster.cli.parameters import Argument, Option, annotated, naming_options
 from muster.cli.placement_options import Placement
@@ -64,10 +64,10 @@ def run(
         )
     keys = tasks.keys() | resources.keys() | placement.keys() | environment.keys()
     fields = without_nones({"kind": "job", "command": command_of(command), **keys})
-    told = Told(detach=detach, no_wait=no_wait, output=True, quiet=quiet, as_json=as_json)
+    display = Display(detach=detach, no_wait=no_wait, output=True, quiet=quiet, as_json=as_json)
     try:
         with naming_options():
-            code = submitted(target, fields, told)
+            code = submitted(target, fields, display)
     except InvalidSpec as error:  # the whole spec stood on the command line
         failures.report(error)
         code = ExitCode.USAGE

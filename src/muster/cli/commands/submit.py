@@ -53,8 +53,8 @@ def submit(
             ),
             soft_wrap=True,
         )
-    told = replace(staying.told(), no_wait=no_wait)
-    raise click.exceptions.Exit(submitted(target, spec, told))
+    display = replace(staying.display(), no_wait=no_wait)
+    raise click.exceptions.Exit(submitted(target, spec, display))
 
 
 def left_behind(spec: "JobSpec") -> str | None:
