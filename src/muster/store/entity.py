@@ -68,7 +68,7 @@ class Tried(Record):
 
 
 class Told(Enum):
-    """Which changes of a record's status its history tells."""
+    """Which changes of a record's status its history tells; declared by its entity."""
 
     ALWAYS = "always"
     WITH_REASON = "with reason"  # a plain success is told by the record that it follows
@@ -102,8 +102,8 @@ class Entity(Generic[R]):
         id_of: the name of a record in history and events; its ``id`` unless given.
         id_column: the same in SQL; the table's ``id`` unless given.
         part_of: the record that has to be looked at whenever a record of this entity has changed.
-        goes_with: whether records leave the mirror with another record and not at their own end;
-            the mirror has no index of such records.
+        goes_with: true if a record stays in the mirror until the record of which it is a part
+            leaves (kernels: until their session does); the mirror has no index of such records.
         told: which changes of status history tells.
         joins: called for each record that enters the mirror.
         leaves: called for each record that leaves the mirror.

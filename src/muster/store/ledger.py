@@ -1,4 +1,5 @@
-"""The ledger, checked in SQL when it is committed (design: Try, then commit)."""
+"""The ledger's sums, checked in SQL when a wake is committed (design: Try, then commit). Its rows
+are made, charged and released by the verbs of ``Unit``."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence

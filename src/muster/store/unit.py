@@ -4,7 +4,8 @@ effect).
 Statuses change here and nowhere else (design: One way to change a status). Records change in the
 mirror at once, so that the next handler of the same wake sees the change; at the end SQL gets one
 insert or one compare-and-set a record, however many statuses the record passed, and a history row
-for each status.
+for each status. The verbs of the ledger are here too (``allocate``, ``grant``, ``charge``,
+``release``); its check at the commit is in ``ledger``.
 """
 
 from collections.abc import Collection, Iterable, Sequence

@@ -1,6 +1,8 @@
 """The agents' desk: agents' messages come in here, and control's messages to them go out.
 
-It is the wire's ``AgentEvents`` and ``Gatekeeper``. A message of an agent is an input of the next
+It is the border between the gateway's thread and the control plane, and decides nothing about
+kernels: Hellos go to ``hello``, reports to ``control.session.kernel_reports``. It is the wire's
+``AgentEvents`` and ``Gatekeeper``. A message of an agent is an input of the next
 wake; a message to an agent is an effect of a committed wake.
 """
 

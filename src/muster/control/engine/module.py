@@ -21,7 +21,7 @@ S = TypeVar("S")
 
 
 class Parts:
-    """The parts that modules offer to each other and to requests, by their class.
+    """The objects that modules offer to each other and to requests, by their class.
 
     They are made anew whenever the mirror is read: nobody keeps a part beyond the wake.
     """

@@ -1,5 +1,5 @@
 """What becomes of a wake that lost a race: somebody else wrote to the database, and the commit
-found rows otherwise than the mirror knew them.
+found rows otherwise than the mirror knew them. (A handler that raises is in ``defects``.)
 
 Nothing of the wake was written. The mirror is read again, and the same inputs are taken once more.
 A record that lost sits out for a while, with LOST_RACE in its history: handlers do not repeat the
@@ -46,9 +46,9 @@ class Races:
         """The moment until which a record sits out; None if it does not.
 
         Args:
-            is_new: the record was made in this very wake. A wake that is taken again gives other
-                names to the records that it makes, so from the second race in a row on all of them
-                sit out.
+            is_new: the record was made in this very wake. New records get new ids when a wake is
+                repeated, and cannot be recognised. After two races in a row every new record
+                therefore waits.
         """
         if is_new and self._in_a_row > 1:
             return now + SIT_OUT_S

@@ -26,7 +26,8 @@ wake while all sessions that the last one brought up are placed."""
 
 
 class _BroughtUp(dict[Job, int]):
-    """The number of tasks of each job that the last pass of the wake made candidates."""
+    """For each job the number of tasks that the last pass of the wake could bring up: each with a
+    session, a new one with a row too."""
 
 
 class ExpandJobs(FollowingHandler[Job]):

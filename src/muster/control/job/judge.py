@@ -166,8 +166,12 @@ def judge_gang(attempts: Sequence[Attempt], budgets: Sequence[Budget]) -> list[T
 
 
 def _whole(verdicts: list[TaskVerdict]) -> list[TaskVerdict]:
-    """A gang does not begin again without tasks that have ended for good: where one has, the others
-    end as their attempts did, whatever is left of their budgets."""
+    """The verdicts on a gang, which runs whole or not at all (design: Gang barrier).
+
+    Once a task of the gang has ended for good, no other task is tried again, whatever is left of
+    its budgets: each ends in the state in which its attempt did, or as WORKER_FAILED if its attempt
+    never began.
+    """
     if all(verdict.state is TaskState.PENDING for verdict in verdicts):
         return verdicts
     return [
@@ -183,8 +187,9 @@ def _end_of(verdict: TaskVerdict) -> TaskState:
 
 
 def _culprits(attempts: Sequence[Attempt], states: Sequence[TaskState]) -> set[int]:
-    """The indexes of the attempts that are charged: the first that failed, or all lost ones. A
-    kernel that was stopped before it began is to blame only if no other is."""
+    """The indexes of the attempts that are charged (design: Verdicts on gangs): the first that went
+    wrong; or all that were lost, if one of them was lost no later than CANNOT_TELL_S after the
+    first. A kernel that was stopped before it began is charged only if no other can be."""
     unbegun = {i for i, each in enumerate(attempts) if not each.started and _was_stopped(each)}
     lost = {i for i, state in enumerate(states) if state is TaskState.WORKER_FAILED}
     failed = {
@@ -203,7 +208,7 @@ def _culprits(attempts: Sequence[Attempt], states: Sequence[TaskState]) -> set[i
 
 
 def _ended_at(attempt: Attempt) -> float:
-    """The time of the end; an end that nobody has seen was not the first."""
+    """The time of the end; an end without a time counts as the latest."""
     return math.inf if attempt.ended_at is None else attempt.ended_at
 
 

@@ -2,7 +2,7 @@
 
 An agent is known here by its *slot*. All amounts are kept by column, one dimension or device of all
 agents side by side. A change of one agent is made in its ``AgentAmounts``, which is written to the
-columns when these are read next.
+columns when these are read next. Decisions ask ``Columns``, in ``columns``.
 """
 
 import copy

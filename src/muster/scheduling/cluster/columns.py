@@ -1,7 +1,8 @@
 """Capacity and free amounts of agents, as numpy columns with one entry an agent.
 
 A decision looks at all agents at once (design: The snapshot), so amounts are kept by column. An
-agent is known here by its *slot*, the index into every column.
+agent is known here by its *slot*, the index into every column. ``Columns`` answers the questions of
+decisions; ``column_store``, its base, keeps the numbers current.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """Agents in the order of a built-in selector, kept current, so that a scan finds the best.
 
 An order agrees with the selector's scores, and finds the winner without computing the score of each
-candidate.
+candidate. (The order of waiting work is in ``passes.class_order``.)
 """
 
 from array import array

@@ -1,5 +1,6 @@
 """The explanation behind `muster why` and `muster plan`: why a session does not start, agent by
-agent, and what would have to change."""
+agent, and what would have to change. It is in ids and numbers; ``control.session.explaining`` shows
+it to a person."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,5 @@
-"""Placing kernels with equal requests one after the other, each on the agent that is best then.
+"""Placing kernels with equal requests one after the other, each on the agent that is best then: the
+inner loop of ``fit``, which is for whole sessions.
 
 The best agent is decided, in this order, by: the tiers of ``constraints``, the number of kernels of
 the session's set on it, whether it is without GPUs where none are asked for, the selector's score,

@@ -1,5 +1,5 @@
-"""Reserved room on the snapshot of a pass: taken while sessions choose their places that may not
-stand on it."""
+"""Reserved room is taken from the snapshot of a pass while sessions that may not use it choose
+their places."""
 
 from collections.abc import Container, Iterable, Iterator, Sequence
 

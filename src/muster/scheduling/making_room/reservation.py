@@ -3,8 +3,8 @@ not delay it.
 
 EASY backfill (source: Lifka 1995) with the precision of agents and devices: the blocked head gets
 the earliest time at which known ends make room for it. A session that starts before it and will not
-have left by then must leave free the room that the head needs beyond the room that those ends give
-back; a session that will have left may stand anywhere.
+have left by then must not use room that the head still lacks after those ends; a session that will
+have left may stand anywhere.
 
 Where known ends never make enough room, nothing is kept at first. Once the head has waited for so
 long that it must get room at any price, agents are chosen for it, and their free room is kept, now

@@ -1,6 +1,7 @@
 """The order in which a pass tries the classes of a queue.
 
-The order is by priority, the sequencer's key, age and id.
+The order is by priority, the sequencer's key (``policy.sequencers``), age and id. ``queue`` has the
+classes; ``cluster.order`` is an order of agents, not of work.
 """
 
 import heapq

@@ -1,4 +1,8 @@
-"""The state of a scaling group for placement. No other module takes or gives back its room."""
+"""The state of one scaling group for placement. No other module takes or gives back its room.
+
+It is pure and knows no records: ``control.session.cluster`` makes workloads of records and calls
+its verbs for all groups, ``control.group`` stores what operators set of a group.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 

@@ -22,7 +22,8 @@ LACKS_ROOM = frozenset(
 """Reasons of a waiting session that finds no room."""
 
 WAITS_FOR_ROOM = LACKS_ROOM | {ReasonCode.STRICT_ORDER}
-"""Reasons of a waiting session that nothing forbids to start."""
+"""Reasons that only lack of room causes, the session's own or that of one ahead; no other rule
+forbids the start."""
 
 
 class Placed(NamedTuple):

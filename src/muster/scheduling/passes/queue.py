@@ -1,7 +1,8 @@
 """The waiting sessions of one scaling group, in classes of equals.
 
 A pass decides about a class, and not about each of its sessions: if one finds no room, its equals
-do not either. So the cost of a pass grows with the changes, not with the length of the queue.
+do not either. So the cost of a pass grows with the changes, not with the length of the queue. The
+order in which a pass tries the classes is kept in ``class_order``.
 """
 
 from collections import deque

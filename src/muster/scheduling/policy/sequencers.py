@@ -1,5 +1,5 @@
 """Orders in which a queue is tried, inside a band of equal priority (source: Sokovan); equal keys
-go by age, then by identifier.
+go by age, then by identifier. A sequencer gives keys alone; ``passes.class_order`` sorts by them.
 
 A dynamic sequencer's key depends on the session's owner alone (``by_owner``), and never falls while
 a pass places sessions, so an earlier key is never too large.

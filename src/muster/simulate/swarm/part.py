@@ -1,4 +1,5 @@
-"""The seam of a simulation: what an entity, or a corner of the world, adds to every run."""
+"""The seam of a simulation: the steps and invariants that an entity, or a corner of the world, adds
+to every run. The control plane's ``Parts`` (``control.engine.module``) are something else."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

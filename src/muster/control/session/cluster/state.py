@@ -1,6 +1,7 @@
 """The scaling groups of the cluster as placement sees them, kept in step with the mirror.
 
-Records become workloads here, and changes of records become the verbs of each ``GroupState``.
+Records become workloads here, and changes of records become the verbs of each ``GroupState``, which
+is pure and stands alone in ``scheduling.passes.group_state``.
 Nothing is stored: all of it is derived when the mirror is read, and follows by deltas.
 """
 
@@ -44,7 +45,8 @@ _PREEMPTED = frozenset({ReasonCode.PREEMPTED, ReasonCode.PREEMPTED_FOR_GOOD})
 
 
 class ClusterState:
-    """Follows the mirror: the unit of work tells of changes of the ledger, the engine of sessions.
+    """The scaling groups, in step with the mirror. The unit of work reports changes of the ledger;
+    the lifecycles of sessions and agents report changes of these.
 
     Attributes:
         groups: the state of each scaling group, by name.
@@ -287,9 +289,9 @@ class ClusterState:
         return placement is ANYWHERE or placement == ANYWHERE
 
     def _follow_displaced(self) -> None:
-        """Mark the sessions that are leaving for others, after the mirror was read. Their reasons
-        hold only the priority of the displacing session, so no session of that priority displaces
-        more until they are gone."""
+        """Note again, after the mirror was read, which sessions are leaving for which others. The
+        stored reason names the displacer's priority and not its id. So every waiting session of
+        that priority counts as a displacer until the victims are gone."""
         for state in self.groups.values():
             leaving: dict[int, set[SessionId]] = {}
             for id_ in state.places:

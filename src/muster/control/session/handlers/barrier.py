@@ -39,8 +39,8 @@ def is_closed(session: Session) -> bool:
 
 def may_have_run(kernel: Kernel) -> bool:
     """Whether a kernel of a placed session may have run without a report: its agent was told to run
-    it, not only to get it ready. A session without a job has no attempts, and is placed anew until
-    a kernel of it is known to run."""
+    it, not only to get it ready. A session of one kernel and without a job has no attempts: it may
+    be placed again until its kernel is reported as running."""
     session = kernel.session
     if len(session.kernels) > 1:
         return session.barrier_opened_at is not None

@@ -24,7 +24,8 @@ from muster.store.records import Allocation, Job, Kernel, Session
 
 
 class Prefill:
-    """The places in the backlogs of a group's agents, in one pass, in which they only get fewer."""
+    """How many more kernels each agent's backlog may take, in one pass. The numbers only fall
+    during a pass."""
 
     def __init__(self, cluster: ClusterState) -> None:
         self._cluster = cluster
