@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
+from muster.core.text import count as count
 from muster.core.text import duration as duration
 from muster.core.text import signal_name as signal_name
 
@@ -25,11 +26,6 @@ def clock_time(seconds: float, now: float) -> str:
 
 def _local(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC).astimezone()
-
-
-def count(number: int, noun: str) -> str:
-    """1 task, 2 tasks, 10,000 tasks."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def shorten(ids: Iterable[str]) -> dict[str, str]:

@@ -85,6 +85,11 @@ def duration(seconds: float) -> str:
     return f"{days}d{hours:02}h"
 
 
+def count(number: int, noun: str) -> str:
+    """1 task, 2 tasks, 10,000 tasks."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def signal_name(number: int) -> str:
     """9 → SIGKILL; a number without a name stays a number."""
     try:

@@ -2,7 +2,8 @@
 that tell where work runs and how it failed.
 
 Each is formed here, out of states, numbers and seconds, and whoever shows an answer adds none. The
-sentences of reasons come from their catalogue (``core.reasons``).
+sentences of reasons come from their catalogue (``core.reasons``), those on where work stands that
+waits from ``core.waiting``.
 """
 
 from collections.abc import Iterable, Mapping

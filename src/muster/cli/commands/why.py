@@ -1,6 +1,6 @@
 """``muster why``."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -13,17 +13,11 @@ from muster.cli.nearest import suggesting
 from muster.cli.screen import plain, print_json, status, stdout, unbroken, write
 from muster.cli.target import Target, on_cluster
 from muster.core.reasons import ReasonKind
+from muster.core.waiting import WHO_ACTS
 
 if TYPE_CHECKING:
     from muster.core.views.base import ReasonView
     from muster.core.views.placement import WhyView
-
-WHO_ACTS: Mapping[str, str] = {
-    ReasonKind.WAITING: "waiting: nothing to do, time cures it",
-    ReasonKind.LIMIT: "limit: your quota",
-    ReasonKind.REQUEST: "request: change what was asked for",
-    ReasonKind.OPERATOR: "operator: the cluster needs attention",
-}
 
 
 @on_cluster
