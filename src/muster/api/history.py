@@ -14,7 +14,7 @@ from muster.store.queries.history import read_history
 router = APIRouter(tags=["history"])
 
 Ref = Annotated[
-    str, Path(description="a job, job/index for one task, a session, a notice or an agent")
+    str, Path(description="a record of any kind, by name or id; job/index for one task of a job")
 ]
 
 

@@ -44,7 +44,7 @@ AnyRef = Annotated[
     str,
     Argument(
         metavar="REF",
-        help="Job or session, or one task of it; agent; notice.",
+        help="Record of any kind, such as a job, an agent or a notice; or one task of a job.",
         autocompletion=complete_any_ref,
     ),
 ]

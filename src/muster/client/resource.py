@@ -122,7 +122,8 @@ class ResourceCalls(Calls):
 
     @exchange
     def cancel(self, ref: str) -> Exchange[CancelView]:
-        """Cancel a job or a session; one that has ended already is left as it is."""
+        """Cancel work, or a record of another kind that can be cancelled; one that has ended
+        already is left as it is."""
         return self._of_any(
             ref,
             (each for each in self._all_resources() if each.is_cancelled),
@@ -131,7 +132,7 @@ class ResourceCalls(Calls):
 
     @exchange
     def why(self, ref: str) -> Exchange[WhyView]:
-        """Why a job, a session, a notice or an agent is in its state."""
+        """Why a record of any kind, such as a job or an agent, is in its state."""
         from muster.core.views.placement import WhyView
 
         return self._of_any(
@@ -142,6 +143,6 @@ class ResourceCalls(Calls):
 
     @exchange
     def history(self, ref: str, *, limit: int = 200) -> Exchange[HistoryPage]:
-        """The history of a job with its tasks and sessions, of one task (``job/index``), of a
-        session, of a notice or of an agent: the newest ``limit`` entries, at most 1,000."""
+        """The history of a record of any kind, a job's with its tasks and sessions, or of one task
+        (``job/index``): the newest ``limit`` entries, at most 1,000."""
         return self._get(HistoryPage, f"/v1/history/{quoted_path(ref)}", limit=min(limit, PAGE))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def why(target: Target, ref: AnyRef, as_json: AsJson = False) -> None:
     """Explain why work does not start or has ended.
 
-    Of an agent it tells what it lacks, and of a notice what it waits for.
+    Of another record, such as an agent or a notice, it tells what it lacks or waits for.
     """
     from muster.core.views.work import JobView
 

@@ -166,7 +166,7 @@ def judge_gang(attempts: Sequence[Attempt], budgets: Sequence[Budget]) -> list[T
 
 
 def _whole(verdicts: list[TaskVerdict]) -> list[TaskVerdict]:
-    """The verdicts on a gang, which runs whole or not at all (design: Gang barrier).
+    """The verdicts on a gang: it is tried again whole or not at all (design: Gang barrier).
 
     Once a task of the gang has ended for good, no other task is tried again, whatever is left of
     its budgets: each ends in the state in which its attempt did, or as WORKER_FAILED if its attempt

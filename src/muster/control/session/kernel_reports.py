@@ -192,7 +192,8 @@ class KernelReports:
         work.mark(kernel.session)
         self._cluster.backlogs.kernel_ended(kernel)
         if kernel.session.status in PLACED_SESSION and is_closed(kernel.session):
-            # The gang's other kernels wait for this one at the barrier, in vain.
+            # The gang's other kernels wait for this one at the barrier, in vain: it runs whole or
+            # not at all (design: Gang barrier).
             self._lifecycle.terminate(work, [kernel.session], PHASE, why)
 
     def lose(self, work: Work, kernel: Kernel, why: Reason, lost_at: float) -> None:

@@ -240,9 +240,9 @@ class LogEnd(StrEnum):
 
 
 class HistoryView(View):
-    """One thing that happened to the record ``entity``, which is of this ``kind``: job, task,
-    session, agent, notice. ``happened`` are words for the arrival in ``to_status``, empty where its
-    name is all there is to say. Equal refusals in a row are one entry: ``times`` counts them.
+    """One thing that happened to the record ``entity``; ``kind`` is the name of its entity, such as
+    ``job``. ``happened`` are words for the arrival in ``to_status``, empty where its name is all
+    there is to say. Equal refusals in a row are one entry: ``times`` counts them.
 
     In an entry about a job's session, ``task_index`` and ``attempt`` say which attempt the session
     is, and ``kernels`` is more than 1 for a gang; ``agent`` has its first kernel.

@@ -1,4 +1,5 @@
-"""Placements tried on a snapshot, to be kept or undone whole (source: KAI-Scheduler)."""
+"""Placements tried on a snapshot, to be kept or undone whole (source: KAI-Scheduler), so that a
+gang has all of its places or none (design: Gang barrier)."""
 
 from types import TracebackType
 from typing import Any, TypeAlias

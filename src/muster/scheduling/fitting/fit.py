@@ -1,7 +1,7 @@
 """Finding room for kernels inside a statement. No other module chooses agents.
 
-A session is placed from here, whole or not at all; ``filling`` is the inner loop for kernels with
-equal requests, ``feasibility`` asks about capacity and not about free room.
+A session is placed from here, whole or not at all (design: Gang barrier). ``filling`` is the inner
+loop for kernels with equal requests; ``feasibility`` asks about capacity and not about free room.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,4 +1,5 @@
-"""The barrier of a gang: none of its kernels runs before each of them can (design: Gang barrier).
+"""The barrier of a gang: none of its kernels runs before each of them can, because a gang runs
+whole or not at all (design: Gang barrier).
 
 Agents get a gang's kernels ready to run. Once all are ready the barrier opens, which is committed
 before any agent is told. From then on some kernels may have run, so that a failure ends the

@@ -52,7 +52,8 @@ class DetectTermination(PromotionHandler[Session]):
     """RUNNING → TERMINATING once a kernel has ended.
 
     In a batch session a kernel that ended with 0 does not count until all have ended; any other end
-    counts at once (design: Promotion).
+    counts at once (design: Promotion): the rest of a gang is stopped, which runs whole or not at
+    all (design: Gang barrier).
     """
 
     name = "DetectTermination"
