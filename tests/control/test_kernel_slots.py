@@ -6,7 +6,7 @@ from tests.control.world import World
 
 from muster.agent.supervisor.supervisor import MAX_KERNELS
 from muster.control.group.requests import GroupRequests
-from muster.control.session.cluster.backlogs import MOST_HELD
+from muster.control.session.cluster.shapes import MOST_HELD
 from muster.control.session.explaining.explanation import explain_session
 from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec, ScalingGroup, SessionSpec

@@ -1,5 +1,6 @@
 """Prefilled kernels, which wait for a kernel of their shape to end (design: Prefill). The next of
-them is the heir of that kernel: it gets its devices and its room."""
+them is the heir of that kernel: it gets its devices and its room. Some of them stand by: they have
+been handed ahead to their user's spawner, and stay in the backlog until they have room."""
 
 from collections import OrderedDict
 

@@ -55,7 +55,7 @@ class ExpandJobs(FollowingHandler[Job]):
             return
         queued = self._cluster.candidates.get(job.id, 0)
         prefilled = sum(
-            room for _, room in self._cluster.backlogs.prefill_room(job, job.resources, work.now)
+            room for _, room in self._cluster.shapes.prefill_room(job, job.resources, work.now)
         )
         room = LEAST_CANDIDATES + prefilled - queued
         if not queued:

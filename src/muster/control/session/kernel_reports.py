@@ -190,7 +190,7 @@ class KernelReports:
         kernel.reason = why
         work.unit.transition([kernel], KERNEL_TABLE.live, to, phase=PHASE)
         work.mark(kernel.session)
-        self._cluster.backlogs.kernel_ended(kernel)
+        self._cluster.shapes.kernel_ended(kernel)
         if kernel.session.status in PLACED_SESSION and is_closed(kernel.session):
             # The gang's other kernels wait for this one at the barrier, in vain: it runs whole or
             # not at all (design: Gang barrier).

@@ -8,10 +8,10 @@ Nothing is stored: all of it is derived when the mirror is read, and follows by 
 import logging
 from collections.abc import Iterator
 
-from muster.control.session.cluster.backlogs import Backlogs
 from muster.control.session.cluster.dependencies import DependencyTracker
 from muster.control.session.cluster.group_history import GroupHistory, RequestHistory, UsageHistory
 from muster.control.session.cluster.hooks import Hooks
+from muster.control.session.cluster.shapes import Shapes
 from muster.control.session.cluster.workloads import (
     STAYING,
     agent_facts,
@@ -54,7 +54,7 @@ class ClusterState:
         placed: the sessions that hold room, among them ended ones with room still in use.
         candidates: how many sessions of a job wait for a place.
         hooks: the hooks of the groups' session types.
-        backlogs: the running and the prefilled kernels of agents.
+        shapes: the running and the prefilled kernels of agents.
         dependencies: the progress of work for which other work waits.
     """
 
@@ -66,7 +66,7 @@ class ClusterState:
         self.accounting = Accounting(quotas=Quotas(live.quotas.values()))
         self.placed: dict[SessionId, Session] = {}
         self.candidates: dict[JobId, int] = {}
-        self.backlogs = Backlogs(live)
+        self.shapes = Shapes(live)
         self.dependencies = DependencyTracker(live)
         self.hooks = Hooks(self.groups, self.plugin_failed)
         self._prefilled_as: dict[LedgerKey, WorkloadClass] = {}  # of prefilled kernels
@@ -80,7 +80,7 @@ class ClusterState:
         classes = Classes()  # most sessions are equal to others
         for allocation in live.ledger.values():
             if allocation.charged:
-                self.backlogs.allocated(allocation, 0)
+                self.shapes.allocated(allocation, 0)
                 self._adopt(allocation, allocation.since, classes)
             else:
                 self.allocated(allocation)
@@ -324,7 +324,7 @@ class ClusterState:
     def job_ended(self, job: Job) -> None:
         self.expanded(job)
         self.dependencies.ended(job)
-        self.backlogs.job_ended(job)
+        self.shapes.job_ended(job)
         self.hooks.job_ended(job.id)
 
     # -- the ledger (store.unit.LedgerWatch) ---------------------------------------------------
@@ -339,13 +339,13 @@ class ClusterState:
             workload = self._known(session) or self.hooks.arriving(session)
             self._prefilled_as[allocation.key] = workload
             priority = workload.priority
-        self.backlogs.allocated(allocation, priority)
+        self.shapes.allocated(allocation, priority)
 
     def charged(
         self, allocation: Allocation, before: tuple[DeviceShare, ...] | None, now: float
     ) -> None:
         if before is None:
-            self.backlogs.charged(allocation, now)
+            self.shapes.charged(allocation, now)
             self._adopt(allocation, now)
             return
         kernel = self._kernel_of.get(allocation.key)
@@ -358,7 +358,7 @@ class ClusterState:
             state.occupy(allocation.agent_id, allocation.resources, allocation.shares)
 
     def released(self, allocation: Allocation, now: float) -> None:
-        self.backlogs.released(allocation)
+        self.shapes.released(allocation)
         kernel = self._kernel_of.pop(allocation.key, None)
         if kernel is not None:
             self._leave(kernel, now)

@@ -15,7 +15,7 @@ from muster.control.session.cluster.state import ClusterState
 from muster.control.session.handlers.start import send_starts
 from muster.core.ids import AgentId, JobId
 from muster.core.reasons import Reason
-from muster.scheduling.fitting.backlog import highest_in_need
+from muster.scheduling.fitting.backlog_depth import highest_in_need
 from muster.scheduling.fitting.fit import devices_at
 from muster.scheduling.passes.group_state import GroupState
 from muster.scheduling.passes.pass_result import WAITS_FOR_ROOM
@@ -23,7 +23,7 @@ from muster.scheduling.workload import WorkloadClass
 from muster.store.records import Allocation, Job, Kernel, Session
 
 
-class Prefill:
+class BacklogRoom:
     """How many more kernels each agent's backlog may take, in one pass. The numbers only fall
     during a pass."""
 
@@ -61,7 +61,7 @@ class Prefill:
         if room is None:
             room = [
                 agent
-                for agent, count in self._cluster.backlogs.prefill_room(job, kernel.resources, now)
+                for agent, count in self._cluster.shapes.prefill_room(job, kernel.resources, now)
                 for _ in range(count)
             ]
             room = self._room[job.id] = room[::-1]
@@ -75,8 +75,8 @@ def grant_prefilled(group: GroupState, work: Work, cluster: ClusterState) -> Non
     A kernel may end before the kernels meant to follow it have reached its agent; then only the
     controller can give them its room.
     """
-    backlogs, snapshot = cluster.backlogs, group.snapshot
-    if backlogs.lowest_prefilled(snapshot.group) is None:
+    shapes, snapshot = cluster.shapes, group.snapshot
+    if shapes.lowest_prefilled(snapshot.group) is None:
         return
     waiting = [
         members.workload.priority
@@ -84,7 +84,7 @@ def grant_prefilled(group: GroupState, work: Work, cluster: ClusterState) -> Non
         if not members.reasons or lacks_room(members.reasons)  # new, or waiting for room alone
     ]
     highest = max(waiting, default=0)
-    for agents in list(backlogs.of_group(snapshot.group).values()):
+    for agents in list(shapes.of_group(snapshot.group).values()):
         for agent_id, shape in list(agents.items()):
             if work.live.agents[agent_id].barred is not None:
                 continue  # the agent takes no new work
@@ -93,7 +93,7 @@ def grant_prefilled(group: GroupState, work: Work, cluster: ClusterState) -> Non
                 kernel = _kernel_of(allocation, work)
                 if shares is None or kernel is None:
                     break
-                if kernel.stop_sent_at is not None or backlogs.priority_of(allocation) < highest:
+                if kernel.stop_sent_at is not None or shapes.priority_of(allocation) < highest:
                     continue
                 work.unit.grant(allocation, shares)
                 kernel.shares = shares
@@ -107,19 +107,19 @@ def outranked(
 ) -> list[Kernel]:
     """The prefilled kernels on agents whose room could be used, at a higher priority, by one of
     ``lacking``, the classes that lack room."""
-    snapshot, backlogs = group.snapshot, cluster.backlogs
-    lowest = backlogs.lowest_prefilled(snapshot.group)
+    snapshot, shapes = group.snapshot, cluster.shapes
+    lowest = shapes.lowest_prefilled(snapshot.group)
     above = [workload for workload in lacking if lowest is not None and workload.priority > lowest]
     if not above:
         return []
     highest = highest_in_need(above, snapshot)
     found = []
-    for agents in backlogs.of_group(snapshot.group).values():
+    for agents in shapes.of_group(snapshot.group).values():
         for agent_id, shape in agents.items():
             priority = int(highest[snapshot.slot(agent_id)])
             for allocation in shape.prefilled.values():
                 kernel = _kernel_of(allocation, work)
-                if kernel is not None and backlogs.priority_of(allocation) < priority:
+                if kernel is not None and shapes.priority_of(allocation) < priority:
                     found.append(kernel)
     return found
 

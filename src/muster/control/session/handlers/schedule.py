@@ -12,7 +12,12 @@ from muster.control.engine.handler import (
 from muster.control.engine.work import Work
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.cluster.workloads import placed_since
-from muster.control.session.handlers.prefill import Prefill, grant_prefilled, lacks_room, outranked
+from muster.control.session.handlers.prefill import (
+    BacklogRoom,
+    grant_prefilled,
+    lacks_room,
+    outranked,
+)
 from muster.control.session.handlers.start import recall
 from muster.control.session.lifecycle import CANCEL, SessionLifecycle, why_given_up
 from muster.core.ids import KernelId
@@ -178,7 +183,7 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
             self._displace(preemption, group, work)
         lacking = [each.workload for each, why in decided.refused.items() if lacks_room(why)]
         self._give_way(outranked(group, lacking, work, self._cluster), work)
-        prefilled = Prefill(self._cluster)
+        backlogs = BacklogRoom(self._cluster)
         for members, reasons in decided.refused.items():
             if any(each.code in NEVER for each in reasons):
                 why = next(each for each in reasons if each.code in NEVER)
@@ -189,7 +194,7 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
             told = 0
             for waiting in members:
                 session = work.live.sessions[waiting.id]
-                if prefilled.take(session, reasons, work):
+                if backlogs.take(session, reasons, work):
                     result.successes.append(session)
                 elif changed and told < TOLD_AT_ONCE:
                     told += 1

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.scheduling.fitting.backlog import backlog_depth
+from muster.scheduling.fitting.backlog_depth import backlog_depth
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
-"""The number of kernels that may wait in an agent's backlog (design: Prefill), an idea of
-HyperQueue (source: HyperQueue)."""
+"""The number of kernels that may wait in an agent's backlog, and the priorities to which they give
+way (design: Prefill), an idea of HyperQueue (source: HyperQueue). Pure; the backlog itself is the
+supervisor's."""
 
 import math
 from collections.abc import Sequence

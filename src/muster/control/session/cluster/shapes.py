@@ -10,7 +10,7 @@ from typing import TypeAlias
 from muster.core.ids import AgentId, JobId
 from muster.core.resources import Resources
 from muster.core.states import JOB_TABLE, AgentStatus, KernelStatus
-from muster.scheduling.fitting.backlog import backlog_depth
+from muster.scheduling.fitting.backlog_depth import backlog_depth
 from muster.store.live import Live
 from muster.store.records import Allocation, Job, Kernel, LedgerKey
 
@@ -33,15 +33,15 @@ class Shape:
         return sum(1 for _ in takewhile(lambda at: at > moment, reversed(self.running.values())))
 
 
-_Shapes: TypeAlias = dict[str, dict[AgentId, Shape]]
+_ByShape: TypeAlias = dict[str, dict[AgentId, Shape]]
 
 
-class Backlogs:
-    """The Shapes of all agents, and the mean duration of each job's kernels; follows the ledger."""
+class Shapes:
+    """Each Shape of all agents, and the mean duration of each job's kernels; follows the ledger."""
 
     def __init__(self, live: Live) -> None:
         self._live = live
-        self._groups: dict[str, _Shapes] = {}
+        self._groups: dict[str, _ByShape] = {}
         self._mean_run_s: dict[JobId, float] = {}
         self._priorities: dict[str, Counter[int]] = {}  # of prefilled kernels, by group
         self._priority_of: dict[LedgerKey, int] = {}
@@ -98,7 +98,7 @@ class Backlogs:
         if not counts[priority]:
             del counts[priority]
 
-    def _shapes_of(self, allocation: Allocation) -> _Shapes:
+    def _shapes_of(self, allocation: Allocation) -> _ByShape:
         return self._groups.setdefault(self._group_of(allocation), {})
 
     def _group_of(self, allocation: Allocation) -> str:
