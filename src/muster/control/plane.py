@@ -436,6 +436,8 @@ class ControlPlane:
 
 
 def _refuse(item: Input, error: Exception) -> None:
+    if isinstance(error, SQLAlchemyError):
+        error = Unavailable(f"the database cannot be read: {cause_of(error)}")
     try:
         item.refuse(error)
     except Exception:  # other senders wait too

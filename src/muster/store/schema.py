@@ -183,7 +183,7 @@ Index(
     sqlite_where=jobs.c.status.in_(sorted(JOB_TABLE.live)),
     postgresql_where=jobs.c.status.in_(sorted(JOB_TABLE.live)),
 )
-Index("jobs_by_name", jobs.c.name)
+Index("jobs_by_name", jobs.c.name, jobs.c.domain, jobs.c.project, jobs.c.user)
 Index("jobs_by_group", jobs.c.group, jobs.c.id)
 Index("jobs_by_user", jobs.c.user, jobs.c.id)
 UNSUCCESSFUL_JOBS = sorted(JOB_TABLE.terminal - {JobState.SUCCEEDED})

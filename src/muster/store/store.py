@@ -14,6 +14,7 @@ from sqlalchemy.exc import (
     SQLAlchemyError,
 )
 
+from muster.core.owner import Owner
 from muster.core.resources import Resources
 from muster.scheduling.accounting.fairness import UsageSpan
 from muster.store import schema
@@ -24,6 +25,7 @@ from muster.store.entity import Entities
 from muster.store.fence import NOBODY, Fence, Holder
 from muster.store.live import Live
 from muster.store.load import load_live
+from muster.store.queries.jobs import free_number
 from muster.store.queries.workload_history import read_ended_requests, read_ended_usage
 from muster.store.unit import LedgerWatch, StaleWrite, Unit
 
@@ -113,6 +115,15 @@ class Store:
         number of kernels; the oldest first."""
         with self._reading() as connection:
             return read_ended_requests(connection, group)
+
+    def free_job_number(self, owner: Owner, stem: str, after: int) -> int:
+        """See ``queries.jobs.free_number``.
+
+        Raises:
+            SQLAlchemyError: the database cannot be read.
+        """
+        with self._reading() as connection:
+            return free_number(connection, owner, stem, after)
 
     def unit(self, now: float, watch: LedgerWatch) -> Unit:
         """A unit of work over the mirror, to be committed with ``commit``."""

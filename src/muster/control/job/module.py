@@ -18,5 +18,5 @@ class JobModule(Module):
         return Declared(
             lifecycles=[JobLifecycle(cluster)],
             handlers=[ExpandJobs(cluster), SettleTasks(cluster), DeriveJobs(sessions, cluster)],
-            offers=[JobRequests(cluster, sessions)],
+            offers=[JobRequests(cluster, sessions, context.store.free_job_number)],
         )

@@ -1,6 +1,7 @@
 """Requests about jobs: functions of one wake's work that refuse before they change anything."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from muster.control.engine.work import Work
@@ -43,10 +44,20 @@ class Retried:
 
 
 class JobRequests:
-    """Requests about live jobs; ended jobs are read from SQL."""
+    """Requests about live jobs; ended jobs are read from SQL.
 
-    def __init__(self, cluster: ClusterState, sessions: SessionLifecycle) -> None:
+    Args:
+        free_number: see ``Store.free_job_number``.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterState,
+        sessions: SessionLifecycle,
+        free_number: Callable[[Owner, str, int], int],
+    ) -> None:
         self._cluster = cluster
+        self._free_number = free_number
         self._sessions = sessions
         self._last_number: dict[tuple[Owner, str], int] = {}  # the last number given, by stem
 
@@ -139,11 +150,11 @@ class JobRequests:
         return job
 
     def _new_name(self, work: Work, owner: Owner, stem: str) -> str:
-        """The stem with a number that was not given before, so that the name of this morning's job
-        never means this evening's."""
-        number = self._last_number.get((owner, stem), 0) + 1
-        while (owner, f"{stem}-{number}") in work.live.job_names:
-            number += 1
+        """The stem with a number that no job of the owner's has, be it live or stored, so that the
+        name of this morning's job never means this evening's."""
+        number = self._free_number(owner, stem, self._last_number.get((owner, stem), 0))
+        while (owner, f"{stem}-{number}") in work.live.job_names:  # of this very wake, it may be
+            number = self._free_number(owner, stem, number)
         self._last_number[owner, stem] = number
         return f"{stem}-{number}"
 

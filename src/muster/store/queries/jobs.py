@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, Row, select
 
-from muster.core.owner import Principal
+from muster.core.owner import Owner, Principal
 from muster.core.states import JOB_TABLE, JobState, TaskState
 from muster.core.views.work import JobDetail, JobPage, JobView
 from muster.store import schema
@@ -19,7 +19,7 @@ from muster.store.queries.listing import (
     reason_view,
     spec_view,
 )
-from muster.store.queries.refs import resolve
+from muster.store.queries.refs import owned_by, resolve
 
 _LONG = frozenset({"spec", "only"})
 _WITHOUT_SPEC = [column for column in schema.jobs.c if column.name not in _LONG]
@@ -102,3 +102,28 @@ def _view(row: Row[Any]) -> JobView:
         reason=reason_view(row),
         retry_of=row.retry_of,
     )
+
+
+def free_number(connection: Connection, owner: Owner, stem: str, after: int) -> int:
+    """A number above ``after`` so that no stored job of the owner's is called "stem-number".
+
+    The names that were given have numbers without large gaps, so the number of look-ups grows with
+    the logarithm of how many there are; it is one where the next number is free.
+    """
+    jobs = schema.jobs
+
+    def is_taken(number: int) -> bool:
+        called = select(jobs.c.id).where(jobs.c.name == f"{stem}-{number}", owned_by(jobs, owner))
+        return connection.execute(called.limit(1)).first() is not None
+
+    step = 1
+    while is_taken(after + step):
+        step *= 2
+    taken, free = after + step // 2, after + step
+    while free - taken > 1:
+        middle = (taken + free) // 2
+        if is_taken(middle):
+            taken = middle
+        else:
+            free = middle
+    return free
