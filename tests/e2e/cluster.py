@@ -22,6 +22,7 @@ from muster.app.controller_config import ControllerConfig, dump_controller
 from muster.app.home import Home, Running
 from muster.app.local import down
 from muster.client import Client
+from muster.store.database import sqlite_url
 
 CONTROLLER = ("-m", "muster.app.controller_process")
 AGENT = ("-m", "muster.app.agent_process")
@@ -192,6 +193,10 @@ class Cluster:
         with self.client() as admin:
             admin.add_user(name)
             return admin.create_token("test", role=role, user=name).secret
+
+    @property
+    def database_url(self) -> str:
+        return self._database or sqlite_url(self.home.database)
 
     def query(self, sql: str, *parameters: object) -> list[tuple[object, ...]]:
         """Rows of the database, read beside the controller."""

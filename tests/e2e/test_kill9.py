@@ -15,15 +15,18 @@ from threading import Event
 from typing import Any
 
 import pytest
+from tests.databases import url_at
 from tests.e2e.cluster import Cluster, agent, started, until
 from tests.e2e.markers import Mark, marked, read_marks
 
+from muster.app.maintenance.checking import check
 from muster.client import Client, Unavailable, Unreachable
 from muster.core.specs import JobSpec
 from muster.core.states import JobState, TaskState
 
 SEED = int(os.environ.get("MUSTER_TEST_SEED", "2"))
-MOMENTS = 50
+MOMENTS = {"sqlite": 50, "postgresql": 15}
+"""When something is killed, by the kind of the database."""
 LONGEST_GAP_S = 0.6
 LONGEST_OUTAGE_S = 0.3
 KILLED_WHILE_STARTING = 0.3  # of the moments; at the others the controller has come up before
@@ -83,9 +86,10 @@ def attempts_expected(spec: dict[str, Any], task: int) -> list[int]:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
+def cluster(tmp_path: Path, database: str) -> Iterator[Cluster]:
     agents = [agent(name, cpu_milli=1000 * cpus) for name, cpus in AGENTS.items()]
-    with started(Cluster(tmp_path / "home", agents)) as cluster:
+    url = url_at(tmp_path) if database == "postgresql" else None
+    with started(Cluster(tmp_path / "home", agents, url)) as cluster:
         yield cluster
 
 
@@ -150,9 +154,11 @@ def submitted(client: Client, spec: dict[str, Any]) -> str:
 
 
 @pytest.mark.timeout(300)  # a minute or so, where nothing else runs
-def test_kill9_of_controller_and_agents_at_50_moments_loses_and_doubles_nothing(
-    cluster: Cluster, tmp_path: Path
+@pytest.mark.parametrize("database", MOMENTS, indirect=True)
+def test_kill9_of_controller_and_agents_at_many_moments_loses_and_doubles_nothing(
+    cluster: Cluster, database: str, tmp_path: Path
 ) -> None:
+    moments = MOMENTS[database]
     markers = tmp_path / "markers"
     markers.mkdir()
     rng = random.Random(SEED)
@@ -162,8 +168,8 @@ def test_kill9_of_controller_and_agents_at_50_moments_loses_and_doubles_nothing(
     with ThreadPoolExecutor(1) as pool:
         handed_in = pool.submit(hand_in, cluster, workload, turns)
         try:
-            for moment in range(MOMENTS):
-                turn = moment * len(workload) // (MOMENTS - 5)
+            for moment in range(moments):
+                turn = moment * len(workload) // (moments - 5)
                 for event in turns[: turn + 1]:
                     event.set()
                 if rng.random() >= KILLED_WHILE_STARTING:
@@ -188,6 +194,8 @@ def test_kill9_of_controller_and_agents_at_50_moments_loses_and_doubles_nothing(
     assert any(died <= at <= back for at in ends(marks) for died, back in outages), (
         "some attempts must end while nobody listens, or nothing was shown"
     )
+    differing = [each for each in check(cluster.database_url) if each.found or each.trouble]
+    assert differing == []
 
 
 def ends(marks: Sequence[Mark]) -> list[float]:
