@@ -5,6 +5,7 @@ import os
 import shutil
 import sqlite3
 import stat
+import tracemalloc
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -28,6 +29,8 @@ from muster.store.database import open_engine, sqlite_url
 from muster.store.database.migrating import migrate
 from muster.store.database.reading import reading
 from muster.store.store import Store
+
+MANY = 50_000
 
 
 def lines(file: Path) -> Sequence[bytes]:
@@ -73,6 +76,20 @@ def test_backup_beside_a_writer_has_the_state_of_one_moment(url: str, tmp_path: 
         back_up(url, tmp_path / "backup")
     engine.dispose()
     assert not [line for line in lines(tmp_path / "backup") if b"not committed" in line]
+
+
+def test_memory_does_not_grow_with_the_rows(home: Home, url: str, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(home.database)) as connection:
+        many = ((f"{number:032x}", "job-x", 1.0) for number in range(MANY))
+        connection.executemany("INSERT INTO submissions VALUES (?, ?, ?)", many)
+        connection.commit()
+    restore(sqlite_url(tmp_path / "first.db"), home.database)  # imports what it needs
+    tracemalloc.start()
+    back_up(url, tmp_path / "backup")
+    restore(sqlite_url(tmp_path / "second.db"), tmp_path / "backup")
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak_bytes < MANY * 100, "all rows, each as a tuple, take more than 200 bytes a row"
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])

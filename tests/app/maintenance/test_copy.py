@@ -105,6 +105,8 @@ def test_copy_that_cannot_be_is_refused_in_a_sentence_and_changes_nothing(
     postgresql.execute("DROP ROLE IF EXISTS weak")
     postgresql.execute("CREATE ROLE weak LOGIN")
     postgresql.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC", weak)
+    locked = postgresql.empty_database()
+    postgresql.execute(f"ALTER DATABASE {locked} SET default_transaction_read_only = on")
     text_file = tmp_path / "text.db"
     text_file.write_text("no database " * 100)
     wrong = postgresql.tcp_url("postgres", "not-the-password")
@@ -113,6 +115,7 @@ def test_copy_that_cannot_be_is_refused_in_a_sentence_and_changes_nothing(
         (file, full, "is not empty, it holds a cluster already"),
         (file, postgresql.url(other), "is another program's .it has the tables theirs"),
         (file, postgresql.url(newer), "was written by a newer version of Muster"),
+        (file, postgresql.url(locked), "is read-only"),
         (file, wrong, "password authentication failed.*look at the user and the password"),
         (file, postgresql.url("nowhere"), "does not exist: make it"),
         (

@@ -14,8 +14,6 @@ from muster.store.audit.finding import MAX_SENTENCE, UNREADABLE, Audit, Finding,
 from muster.store.load import load_job
 from muster.store.schema import jobs, kernels, sessions, tasks
 
-_JOBS_AT_A_TIME = 1_000
-
 
 def _wrong_jobs(stored: Stored) -> Iterator[Finding]:
     with_counts = (
@@ -29,7 +27,7 @@ def _wrong_jobs(stored: Stored) -> Iterator[Finding]:
         .group_by(jobs.c.id, tasks.c.status)
         .order_by(jobs.c.id)
     )
-    rows = stored.connection.execute(with_counts, execution_options={"yield_per": _JOBS_AT_A_TIME})
+    rows = stored.connection.execute(with_counts)
     for id_, alike in groupby(rows, attrgetter("id")):
         counted = list(alike)
         try:

@@ -17,6 +17,7 @@ SETTLED_S = 120.0
 """How long before the last commit a row must have changed for its consequences to be stored as
 well. A wake may end between two handlers, and a controller between two wakes; but each record is
 looked at once a minute."""
+ROWS_AT_A_TIME = 5_000
 
 UNREADABLE = (ValueError, TypeError, LookupError, AttributeError)
 """Errors of a value that is not what its column is to hold."""
@@ -65,9 +66,11 @@ class Audited:
 
 
 def stored_in(connection: Connection, entities: Entities) -> Stored:
-    """What the connection's transaction sees of a database."""
+    """What the connection's transaction sees of a database. From now on it reads some rows at a
+    time: findings may be many."""
     last_commit_at = connection.execute(select(func.max(schema.outbox.c.at))).scalar() or 0.0
-    return Stored(connection, entities, last_commit_at - SETTLED_S)
+    streaming = connection.execution_options(yield_per=ROWS_AT_A_TIME)
+    return Stored(streaming, entities, last_commit_at - SETTLED_S)
 
 
 def carry_out(audit: Audit, stored: Stored, most: int) -> Audited:

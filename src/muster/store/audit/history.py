@@ -14,8 +14,6 @@ from muster.store.audit.finding import Audit, Finding, Stored, name_column
 from muster.store.entities import TASK
 from muster.store.entity import Entity, Told
 
-_STEPS_AT_A_TIME = 10_000
-
 _steps = schema.history.c
 
 
@@ -50,7 +48,7 @@ def _out_of_order(stored: Stored) -> Iterator[Finding]:
         _steps.first_at,
         _steps.last_at,
     ).order_by(_steps.entity, _steps.seq)
-    rows = stored.connection.execute(every, execution_options={"yield_per": _STEPS_AT_A_TIME})
+    rows = stored.connection.execute(every)
     for name, steps in groupby(rows, attrgetter("entity")):
         entity = stored.entities.told_as(name) or TASK
         for sentence in _contradictions(entity, steps):
