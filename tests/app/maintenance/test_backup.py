@@ -248,6 +248,10 @@ SPOILT: dict[str, tuple[Callable[[bytes], bytes], str]] = {
         lambda whole: gzip.compress(without_last_table(gzip.decompress(whole))),
         "is damaged: its last line is another's",
     ),
+    "a table without columns": (
+        rewritten(b'"columns": [', b'"cells": ['),
+        "is damaged: it has a table without columns",
+    ),
     "without an end": (rewritten(b'"all_rows"', b'"some_rows"'), "is damaged: its last line"),
     "of a newer format": (rewritten(b'"muster_dump": 1', b'"muster_dump": 2'), "newer version"),
     "of a newer migration": (

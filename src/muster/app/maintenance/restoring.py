@@ -105,7 +105,8 @@ def _unknown_to(source: Source, work: dict[str, str]) -> Sequence[str]:
         BadDump: they are not.
     """
     for rows in source.tables():
-        at = rows.columns.index("id") if rows.table in ("jobs", "sessions") else None
+        has_work = rows.table in ("jobs", "sessions") and "id" in rows.columns
+        at = rows.columns.index("id") if has_work else None
         for line in rows.lines:
             if at is not None:
                 work.pop(json.loads(line)[at], None)

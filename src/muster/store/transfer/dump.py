@@ -75,7 +75,10 @@ class DumpSource:
         next(lines)
         while "table" in (said := self._said(next(lines, b""))):
             tally, after = Tally(), _After()
-            yield Rows(said["table"], said["columns"], tally.counted(after.rows_of(lines)))
+            columns = said.get("columns")
+            if not isinstance(columns, list) or not columns:
+                raise BadDump(f"{self._file} is damaged: it has a table without columns")
+            yield Rows(str(said["table"]), columns, tally.counted(after.rows_of(lines)))
             end = self._said(after.line)
             if (end.get("rows"), end.get("checksum")) != (tally.rows, tally.checksum):
                 raise BadDump(f"{self._file} is damaged: the rows of {said['table']} differ")
