@@ -1,6 +1,8 @@
 """The database's server goes away: requests are refused, agents work on, and control returns by
 itself; nothing is lost and nothing is done twice."""
 
+import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +22,7 @@ from muster.control.plane import Unavailable
 from muster.core.specs import JobSpec
 from muster.core.states import JobState
 from muster.store import store
+from muster.store.database import patience
 from muster.store.database.postgresql import writing_connection
 from muster.store.fence import Fenced
 from muster.store.records import Job
@@ -175,6 +178,29 @@ def take_over(world: World, server: Server) -> None:
     database = world.store.engine.url.database
     assert database is not None
     server.execute("UPDATE fence SET epoch = epoch + 1, holder = 'the other'", database)
+
+
+def test_server_that_hangs_is_given_up_and_reached_anew(
+    world: World, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "ANSWER_S", 0.5)
+    world.restart_controller()
+    database = world.store.engine.url.database
+    assert database is not None
+    pids = server.execute(
+        "SELECT array_agg(pid) FROM pg_stat_activity WHERE application_name = 'muster' "
+        f"AND datname = '{database}'"
+    )
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(Unavailable):
+            world.ask(submission("x"))
+        let_return(world)
+        assert world.submit(JobSpec(command=["x"])).status is JobState.RUNNING
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
 
 
 def test_control_whose_database_was_taken_over_ends(world: World, server: Server) -> None:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from sqlalchemy import Connection, Engine, delete, insert, select
 from sqlalchemy.exc import (
@@ -19,6 +19,7 @@ from muster.core.resources import Resources
 from muster.scheduling.accounting.fairness import UsageSpan
 from muster.store import schema
 from muster.store.database.outage import Outage, cause_of
+from muster.store.database.patience import Patience
 from muster.store.database.postgresql import writing_connection
 from muster.store.entities import ENTITIES
 from muster.store.entity import Entities
@@ -81,6 +82,7 @@ class Store:
         self.entities = entities
         self._fence = Fence(holder)
         self._lost: Outage | None = None
+        self._patience = Patience() if self._is_remote else None
         self._connection = self._writing()
         with self._connection.begin():
             self._fence.take(self._connection)
@@ -145,7 +147,7 @@ class Store:
             return
         is_complete = False
         try:
-            with self._connection.begin():
+            with self._patiently(), self._connection.begin():
                 self._fence.count(self._connection)
                 unit.write(self._connection)
                 self._write_outbox(unit)
@@ -173,7 +175,7 @@ class Store:
             DatabaseAway, SQLAlchemyError: the database cannot tell now.
             Fenced: another store writes.
         """
-        with self._reached(), self._connection.begin():
+        with self._reached(), self._patiently(), self._connection.begin():
             was_written = self._fence.was_counted(self._connection)
         if was_written:
             self._note_commit(unit)
@@ -218,6 +220,10 @@ class Store:
     def _writing(self) -> Connection:
         return writing_connection(self.engine) if self._is_remote else self.engine.connect()
 
+    def _patiently(self) -> AbstractContextManager[None]:
+        """The connection is waited for, though not for ever."""
+        return self._patience.waiting(self._connection) if self._patience else nullcontext()
+
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
         """A connection that sees the state of one moment."""
@@ -259,5 +265,7 @@ class Store:
     def close(self) -> None:
         if self._lost is not None:
             self._lost.give_up()
+        if self._patience is not None:
+            self._patience.end()
         self._connection.close()
         self.engine.dispose()

@@ -38,6 +38,7 @@ _HOLD = text("SELECT pg_try_advisory_lock(hashtext('muster controller ' || curre
 LET_GO_S = 3.0
 """How long a server may take to notice that a controller which held the database was killed."""
 _COMMITTING = """\
+SET lock_timeout = '2s';
 SET plan_cache_mode = force_generic_plan;
 SET enable_seqscan = off;
 SET enable_hashjoin = off;
