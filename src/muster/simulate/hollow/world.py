@@ -3,7 +3,7 @@
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from muster.control.group.requests import GroupRequests
 from muster.control.identity.tokens import create_join_token
 from muster.control.notice.hollow import NO_FAULTS, Faults
 from muster.core.clock import VirtualClock
-from muster.core.ids import IdFactory
+from muster.core.ids import AgentId, IdFactory
 from muster.core.owner import Owner, Principal, Role
 from muster.core.specs import ScalingGroup
 from muster.core.specs.account import JoinTokenSpec
@@ -120,6 +120,16 @@ class World:
                 for agent in self.agents.values()
             )
         )
+
+    def quiet_agents(self) -> Iterator[tuple[AgentId, HollowAgent]]:
+        """The agents between which and an idle controller nothing is on its way."""
+        controller = self.controller
+        if controller is None or not controller.is_idle:
+            return
+        for agent in self.agents.values():
+            id_ = agent.identity.id if agent.identity is not None else None
+            if id_ in controller.desk.connected and agent.is_quiet:
+                yield id_, agent
 
     def start_controller(self) -> None:
         if self.controller is not None:

@@ -3,6 +3,7 @@ controller."""
 
 from muster.core.reasons import ReasonCode
 from muster.simulate.hollow.network import CALM, Way, Weather
+from muster.simulate.swarm.invariants.barriers import OpenBarrierLetsRun
 from muster.simulate.swarm.invariants.commands import CommandsAreNeeded
 from muster.simulate.swarm.invariants.ledger import LedgerIsHeld, RoomIsGivenBackOnceGone
 from muster.simulate.swarm.part import Part
@@ -140,4 +141,8 @@ def _calm(scene: Scene) -> None:
         agent.start()
 
 
-MACHINES = Part(FAULTS, [CommandsAreNeeded, RoomIsGivenBackOnceGone, LedgerIsHeld], _calm)
+MACHINES = Part(
+    FAULTS,
+    [CommandsAreNeeded, RoomIsGivenBackOnceGone, LedgerIsHeld, OpenBarrierLetsRun],
+    _calm,
+)

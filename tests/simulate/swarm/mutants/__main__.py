@@ -1,7 +1,8 @@
 """``python -m tests.simulate.swarm.mutants``: how good the simulator is at finding bugs.
 
-Each deliberate bug of the catalogue is put into a copy of the package, and seeds are run until one
-violates an invariant. A bug that none finds asks for a new invariant or a new fault.
+Each deliberate bug of the catalogue is put into a copy of the package, and kept scenarios and then
+seeds are run until one violates an invariant. A bug that none finds asks for a new invariant or a
+new fault.
 """
 
 import argparse
@@ -18,7 +19,7 @@ from pathlib import Path
 
 from tests.simulate.swarm.mutants.catalogue import MUTANTS
 from tests.simulate.swarm.mutants.mutant import Mutant, copy_with
-from tests.simulate.swarm.mutants.search import SEED_LIMIT_S, Finding
+from tests.simulate.swarm.mutants.search import RUN_LIMIT_S, Finding
 
 ROOT = Path(__file__).parents[4]
 SEEDS = 200
@@ -77,7 +78,7 @@ def hunt(mutant: Mutant | None, seeds: int) -> Finding | None:
             env={**os.environ, "PYTHONPATH": str(copy)},
             capture_output=True,
             text=True,
-            timeout=(seeds + 1) * SEED_LIMIT_S,
+            timeout=(seeds + 10) * RUN_LIMIT_S,
             check=False,
         )
     if done.returncode:
@@ -88,7 +89,7 @@ def hunt(mutant: Mutant | None, seeds: int) -> Finding | None:
 
 def _say(mutant: Mutant, finding: Finding | None) -> None:
     if finding is not None:
-        outcome = f"seed {finding.seed}: {finding.invariant}"
+        outcome = f"{finding.run}: {finding.invariant}"
     elif mutant.beyond:
         outcome = f"beyond: {mutant.beyond}"
     else:

@@ -85,13 +85,25 @@ LEDGER = (
         "            lease.term_s = 0.0\n            return True\n",
         "            return True\n",
         "no renewal comes between the decision that an agent is lost and its commit",
+        beyond="it does no harm: the agent's kernels have ended with the lease before, and Starts "
+        "go to no agent that is lost",
     ),
     Mutant(
         "a lease is renewed that was never granted",
         f"{AGENT}/leases.py",
+        "        grants.append(_Grant(sent_s, now + lease.term_s, lease.heartbeat_s))\n",
+        "        if not grants:\n"
+        "            grants.append(_Grant(sent_s, now + lease.term_s, lease.heartbeat_s))\n",
+        "kernels of a silent agent are unknown until its leases have ended",
+    ),
+    Mutant(
+        "a boot that control has not heard of gets a lease",
+        f"{AGENT}/leases.py",
         "        if not lease.term_s or lease.admitted != lease.place:\n",
         "        if not lease.term_s:\n",
-        "a boot or directory that control has not heard of gets no lease",
+        "kernels of a silent agent are unknown until its leases have ended",
+        beyond="it does no harm: nothing runs there yet, and the answer to its Hello grants the "
+        "same",
     ),
     Mutant(
         "a new controller forgets the leases of the last one",
@@ -242,6 +254,8 @@ AGREEMENT = (
         "        rebooted = bool(agent.boot_id) and agent.boot_id != hello.boot_id\n",
         "        rebooted = False\n",
         "kernels of an earlier boot are gone, as of when that boot was last heard",
+        beyond="a hollow supervisor's journal outlives each reboot, and tells the same; a machine "
+        "that loses its files joins anew",
     ),
     Mutant(
         "a kernel that its agent has forgotten is kept",
@@ -270,6 +284,7 @@ AGREEMENT = (
         '            work.emit(TellAgent(agent_id, Stop(*key, 0.0, "superseded")))\n',
         "",
         "no kernel runs that nobody wants",
+        beyond="such a kernel was told to stop when its session left it, and is at each Hello",
     ),
     Mutant(
         "the barrier opens for the first kernel of a gang",

@@ -1,24 +1,29 @@
-"""``python -m tests.simulate.swarm.mutants.search SEEDS``: the first seed that violates an
-invariant, in whichever copy of the package is on the path."""
+"""``python -m tests.simulate.swarm.mutants.search SEEDS``: the first run that violates an
+invariant, in whichever copy of the package is on the path: kept scenarios, then seeds."""
 
 import json
 import logging
 import signal
 import sys
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-from muster.simulate.swarm.runner import run
+from muster.simulate.swarm.runner import Outcome, run
+from muster.simulate.swarm.scenario import load_scenario
 
-SEED_LIMIT_S = 60
+SCENARIOS = Path(__file__).parents[1] / "scenarios"
+RUN_LIMIT_S = 60
 """How long a run may take; it takes about a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What showed the bug: a seed, the invariant that it violated, and how."""
+    """What showed the bug: a run, the invariant that it violated, and how."""
 
-    seed: int
+    run: str
     invariant: str
     told: str
 
@@ -32,20 +37,28 @@ def _give_up(_signal: int, _frame: Any) -> None:
 
 
 def search(seeds: int) -> Finding | None:
-    """Run the seeds from 0 on, until one shows a bug."""
-    for seed in range(seeds):
-        signal.alarm(SEED_LIMIT_S)
+    """Run the kept scenarios and the seeds from 0 on, until one shows a bug."""
+    for name, judged in _runs(seeds):
+        signal.alarm(RUN_LIMIT_S)
         try:
-            violation = run(seed).violation
+            violation = judged().violation
         except _Endless:
-            return Finding(seed, "a run ends", f"it took longer than {SEED_LIMIT_S} s")
+            return Finding(name, "a run ends", f"it took longer than {RUN_LIMIT_S} s")
         except Exception as error:
-            return Finding(seed, "a run does not fail", repr(error))
+            return Finding(name, "a run does not fail", repr(error))
         finally:
             signal.alarm(0)
         if violation is not None:
-            return Finding(seed, violation.kind, str(violation))
+            return Finding(name, violation.kind, str(violation))
     return None
+
+
+def _runs(seeds: int) -> Iterator[tuple[str, Callable[[], Outcome]]]:
+    for path in sorted(SCENARIOS.glob("*.yaml")):
+        scenario = load_scenario(path.read_text(), path.name)
+        yield path.stem, partial(run, scenario.seed, scenario.steps)
+    for seed in range(seeds):
+        yield f"seed {seed}", partial(run, seed)
 
 
 def main() -> None:

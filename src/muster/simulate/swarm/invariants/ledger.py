@@ -50,13 +50,8 @@ class LedgerIsHeld(Invariant):
     says = "the ledger is what agents hold, once quiet"
 
     def between_steps(self) -> None:
-        controller = self.world.controller
-        if controller is None or not controller.is_idle:
-            return
-        for agent in self.world.agents.values():
-            id_ = agent.identity.id if agent.identity is not None else None
-            if id_ in controller.desk.connected and agent.is_quiet:
-                self._compare(agent, controller.store.live, id_)
+        for id_, agent in self.world.quiet_agents():
+            self._compare(agent, self.world.store.live, id_)
 
     def _compare(self, agent: HollowAgent, live: Live, id_: AgentId) -> None:
         held, rows = agent.holds(), {*live.allocations_on.get(id_, ())}
