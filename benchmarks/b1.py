@@ -45,7 +45,7 @@ class WrongOutcome(Exception):
 
 @dataclass(slots=True)
 class _Samples:
-    """What was measured, by figure."""
+    """The measured samples, by figure."""
 
     of: defaultdict[str, list[float]]
 
@@ -161,7 +161,7 @@ def _run_job(cluster: Cluster, tasks: int) -> float:
 
 
 async def _floor_per_s(spawns: int) -> float:
-    """What asyncio can do at best: as the agent's supervisor, without all that it is for."""
+    """The spawns per second of bare asyncio: a supervisor's least cost, without its duties."""
     loop = asyncio.get_running_loop()
     left = iter(range(spawns))
 

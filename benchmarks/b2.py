@@ -69,7 +69,7 @@ class _Rate:
 
 @dataclass(slots=True)
 class _Found:
-    """What was measured on one database."""
+    """The measurements on one database."""
 
     one_request: list[_Rate] = field(default_factory=list)
     many_requests: list[_Rate] = field(default_factory=list)

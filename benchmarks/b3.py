@@ -66,7 +66,7 @@ class WrongOutcome(Exception):
 
 @dataclass(slots=True)
 class _Samples:
-    """What was measured, by figure; of one key, that of the slowest selector counts."""
+    """The measured samples, by figure; of one key, those of the slowest selector count."""
 
     of: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
 

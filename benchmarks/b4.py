@@ -81,7 +81,7 @@ class _World:
         self._learner = self.selector if isinstance(self.selector, LearningSelector) else None
 
     def place(self, request: Resources) -> tuple[AgentId, Shares] | None:
-        """Where a task that arrives goes; None if it finds no room."""
+        """The agent and the shares of GPUs for a task that arrives; None if it finds no room."""
         workload = self.classes.get(request)
         if workload is None:
             workload = self.classes[request] = WorkloadClass(_OWNER, "openb", 50, (request,))

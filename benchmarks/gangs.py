@@ -36,7 +36,7 @@ STEPS = {
     SessionStatus.TERMINATED: "end",
     SessionStatus.CANCELLED: "end",
 }
-"""What a wake does to a gang that has this status afterwards, and had another one before."""
+"""The name of a wake's step by the status into which the wake moved the gang."""
 REPORTS = "reports"
 
 

@@ -1,4 +1,4 @@
-"""What a live session costs the controller in memory: a control plane without agents.
+"""The controller's memory for each live session: a control plane without agents.
 
 Run each measurement in a process of its own: what an earlier one freed would be used again.
 """

@@ -60,8 +60,8 @@ def gpu_milli(machines: Sequence[TraceNode]) -> int:
 
 
 def requests(directory: Path, workload: str) -> list[Resources]:
-    """What the tasks ask for, by their names. Not all workloads have times, so ``read_trace`` does
-    not read them."""
+    """The requests of the tasks, in the order of their names. Not all workloads have times, so
+    ``read_trace`` does not read them."""
     with _tasks(directory, workload).open(newline="") as file:
         rows = sorted(csv.DictReader(file), key=lambda row: row["name"])
     made: dict[Resources, Resources] = {}  # one object of each

@@ -1,4 +1,4 @@
-"""What a benchmark found: a table for people, a flat JSON file for programs."""
+"""Results of a benchmark: a table for people, a flat JSON file for programs."""
 
 import json
 import os
@@ -42,7 +42,7 @@ class Results:
 
 
 def machine() -> str:
-    """What a figure depends on, without the machine's name."""
+    """The machine's properties on which figures depend, without its name."""
     memory_gib = psutil.virtual_memory().total / 2**30
     return (
         f"{len(os.sched_getaffinity(0))} × {_processor()}, {memory_gib:.0f} GiB, "

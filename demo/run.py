@@ -73,7 +73,7 @@ Act = Callable[["Stage"], Iterator[Row]]
 
 
 class Stage:
-    """What the acts work with: the cluster's client, and the screen."""
+    """The tools of the acts: the cluster's client, and the screen."""
 
     def __init__(self, client: Client, home: Path, console: Console) -> None:
         self.client = client
@@ -321,7 +321,7 @@ def _await_agents(client: Client) -> None:
 
 
 def _listen_to_signals() -> None:
-    """Whatever ends this program early ends it by way of the clean-up."""
+    """Have signals that end this program early end it by way of the clean-up."""
 
     def out_of_time(_signum: int, _frame: FrameType | None) -> NoReturn:
         raise OutOfTime(f"not done after {LIMIT_S} s")

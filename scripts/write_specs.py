@@ -85,7 +85,7 @@ def _rows(model: type[amounts.Spec]) -> Iterator[str]:
 
 
 def _meanings(model: type[amounts.Spec]) -> dict[str, str]:
-    """What each key means, by what the docstrings of the model and its bases say."""
+    """The meaning of each key, from the docstrings of the model and its bases."""
     found: dict[str, str] = {}
     for each in reversed(model.__mro__):
         _, _, arguments = (each.__doc__ or "").partition("Args:\n")

@@ -1,4 +1,4 @@
-"""What holds for all tests."""
+"""Fixtures and settings of all tests."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ LEAVING_S = 20.0
 
 @pytest.fixture(scope="session", autouse=True)
 def _interrupts_are_not_ignored() -> None:
-    """Where tests run in the background of a script, whose shell has them ignore Ctrl-C."""
+    """A shell has the background processes of a script ignore Ctrl-C, and so these tests."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 

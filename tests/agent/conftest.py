@@ -1,4 +1,4 @@
-"""What tests of agents share."""
+"""Fixtures of the tests of agents."""
 
 from collections.abc import Iterator
 from pathlib import Path

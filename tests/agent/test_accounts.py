@@ -1,4 +1,4 @@
-"""Which account of the machine a user of the cluster has there."""
+"""The account that a user of the cluster has on a machine."""
 
 import os
 import pwd

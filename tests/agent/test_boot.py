@@ -1,4 +1,4 @@
-"""Which boot it is: the kernel's word, or what memory remembers."""
+"""The identity of a boot: from the operating system, or from a file that lives in memory."""
 
 from pathlib import Path
 

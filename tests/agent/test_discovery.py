@@ -1,4 +1,4 @@
-"""What a machine has: declared, or found and limited by its cgroups."""
+"""The resources of a machine: declared, or found and limited by its cgroups."""
 
 import os
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""What breaks: streams, controllers, supervisors, the agent itself. Nothing is lost or doubled."""
+"""Streams, controllers, supervisors and the agent itself fail: nothing is lost or doubled."""
 
 import asyncio
 import os
@@ -36,7 +36,7 @@ async def said_hello_again(made: Controller) -> None:
 
 
 def held(made: Controller) -> dict[KernelId, HeldStatus]:
-    """What the agent holds, by its last Hello."""
+    """The kernels that the agent holds, by its last Hello."""
     return {each.kernel: each.status for each in made.hellos[-1].kernels}
 
 

@@ -1,4 +1,4 @@
-"""What the supervisor says, in the words of the controller."""
+"""The supervisor's inventory, translated into the words of the controller."""
 
 import pytest
 from tests.wire.controller import template

@@ -39,7 +39,7 @@ def bob(cluster: ServedCluster) -> Iterator[httpx.Client]:
 
 @pytest.fixture(scope="module")
 def viewer(cluster: ServedCluster) -> Iterator[httpx.Client]:
-    """Who may look at what is Ada's."""
+    """A viewer, who may look at Ada's work."""
     with _http(cluster, cluster.token(role=Role.VIEWER)) as http:
         yield http
 

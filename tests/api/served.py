@@ -74,7 +74,7 @@ LIMIT_S = 20.0
 
 @dataclass
 class Output:
-    """What a hollow kernel has written; ``lost`` bytes of its beginning were rotated away."""
+    """The output of a hollow kernel; ``lost`` bytes of its beginning were rotated away."""
 
     data: bytes = b""
     ended: bool = False
@@ -389,7 +389,7 @@ class ServedCluster:
 
     @contextmanager
     def events(self, owner: Owner = ADA) -> Iterator[Iterator[EventView]]:
-        """What an owner hears of changes from now on."""
+        """The changes that an owner is told of from now on."""
         with self.client(owner) as client:
             events = client.events()
             assert next(events).kind == "reset"

@@ -1,4 +1,4 @@
-"""Who may see and do what; what belongs to others does not exist for them (design: Access)."""
+"""Rights of roles to see and do: the work of others does not exist for a user (design: Access)."""
 
 from typing import Any
 

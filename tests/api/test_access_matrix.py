@@ -25,7 +25,7 @@ ADMINS_ONLY = {
     ("post", "/v1/join-tokens"),
     ("delete", "/v1/join-tokens/{ref}"),
 }
-"""What others than administrators get a 403 for, whatever they name."""
+"""Endpoints that answer all but administrators with a 403, whatever they name."""
 
 NOT_FOR_VIEWERS = {
     ("post", "/v1/jobs"),
@@ -46,7 +46,7 @@ OF_SOMEBODY = (
     "/v1/history/{ref}",
     "/v1/tokens/{ref}",
 )
-"""What is "not found" for whom it does not belong to."""
+"""Endpoints that answer "not found" to a user who is not the owner."""
 
 Endpoint = tuple[str, str]
 

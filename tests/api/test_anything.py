@@ -1,4 +1,4 @@
-"""Whatever is asked for, the answer is JSON or what was asked for, and never a defect."""
+"""Any request is answered with JSON or with the output asked for, and never with a defect."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What control commits, told to those who wait: bounded, and nothing missed."""
+"""Commits are told to the requests that wait for changes: bounded, and none is missed."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What may be submitted, what is refused whole, and that nothing is accepted twice."""
+"""Submissions: accepted once, or refused whole."""
 
 import json
 import socket

@@ -44,7 +44,7 @@ def _waited_s(controller: str) -> float:
 
 
 def _submit(port: int, headers: dict[str, str]) -> str:
-    """What went wrong; nothing if nothing did."""
+    """The failure of a submission in words; empty if it succeeded."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
     try:
         connection.request("POST", "/v1/jobs", BODY, headers)

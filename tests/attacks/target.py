@@ -25,7 +25,7 @@ LEASE_S = 20.0
 """Of kernels: what stops the controller for as long would cost the bystander its work."""
 USUAL_OPEN_FILES = 1024
 MALLORYS_ADDRESS = "127.0.0.2"
-"""Where attackers come from; the bystander comes from 127.0.0.1."""
+"""The address of attackers; the bystander's is 127.0.0.1."""
 
 
 @dataclass(frozen=True)

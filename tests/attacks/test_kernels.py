@@ -1,4 +1,4 @@
-"""What a user's kernel finds when it looks around on the machine that it runs on."""
+"""A user's kernel looks around on its machine, and finds nothing of other users."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""What the database takes from nobody: it is refused alone, though others' is stored beside it.
+"""Input that the database cannot store is refused alone, though others' is stored beside it.
 
 Whatever enters is checked so that it can be stored, so the database itself is made to refuse.
 """

@@ -52,7 +52,7 @@ def test_url_that_nothing_takes_is_refused(target: Target, url: str) -> None:
 
 
 def test_no_endpoint_takes_text_that_cannot_be_stored(target: Target) -> None:
-    """Whatever reads a body, in whatever field: an administrator's requests, at that."""
+    """All endpoints that read a body are tried, in each field, with an administrator's token."""
     texts = ['"a\\u0000b"', '"\\ud800"', '"' + "x" * 200_000 + '"']
     headers = {"Authorization": f"Bearer {target.cluster.home.client()['token']}"}
     with httpx.Client(base_url=target.url, headers=headers, timeout=30.0) as admin:

@@ -1,4 +1,4 @@
-"""The benchmarks run, in the smallest form, and write what BENCHMARKS.md names."""
+"""The benchmarks run, in the smallest form, and write all figures that are compared."""
 
 import json
 from io import StringIO

@@ -135,7 +135,7 @@ def session(**fields: Any) -> SessionDetail:
 
 @dataclass
 class FakeCluster(FakeAccounts):
-    """What the client would answer, as data; ``asked`` is what it was asked to change.
+    """The answers of a client, as data; ``asked`` are the changes that were asked of it.
 
     ``play`` are the states that a wait sees one after the other; with ``hold`` the last comes only
     once the job is cancelled.
@@ -355,7 +355,7 @@ class FakeCluster(FakeAccounts):
         return cast(Client, self)
 
     def run(self, *words: str, stdin: str | bytes = "") -> Result:
-        """What a command writes and ends with when this cluster answers."""
+        """The output and the exit code of a command that this cluster answers."""
 
         target = Target(connector=self.connect)
         return CliRunner().invoke(app, list(words), input=stdin, obj=target)

@@ -1,4 +1,4 @@
-"""What an operator may say about the accounts that kernels run as."""
+"""Options for the accounts that kernels run as."""
 
 from dataclasses import replace
 from pathlib import Path

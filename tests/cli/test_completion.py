@@ -28,7 +28,7 @@ Complete = Callable[[click.Context, str], list[tuple[str, str]]]
 def complete(
     cluster: FakeCluster, typed: str, completing: Complete = complete_ref, **words: str
 ) -> list[tuple[str, str]]:
-    """What is offered for ``typed`` after a command line with the options ``words``."""
+    """The completions offered for ``typed`` after a command line with the options ``words``."""
 
     def connector(target: Target, timeout_s: float, on_contact: OnContact | None) -> Client:
         assert timeout_s <= TIMEOUT_S
@@ -84,7 +84,7 @@ def test_nothing_is_offered_where_no_cluster_answers(
 
 
 def offered(cluster: FakeCluster, line: str) -> list[str]:
-    """What bash shows for the last word of ``line``."""
+    """The completions that bash shows for the last word of ``line``."""
     words = line.split(" ")
     environment = {
         "_MUSTER_COMPLETE": "bash_complete",
@@ -105,7 +105,7 @@ def test_commands_their_options_and_commands_below_them_are_offered() -> None:
 
 
 NAMED = {"REF", "REF...", "AGENT...", "USER", "--agent", "--group", "--owner"}
-"""What a cluster knows the names of: metavars of arguments and options, and options without one."""
+"""Parameters whose values a cluster names: their metavars, or options that have none."""
 ELSEWHERE = {"muster agent --group"}
 """It talks to a controller as an agent, with no token that lists anything."""
 

@@ -1,4 +1,4 @@
-"""What `muster doctor` says of a home."""
+"""`muster doctor` judges a home."""
 
 import os
 from pathlib import Path

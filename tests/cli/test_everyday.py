@@ -39,7 +39,7 @@ class Typed:
         return CliRunner().invoke(app, list(words), input=stdin, obj=target)
 
     def said(self, *words: str, stdin: str = "") -> str:
-        """What a command that ends well writes on stdout."""
+        """The stdout of a command, which must end well."""
         result = self.run(*words, stdin=stdin)
         assert result.exit_code == 0, result.stderr
         return result.stdout

@@ -1,4 +1,4 @@
-"""What `muster run` and `muster submit` hand in, and what they say of it."""
+"""`muster run` and `muster submit` hand work in, and say so."""
 
 from pathlib import Path
 from typing import Any

@@ -22,7 +22,7 @@ def doubled(value: int | None) -> int | None:
 
 
 def received(*words: str) -> dict[str, Any]:
-    """What a function with one parameter of each kind is called with."""
+    """The arguments with which a function with one parameter of each kind is called."""
     calls: list[dict[str, Any]] = []
 
     def toy(

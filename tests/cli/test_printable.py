@@ -1,4 +1,4 @@
-"""What users, agents and plug-ins wrote is shown without what a terminal takes as a command."""
+"""Texts of users, agents and plug-ins are shown without a terminal's control sequences."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What `muster show` tells of work."""
+"""`muster show` describes work."""
 
 import msgspec
 from tests.cli.fake_cluster import IDS, NOW, FakeCluster, because, job, kernel, session, task

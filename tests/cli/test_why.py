@@ -1,4 +1,4 @@
-"""What `muster why` says of work, and in which words."""
+"""`muster why` says why work is in its state."""
 
 import json
 import time

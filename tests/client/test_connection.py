@@ -1,4 +1,4 @@
-"""Which cluster a client talks to, and as whom."""
+"""A client's choice of the cluster and of the token."""
 
 import json
 from pathlib import Path

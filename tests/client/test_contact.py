@@ -1,4 +1,5 @@
-"""Who waits hears when the controller goes away and comes back; its failures are waited out."""
+"""A caller that waits is told when the controller goes away and comes back; its failures are waited
+out."""
 
 import http.server
 import threading

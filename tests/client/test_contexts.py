@@ -1,4 +1,4 @@
-"""What a person has logged in to, and what comes before what."""
+"""The clusters to which a person has logged in, and their precedence."""
 
 import json
 import stat

@@ -1,4 +1,4 @@
-"""What a caller says and no request can hold is refused where it was said."""
+"""Arguments that no request can hold are refused where the caller gave them."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What a caller notices when connections break and controllers restart: nothing but time."""
+"""Connections break and controllers restart: a caller notices nothing but the time it takes."""
 
 import select
 import socket
@@ -192,7 +192,7 @@ def test_following_goes_through_the_retries_of_a_task(tmp_path: Path) -> None:
 def test_following_misses_no_attempt_of_those_that_fail_at_once(
     tmp_path: Path, spec: dict[str, Any]
 ) -> None:
-    """Whoever waits looks again when all of them have come and gone."""
+    """The caller that follows looks only when all attempts have come and gone."""
     cluster = ServedCluster(tmp_path, {}, behaviour=lambda start: Run(seconds=0, exit_code=1))
     cluster.start()
     tasks = spec.get("tasks", 1)

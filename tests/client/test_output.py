@@ -33,7 +33,7 @@ class Attempts:
         return Answer(200, {name.lower(): value for name, value in headers.items()}, b"")
 
     def read(self) -> Iterator[bytes]:
-        """What a client gives."""
+        """The pieces of output that a client gives."""
         steps = read_output(
             self.ask, "/", {"task": 0}, attempt=1, tail_bytes=None, follow=True, retries=True
         )

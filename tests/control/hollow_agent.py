@@ -37,7 +37,7 @@ from muster.wire.messages import (
 
 @dataclass
 class Run:
-    """What a hollow kernel does: how long it runs, and how it ends."""
+    """The behaviour of a hollow kernel: how long it runs, and how it ends."""
 
     seconds: float = 1.0
     starts_after: float = 0.0  # until then it is being created

@@ -1,4 +1,4 @@
-"""Whatever moves an agent, its row and its history say why, and placement follows."""
+"""Each move of an agent is in its row and its history with the reason, and placement follows."""
 
 import json
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""What `muster db check` finds in stored rows: nothing in those of the control plane, and each
+"""The audits of `muster db check` find nothing in the rows of the control plane, and find each
 damage that is done to them."""
 
 import sqlite3
@@ -16,7 +16,7 @@ from muster.store.database import sqlite_url
 
 
 def findings(database: Path) -> dict[str, list[Finding]]:
-    """What all audits find, by their titles."""
+    """The findings of all audits, by their titles."""
     engine = create_engine(sqlite_url(database))
     try:
         with engine.connect() as connection:

@@ -1,4 +1,4 @@
-"""What a gang costs the controller grows with the gang, and not with its square."""
+"""The controller's work for a gang grows with the gang, and not with its square."""
 
 import sys
 from collections.abc import Callable
@@ -214,7 +214,7 @@ def test_large_gang_leaves_room_between_the_steps_of_its_life_for_the_requests_o
 def test_tasks_are_settled_with_the_session_that_ends_though_a_wake_makes_many_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What has ended is not in the mirror of the next controller: nobody would settle them."""
+    """The next controller's mirror lacks sessions that ended: it would not settle their tasks."""
     for module in (coordinator, plane):
         monkeypatch.setattr(module, "MAX_CHANGES", 1)
     world = World(tmp_path, {"a": Resources(cpu_milli=1000)}, behaviour=lambda start: Run(100))

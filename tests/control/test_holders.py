@@ -1,4 +1,4 @@
-"""Who has what waiting work waits for, as far as whoever asks may see."""
+"""The holders of the resources that work waits for, as far as the asker may see them."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What is done about sessions of a type: when they are queued, started and ended."""
+"""Hooks of session types run when sessions are queued, started and ended."""
 
 import pytest
 from tests.control.conftest import MakeWorld

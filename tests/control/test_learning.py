@@ -1,4 +1,4 @@
-"""What a selector that learns knows on the live control plane: each session, once and for long."""
+"""A selector that learns is told of each session on the live control plane, once and for long."""
 
 from typing import Any
 

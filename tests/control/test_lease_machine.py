@@ -104,7 +104,7 @@ class StallingWorld(World):
             agent.receive(message)
 
     def stream_ends(self, agent: HollowAgent) -> None:
-        """What was not read by then is lost."""
+        """Messages that were not read by then are lost."""
         agent.online = False
         self.streams[agent.id] = Stream()
 
@@ -201,7 +201,7 @@ class Leases(RuleBasedStateMachine):
 
     @rule(name=agents, which=directions, times=st.integers(1, 2))
     def stream_flows_again(self, name: str, which: tuple[bool, bool], times: int) -> None:
-        """What was said is read now, each message once or twice."""
+        """The delayed messages are read now, each once or twice."""
         up, down = which
         agent = self.world.agent(name)
         stream = self.world.stream(agent)

@@ -39,7 +39,7 @@ def one(name: str, cpu: int = 1, **more: object) -> JobSpec:
 
 
 def write_behind(world: World, statement: Any) -> None:
-    """What another process writes, or an operator with a shell."""
+    """Write as another process would, or an operator with a shell."""
     with world.store.engine.begin() as connection:
         connection.execute(statement)
 

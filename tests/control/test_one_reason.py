@@ -1,4 +1,4 @@
-"""Whoever cancels work is told as the reason, and everything that ends by it has that one."""
+"""The reason of a cancel names the user who asked; all work that ends by it has that reason."""
 
 import json
 

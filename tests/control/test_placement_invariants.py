@@ -1,4 +1,4 @@
-"""Whatever happens, the state of the cluster says what the ledger says."""
+"""The state of the cluster agrees with the ledger at any time."""
 
 from collections import Counter
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""What `muster plan` is told: what submission and the passes after it would do; nothing changes."""
+"""`muster plan` tells the outcome of a submission and of the passes after it; nothing changes."""
 
 import random
 import re

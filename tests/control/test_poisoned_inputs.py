@@ -1,4 +1,4 @@
-"""What cannot be stored is refused in its own action, and is not taken again."""
+"""An input that cannot be stored is refused in its own action, and is not taken again."""
 
 from collections.abc import Callable
 

@@ -247,7 +247,7 @@ def test_nobody_else_is_displaced_while_the_first_victims_leave(
 def test_gang_gets_the_room_of_its_victims_though_they_leave_one_after_the_other(
     group_world: MakeWorld, queue: str
 ) -> None:
-    """What the first victim leaves must not go to others, who would have to be displaced next."""
+    """The room of the first victim must not go to others, who would have to be displaced next."""
     world = group_world(
         {"a": 1, "b": 1},
         lambda start: Run(
@@ -356,7 +356,7 @@ def test_displaced_before_it_runs_waits_anew(group_world: MakeWorld) -> None:
 def test_room_that_is_promised_to_the_head_is_taken_from_nobody_for_others(
     group_world: MakeWorld,
 ) -> None:
-    """Who may not stand there would have everybody leave who takes it, again and again."""
+    """A session that may not wait for promised room would displace each session that takes it."""
     runs = {"short": Run(3), "p90": Run(100)}
     world = group_world({"a": 4}, lambda start: runs[start.template.command[0]], preemption=AT_ONCE)
     world.submit(job(90, timeout=100))

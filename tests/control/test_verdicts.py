@@ -37,7 +37,7 @@ def job(world: World, **fields: Any) -> World:
 
 
 def with_ports(world: World) -> World:
-    """What has ports needs preparation."""
+    """The world with a session whose kernel has ports, and so needs preparation."""
     kernel = {"command": ["x"], "ports": 1}
     world.submit_session(SessionSpec.model_validate({"kernels": [kernel]}))
     return world
@@ -190,7 +190,7 @@ def declared(world: World) -> dict[Reached, TransitionStatus]:
 
 
 def with_alternatives(declared: Iterable[TransitionStatus]) -> set[TransitionStatus]:
-    """Those of the transitions, and of those that they lead to, that some records do not take."""
+    """The transitions that have an alternative, and the alternatives that have one themselves."""
     found: set[TransitionStatus] = set()
     for to in declared:
         if to.unless is not None:

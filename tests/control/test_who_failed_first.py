@@ -1,4 +1,4 @@
-"""Which member of a gang went wrong first, though machines disagree about the time of day."""
+"""The member of a gang that failed first is found, though machines' clocks disagree."""
 
 import pytest
 from sqlalchemy import select
@@ -38,7 +38,7 @@ def set_clock(world: World, agent: HollowAgent, ahead_s: float) -> None:
 
 
 def agent_of(world: World, index: int) -> HollowAgent:
-    """Where the gang's kernel of that index is."""
+    """The agent of the gang's kernel of that index."""
     (session,) = world.plane.live.sessions.values()
     agent_id = session.kernels[index].agent_id
     assert agent_id is not None

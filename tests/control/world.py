@@ -152,7 +152,7 @@ class World:
         return agent
 
     def join(self, name: str, token: str | None = None, credential: str | None = None) -> Agent:
-        """What ``ControlPlane.join`` does in its wake; with a token for anybody if none is given.
+        """Join as ``ControlPlane.join`` does in its wake; with a token for all if none is given.
 
         Raises:
             MusterError: refused.
@@ -179,7 +179,7 @@ class World:
         self.settle()
 
     def connect_again(self) -> None:
-        """What agents do whose streams were closed."""
+        """Agents whose streams were closed connect again."""
         while self.closed:
             agent_id, _ = self.closed.pop()
             self.desk.agent_left(agent_id)
@@ -236,7 +236,7 @@ class World:
         return session
 
     def _ended(self, spec: JobSpec | SessionSpec, principal: Principal) -> Ended:
-        """What the API reads from SQL before it submits."""
+        """The ended work that the API reads from SQL before it submits."""
         with self.store.engine.connect() as connection:
             return read_ended(connection, principal.owner, [each.on for each in spec.after])
 

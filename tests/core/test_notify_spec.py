@@ -1,4 +1,4 @@
-"""Whom work tells of its end: how that is written, and that nobody is shown its secrets."""
+"""The channels that work tells of its end, as a spec names them; their secrets are not shown."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What the pages name is there: tests, modules and the pages that they point at."""
+"""Tests, modules and pages that a page names are there."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 SECURITY = ROOT / "docs" / "security.md"
 SOURCES = ("", "src/muster", "src/muster/agent")
-"""What paths of modules are relative to."""
+"""The folders to which paths of modules are relative."""
 
 CODE = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"\]\(([^)#\s]+)\)")
@@ -61,7 +61,7 @@ WRAPPED = re.compile(r"\s*\n\s*(?:#|//)?\s*")
 ELSEWHERE = re.compile(
     r"DESIGN(?!ATED)|\brules? \d|\bsection \d|sokovan-|iris-task|iris-auto|gpu-recov"
 )
-"""What once pointed at documents that are not in the repository."""
+"""Citations of documents that are not in the repository."""
 
 
 def cited_files() -> list[Path]:
@@ -72,7 +72,7 @@ def cited_files() -> list[Path]:
 
 
 def names_of(page: str) -> set[str]:
-    """What a page's headings of the third level are called."""
+    """The names of a page's headings of the third level."""
     return set(re.findall(r"^### (.+)$", (ROOT / "docs" / page).read_text(), re.MULTILINE))
 
 

@@ -121,7 +121,7 @@ def text_of(tree: Any) -> str:
 
 
 def attacks(tree: Any, before: str = "") -> Iterator[tuple[str, str]]:
-    """What each repetition in a parse tree may be fed: a beginning, and what comes many times."""
+    """Texts for each repetition in a parse tree: a beginning, and a part that comes many times."""
     for node in tree:
         match kind(node), node[1]:
             case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT", (_, _, body):

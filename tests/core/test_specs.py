@@ -1,4 +1,4 @@
-"""What people write, and what they are told when it is wrong."""
+"""Specs as people write them, and the sentences on wrong ones."""
 
 import re
 from typing import Any

@@ -142,7 +142,7 @@ class Cluster:
         return self._controller
 
     def running(self) -> Running:
-        """What the controller says of itself once it is ready."""
+        """The controller's account of itself once it is ready."""
 
         def ready() -> Running | None:
             process = self._controller

@@ -12,7 +12,7 @@ from muster.app.local import down
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Home]:
-    """Whatever runs on it afterwards is ended, and nothing is left behind."""
+    """A home for a cluster; its processes are ended afterwards, and nothing is left behind."""
     home = Home(tmp_path / "home")
     yield home
     down(home.path)

@@ -1,4 +1,4 @@
-"""What tasks write of themselves: append-only lines that prove who ran when, and how it ended."""
+"""Marks that tasks write: append-only lines that prove which attempt ran when, and how it ended."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the API tells strangers and other owners, and what it answers to `why`."""
+"""The API's answers to strangers and other owners, and to `why`."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

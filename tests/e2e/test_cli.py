@@ -45,7 +45,7 @@ class Shell:
         )
 
     def said(self, *words: str, stdin: str = "") -> str:
-        """What a command that ends well writes."""
+        """The output of a command, which must end well."""
         result = self.muster(*words, stdin=stdin)
         assert result.returncode == 0, result.stderr
         return result.stdout

@@ -1,4 +1,4 @@
-"""What commands do wrong: the right reason, all of their processes gone, the agent unharmed."""
+"""Commands that fail in many ways: the right reason, all processes gone, the agent unharmed."""
 
 import time
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(autouse=True)
 def _agent_is_well_afterwards(cluster: Cluster) -> Iterator[None]:
-    """Whatever happened, the next command runs at once, and nothing of the last one is left."""
+    """The next command runs at once, and nothing of the last one is left, after each test."""
     yield
     with cluster.client() as client:
         job = client.submit(command=["/bin/echo", "well"])

@@ -66,7 +66,7 @@ def fill(disk: Path) -> Path:
 
 
 def submit_until_refused(cluster: Cluster) -> tuple[list[str], str]:
-    """What was accepted after all, and the sentence of the refusal.
+    """The jobs that were accepted, and the sentence of the first refusal.
 
     Without the client, which would be patient.
     """

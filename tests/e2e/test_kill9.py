@@ -227,7 +227,7 @@ def assert_ran_once(marks: Sequence[Mark], workload: Sequence[dict[str, Any]]) -
 def assert_known(
     client: Client, ids: Sequence[str], workload: Sequence[dict[str, Any]], marks: Sequence[Mark]
 ) -> None:
-    """What the API says of each attempt is what the attempt itself wrote."""
+    """The API tells of each attempt what the attempt itself wrote."""
     wrote: dict[tuple[str, int], list[int | None]] = defaultdict(list)
     for mark in marks:
         if mark.what == "end":

@@ -1,4 +1,4 @@
-"""What `muster up` refuses: one sentence, an exit code that is not 0, and nothing damaged."""
+"""Refusals of `muster up`: one sentence, an exit code that is not 0, and nothing damaged."""
 
 import hashlib
 import socket

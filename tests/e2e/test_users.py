@@ -31,7 +31,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def muster(cluster: Cluster, *words: str, token: str | None = None) -> str:
-    """What the program prints."""
+    """The output of the program."""
     environment = cluster.environment | ({"MUSTER_TOKEN": token} if token else {})
     done = subprocess.run(
         [str(MUSTER), *words], env=environment, capture_output=True, text=True, timeout=60

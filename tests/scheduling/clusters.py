@@ -245,7 +245,7 @@ class World:
         return self.state.context(self.now)
 
     def end(self) -> None:
-        """Whoever has run long enough leaves."""
+        """Sessions that have run long enough leave."""
         for id_, held in list(self.state.places.items()):
             if held.since + self.runs_s.get(_name(id_), self.longest_s) <= self.now:
                 self.leave(id_)

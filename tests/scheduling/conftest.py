@@ -1,4 +1,4 @@
-"""What tests of plug-ins share."""
+"""Fixtures of the tests of plug-ins."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which agents a session may go to, and which it would rather."""
+"""Constraints and preferences of sessions on their agents."""
 
 import pytest
 from tests.scheduling.clusters import agent, ask, box, cluster, places, put, workload

@@ -1,4 +1,4 @@
-"""What pieces of a GPU are worth, against trying every way to cut."""
+"""The worth of pieces of a GPU, against trying every way to cut."""
 
 from itertools import combinations, product
 

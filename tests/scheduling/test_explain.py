@@ -1,4 +1,4 @@
-"""What `muster why` is told, and that it agrees with what placement does."""
+"""The explanation behind `muster why` agrees with placement's decisions."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -306,7 +306,7 @@ def test_explanation_agrees_with_the_decision_and_changes_nothing(
     passes: bool,
     preempts: bool,
 ) -> None:
-    """What is said to start starts, there; and what is not does not, for the reasons told."""
+    """A session that is said to start does, there; any other does not, for the reasons told."""
     waiting = sorted(world.state.queue, key=lambda each: each.id)
     asked = waiting[index] if index < len(waiting) else session("fresh", ask(1), at=3)
     if asked not in waiting:

@@ -1,4 +1,4 @@
-"""What was used of late is the integral of what was held, each half-life counting for half."""
+"""Recent usage is the integral of the resources held, each half-life counting for half."""
 
 import math
 

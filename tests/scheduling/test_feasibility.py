@@ -1,5 +1,5 @@
-"""What is told of work that no agent can hold: whether they are too small, too few, barred or ruled
-out, and what to do."""
+"""Reasons for work that no agent can hold: agents are too small, too few, barred or ruled out; and
+their remedies."""
 
 from typing import Any
 

@@ -38,7 +38,7 @@ class InTurn(Concentrated):
 def placed(
     snapshot: Snapshot, each: WorkloadClass, count: int = 1, selector: AgentSelector | None = None
 ) -> list[str]:
-    """Where sessions of a class went; they stay there."""
+    """The agents to which sessions of a class went; they stay there."""
     with Statement(snapshot) as statement:
         found = fill(statement, selector or Concentrated(), each, count)
         statement.keep()

@@ -1,4 +1,4 @@
-"""What must hold of every placement, and that the fast ways to it lead where the slow one does."""
+"""Properties of every placement; the fast ways to it lead where the slow one does."""
 
 from collections.abc import Iterator, Sequence
 from itertools import product
@@ -253,7 +253,7 @@ TestOrderFindsWhatScoresSay.settings = settings(
 def added_up(
     snapshot: Snapshot, kernels: Sequence[tuple[Resources, KernelPlacement]]
 ) -> dict[str, int]:
-    """What is left of everything, from the placements alone; it never falls below zero."""
+    """The amounts left free, from the placements alone; they never fall below zero."""
     left: dict[str, int] = {}
     for slot in range(len(snapshot)):
         facts, columns = snapshot.facts(slot), snapshot.columns

@@ -12,7 +12,7 @@ from muster.scheduling.workload import WorkloadClass
 
 
 def placed(snapshot: Snapshot, each: WorkloadClass) -> list[str] | int:
-    """Where the kernels go, or how many found room."""
+    """The agents of the kernels, or the number of kernels that found room."""
     before = contents(snapshot)
     with Statement(snapshot) as statement:
         fit = fit_session(statement, Concentrated(), each)

@@ -1,4 +1,4 @@
-"""What is special about each type of session."""
+"""The hooks of each type of session."""
 
 import pytest
 from tests.scheduling.clusters import ask, group, policy, workload

@@ -1,4 +1,4 @@
-"""What must hold of every placement pass."""
+"""Properties of every placement pass."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Whom a session of higher priority displaces, in small clusters and in any."""
+"""The victims of a session of higher priority, in small clusters and in any."""
 
 import random
 from collections.abc import Iterable, Sequence
@@ -319,7 +319,7 @@ def without(snapshot: Snapshot, sessions: Iterable[RunningSession]) -> Snapshot:
 
 
 def allowed(world: World) -> list[RunningSession]:
-    """Those who may be displaced, said once more and plainly."""
+    """The sessions that may be displaced, by a second and plainer rule."""
     parts = {"user": 3, "project": 2, "domain": 1, "group": 0}[world.policy.scope]
 
     def whose(owner: Owner) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""What may overtake a session that lacks room: strict, best effort, backfill."""
+"""Sessions that may overtake one that lacks room: strict, best effort, backfill."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Whatever comes and goes, quotas are kept and nobody is refused without a cause."""
+"""Sessions come and go: quotas are kept, and none is refused without a cause."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""What operators write about quotas, and what they are told when it is wrong."""
+"""Quotas as operators write them, and the sentences on wrong ones."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What is kept for the first session that lacks room, in small clusters."""
+"""Room is reserved for the first session that lacks it, in small clusters."""
 
 from collections.abc import Iterable
 

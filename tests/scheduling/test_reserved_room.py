@@ -1,4 +1,4 @@
-"""Who may use room that is reserved, and when the session for which it is reserved starts there."""
+"""Sessions that may use reserved room, and the start of the session for which it is reserved."""
 
 import numpy as np
 import pytest

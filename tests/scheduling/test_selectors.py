@@ -1,4 +1,4 @@
-"""Which agent each selector prefers."""
+"""The agent that each selector prefers."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ SELECTORS = [Concentrated, Dispersed, RoundRobin, Fragmentation]
 def placed(
     snapshot: Snapshot, selector: AgentSelector, request: Resources, count: int = 1
 ) -> list[str]:
-    """Where kernels went; they stay there."""
+    """The agents to which kernels went; they stay there."""
     with Statement(snapshot) as statement:
         found = fill(statement, selector, workload(request), count)
         statement.keep()

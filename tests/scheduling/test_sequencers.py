@@ -56,7 +56,7 @@ def context(
 
 
 def key(sequencer: SessionSequencer, each: SessionWorkload, running: PassContext) -> Key:
-    """What a pass orders by."""
+    """The key by which a pass orders sessions."""
     return -each.workload.priority, sequencer.key(each, running), each.submitted_at, each.id
 
 

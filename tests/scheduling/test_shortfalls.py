@@ -1,4 +1,4 @@
-"""What is told of the agents: which are the best in placement's own order, and who lacks what."""
+"""The account of agents: the best ones in placement's own order, and the shortfalls of others."""
 
 from typing import Any
 

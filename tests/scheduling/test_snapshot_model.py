@@ -34,7 +34,7 @@ devices = st.lists(
 
 @dataclass
 class Machine:
-    """What the model knows of an agent."""
+    """The model's account of an agent."""
 
     box: Box
     held: list[tuple[Resources, tuple[DeviceShare, ...]]] = field(default_factory=list)

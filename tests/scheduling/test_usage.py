@@ -1,4 +1,4 @@
-"""Who holds how much is always the sum of what was placed and not yet given back."""
+"""The usage of an owner is always the sum of the resources placed and not yet given back."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""What forbids a session to start, with its arithmetic, and whether time can cure it."""
+"""Validators forbid a session to start: the arithmetic, and whether time can cure it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

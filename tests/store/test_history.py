@@ -1,4 +1,4 @@
-"""What is kept of refusals: equal ones are one row, however they alternate."""
+"""The history of refusals: equal ones are one row, however they alternate."""
 
 import random
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What people read of a cluster: written by the real control plane, read back through SQL."""
+"""Queries of people: rows are written by the real control plane, and read back through SQL."""
 
 from collections.abc import Iterator
 from pathlib import Path

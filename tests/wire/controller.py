@@ -145,7 +145,7 @@ class Controller:
         return [report for batch in self.batches for report in batch.reports]
 
     def of(self, kernel: str, kind: ReportKind) -> list[KernelReport]:
-        """What was reported of a kernel."""
+        """The reports of a kernel."""
         return [each for each in self.reports if each.kernel == kernel and each.kind is kind]
 
     def command(self, *commands: Command) -> None:

@@ -1,4 +1,4 @@
-"""What no agent may say closes the agent that says it, and nobody else."""
+"""A message that no agent may send closes the stream of its sender, and no other."""
 
 import asyncio
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What is said arrives as it was meant: exact round trips through protobuf bytes."""
+"""Messages arrive as they were meant: exact round trips through protobuf bytes."""
 
 import math
 from collections.abc import Sequence

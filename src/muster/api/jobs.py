@@ -87,7 +87,7 @@ MAX_WAIT_S = 60.0
 
 
 class RetrySpec(Spec):
-    """Which tasks of a job are run again: only those that ``failed``, or all that did not
+    """A choice of the tasks of a job to run again: only those that ``failed``, or all that did not
     succeed."""
 
     failed: bool = False

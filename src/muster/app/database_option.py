@@ -1,4 +1,4 @@
-"""Which database a cluster has: ``--database``, the environment, or the one of the last time.
+"""The choice of a cluster's database: ``--database``, the environment, or the one used last.
 
 SQLAlchemy takes long to import: only who names a database pays for that.
 """

@@ -20,7 +20,8 @@ Project = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where and when work may start, and for which project it counts."""
+    """Options on the agents and the time at which work may start, and on the project for which it
+    counts."""
 
     constraint: Annotated[
         list[str] | None,

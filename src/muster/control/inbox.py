@@ -28,7 +28,7 @@ LARGE = 1_000
 """An input that changes more rows by itself keeps the other inputs of its wake waiting for 5 ms and
 more."""
 LARGE_AGAIN_S = 10.0
-"""Whoever sent one is expected to send more for so long."""
+"""The sender of a large input is expected to send more of them for so long."""
 
 
 @dataclass(slots=True, eq=False)

@@ -1,4 +1,4 @@
-"""Who work belongs to: the three levels that quotas and fairness count by (design: Words)."""
+"""Owners of work: domain, project and user, by which quotas and fairness count (design: Words)."""
 
 import re
 from collections.abc import Collection

@@ -1,1 +1,2 @@
-"""Who starts where: decisions on a snapshot of one scaling group (design: Decisions are pure)."""
+"""Scheduling: decisions on the sessions that start, and on their agents, made on a snapshot of one
+scaling group (design: Decisions are pure)."""

@@ -68,7 +68,7 @@ class Tried(Record):
 
 
 class Told(Enum):
-    """Which changes of a record's status its history tells; declared by its entity."""
+    """The changes of a record's status that its history tells; declared by its entity."""
 
     ALWAYS = "always"
     WITH_REASON = "with reason"  # a plain success is told by the record that it follows
@@ -76,7 +76,7 @@ class Told(Enum):
 
 
 class Visible(Enum):
-    """Who may see the records of an entity."""
+    """The people who may see the records of an entity."""
 
     TO_OWNER = "owner"  # and to admins; the table has columns domain, project and user
     TO_ALL = "all"

@@ -21,7 +21,8 @@ _COUNT = updating(schema.fence, ["commits"], ["epoch"])
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who writes, in words for a person, and since when, in seconds since 1970."""
+    """The process that writes: its ``name`` for a person, and ``since`` when, in seconds since
+    1970."""
 
     name: str
     since: float
@@ -35,7 +36,7 @@ NOBODY = Holder("nobody in particular", 0.0)
 
 
 def read_holder(connection: Connection) -> Holder:
-    """Who has taken the fence last."""
+    """The holder that took the fence last."""
     row = connection.execute(select(schema.fence.c.holder, schema.fence.c.since)).one()
     return Holder(row.holder or NOBODY.name, row.since)
 

@@ -1,4 +1,4 @@
-"""Whatever is asked in whatever order: no end is lost, none is told twice, no device is shared."""
+"""Operations in any order: no end is lost, none is told twice, no device is shared."""
 
 import os
 import random
@@ -247,7 +247,7 @@ def assert_heirs_follow_their_predecessors(events: list[Event]) -> None:
 
 
 def assert_each_has_room(events: list[Event], granted: set[Key]) -> None:
-    """What runs was granted its room or has it from one kernel, which has ended."""
+    """Each kernel that runs was granted its room, or has it from one kernel, which has ended."""
     for event in events:
         if event["kind"] == "started":
             assert key_of(event) in granted or "predecessor" in event

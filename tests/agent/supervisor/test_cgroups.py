@@ -89,7 +89,7 @@ def _has_lines(path: Path, count: int) -> bool:
 
 
 def limits_of(driver: Driver) -> dict[str, list[str]]:
-    """What the files of limits say of a supervisor's only kernel."""
+    """The contents of the files of limits of a supervisor's only kernel."""
     return {
         path.name: path.read_text().split()
         for cgroup in cgroups_of(driver.directory)

@@ -1,4 +1,4 @@
-"""What a kernel keeps in its scratch directory is measured, and bounded."""
+"""The files that a kernel keeps in its scratch directory are measured, and bounded."""
 
 import math
 import os
@@ -89,7 +89,7 @@ def test_walk_that_takes_too_long_says_nothing(tmp_path: Path) -> None:
 
 
 def test_trees_for_which_no_time_is_left_are_not_told_to_be_fine(tmp_path: Path) -> None:
-    """Whoever has the watch walk for long must not have the trees of others go unmeasured."""
+    """A user whose tree takes long to walk must not have the trees of others go unmeasured."""
     script = (
         "import sys; from muster.agent.supervisor import disk_usage; disk_usage._TIME_S = -1.0; "
         "disk_usage.main(sys.argv[1:])"

@@ -1,4 +1,4 @@
-"""Whatever comes as a line is either an operation or a complaint."""
+"""Any line of input is either an operation or a complaint."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Whose end is noted when a main process was reaped."""
+"""The reaper notes the end of the kernel whose main process was reaped, and of no other."""
 
 from muster.agent.supervisor.kernel import Kernel
 from muster.agent.supervisor.reaper import Reaper

@@ -1,4 +1,4 @@
-"""What the next supervisor makes of the journal and the processes of one that was killed."""
+"""The next supervisor takes over the journal and the processes of one that was killed."""
 
 import json
 import os

@@ -135,7 +135,7 @@ def test_link_that_a_kernel_left_for_its_directory_is_not_handed_on(
 
 @pytest.mark.parametrize("planted", ["link", "inner/link"])
 def test_files_are_written_through_no_link(tmp_path: Path, planted: str) -> None:
-    """Whoever planted it, as an earlier try of the same kernel may have."""
+    """An earlier try of the same kernel may have planted the link."""
     scratch, elsewhere = tmp_path / "scratch", tmp_path / "elsewhere"
     (scratch / "inner").mkdir(parents=True)
     elsewhere.mkdir()

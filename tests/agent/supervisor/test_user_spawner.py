@@ -1,4 +1,4 @@
-"""What a supervisor tells the process that spawns the kernels of a user."""
+"""The messages of a supervisor to the process that spawns the kernels of a user."""
 
 import os
 import socket
@@ -74,7 +74,7 @@ class Peer:
         return kernel
 
     def heard(self) -> list[tuple[Any, ...]]:
-        """What was said since."""
+        """The messages since the last call."""
         messages = []
         with suppress(BlockingIOError):
             while data := self.socket.recv(1 << 20, socket.MSG_DONTWAIT):

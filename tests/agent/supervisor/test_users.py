@@ -21,7 +21,7 @@ CAP_NET_ADMIN = 12
 
 
 def output(driver: Driver, account: dict[str, Any], script: str, kernel: str = "k") -> str:
-    """What a shell prints that runs as the account; it must end with 0."""
+    """The output of a shell that runs as the account; it must end with 0."""
     end = driver.run(["sh", "-c", script], kernel=kernel, account=account)
     assert end.get("exit_code") == 0, (end, driver.log(kernel))
     return driver.log(kernel)
@@ -156,7 +156,7 @@ def test_heirs_of_several_users_take_turns(
 def test_user_that_kills_its_spawner_harms_only_itself(
     supervisor: Driver, ada: dict[str, Any], bob: dict[str, Any]
 ) -> None:
-    """What ran goes on as the supervisor's own child, and its exit code is known."""
+    """Kernels that ran go on as the supervisor's own children, and their exit codes are known."""
     for kernel, account in (("ada", ada), ("bob", bob)):
         supervisor.start(kernel, command=["sleep", "60"], account=account)
         supervisor.started(kernel)
@@ -419,7 +419,7 @@ def test_agent_in_a_container_runs_kernels_of_users(tmp_path: Path, ada: dict[st
 def test_user_that_has_its_spawner_take_too_few_descriptors_leaves_no_limits(
     supervisor: Driver, ada: dict[str, Any]
 ) -> None:
-    """Whoever is the user of a process may lower its limits, whether or not it may trace it."""
+    """The user of a process may lower its limits, whether or not it may trace it."""
     if supervisor.state["limits"] == LimitsKind.NONE:
         pytest.skip("no cgroups can be made here")
     supervisor.run(["true"], kernel="first", account=ada)

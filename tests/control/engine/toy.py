@@ -169,7 +169,7 @@ class DoorLifecycle(Lifecycle[Door]):
 
 
 Opens = Callable[[Door], "Reason | str | None"]
-"""What becomes of a door that is tried: None opens it, a reason is a failure, and a word is one of
+"""The outcome of trying a door: None opens it, a reason is a failure, and a word is one of
 ``waits``, ``skips``, ``raises``."""
 
 

@@ -1,4 +1,4 @@
-"""What control does about lamps: it has them lit, and puts them out when it is asked to."""
+"""The module of lamps: it has them lit, and puts them out when it is asked to."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

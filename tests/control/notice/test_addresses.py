@@ -1,4 +1,4 @@
-"""Which machines a notice may be sent to."""
+"""The addresses to which a notice may be sent."""
 
 import pytest
 

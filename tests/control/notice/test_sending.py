@@ -22,7 +22,7 @@ def receiver() -> Iterator[Receiver]:
 
 
 def sent(urls: Mapping[str, str], **settings: Any) -> dict[str, Any]:
-    """What becomes of notices to these URLs, all at a time."""
+    """The outcomes of notices to these URLs, all sent at a time."""
     told = {
         "attempt_s": ATTEMPT_S,
         "schemes": ["json", "http", "https", "slack", "workflows"],

@@ -1,4 +1,4 @@
-"""What operators set about notices."""
+"""Settings of operators about notices."""
 
 from pathlib import Path
 

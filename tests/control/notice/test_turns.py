@@ -1,4 +1,4 @@
-"""Whose notice is next."""
+"""The order in which users' notices are sent."""
 
 from collections import Counter
 from pathlib import Path

@@ -163,7 +163,7 @@ class UserSpawner:
             self._say(lease_message(until_s))
 
     def _place_of(self, program: Program) -> int:
-        """Where the process keeps a program, which it is told if it does not.
+        """The place in which the process keeps a program, which is sent to it if it is not there.
 
         Raises:
             CreateFailed: it is larger than what can be sent.

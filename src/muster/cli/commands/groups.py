@@ -97,5 +97,6 @@ def groups_table(console: Console, groups: Sequence["GroupView"]) -> Table:
 
 
 def _preemption(spec: dict[str, Any] | None) -> str:
-    """Whose work may be displaced, if any, and what becomes of it."""
+    """The fate of displaced work, and the scope within which work may be displaced; a dash if none
+    may."""
     return f"{spec['mode']}, within the {spec['scope']}" if spec else "-"

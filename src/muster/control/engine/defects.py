@@ -1,4 +1,5 @@
-"""What becomes of a wake in which a part of Muster's own fails. (A lost race is in ``races``.)
+"""The handling of a wake in which one of Muster's own handlers, sweeps or inputs fails. (A
+lost race is in ``races``.)
 
 A handler that raises may have made half of its changes. So nothing of its wake is committed: the
 mirror is read again, and the same inputs are taken once more while the record on which the handler

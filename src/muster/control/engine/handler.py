@@ -74,12 +74,12 @@ class Stage(IntEnum):
     """When in a pass a handler runs; within a stage the order is that of modules and of their
     handlers."""
 
-    OBSERVE = 1  # machines: alive or not
-    EXPAND = 2  # work becomes records
-    ADVANCE = 3  # the life of those records
-    SETTLE = 4  # their ends count for the records that asked for them
-    DERIVE = 5  # and for the whole jobs
-    TELL = 6  # channels are told of ends
+    OBSERVE = 1  # find out which agents are alive
+    EXPAND = 2  # make tasks of jobs, and sessions of tasks
+    ADVANCE = 3  # move sessions and their kernels through their states
+    SETTLE = 4  # count the ends of sessions for the tasks that they ran
+    DERIVE = 5  # derive the states of jobs from those of their tasks
+    TELL = 6  # tell channels of the ends of work
 
 
 class Handler(ABC, Generic[R]):

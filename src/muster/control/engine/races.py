@@ -1,5 +1,5 @@
-"""What becomes of a wake that lost a race: somebody else wrote to the database, and the commit
-found rows otherwise than the mirror knew them. (A handler that raises is in ``defects``.)
+"""The handling of a wake that lost a race: another process wrote to the database, and the commit
+found rows that differ from the mirror. (A handler that raises is in ``defects``.)
 
 Nothing of the wake was written. The mirror is read again, and the same inputs are taken once more.
 A record that lost sits out for a while, with LOST_RACE in its history: handlers do not repeat the

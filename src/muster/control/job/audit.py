@@ -38,7 +38,8 @@ def _wrong_jobs(stored: Stored) -> Iterator[Finding]:
 
 
 def _wrong_with(counted: Sequence[Row[Any]], settled: float) -> Iterator[str]:
-    """What is wrong with a job, of which there is a row for each state of its tasks."""
+    """Sentences on the faults of a job, of which ``counted`` has a row for each state of its
+    tasks."""
     job = load_job(counted[0])
     counts = {TaskState(row.task_status): row.tasks for row in counted if row.tasks}
     told = {state: count for state, count in job.counts.items() if count}

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class ReasonKind(StrEnum):
-    """What kind of remedy a reason has, and thereby for whom it is."""
+    """The kind of remedy that a reason has, which tells for whom it is."""
 
     WAITING = "waiting"  # nothing to do: time cures it
     LIMIT = "limit"  # your quota

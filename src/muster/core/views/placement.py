@@ -239,8 +239,8 @@ class PlanOutcome(StrEnum):
 
 
 class PlannedKernelView(View):
-    """Where a kernel would go. ``index`` is the task's in a job, the kernel's in a session;
-    ``agent`` is the name of the machine."""
+    """The place to which a kernel would go. ``index`` is the task's in a job, the kernel's in a
+    session; ``agent`` is the name of the machine."""
 
     index: int
     agent: str

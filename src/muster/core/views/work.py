@@ -214,7 +214,7 @@ class SessionPage(View):
 
 
 class CancelView(View):
-    """What a cancel did. ``changed`` is false if the work had ended already; ``message`` says
+    """The effect of a cancel. ``changed`` is false if the work had ended already; ``message`` says
     so."""
 
     id: str

@@ -54,7 +54,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What an agent is known by; both are kept in its directory."""
+    """The id and the credential by which an agent is known; both are kept in its directory."""
 
     id: AgentId
     credential: str

@@ -36,7 +36,7 @@ class Killed(BaseException):
 
 
 class Misfortune(StrEnum):
-    """What befalls the next commits, or the sends after them."""
+    """A fault of one of the next commits, or of the sends after it."""
 
     FULL = "full"  # the disk is full: nothing is written
     RACE = "race"  # somebody else wrote first
@@ -48,7 +48,7 @@ class Misfortune(StrEnum):
 
 
 class Outage(StrEnum):
-    """What the database may be for a while."""
+    """The ways in which the database may fail for a while."""
 
     FULL = "full"  # nothing is written
     BUSY = "busy"  # each write waits for others, in vain
@@ -62,14 +62,20 @@ SLOW_S = 0.8
 
 @dataclass(slots=True)
 class Fate:
-    """What is in store for a controller: misfortunes, each of which is used up by a commit that
-    changes something, with the time for which the controller stays away if it is killed by it; and
-    an outage of its database until ``outage_ends``."""
+    """The faults in store for a controller.
+
+    Args:
+        coming: misfortunes, each with the seconds for which the controller stays away if it is
+            killed by it. A commit that changes something uses up the first.
+        outage: the way in which the database fails until ``outage_ends``.
+        sends_left: how many messages are sent before the controller is killed.
+        away_s: the seconds that belong to the misfortune drawn last.
+    """
 
     coming: list[tuple[Misfortune, float]] = field(default_factory=list)
     outage: Outage = Outage.FULL
     outage_ends: float = 0.0
-    sends_left: int | None = None  # until it is killed
+    sends_left: int | None = None
     away_s: float = 0.0
 
     def draw(self) -> Misfortune | None:

@@ -1,4 +1,5 @@
-"""Who hears of what really happens in a hollow world."""
+"""The witness of a hollow world: it is told of all events there, also of those of which the
+controller never hears."""
 
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,8 @@ if TYPE_CHECKING:
 
 
 class Witness:
-    """Hears of everything, and cares for nothing: whoever watches overrides what matters."""
+    """A witness that ignores all events; a subclass overrides the methods of the events that it
+    watches."""
 
     def begun(self, agent: "HollowAgent", kernel: "Kernel") -> None:
         """A process of the kernel runs from now on."""
@@ -33,4 +35,4 @@ class Witness:
         """The unit was written; its mirror is as SQL is."""
 
     def controller_died(self) -> None:
-        """What it had heard and not committed is forgotten."""
+        """The controller was killed: it has forgotten all messages that it had not committed."""

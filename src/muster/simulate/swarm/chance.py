@@ -1,4 +1,4 @@
-"""What kernels do, by chance: the same for the same attempt, whatever else happens."""
+"""The behaviour of kernels, drawn by chance: the same for the same attempt, whatever happens."""
 
 import random
 

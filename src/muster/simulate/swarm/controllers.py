@@ -1,4 +1,4 @@
-"""What befalls the controller and its database."""
+"""Steps of a run that are faults of the controller and its database."""
 
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work

@@ -45,5 +45,5 @@ def _never_wait(connection: Any, _record: Any) -> None:
 
 @lru_cache(maxsize=1)
 def databases() -> Databases:
-    """Those of this process."""
+    """The databases of this process, made once."""
     return Databases()

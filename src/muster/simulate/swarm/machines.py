@@ -1,5 +1,5 @@
-"""What befalls machines, their agents and supervisors, and the network between them and the
-controller."""
+"""Steps of a run that are faults and changes of machines, of their agents and supervisors, and of
+the network between them and the controller."""
 
 from muster.core.reasons import ReasonCode
 from muster.simulate.hollow.network import CALM, Way, Weather

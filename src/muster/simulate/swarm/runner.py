@@ -29,14 +29,14 @@ KINDS = Kinds(*(part.kinds for part in PARTS))
 INVARIANTS = tuple(each for part in PARTS for each in part.invariants)
 STEPS = 80
 REST_S = 1500.0
-"""How long all work may take once faults have stopped."""
+"""Seconds within which all work must end once faults have stopped."""
 CAPACITY = Resources(cpu_milli=4000, memory_bytes=64 << 30)
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of a run: ``faults`` counts them by kind, ``evaluated`` the evaluations of each
-    invariant."""
+    """The outcome of a run: ``faults`` counts its faults by kind, ``evaluated`` the evaluations of
+    each invariant."""
 
     seed: int
     steps: list[Step] = field(default_factory=list)

@@ -1,7 +1,8 @@
-"""What an audit is: a thing that must hold of all stored rows, and the rows of which it does not.
+"""Audits and their findings. An audit is a rule that all stored rows must obey; a finding names a
+row that does not.
 
-Audits read a database that is not theirs: nothing is changed, and whatever a row holds, the answer
-is a finding and no crash of the audit.
+An audit changes nothing in the database that it reads, and a row that it cannot read is a finding
+too, so no damage makes it fail.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -66,8 +67,8 @@ class Audited:
 
 
 def stored_in(connection: Connection, entities: Entities) -> Stored:
-    """What the connection's transaction sees of a database. From now on it reads some rows at a
-    time: findings may be many."""
+    """The database as the connection's transaction sees it. The connection reads rows in batches from
+    now on, because findings may be many."""
     last_commit_at = connection.execute(select(func.max(schema.outbox.c.at))).scalar() or 0.0
     streaming = connection.execution_options(yield_per=ROWS_AT_A_TIME)
     return Stored(streaming, entities, last_commit_at - SETTLED_S)

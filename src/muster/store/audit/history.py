@@ -56,7 +56,8 @@ def _out_of_order(stored: Stored) -> Iterator[Finding]:
 
 
 def _contradictions(entity: Entity[Any], steps: Iterable[Row[Any]]) -> Iterator[str]:
-    """What is wrong with the steps of one record, which come in the order of their numbers."""
+    """Sentences on the contradictions between the steps of one record, which come in the order of
+    their numbers."""
     states, later = entity.states, _later(entity)
     status, at = str(states.initial), 0.0
     for step in steps:

@@ -46,5 +46,5 @@ class Outage:
 
 
 def cause_of(error: Exception) -> str:
-    """What the driver says, on one line, without the statement and its values."""
+    """The driver's own message on one line, without the statement and its values."""
     return " ".join(str(getattr(error, "orig", None) or error).split())

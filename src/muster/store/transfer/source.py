@@ -19,7 +19,7 @@ Values: TypeAlias = Sequence[Any]
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What rows come from. ``migration`` is the number of the newest migration of their tables,
+    """The origin of rows. ``migration`` is the number of the newest migration of their tables,
     ``version`` that of Muster, and ``made_at`` when they were read, in seconds since the epoch."""
 
     migration: str

@@ -64,7 +64,7 @@ def _is_named(mutant: Mutant, parts: Sequence[str]) -> bool:
 
 
 def hunt(mutant: Mutant | None, seeds: int) -> Finding | None:
-    """What shows the bug within so many seeds, if anything does.
+    """The finding that shows the bug within so many seeds, if there is one.
 
     Raises:
         SearchFailed: no seed could be run.

@@ -21,7 +21,7 @@ RUN_LIMIT_S = 60
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What showed the bug: a run, the invariant that it violated, and how."""
+    """The proof of a bug: a run, the invariant that it violated, and how."""
 
     run: str
     invariant: str

@@ -1,1 +1,1 @@
-"""What holds in every run (design: Simulation), a module for each thing that is watched."""
+"""The invariants of every run (design: Simulation), a module for each subject."""

@@ -1,4 +1,4 @@
-"""What runs on machines: attempts, gangs, devices."""
+"""Invariants of the attempts that run on machines, of gangs and of devices."""
 
 from collections import defaultdict, deque
 

@@ -32,7 +32,7 @@ _TRIED_AGAIN = {ReportKind.PREPARE_FAILED: "Prepare", ReportKind.CREATE_FAILED: 
 
 @dataclass(slots=True)
 class _Told:
-    """What an agent was told since its last Hello, or since it reported that it failed.
+    """The commands that an agent was sent since its last Hello, or since it reported their failure.
 
     ``commands`` are the names of commands by kernel; ``stopped_at`` says when a Stop was sent last,
     and how long after that another one may be of use.

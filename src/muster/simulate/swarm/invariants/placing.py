@@ -1,6 +1,6 @@
-"""Who gets room: the order of a queue, room that is kept, quotas, and nobody forgotten.
+"""Invariants of placement: the order of a queue, reserved room, quotas, and no session forgotten.
 
-All of it is judged by what was committed: the rows of the ledger, and simple sums of processors.
+All are judged by what was committed: the rows of the ledger, and simple sums of processors.
 """
 
 from collections import Counter

@@ -1,4 +1,4 @@
-"""What users were told."""
+"""Invariants of the answers that users were given."""
 
 import json
 from collections import defaultdict

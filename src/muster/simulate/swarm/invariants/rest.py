@@ -1,4 +1,4 @@
-"""What is left once faults have stopped."""
+"""Invariants of a world at rest: faults have stopped, and all work has had the time to end."""
 
 from sqlalchemy import select
 

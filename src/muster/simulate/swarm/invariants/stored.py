@@ -1,4 +1,4 @@
-"""What `muster db check` finds in the rows of a run."""
+"""The audits of `muster db check` as invariants of a run's rows."""
 
 from muster.control.modules import cluster_audits
 from muster.simulate.swarm.judge import Invariant, Judge

@@ -1,4 +1,4 @@
-"""What controller and supervisors know of the ends of kernels, each from its own side."""
+"""The ends of kernels as the controller knows them, and as supervisors wrote them down."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -39,8 +39,8 @@ class End:
 
 @dataclass(slots=True)
 class Known:
-    """What the controller knows of one generation of a kernel: ``ends`` are the news of its end, in
-    the order in which they came."""
+    """The controller's knowledge of one generation of a kernel: ``ends`` are the news of its end,
+    in the order in which they came."""
 
     has_begun: bool = False
     ends: list[End] = field(default_factory=list)

@@ -24,7 +24,7 @@ _COUNTED = (TaskState.FAILED, TaskState.WORKER_FAILED)
 
 @dataclass(slots=True)
 class Account:
-    """What the oracle knows of a task: its counters, the last attempt that was judged, and its
+    """The oracle's own account of a task: its counters, the last attempt that was judged, and its
     final state. ``with_job`` says that it ended because its job did."""
 
     failures: int = 0
@@ -35,7 +35,7 @@ class Account:
 
 
 class _Expected:
-    """What must have become of a task with an attempt that ended."""
+    """The counters and the final state that a task must have after an attempt that ended."""
 
     def __init__(self, task: Task, attempt: Attempt, account: Account, *, is_charged: bool) -> None:
         state, spec = attempt.state, task.job.spec
