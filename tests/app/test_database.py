@@ -1,4 +1,4 @@
-"""Which database a controller has, and a server that is not there yet when it starts."""
+"""The choice of a controller's database, and a server that is not there yet when it starts."""
 
 import asyncio
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Where waiting work stands, in sentences: its place in the queue, the room that is kept for it,
+"""Sentences on the standing of waiting work: its place in the queue, the room that is kept for it,
 and the holders of what it waits for.
 
 Answers of `muster why` and `muster plan` carry these as facts (``core.views.placement``), because
