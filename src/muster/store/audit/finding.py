@@ -67,8 +67,8 @@ class Audited:
 
 
 def stored_in(connection: Connection, entities: Entities) -> Stored:
-    """The database as the connection's transaction sees it. The connection reads rows in batches from
-    now on, because findings may be many."""
+    """The database as the connection's transaction sees it. From now on the connection reads rows
+    in batches, because findings may be many."""
     last_commit_at = connection.execute(select(func.max(schema.outbox.c.at))).scalar() or 0.0
     streaming = connection.execution_options(yield_per=ROWS_AT_A_TIME)
     return Stored(streaming, entities, last_commit_at - SETTLED_S)
