@@ -21,8 +21,7 @@ from muster.control.job.requests import JobRequests
 from muster.control.plane import Unavailable
 from muster.core.specs import JobSpec
 from muster.core.states import JobState
-from muster.store import store
-from muster.store.database import patience
+from muster.store.database import committing, patience
 from muster.store.database.postgresql import writing_connection
 from muster.store.fence import Fenced
 from muster.store.records import Job
@@ -155,7 +154,7 @@ def test_server_that_comes_back_and_goes_away_again_at_once_is_looked_for_furthe
         tries.append(engine)
         return writing_connection(engine)
 
-    monkeypatch.setattr(store, "writing_connection", goes_away_again)
+    monkeypatch.setattr(committing, "writing_connection", goes_away_again)
     let_time_pass(world, lambda: bool(tries))
     server.start()
     let_return(world)

@@ -14,8 +14,9 @@ from tests.store.test_unit import a_job, unit
 
 from muster.store import schema
 from muster.store.database import open_engine
+from muster.store.database.committing import DatabaseAway
 from muster.store.fence import Fenced, Holder
-from muster.store.store import CommitUnknown, DatabaseAway, Store
+from muster.store.store import CommitUnknown, Store
 from muster.store.unit import Unit
 
 pytestmark = ON_BOTH

@@ -29,6 +29,7 @@ from muster.core.errors import MusterError
 from muster.core.ids import IdFactory
 from muster.core.owner import Owner
 from muster.core.specs.amounts import Spec
+from muster.store.database.committing import DatabaseAway
 from muster.store.database.outage import cause_of
 from muster.store.fence import Fenced
 from muster.store.live import Live
@@ -36,7 +37,6 @@ from muster.store.schema import cluster
 from muster.store.store import (
     CommitFailed,
     CommitUnknown,
-    DatabaseAway,
     LostRace,
     Store,
     Unstorable,

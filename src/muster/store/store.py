@@ -2,14 +2,13 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 
 from sqlalchemy import Connection, Engine, delete, insert, select
 from sqlalchemy.exc import (
     DataError,
     IntegrityError,
     InterfaceError,
-    OperationalError,
     ProgrammingError,
     SQLAlchemyError,
 )
@@ -18,9 +17,8 @@ from muster.core.owner import Owner
 from muster.core.resources import Resources
 from muster.scheduling.accounting.fairness import UsageSpan
 from muster.store import schema
-from muster.store.database.outage import Outage, cause_of
-from muster.store.database.patience import Patience
-from muster.store.database.postgresql import writing_connection
+from muster.store.database.committing import CommitConnection
+from muster.store.database.outage import cause_of
 from muster.store.entities import ENTITIES
 from muster.store.entity import Entities
 from muster.store.fence import NOBODY, Fence, Holder
@@ -52,10 +50,6 @@ class CommitUnknown(CommitFailed):
     written."""
 
 
-class DatabaseAway(Exception):
-    """The database cannot be reached at this moment; the text says why."""
-
-
 class Unstorable(CommitFailed):
     """The database never takes some value of the unit, even with a sound disk: the same unit would
     fail again."""
@@ -81,11 +75,9 @@ class Store:
         self.engine = engine
         self.entities = entities
         self._fence = Fence(holder)
-        self._lost: Outage | None = None
-        self._patience = Patience() if self._is_remote else None
-        self._connection = self._writing()
-        with self._connection.begin():
-            self._fence.take(self._connection)
+        self._commits = CommitConnection(engine)
+        with self._commits.transaction() as connection:
+            self._fence.take(connection)
         self.live = Live(entities)
         self._history_seq = 0
         self._outbox_seq = 0
@@ -99,7 +91,7 @@ class Store:
             DatabaseAway, SQLAlchemyError: the state cannot be read now.
             Fenced: another store writes.
         """
-        with self._reached(), self._reading() as connection:
+        with self._commits.reached(), self._reading() as connection:
             self._fence.require(connection)
             self.live = load_live(connection, self.entities)
             outbox = schema.outbox
@@ -147,10 +139,10 @@ class Store:
             return
         is_complete = False
         try:
-            with self._patiently(), self._connection.begin():
-                self._fence.count(self._connection)
-                unit.write(self._connection)
-                self._write_outbox(unit)
+            with self._commits.transaction() as connection:
+                self._fence.count(connection)
+                unit.write(connection)
+                self._write_outbox(connection, unit)
                 is_complete = True  # the commit itself is left
         except StaleWrite as stale:
             raise LostRace(str(stale), self._losers(unit, stale)) from stale
@@ -158,8 +150,7 @@ class Store:
             raise Unstorable(str(error)) from error
         except SQLAlchemyError as error:
             cause = cause_of(error)
-            if self._is_remote and self._connection.invalidated:
-                self._lost = Outage(self.engine, cause)
+            self._commits.note(error)
             if is_complete:
                 raise CommitUnknown(cause) from error
             if isinstance(error, _OF_THE_VALUE) and not error.connection_invalidated:
@@ -175,8 +166,8 @@ class Store:
             DatabaseAway, SQLAlchemyError: the database cannot tell now.
             Fenced: another store writes.
         """
-        with self._reached(), self._patiently(), self._connection.begin():
-            was_written = self._fence.was_counted(self._connection)
+        with self._commits.reached(), self._commits.transaction() as connection:
+            was_written = self._fence.was_counted(connection)
         if was_written:
             self._note_commit(unit)
         return was_written
@@ -195,63 +186,29 @@ class Store:
             kernels = [self.live.kernels.get(row.kernel_id) for row in stale.overcommitted]
             return frozenset(kernel.session.id for kernel in kernels if kernel is not None)
         try:
-            with self._connection.begin():
-                records = unit.stale_records(self._connection)
+            with self._reading() as connection:
+                records = unit.stale_records(connection)
         except SQLAlchemyError as error:
-            raise CommitFailed(str(getattr(error, "orig", None) or error)) from error
+            raise CommitFailed(cause_of(error)) from error
         wholes = map(self.entities.whole_of, records)
         return frozenset(map(self.entities.name_of, wholes))
 
-    def _write_outbox(self, unit: Unit) -> None:
+    def _write_outbox(self, connection: Connection, unit: Unit) -> None:
         events = unit.events()
         if not events:
             return
         self._outbox_seq += 1
         row = {"seq": self._outbox_seq, "at": unit.now, "events": json.dumps(events)}
-        self._connection.execute(insert(schema.outbox), row)
+        connection.execute(insert(schema.outbox), row)
         if self._outbox_seq % _PRUNE_EVERY == 0:
             oldest = self._outbox_seq - OUTBOX_KEPT
-            self._connection.execute(delete(schema.outbox).where(schema.outbox.c.seq < oldest))
-
-    @property
-    def _is_remote(self) -> bool:
-        return self.engine.dialect.name == "postgresql"
-
-    def _writing(self) -> Connection:
-        return writing_connection(self.engine) if self._is_remote else self.engine.connect()
-
-    def _patiently(self) -> AbstractContextManager[None]:
-        """The connection is waited for, though not for ever."""
-        return self._patience.waiting(self._connection) if self._patience else nullcontext()
+            connection.execute(delete(schema.outbox).where(schema.outbox.c.seq < oldest))
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
         """A connection that sees the state of one moment."""
         with self.engine.connect().execution_options(readonly=True) as connection:
             yield connection
-
-    @contextmanager
-    def _reached(self) -> Iterator[None]:
-        """Make the connection good again after a failure, and look for the server where it is gone
-        once more.
-
-        Raises:
-            DatabaseAway: the server cannot be reached yet.
-        """
-        if self._lost is not None:
-            if not self._lost.is_over:
-                raise DatabaseAway(f"the database is away: {self._lost.why}")
-            self._lost = None
-        try:
-            if self._is_remote and (self._connection.invalidated or self._connection.closed):
-                self._connection.close()
-                self._connection = self._writing()
-            self._connection.rollback()
-            yield
-        except OperationalError as error:
-            if self._is_remote:
-                self._lost = Outage(self.engine, cause_of(error))
-            raise
 
     def is_fenced(self) -> bool:
         """Whether another store has taken the fence; it may be asked from any thread.
@@ -263,9 +220,5 @@ class Store:
             return not self._fence.is_held(connection)
 
     def close(self) -> None:
-        if self._lost is not None:
-            self._lost.give_up()
-        if self._patience is not None:
-            self._patience.end()
-        self._connection.close()
+        self._commits.close()
         self.engine.dispose()

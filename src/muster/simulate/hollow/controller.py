@@ -23,7 +23,8 @@ from muster.simulate.hollow.door import FrontDoor
 from muster.simulate.hollow.gateway import HollowGateway
 from muster.simulate.hollow.timeline import Appointment, Timeline
 from muster.simulate.hollow.witness import Witness
-from muster.store.store import CommitFailed, CommitUnknown, DatabaseAway, LostRace, Store
+from muster.store.database.committing import DatabaseAway
+from muster.store.store import CommitFailed, CommitUnknown, LostRace, Store
 from muster.store.unit import Unit
 from muster.wire.messages import ControllerMessage
 
