@@ -146,9 +146,9 @@ def judge_gang(attempts: Sequence[Attempt], budgets: Sequence[Budget]) -> list[T
     """The verdicts on the tasks of one coscheduled attempt.
 
     If all succeeded, or were stopped by Muster, each task is judged for itself. Otherwise the gang
-    goes on or ends as one (design: Verdicts on gangs). Only the first task to fail is charged, not
-    a peer that then failed on a broken connection; or every task on a lost machine. With budget
-    left all tasks are requeued; without it the charged ones end, and the others are WORKER_FAILED.
+    goes on or ends as one (design: Verdicts on gangs). The tasks that ``_culprits`` names are
+    charged, and not a peer that failed on a connection that they broke. With budget left all tasks
+    are requeued; without it the charged ones end, and the others are WORKER_FAILED.
     """
     states = [attempt_state(attempt) for attempt in attempts]
     alone = [judge(a, b) for a, b in zip(attempts, budgets, strict=True)]
