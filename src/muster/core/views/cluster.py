@@ -140,9 +140,9 @@ class ClusterView(View):
 
 
 class EventView(View):
-    """Something changed: ``kind`` is job, task, session or agent, ``status`` its new one. A task's
-    ``id`` is the job's, a slash and its index. Admins hear of domains, projects, users and tokens
-    too.
+    """A record changed: ``kind`` is the name of its entity, such as ``job``, ``status`` its new
+    one. A task's ``id`` is the job's, a slash and its index. Admins hear of domains, projects,
+    users and tokens too.
 
     Kind ``reset`` says that changes were missed, as at the start of a stream: read the state anew.
     """
