@@ -91,7 +91,7 @@ async def _start(config: ControllerConfig, stack: AsyncExitStack, stop: asyncio.
     listener = _listen(config.host, ports, tls=config.tls is not None)
     stack.callback(listener.close)
     engine = await opened(url_of(config.database, home), stop, waits=config.waits)
-    stack.enter_context(only_controller(engine))
+    stack.enter_context(only_controller(engine, home))
     store = Store(engine, cluster_entities(), holder(home))
     stack.callback(store.close)
     clock.not_before(store.last_commit_at)

@@ -6,15 +6,16 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
+from muster.agent.supervisor import lock_file
 from muster.app.home import Home
 from muster.control.plane import ControlPlane
-from muster.core.errors import Conflict
+from muster.core.errors import Conflict, MusterError
 from muster.store.database import (
     DatabaseUnreachable,
     open_engine,
@@ -67,14 +68,46 @@ async def opened(url: str, stop: asyncio.Event, *, waits: bool) -> Engine:
 
 
 @contextmanager
-def only_controller(engine: Engine) -> Iterator[None]:
-    """Be the only controller on the database. A file is held with the directory that it is in.
+def held_file(file: Path, home: Home | None = None) -> Iterator[None]:
+    """Hold the file of a database against controllers and `muster db`: a file that is a home's own
+    by that home's lock, any other by a lock beside it. ``home`` is held already.
 
     Raises:
-        Conflict: another one runs on it.
+        Conflict: somebody else holds it.
+        MusterError: its directory cannot be written.
+    """
+    its_home = Home(file.parent)
+    if its_home.database == file:
+        with its_home.locked() if home is None or home.path != its_home.path else nullcontext():
+            yield
+        return
+    beside = file.with_name(f"{file.name}.lock")
+    try:
+        lock = lock_file.take(beside)
+    except lock_file.Taken as taken:
+        who = f" (process {taken.holder})" if taken.holder is not None else ""
+        raise Conflict(
+            f"a controller, or another command, works on the database {file}{who}: stop it first, "
+            f"for example with `muster down`"
+        ) from None
+    except OSError as error:
+        raise MusterError(f"cannot write {beside}: {error.strerror}") from None
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
+@contextmanager
+def only_controller(engine: Engine, home: Home | None = None) -> Iterator[None]:
+    """Be the only controller on the database. ``home`` is held already.
+
+    Raises:
+        Conflict: another one runs on it, or a command of `muster db`.
     """
     if engine.dialect.name != "postgresql":
-        yield
+        with held_file(Path(engine.url.database or ""), home):
+            yield
         return
     with held_alone(engine) as is_held:
         if not is_held:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import create_engine, text
+from tests.app.maintenance.conftest import copy_file
 from tests.databases import Server
 
 from muster.app.database import only_controller
@@ -145,6 +146,12 @@ def test_cluster_that_runs_is_not_moved(
 ) -> None:
     with home.locked(), pytest.raises(Conflict, match="muster down"):
         copy(home, str(home.database), empty)
+    beside = tmp_path / "beside.db"
+    copy_file(home.database, beside)
+    engine = open_engine(sqlite_url(beside))
+    with only_controller(engine, home), pytest.raises(Conflict, match="a controller, or another"):
+        copy(home, str(beside), str(tmp_path / "new.db"))
+    engine.dispose()
     source = postgresql.url(postgresql.database())
     engine = open_engine(source)
     with only_controller(engine), pytest.raises(Conflict, match="a controller, or another command"):

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from muster.app.database import url_of
+from muster.app.database import held_file, url_of
 from muster.app.database_option import named_database
 from muster.app.home import Home
 from muster.core.errors import Conflict
@@ -27,21 +27,14 @@ def database_of(home: Home, named: str | None) -> str:
 
 @contextmanager
 def held(url: str) -> Iterator[None]:
-    """Let no controller start on the database until the end of the block. A file is held with the
-    home that it is in; one in no home is nobody's.
+    """Let no controller start on the database until the end of the block.
 
     Raises:
         Conflict: a controller, or another command, works on it.
         DatabaseUnusable: its server cannot be reached.
     """
     file = sqlite_file(url)
-    if file is None:
-        with _held_on_server(url):
-            yield
-    elif (home := Home(file.parent)).database == file:
-        with home.locked():
-            yield
-    else:
+    with _held_on_server(url) if file is None else held_file(file):
         yield
 
 
