@@ -25,6 +25,7 @@ from muster.simulate.swarm.invariants.state import (
     PlacementKnowsTheLedger,
 )
 from muster.simulate.swarm.oracle.judgement import JobsAreDerived, TasksAreJudged
+from muster.simulate.swarm.oracle.sessions import SessionsEndForCause, TasksEndWithTheirCode
 from muster.simulate.swarm.part import Part
 from muster.simulate.swarm.scene import ADMIN, USERS, VIEWER, Scene, User
 from muster.simulate.swarm.steps import Kinds, Lot, Params
@@ -168,6 +169,8 @@ WORK = Part(
         RepeatsMerge,
         TasksAreJudged,
         JobsAreDerived,
+        SessionsEndForCause,
+        TasksEndWithTheirCode,
         AcceptedOnce,
         AnsweredByRole,
         WorkEnds,

@@ -1,6 +1,6 @@
 """Invariants of the attempts that run on machines, of gangs and of devices."""
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 
 from muster.core.resources import GPU_WHOLE
 from muster.simulate.hollow.agent import HollowAgent
@@ -73,14 +73,18 @@ class Pauses(Invariant):
 
 
 class Capacity(Invariant):
-    says = "no device is used beyond its capacity"
+    says = "no machine is used beyond its capacity"
 
     def begun(self, agent: HollowAgent, kernel: Kernel) -> None:
-        used: dict[int, int] = defaultdict(int)
-        for each in agent.supervisor.kernels.values():
-            if each.stage in WITH_PROCESSES:
-                for share in each.shares:
-                    used[share.index] += share.milli
+        running = [
+            each for each in agent.supervisor.kernels.values() if each.stage in WITH_PROCESSES
+        ]
+        cpu_milli = sum(each.start.template.cpu_milli for each in running)
+        has = agent.offer.capacity.cpu_milli
+        self.expect(cpu_milli <= has, f"{agent.name} has {has}, and runs {cpu_milli}")
+        used: Counter[int] = Counter()
+        for each in running:
+            used.update({share.index: share.milli for share in each.shares})
         most = max(used.values(), default=0)
         self.expect(most <= GPU_WHOLE, f"devices of {agent.name} are used so: {dict(used)}")
 
@@ -89,10 +93,10 @@ class Barrier(Invariant):
     says = "no kernel of a gang runs before its barrier opens"
 
     def begun(self, agent: HollowAgent, kernel: Kernel) -> None:
-        if not kernel.start.hold or self.world.controller is None:
+        if self.world.controller is None:
             return
         record = self.world.store.live.kernels.get(kernel.start.kernel)
-        if record is not None:
+        if record is not None and len(record.session.kernels) > 1:
             self.expect(
                 record.session.barrier_opened_at is not None,
                 f"kernel {kernel.key} of a gang ran before its barrier opened",

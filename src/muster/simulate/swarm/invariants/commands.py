@@ -1,5 +1,6 @@
 """Commands to agents: none is sent that was not needed."""
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 from muster.control.session.lifecycle import STOP_AGAIN_AFTER_S
@@ -34,11 +35,13 @@ _TRIED_AGAIN = {ReportKind.PREPARE_FAILED: "Prepare", ReportKind.CREATE_FAILED: 
 class _Told:
     """The commands that an agent was sent since its last Hello, or since it reported their failure.
 
-    ``commands`` are the names of commands by kernel; ``stopped_at`` says when a Stop was sent last,
-    and how long after that another one may be of use.
+    ``commands`` are the names of commands by kernel; ``ready`` counts how often the agent said that
+    it has a kernel ready, and was not told yet to let it go; ``stopped_at`` says when a Stop was
+    sent last, and how long after that another one may be of use.
     """
 
     commands: dict[LedgerKey, set[str]] = field(default_factory=dict)
+    ready: Counter[LedgerKey] = field(default_factory=Counter)
     stopped_at: dict[LedgerKey, tuple[float, float]] = field(default_factory=dict)
 
     def first(self, key: LedgerKey, name: str) -> bool:
@@ -89,6 +92,7 @@ class CommandsAreNeeded(Invariant):
                     if held.status in (HeldStatus.CREATED, HeldStatus.RUNNING):
                         key = held.kernel, held.generation
                         told.commands[key] = {"Start", "Start into the backlog"}
+                        told.ready[key] += held.status is HeldStatus.CREATED
             case Reports():
                 for report in message.reports:
                     self._reported(self._told.setdefault(agent, _Told()), report)
@@ -102,7 +106,7 @@ class CommandsAreNeeded(Invariant):
             case ReportKind.PREPARE_FAILED | ReportKind.CREATE_FAILED:
                 told.forget(key, _TRIED_AGAIN[report.kind])
             case ReportKind.CREATED:
-                told.forget(key, "Go")
+                told.ready[key] += 1
             case ReportKind.STARTED:
                 told.stopped_at.pop(key, None)
 
@@ -126,9 +130,12 @@ class CommandsAreNeeded(Invariant):
         match command:
             case Stop():
                 return self._needless_stop(told, command)
+            case Go():
+                told.ready[key] -= 1
+                return "it is not ready, or was told already" if told.ready[key] < 0 else None
             case Start(queued=True):
                 name = "Start into the backlog"
-            case Prepare() | Start() | Go() | Recall():
+            case Prepare() | Start() | Recall():
                 name = type(command).__name__
         if not isinstance(command, Recall) and not self._is_wanted(key):
             return "it is not wanted"

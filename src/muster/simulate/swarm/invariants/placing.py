@@ -134,21 +134,23 @@ class StrictOrder(_OfPlacements):
 
 class RoomIsKept(_OfPlacements):
     """The first session that lacks nothing but agents whose connection broke a moment ago, as all
-    do after a restart of the controller, finds its room when they are back."""
+    do after a restart of the controller, finds its room when they are back; unless others leave for
+    it already, whose room it waits for."""
 
     says = "room that is kept for a session survives reconnects and restarts"
 
     def committed(self, unit: Unit) -> None:
         live, placed = unit.live, self._placed.sessions
-        if not placed:
+        if not placed or self.world.controller is None:
             return
+        groups = self.world.controller.plane.parts[ClusterState].groups
         agents = [agent for agent in live.agents.values() if _may_come_back(agent)]
         for group in live.groups.values():
             waiting = _waiting(live, group)
             if group.queue is QueuePolicy.BEST_EFFORT or not waiting:
                 continue
             first = waiting[0]
-            if not _lacks_room_alone(live, first):
+            if not _lacks_room_alone(live, first) or first.id in groups[group.name].displacing:
                 continue
             later = [each for each in placed if _order(each) > _order(first)]
             if not later or max(first.created_at, first.queued_at) >= unit.now:

@@ -1,0 +1,267 @@
+"""Every invariant finds what it is there for: with a bug put into the product, or the world."""
+
+import itertools
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from muster.api import submissions
+from muster.control.agent import hello
+from muster.control.agent.leases import LeaseBook
+from muster.control.job import derive, settle
+from muster.control.job.judge import TaskVerdict
+from muster.control.session import kernel_reports
+from muster.control.session.cluster import state as cluster_state
+from muster.control.session.handlers import start, terminate
+from muster.control.session.handlers.promote import DetectTermination
+from muster.control.session.handlers.schedule import ScheduleNewSessions
+from muster.control.session.kernel_reports import KernelReports
+from muster.core import exit_codes
+from muster.core.owner import Principal
+from muster.core.specs.group import QueuePolicy
+from muster.core.states import JobState
+from muster.scheduling.passes.group_state import GroupState
+from muster.scheduling.policy.group_policy import Policy
+from muster.scheduling.policy.validators import Concurrency
+from muster.simulate.swarm.chance import Chance
+from muster.simulate.swarm.invariants import (
+    attempts,
+    commands,
+    history,
+    ledger,
+    notices,
+    placing,
+    requests,
+    rest,
+    state,
+)
+from muster.simulate.swarm.judge import Invariant
+from muster.simulate.swarm.oracle import judgement, sessions
+from muster.simulate.swarm.runner import INVARIANTS, run
+from muster.store.entity import Repeat
+from muster.store.history import History
+from muster.store.unit import Unit
+
+SEEDS = 60
+
+Break = Callable[[pytest.MonkeyPatch], None]
+_BUGS: list[tuple[type[Invariant], Break, int]] = []
+
+
+def finds(*invariants: type[Invariant], first: int = 0) -> Callable[[Break], Break]:
+    """Note that each of these invariants finds the bug that the decorated function makes.
+
+    Args:
+        first: the seed to begin with, where earlier ones are known to show nothing.
+    """
+
+    def note(bug: Break) -> Break:
+        _BUGS.extend((each, bug, first) for each in invariants)
+        return bug
+
+    return note
+
+
+@finds(attempts.OneLiveAttempt, ledger.RoomIsGivenBackOnceGone)
+def silent_agents_count_as_lost(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(LeaseBook, "revoke", lambda self, agent: True)
+
+
+@finds(attempts.NoAttemptTwice, first=38)
+def lost_kernels_that_may_have_run_are_placed_anew(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(kernel_reports, "may_have_run", lambda kernel: False)
+
+
+@finds(attempts.Barrier)
+def gangs_have_no_barrier(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(start, "is_closed", lambda session: False)
+
+
+@finds(attempts.Capacity)
+def twice_the_room_is_placed(patch: pytest.MonkeyPatch) -> None:
+    facts = cluster_state.agent_facts
+
+    def doubled(*of: Any) -> Any:
+        agent = facts(*of)
+        more = replace(agent.capacity, cpu_milli=2 * agent.capacity.cpu_milli)
+        return replace(agent, capacity=more)
+
+    patch.setattr(cluster_state, "agent_facts", doubled)
+    patch.setattr("muster.store.unit.overcommitted", lambda connection, granted: [])
+
+
+@finds(attempts.Pauses)
+def displaced_work_begins_at_once_though_nobody_makes_room(patch: pytest.MonkeyPatch) -> None:
+    verdict = settle.judge
+
+    def again(attempt: Any, budget: Any) -> TaskVerdict:
+        return verdict(attempt, replace(budget, max_retries_failure=100))
+
+    patch.setattr(settle, "judge", again)
+    draw = Chance.__call__
+    patch.setattr(
+        Chance, "__call__", lambda *of: replace(draw(*of), seconds=0.0, exit_code=1, creating_s=0)
+    )
+
+
+@finds(state.EndsStay)
+def ended_jobs_are_told_of_as_running(patch: pytest.MonkeyPatch) -> None:
+    told = Unit.events
+
+    def events(unit: Unit) -> list[tuple[str, str, str]]:
+        ended = [each for each in told(unit) if each[2] == JobState.SUCCEEDED]
+        return told(unit) + [(kind, id_, str(JobState.RUNNING)) for kind, id_, _ in ended]
+
+    patch.setattr(Unit, "events", events)
+
+
+@finds(state.MirrorIsAsSql)
+def changes_without_a_move_are_not_written(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Unit, "touch", lambda self, record: None)
+
+
+@finds(state.PlacementKnowsTheLedger)
+def placement_does_not_hear_of_kernels_that_leave(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(GroupState, "vacate", lambda *of: None)
+
+
+@finds(placing.StrictOrder, first=2)
+def strict_groups_let_others_overtake(patch: pytest.MonkeyPatch) -> None:
+    of = Policy.of
+    lenient = staticmethod(
+        lambda *args, **kw: replace(of(*args, **kw), queue=QueuePolicy.BEST_EFFORT)
+    )
+    patch.setattr(Policy, "of", lenient)
+
+
+@finds(placing.RoomIsKept)
+def nobody_waits_for_agents_that_reconnect(patch: pytest.MonkeyPatch) -> None:
+    facts = cluster_state.agent_facts
+    patch.setattr(cluster_state, "agent_facts", lambda *of: replace(facts(*of), returning=False))
+
+
+@finds(placing.NobodyIsForgotten)
+def room_that_is_free_again_starts_no_pass(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ScheduleNewSessions, "is_due", lambda self, targets: bool(targets))
+
+
+@finds(placing.QuotasHold)
+def quotas_on_sessions_are_not_looked_at(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Concurrency, "validate", lambda *of: ())
+    patch.setattr(Concurrency, "allows", lambda self, workload, context, count: count)
+
+
+@finds(history.HistoryTellsAll)
+def every_tenth_row_is_told_twice(patch: pytest.MonkeyPatch) -> None:
+    add, numbers = History.add, itertools.count()
+
+    def doubled(self: History, *of: Any) -> int:
+        if next(numbers) % 10 == 0:
+            add(self, *of)
+        return add(self, *of)
+
+    patch.setattr(History, "add", doubled)
+
+
+@finds(history.RepeatsMerge)
+def refusals_for_different_reasons_merge(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Repeat, "is_of", lambda self, phase, *of: self.phase == phase)
+
+
+@finds(history.RepeatsMerge)
+def nothing_merges(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Repeat, "is_of", lambda *of: False)
+
+
+@finds(judgement.TasksAreJudged)
+def failures_are_not_counted(patch: pytest.MonkeyPatch) -> None:
+    verdict = settle.judge
+    patch.setattr(settle, "judge", lambda *of: replace(verdict(*of), failure_count=0))
+
+
+@finds(judgement.TasksAreJudged)
+def the_last_of_a_gang_is_charged(patch: pytest.MonkeyPatch) -> None:
+    verdicts = settle.judge_gang
+
+    def reversed_(gang: Any, budgets: Any) -> list[TaskVerdict]:
+        return verdicts(gang[::-1], budgets[::-1])
+
+    patch.setattr(settle, "judge_gang", reversed_)
+
+
+@finds(judgement.JobsAreDerived)
+def failed_tasks_are_tolerated(patch: pytest.MonkeyPatch) -> None:
+    derived = derive.derive_job
+    patch.setattr(
+        derive,
+        "derive_job",
+        lambda now, total, counts, most, **kw: derived(now, total, counts, most + 1, **kw),
+    )
+
+
+@finds(sessions.SessionsEndForCause)
+def sessions_are_said_to_have_completed(patch: pytest.MonkeyPatch) -> None:
+    promises = DetectTermination.reason
+    well = promises(DetectTermination(), type("none", (), {"kernels": ()}))  # type: ignore[arg-type]
+    patch.setattr(DetectTermination, "reason", lambda self, record: well)
+
+
+@finds(sessions.TasksEndWithTheirCode)
+def failed_tasks_end_with_two(patch: pytest.MonkeyPatch) -> None:
+    code = exit_codes.of_task
+    patch.setattr(exit_codes, "of_task", lambda task: 2 if code(task) else 0)
+
+
+@finds(requests.AcceptedOnce, first=3)
+def repeated_submissions_are_new_ones(patch: pytest.MonkeyPatch) -> None:
+    numbers = itertools.count()
+    patch.setattr(submissions, "submission_key", lambda *of: f"{next(numbers)}")
+
+
+@finds(requests.AnsweredByRole)
+def everything_is_everybodys(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Principal, "is_admin", True)
+
+
+@finds(notices.EndsAreTold, first=2)
+def ended_work_is_looked_at_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Unit, "has_left", lambda *of: False)
+
+
+@finds(commands.CommandsAreNeeded)
+def stops_are_repeated_without_a_pause(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(terminate, "stop_again_at", lambda kernel, sent_at: sent_at + 0.1)
+
+
+@finds(commands.CommandsAreNeeded, first=35)
+def running_kernels_are_started_again_at_each_hello(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(hello, "_is_told_of", lambda *of: False)
+
+
+@finds(ledger.LedgerIsHeld, rest.RoomReturns)
+def ends_of_old_generations_are_not_heard(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(KernelReports, "_apply_old", lambda *of: None)
+
+
+@finds(rest.WorkEnds)
+def nothing_is_retried_or_ended_after_a_loss(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(LeaseBook, "revoke", lambda self, agent: False)
+
+
+@pytest.mark.parametrize(
+    ("invariant", "bug", "first"),
+    _BUGS,
+    ids=[f"{each.__name__}-{bug.__name__}" for each, bug, _ in _BUGS],
+)
+def test_bug_is_found_by_the_invariant_that_is_there_for_it(
+    invariant: type[Invariant], bug: Break, first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bug(monkeypatch)
+    seeds = range(first, first + SEEDS)
+    assert any(run(seed, invariants=[invariant]).violation for seed in seeds)
+
+
+def test_no_invariant_is_without_a_bug_that_it_finds() -> None:
+    assert {*INVARIANTS} == {invariant for invariant, *_ in _BUGS}
