@@ -11,9 +11,10 @@ from muster.api import submissions
 from muster.control.agent import hello
 from muster.control.agent.leases import LeaseBook
 from muster.control.job import derive, settle
-from muster.control.job.judge import TaskVerdict
+from muster.control.job.judge import TaskVerdict, derive_job, judge, judge_gang
 from muster.control.session import kernel_reports
 from muster.control.session.cluster import state as cluster_state
+from muster.control.session.cluster.workloads import agent_facts
 from muster.control.session.handlers import start, terminate
 from muster.control.session.handlers.promote import DetectTermination
 from muster.control.session.handlers.schedule import ScheduleNewSessions
@@ -81,7 +82,7 @@ def gangs_have_no_barrier(patch: pytest.MonkeyPatch) -> None:
 
 @finds(attempts.Capacity)
 def twice_the_room_is_placed(patch: pytest.MonkeyPatch) -> None:
-    facts = cluster_state.agent_facts
+    facts = agent_facts
 
     def doubled(*of: Any) -> Any:
         agent = facts(*of)
@@ -94,7 +95,7 @@ def twice_the_room_is_placed(patch: pytest.MonkeyPatch) -> None:
 
 @finds(attempts.Pauses)
 def displaced_work_begins_at_once_though_nobody_makes_room(patch: pytest.MonkeyPatch) -> None:
-    verdict = settle.judge
+    verdict = judge
 
     def again(attempt: Any, budget: Any) -> TaskVerdict:
         return verdict(attempt, replace(budget, max_retries_failure=100))
@@ -138,7 +139,7 @@ def strict_groups_let_others_overtake(patch: pytest.MonkeyPatch) -> None:
 
 @finds(placing.RoomIsKept)
 def nobody_waits_for_agents_that_reconnect(patch: pytest.MonkeyPatch) -> None:
-    facts = cluster_state.agent_facts
+    facts = agent_facts
     patch.setattr(cluster_state, "agent_facts", lambda *of: replace(facts(*of), returning=False))
 
 
@@ -177,13 +178,13 @@ def nothing_merges(patch: pytest.MonkeyPatch) -> None:
 
 @finds(judgement.TasksAreJudged)
 def failures_are_not_counted(patch: pytest.MonkeyPatch) -> None:
-    verdict = settle.judge
+    verdict = judge
     patch.setattr(settle, "judge", lambda *of: replace(verdict(*of), failure_count=0))
 
 
 @finds(judgement.TasksAreJudged)
 def the_last_of_a_gang_is_charged(patch: pytest.MonkeyPatch) -> None:
-    verdicts = settle.judge_gang
+    verdicts = judge_gang
 
     def reversed_(gang: Any, budgets: Any) -> list[TaskVerdict]:
         return verdicts(gang[::-1], budgets[::-1])
@@ -193,7 +194,7 @@ def the_last_of_a_gang_is_charged(patch: pytest.MonkeyPatch) -> None:
 
 @finds(judgement.JobsAreDerived)
 def failed_tasks_are_tolerated(patch: pytest.MonkeyPatch) -> None:
-    derived = derive.derive_job
+    derived = derive_job
     patch.setattr(
         derive,
         "derive_job",

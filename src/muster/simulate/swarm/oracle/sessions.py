@@ -82,7 +82,7 @@ def _job_has_ended(session: Session, unit: Unit) -> bool:
 def _may_be_displaced(session: Session, unit: Unit) -> bool:
     reason = session.reason
     assert reason is not None, "that it was displaced is its reason"
-    return dict(reason.numbers)["priority"] > session.priority
+    return bool(dict(reason.numbers)["priority"] > session.priority)
 
 
 _CAUSES: Mapping[ReasonCode, Callable[[Session, Unit], bool] | ReasonCode] = {
