@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import select
@@ -16,7 +17,17 @@ from muster.core.resources import Resources
 from muster.core.specs import JobSpec
 from muster.core.states import JobState
 from muster.store import schema
-from muster.wire.messages import Command, Commands, KernelReport, ReportKind, Reports, Start, Stop
+from muster.wire.messages import (
+    Command,
+    Commands,
+    HeldKernel,
+    HeldStatus,
+    KernelReport,
+    ReportKind,
+    Reports,
+    Start,
+    Stop,
+)
 
 ONE_CPU = Resources(cpu_milli=1000, memory_bytes=2**30)
 
@@ -181,3 +192,33 @@ def test_failed_start_is_tried_again_after_its_pause_though_the_agent_says_hello
     assert ended_well(world, job.id)
     first, second = starts
     assert second >= first + 1.0
+
+
+def test_next_try_that_was_lost_follows_the_repeated_report_of_the_failure(
+    make_world: MakeWorld,
+) -> None:
+    starts: list[float] = []
+
+    def behaviour(start: Start) -> Run:
+        starts.append(world.clock.now())
+        return Run(create_failure=ReasonCode.DISK_FULL) if len(starts) == 1 else Run(1.0)
+
+    world = make_world(["a"], 0.0, behaviour)
+    agent = world.agent("a")
+    job = world.submit(JobSpec(command=["x"]))
+    (key,) = world.plane.live.ledger
+    failed = KernelReport(
+        *key, ReportKind.CREATE_FAILED, world.clock.now(), reason=ReasonCode.DISK_FULL
+    )
+    agent.online = False
+    world.run(2.0)  # the next try is sent, and lost with its acknowledgement
+    hello = agent.hello()
+    held = HeldKernel(*key, HeldStatus.CREATE_FAILED)
+    again = replace(hello, kernels=(held,))
+    agent.hello = lambda: again  # type: ignore[method-assign]
+    world.connect(agent)
+    assert len(starts) == 1, "its report comes"
+    world.desk.agent_said(agent.id, Reports(agent.acknowledged, (failed,)))
+    world.settle()
+    assert len(starts) == 2
+    assert ended_well(world, job.id)

@@ -37,6 +37,7 @@ from muster.simulate.swarm.invariants import (
     requests,
     rest,
     state,
+    stored,
 )
 from muster.simulate.swarm.judge import Invariant
 from muster.simulate.swarm.oracle import judgement, sessions
@@ -154,7 +155,7 @@ def quotas_on_sessions_are_not_looked_at(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Concurrency, "allows", lambda self, workload, context, count: count)
 
 
-@finds(history.HistoryTellsAll)
+@finds(history.HistoryTellsAll, stored.StoredRowsAgree)
 def every_tenth_row_is_told_twice(patch: pytest.MonkeyPatch) -> None:
     add, numbers = History.add, itertools.count()
 

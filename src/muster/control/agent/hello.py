@@ -133,7 +133,6 @@ class Greeter:
 
 
 def _is_told_of(kernel: Kernel, held: HeldStatus | None) -> bool:
-    """Whether a failure to start the kernel is known, or is about to be: the agent repeats the
-    report of one that it holds. The handler decides when to try again."""
-    unheard = held is HeldStatus.CREATE_FAILED and kernel.failed_at is None
-    return unheard or kernel.failure is not None
+    """Whether a failure to start the kernel is known, or told next: the agent repeats the report of
+    one that it holds. The next try follows from that."""
+    return held is HeldStatus.CREATE_FAILED or kernel.failure is not None

@@ -10,6 +10,7 @@ import logging
 from muster.control.engine.work import Work
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.handlers.barrier import is_closed, may_have_run, note_ready
+from muster.control.session.handlers.start import send_starts
 from muster.control.session.lifecycle import LOST_CODES, SessionLifecycle
 from muster.control.tell_agent import TellAgent
 from muster.core.ids import AgentId
@@ -60,8 +61,10 @@ class KernelReports:
             case ReportKind.STARTED:
                 self._started(work, work.live.agents[agent_id], kernel, report)
             case ReportKind.PREPARE_FAILED | ReportKind.CREATE_FAILED:
-                if kernel.started_at is not None or _told_before(kernel, report):
-                    pass  # the kernel was tried once more since, and may run
+                if kernel.started_at is not None:
+                    pass  # the kernel was tried once more since, and runs
+                elif _told_before(kernel, report):
+                    self._try_again(work, kernel)
                 elif kernel.status in KERNEL_TABLE.live and kernel.session.status in PLACED_SESSION:
                     work.unit.fail(kernel, self._why(work, agent_id, report))
                     kernel.failed_at = report.at
@@ -94,6 +97,12 @@ class KernelReports:
             work.emit(TellAgent(agent_id, Stop(*key, 0.0, "superseded")))
             if kernel is not None:
                 self._end_attempt(work, kernel, reason(ReasonCode.STOPPED, detail="superseded"))
+
+    def _try_again(self, work: Work, kernel: Kernel) -> None:
+        """An agent that connects anew repeats the report of a failure that is known: if the next
+        try has been sent, it was lost."""
+        if kernel.failure is None and kernel.status is KernelStatus.CREATING:
+            send_starts(kernel.session, [kernel], work, self._cluster)
 
     def _started(self, work: Work, agent: Agent, kernel: Kernel, report: KernelReport) -> None:
         key = (kernel.id, kernel.generation)

@@ -24,12 +24,14 @@ from muster.simulate.hollow.gateway import HollowGateway
 from muster.simulate.hollow.timeline import Appointment, Timeline
 from muster.simulate.hollow.witness import Witness
 from muster.store.database.committing import DatabaseAway
+from muster.store.fence import Fenced
 from muster.store.store import CommitFailed, CommitUnknown, LostRace, Store
 from muster.store.unit import Unit
 from muster.wire.messages import ControllerMessage
 
 WAKE_AFTER_S = 0.0005
-TICK_S = 0.5
+FENCE_LOOK_S = 2.0
+"""How often a controller looks whether another one has taken its place."""
 
 
 class Killed(BaseException):
@@ -42,6 +44,7 @@ class Misfortune(StrEnum):
     FULL = "full"  # the disk is full: nothing is written
     RACE = "race"  # somebody else wrote first
     UNKNOWN = "unknown"  # it is written, and the answer is lost
+    UNWRITTEN = "unwritten"  # it is not, and nobody says so for a while
     SLOW = "slow"  # it takes a while, in which messages come in
     KILLED_BEFORE = "killed before the commit"
     KILLED_AFTER = "killed after the commit"
@@ -102,7 +105,7 @@ class _FatefulStore(Store):
         wait: Callable[[float], None],
     ) -> None:
         self._fate = fate
-        self._witness = witness
+        self.witness = witness
         self._clock = clock
         self._wait = wait
         self._told_at = 0.0  # what became of a commit whose answer was lost
@@ -130,10 +133,13 @@ class _FatefulStore(Store):
                 raise LostRace("somebody else wrote first", frozenset())
             case Misfortune.SLOW:
                 self._wait(SLOW_S)
+            case Misfortune.UNWRITTEN:
+                self._told_at = self._clock.now() + SLOW_S
+                raise CommitUnknown("the connection was lost")
             case Misfortune.KILLED_BEFORE:
                 raise Killed
         super().commit(unit)
-        self._witness.committed(unit)
+        self.witness.committed(unit)
         match misfortune:
             case Misfortune.UNKNOWN:
                 self._told_at = self._clock.now() + SLOW_S
@@ -146,7 +152,7 @@ class _FatefulStore(Store):
     def settle(self, unit: Unit) -> bool:
         if self._outage is Outage.AWAY or self._clock.now() < self._told_at:
             raise DatabaseAway("the connection is lost")
-        return True  # it was written: only the answer was lost
+        return super().settle(unit)
 
     def _suffer_outage(self) -> None:
         match self._outage:
@@ -227,6 +233,17 @@ class Controller:
     ) -> None:
         self.plane.ask(action, answer)
 
+    def be_superseded(self) -> None:
+        """Go on without a witness while another controller works on the database, until this one
+        finds that out by itself."""
+        self.store.witness = self.gateway.witness = Witness()
+        self._timeline.after(FENCE_LOOK_S, self._look_at_fence)
+
+    def _look_at_fence(self) -> None:
+        if self.is_up and self.store.is_fenced():
+            self.plane.read_again()
+            self._hint()
+
     def die(self) -> None:
         """kill -9."""
         self.is_up = False
@@ -257,7 +274,7 @@ class Controller:
         self._is_awake = True
         try:
             due = self.plane.step()
-        except Killed:
+        except (Killed, Fenced):
             self._died()
             return
         finally:

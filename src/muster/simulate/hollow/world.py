@@ -141,11 +141,28 @@ class World:
             self.path,
             boot_id="controller",
             fate=self.fate,
-            died=lambda: self.kill_controller(self.fate.away_s),
+            died=lambda: self._died(controller),
             witness=self.witness,
         )
         controller.channels.faults = self._channels
         controller.channels.sent = self.told
+
+    def _died(self, controller: Controller) -> None:
+        """A controller has ended by itself, or by its fate."""
+        if controller is self.controller:
+            self.kill_controller(self.fate.away_s)
+        else:
+            controller.die()
+
+    def supersede_controller(self) -> None:
+        """Somebody starts a second controller. Streams that are open stay with the first one, which
+        knows nothing of that."""
+        if self.controller is not None:
+            self.wakes += self.controller.wakes
+            former, self.controller = self.controller, None
+            former.be_superseded()
+            self.witness.controller_died()
+            self.start_controller()
 
     def kill_controller(self, away_s: float = math.inf) -> None:
         """kill -9; it comes back after so long."""

@@ -32,6 +32,12 @@ def kill_controller(scene: Scene, away_s: float) -> None:
     scene.world.kill_controller(away_s)
 
 
+@FAULTS.add(1, lambda lot: {})
+def second_controller(scene: Scene) -> None:
+    """Somebody starts a controller beside the one that runs, on the same database."""
+    scene.world.supersede_controller()
+
+
 def _draw_outage(lot: Lot) -> Params:
     return {"kind": lot.rng.choice([*Outage]).value, "seconds": lot.rng.choice([0.5, 3, 20])}
 

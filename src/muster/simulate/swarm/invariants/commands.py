@@ -36,12 +36,13 @@ class _Told:
     """The commands that an agent was sent since its last Hello, or since it reported their failure.
 
     ``commands`` are the names of commands by kernel; ``ready`` counts how often the agent said that
-    it has a kernel ready, and was not told yet to let it go; ``stopped_at`` says when a Stop was
-    sent last, and how long after that another one may be of use.
+    it has a kernel ready, and was not told yet to let it go; ``begun`` are kernels that it said
+    to run, for which one more Stop may be of use; ``stopped_at`` says when a Stop was sent last, and how long after that another one may be of use.
     """
 
     commands: dict[LedgerKey, set[str]] = field(default_factory=dict)
     ready: Counter[LedgerKey] = field(default_factory=Counter)
+    begun: set[LedgerKey] = field(default_factory=set)
     stopped_at: dict[LedgerKey, tuple[float, float]] = field(default_factory=dict)
 
     def first(self, key: LedgerKey, name: str) -> bool:
@@ -108,7 +109,7 @@ class CommandsAreNeeded(Invariant):
             case ReportKind.CREATED:
                 told.ready[key] += 1
             case ReportKind.STARTED:
-                told.stopped_at.pop(key, None)
+                told.begun.add(key)
 
     def sent(self, agent: AgentId, message: ControllerMessage) -> None:
         match message:
@@ -147,7 +148,9 @@ class CommandsAreNeeded(Invariant):
             return "it is wanted"
         at, wait_s = told.stopped_at.get(key, (0.0, 0.0))
         told.stopped_at[key] = self.now, max(wait_s, command.grace_s + STOP_AGAIN_AFTER_S)
-        return "the last Stop is not over" if self.now < at + wait_s else None
+        is_early = self.now < at + wait_s and key not in told.begun
+        told.begun.discard(key)
+        return "the last Stop is not over" if is_early else None
 
     def _is_wanted(self, key: LedgerKey) -> bool:
         live = self.world.store.live

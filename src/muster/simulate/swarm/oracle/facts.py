@@ -54,7 +54,7 @@ class Facts(Observer):
         super().__init__(judge)
         self.known: dict[LedgerKey, Known] = defaultdict(Known)
         self._pending: list[tuple[AgentId, AgentMessage, float]] = []
-        self._rows: dict[LedgerKey, AgentId] = {}
+        self._rows: dict[LedgerKey, tuple[AgentId, str]] = {}  # with the boot of each
         self._heard_at: dict[AgentId, float] = {}
         self._true_at: dict[tuple[LedgerKey, ReportKind, float], float] = {}
 
@@ -77,15 +77,23 @@ class Facts(Observer):
         for agent, message, before in pending:
             if isinstance(message, Hello):
                 greeted[agent] = before
+                self._reboot(agent, message.boot_id, before)
             elif isinstance(message, Reports):
                 for report in message.reports:
                     self._take(report)
-        rows = {key: row.agent_id for key, row in unit.live.ledger.items()}
+        rows = {key: (row.agent_id, row.boot_id) for key, row in unit.live.ledger.items()}
         lost = {agent.id for agent in unit.touched[Agent] if agent.status is AgentStatus.LOST}
-        for key, agent in self._rows.items():
+        for key, (agent, _) in self._rows.items():
             if key not in rows and not self.known[key].ends:
                 self._lose(key, agent, agent in lost, greeted.get(agent))
         self._rows = rows
+
+    def _reboot(self, agent: AgentId, boot_id: str, before: float) -> None:
+        """The kernels of an earlier boot are gone, whatever is reported of them afterwards."""
+        for key, row in self._rows.items():
+            if row[0] == agent and row[1] != boot_id and not self.known[key].ends:
+                end = End(How.WITH_MACHINE, ReasonCode.AGENT_REBOOTED, before)
+                self.known[key].ends.append(end)
 
     def _take(self, report: KernelReport) -> None:
         key = report.kernel, report.generation
@@ -96,7 +104,8 @@ class Facts(Observer):
             at = self._true_at.get((key, report.kind, report.at), self.now)
             code = report.reason or ReasonCode.EXITED
             end = End(_how(code), code, at, report.exit_code, report.signal)
-            if end not in known.ends:
+            rebooted = any(each.code is ReasonCode.AGENT_REBOOTED for each in known.ends)
+            if end not in known.ends and not rebooted:
                 known.ends.append(end)
 
     def _lose(self, key: LedgerKey, agent: AgentId, silent: bool, greeted: float | None) -> None:
