@@ -36,8 +36,9 @@ class _Told:
     """The commands that an agent was sent since its last Hello, or since it reported their failure.
 
     ``commands`` are the names of commands by kernel; ``ready`` counts how often the agent said that
-    it has a kernel ready, and was not told yet to let it go; ``begun`` are kernels that it said
-    to run, for which one more Stop may be of use; ``stopped_at`` says when a Stop was sent last, and how long after that another one may be of use.
+    it has a kernel ready, and was not told yet to let it go; ``begun`` are kernels that it said to
+    run, for which one more Stop may be of use; ``stopped_at`` says when a Stop was sent last, and
+    how long after that another one may be of use.
     """
 
     commands: dict[LedgerKey, set[str]] = field(default_factory=dict)
@@ -148,9 +149,12 @@ class CommandsAreNeeded(Invariant):
             return "it is wanted"
         at, wait_s = told.stopped_at.get(key, (0.0, 0.0))
         told.stopped_at[key] = self.now, max(wait_s, command.grace_s + STOP_AGAIN_AFTER_S)
-        is_early = self.now < at + wait_s and key not in told.begun
-        told.begun.discard(key)
-        return "the last Stop is not over" if is_early else None
+        if self.now >= at + wait_s:
+            return None
+        if key in told.begun:
+            told.begun.discard(key)
+            return None
+        return "the last Stop is not over"
 
     def _is_wanted(self, key: LedgerKey) -> bool:
         live = self.world.store.live
