@@ -7,6 +7,7 @@ simulator can drive it under virtual time in one thread.
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -62,6 +63,16 @@ Events = list[tuple[str, str, str]]
 """The changes of a commit: (kind, id, status)."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Doubt:
+    """A wake that may be stored or not: the answer to its commit was lost, and ``why``."""
+
+    inputs: list[Input]
+    work: Work
+    calm: bool
+    why: str
+
+
 class ControlPlane:
     """Modules, composed.
 
@@ -100,7 +111,7 @@ class ControlPlane:
         self.trouble: str | None = None
         """Why nothing can be stored; None as long as everything can."""
         self._broken = False  # mirror and SQL differ: it is read again before anything else
-        self._in_doubt: tuple[list[Input], Work, bool] | None = None  # a wake that may be stored
+        self._in_doubt: _Doubt | None = None
         self._former: Live | None = None  # the mirror that was thrown away, until that is done
         catching_up = with_own(modules, Module.catch_up)
         self._catching_up = {f"catching up of {type(each).__name__}": each for each in catching_up}
@@ -235,9 +246,9 @@ class ControlPlane:
         try:
             calm = self._decide(inputs, work)
             self._store.commit(work.unit)
-        except CommitUnknown:
+        except CommitUnknown as error:
             self._broken = True
-            self._in_doubt = inputs, work, calm
+            self._in_doubt = _Doubt(inputs, work, calm, str(error))
             return self._settle()
         except Exception as error:
             return self._give_up(inputs, error)
@@ -391,18 +402,18 @@ class ControlPlane:
     def _settle(self) -> float:
         """Find out whether the wake was stored at whose commit the answer was lost; nothing else is
         done before. The answer is when the next wake is due."""
-        assert self._in_doubt is not None, "some wake is in doubt"
-        inputs, work, calm = self._in_doubt
+        doubt = self._in_doubt
+        assert doubt is not None, "some wake is in doubt"
         try:
-            was_stored = self._store.settle(work.unit)
+            was_stored = self._store.settle(doubt.work.unit)
         except (SQLAlchemyError, DatabaseAway) as error:
             self._fail([], f"a change may be stored or not: {cause_of(error)}"[:200])
             return self._retry_at
         self._in_doubt = None
         if was_stored:
             self._broken = False
-            return self._conclude(work, calm)
-        self._fail(inputs, "the change could not be stored: the database did not confirm it")
+            return self._conclude(doubt.work, doubt.calm)
+        self._fail(doubt.inputs, f"the change could not be stored: {doubt.why}")
         return self._retry_at
 
     def _find_culprit(self, inputs: list[Input], error: Exception) -> None:
