@@ -9,7 +9,8 @@ from tests.agent.supervisor.driver import Driver
 
 from muster.agent.supervisor.process_tree import descendants, user_of
 
-ADA, BOB = 210_001, 210_002
+_FIRST = 210_000 + 2 * (os.getpid() % 20_000)  # tests run beside others, which see its processes
+ADA, BOB = _FIRST, _FIRST + 1
 
 
 @dataclass(frozen=True)

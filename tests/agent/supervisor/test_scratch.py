@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.agent.supervisor.accounts import ADA, BOB
 
 from muster.agent.supervisor.scratch import ScratchDirectories, Tenant, write_files
 
@@ -100,7 +101,7 @@ def test_directory_left_empty_becomes_no_other_owners(
 def test_directory_is_its_users_and_becomes_no_other_users(
     scratch: ScratchDirectories, tmp_path: Path
 ) -> None:
-    ada, moved = tenant("ada", 210_001), tenant("ada", 210_002)
+    ada, moved = tenant("ada", ADA), tenant("ada", BOB)
     for path, owner in ((tmp_path / "a", ada), (tmp_path / "b", moved)):
         scratch.create(str(path), owner)
         assert (path.stat().st_uid, path.stat().st_mode & 0o777) == (owner.uid, 0o700)
