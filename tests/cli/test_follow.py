@@ -23,11 +23,11 @@ def life(*states: JobState, tasks: int = 1) -> list[JobDetail]:
     return [job(state=state, counts={TaskState(state.value): tasks}) for state in states]
 
 
-def interrupt() -> None:
-    """Ctrl-C, as the process gets it: in its main thread."""
+def interrupt(number: int = signal.SIGINT) -> None:
+    """A signal, Ctrl-C if none is named, as the process gets it: in its main thread."""
     main = threading.main_thread().ident
     assert main is not None
-    signal.pthread_kill(main, signal.SIGINT)
+    signal.pthread_kill(main, number)
 
 
 def test_run_shows_the_output_and_ends_well() -> None:

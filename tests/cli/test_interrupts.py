@@ -1,5 +1,6 @@
 """Ctrl-C while work is followed: it cancels, detaches or goes on, as the person says."""
 
+import errno
 import io
 import os
 import pty
@@ -7,16 +8,18 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from rich.console import Console
+from rich.text import Text
 from tests.cli.fake_cluster import IDS, FakeCluster
 from tests.cli.test_follow import KILLED, RUNNING, SUCCEEDED, assert_set, interrupt, life
 
 from muster.cli.follow import follow
 from muster.cli.follow.feed import Feed
 from muster.cli.follow.interrupt import Choice, Interrupts, ask
+from muster.cli.follow.status_line import StatusLine
 from muster.cli.target import Target
 
 
@@ -28,6 +31,73 @@ def test_interrupt_without_a_terminal_cancels_and_ends_with_130() -> None:
     assert result.exit_code == 130
     assert ("cancel", IDS[0]) in cluster.asked
     assert "cancelling train" in result.stderr
+
+
+@pytest.fixture
+def unhandled() -> Iterator[None]:
+    """Signals that would end the tests fail one of them instead."""
+
+    def fail(number: int, _frame: object) -> None:
+        raise AssertionError(f"nobody handles signal {number}")
+
+    before = {each: signal.signal(each, fail) for each in (signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("unhandled")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_signal_that_ends_the_process_cancels_the_job_first(number: signal.Signals) -> None:
+    cluster = FakeCluster(
+        jobs_=life(RUNNING),
+        play=life(RUNNING, KILLED),
+        hold=True,
+        at_start=lambda: interrupt(number),
+    )
+    result = cluster.run("run", "true")
+    assert result.exit_code == 128 + number
+    assert ("cancel", IDS[0]) in cluster.asked
+    assert f"cancelled train, because of {number.name}" in result.stderr
+
+
+@pytest.mark.usefixtures("unhandled")
+def test_signal_that_ends_the_process_does_not_wait_for_an_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def answer(console: Console, moot: Callable[[], bool]) -> Choice:
+        try:
+            signal.raise_signal(signal.SIGHUP)
+        except KeyboardInterrupt:
+            return Choice.DETACH
+        return Choice.CONTINUE
+
+    monkeypatch.setattr(follow, "ask", answer)
+    cluster = FakeCluster(
+        jobs_=life(RUNNING), play=life(RUNNING, KILLED), hold=True, at_start=interrupt
+    )
+    assert cluster.run("run", "true").exit_code == 128 + signal.SIGHUP
+    assert ("cancel", IDS[0]) in cluster.asked
+
+
+@pytest.mark.usefixtures("unhandled")
+def test_signal_of_a_terminal_that_is_gone_cancels_the_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def write(self: StatusLine, line: Text) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    def hang_up() -> None:
+        interrupt(signal.SIGHUP)
+        monkeypatch.setattr(StatusLine, "say", write)
+
+    monkeypatch.setattr(follow, "discard_stdout", lambda: None)
+    monkeypatch.setattr(follow, "discard_stderr", lambda: None)
+    cluster = FakeCluster(
+        jobs_=life(RUNNING), play=life(RUNNING, KILLED), hold=True, at_start=hang_up
+    )
+    assert cluster.run("run", "true").exit_code == 128 + signal.SIGHUP
+    assert ("cancel", IDS[0]) in cluster.asked
 
 
 def test_interrupt_that_detaches_leaves_the_job_alone(monkeypatch: pytest.MonkeyPatch) -> None:

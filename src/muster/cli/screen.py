@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from rich.console import (
     Console,
@@ -248,8 +248,17 @@ def write(console: Console, *parts: RenderableType) -> None:
 def discard_stdout() -> None:
     """Drop the rest of the buffer, which nobody reads any longer, so that it does not fail again at
     exit."""
+    _discard(sys.stdout)
+
+
+def discard_stderr() -> None:
+    """As ``discard_stdout``, for stderr."""
+    _discard(sys.stderr)
+
+
+def _discard(stream: TextIO) -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
+    os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
 
 

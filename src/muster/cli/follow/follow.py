@@ -1,5 +1,6 @@
 """Following a job to its end."""
 
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -26,7 +27,7 @@ from muster.cli.follow.interrupt import Choice, Interrupts, ask
 from muster.cli.follow.lines import PrefixedLines, last_lines, prefix_width
 from muster.cli.follow.progress import conclusion, progress
 from muster.cli.follow.status_line import StatusLine
-from muster.cli.screen import discard_stdout, plain, status, stderr
+from muster.cli.screen import discard_stderr, discard_stdout, plain, status, stderr
 from muster.cli.target import Target
 from muster.cli.words import count, shorten
 from muster.core.errors import Conflict, MusterError
@@ -42,6 +43,9 @@ TICK_S = 0.2
 ASK_WHY_AFTER_S = 1.0
 ASK_WHY_EVERY_S = 5.0
 WHY_TIMEOUT_S = 3.0
+CANCEL_TIMEOUT_S = 5.0
+"""How long a cancellation may take once a signal ends this process: it is killed soon if it stays.
+"""
 DRAIN_S = 5.0
 """How long output may take to arrive once the job has ended."""
 
@@ -90,15 +94,30 @@ class Follower:
         Raises:
             MusterError: the job cannot be watched any more.
         """
+        with Interrupts() as interrupts:
+            ended = self._followed(interrupts)
+            if not ended and interrupts.told_to_end is not None:
+                return self._told_to_end(interrupts.told_to_end)
+        return self._ended() if ended else self._detached()
+
+    def _followed(self, interrupts: Interrupts) -> bool:
+        """Whether the job ended; otherwise the person detached, or nobody looks any more.
+
+        Raises:
+            MusterError: the job cannot be watched any more.
+        """
         try:
-            with Interrupts() as interrupts, Feed(self._target) as feed:
-                ended = self._follow(feed, interrupts)
+            with Feed(self._target) as feed:
+                return self._follow(feed, interrupts)
         except KeyboardInterrupt:
-            ended = False
+            return False
         except BrokenPipeError:  # as after `muster run … | head`
             discard_stdout()
-            ended = False
-        return self._ended() if ended else self._detached()
+            return False
+        except OSError:  # the terminal is gone
+            if interrupts.told_to_end is None:
+                raise
+            return False
 
     def _follow(self, feed: Feed, interrupts: Interrupts) -> bool:
         """Whether the job ended; otherwise the person detached."""
@@ -108,6 +127,8 @@ class Follower:
             feed.follow_task(_reader(self._job.id, task), task)
         while not self._finished():
             self._take(feed.next(TICK_S))
+            if interrupts.told_to_end is not None:
+                return False
             if interrupts.take():
                 with interrupts.raised():
                     choice = self._choose(feed)
@@ -213,6 +234,23 @@ class Follower:
         return choice
 
     # -- ends ------------------------------------------------------------------------------------
+
+    def _told_to_end(self, by: signal.Signals) -> Ending:
+        """Cancel the job, as nobody is there to be asked, and do not wait for its end: whoever sent
+        the signal waits for this process."""
+        said = f"cancelled {self._job.name}, because of {by.name}"
+        try:
+            with self._target.client(CANCEL_TIMEOUT_S) as client:
+                client.cancel(self._job.id)
+        except MusterError as error:
+            said = f"{self._job.name} goes on despite {by.name}: {plain(str(error))}"
+        try:
+            self._screen.clear()
+            self._say(Text(said), True)
+        except OSError:  # the terminal is gone, and what is left in the buffers with it
+            discard_stdout()
+            discard_stderr()
+        return Ending(self._job, 128 + by)
 
     def _detached(self) -> Ending:
         if self._away:

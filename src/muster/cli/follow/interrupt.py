@@ -1,4 +1,4 @@
-"""Ctrl-C while a job is followed."""
+"""Signals while a job is followed: Ctrl-C, and those by which others end the process."""
 
 import select
 import signal
@@ -10,21 +10,30 @@ from types import FrameType, TracebackType
 
 from rich.console import Console
 
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
+
 
 class Interrupts:
-    """Ctrl-C as a flag to look at between two steps, not an exception in the middle of one.
+    """Signals as flags to look at between two steps, not exceptions in the middle of one.
 
     A second Ctrl-C before anybody looked is a KeyboardInterrupt. A process that was started to
-    ignore it (in the background of a script, by nohup) goes on ignoring it.
+    ignore a signal (in the background of a script, by nohup) goes on ignoring it.
+
+    ``told_to_end`` is the signal by which somebody else ends the process: a time limit, or a
+    terminal that is gone.
     """
 
     def __init__(self) -> None:
         self._pressed = False
+        self._is_asking = False
+        self.told_to_end: signal.Signals | None = None
 
     def __enter__(self) -> "Interrupts":
-        self._before = signal.getsignal(signal.SIGINT)
-        if self._before is not signal.SIG_IGN:
-            signal.signal(signal.SIGINT, self._press)
+        numbers = (signal.SIGINT, *_ENDING)
+        self._before = {number: signal.getsignal(number) for number in numbers}
+        for number, before in self._before.items():
+            if before is not signal.SIG_IGN:
+                signal.signal(number, self._end if number in _ENDING else self._press)
         return self
 
     def __exit__(
@@ -33,7 +42,8 @@ class Interrupts:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        signal.signal(signal.SIGINT, self._before)
+        for number, before in self._before.items():
+            signal.signal(number, before)
 
     def take(self) -> bool:
         """Whether Ctrl-C was pressed since the last look."""
@@ -42,17 +52,24 @@ class Interrupts:
 
     @contextmanager
     def raised(self) -> Iterator[None]:
-        """Make Ctrl-C the exception that people expect, while a question is asked."""
+        """Make the signals the exception that people expect, while a question is asked."""
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        self._is_asking = True
         try:
             yield
         finally:
+            self._is_asking = False
             signal.signal(signal.SIGINT, before)
 
     def _press(self, _number: int, _frame: FrameType | None) -> None:
         if self._pressed:
             raise KeyboardInterrupt
         self._pressed = True
+
+    def _end(self, number: int, _frame: FrameType | None) -> None:
+        self.told_to_end = signal.Signals(number)
+        if self._is_asking:
+            raise KeyboardInterrupt
 
 
 class Choice(StrEnum):
