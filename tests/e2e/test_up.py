@@ -21,6 +21,8 @@ from click.testing import CliRunner
 from tests.e2e.cluster import assert_no_survivors, client_of, free_ports, until
 
 from muster.agent.config import AgentConfig
+from muster.agent.identity import LOCK_FILE
+from muster.agent.supervisor import lock_file
 from muster.agent.supervisor.shutdown import shut_down
 from muster.app import local
 from muster.app.detached import has_ended
@@ -73,6 +75,30 @@ def test_up_leaves_nothing_to_wait_for(tmp_path: Path) -> None:
     finally:
         down(tmp_path / "home")
         assert_no_survivors(tmp_path / "home")
+
+
+def test_up_returns_once_its_agents_take_work(home: Home) -> None:
+    report = up(UpOptions(home.path, agents=2))
+    with client_of(home) as cluster:
+        agents = cluster.agents()
+    assert [agent.name for agent in agents if agent.connected] == ["agent-1", "agent-2"]
+    assert report.missing == ()
+
+
+def test_up_says_which_agents_have_not_joined(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "JOINED_WITHIN_S", 0.1)
+    home.create()
+    directory = home.agent_directory("agent-1")
+    directory.mkdir(parents=True)
+    lock = lock_file.take(directory / LOCK_FILE)  # as if it ran for somebody else
+    (directory / LOCK_FILE).write_text("0")
+    try:
+        monkeypatch.setenv("MUSTER_HOME", str(home.path))
+        result = CliRunner().invoke(app, ["up", "--agents", "1"])
+    finally:
+        os.close(lock)
+    assert result.exit_code == 0, result.stderr
+    assert f"warning: not joined yet: agent-1; see {directory / 'agent.log'}" in result.stderr
 
 
 def test_up_in_the_foreground_says_when_it_is_ready_and_stops_at_a_signal(home: Home) -> None:

@@ -5,7 +5,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -40,6 +40,10 @@ DEFAULT_PORT = 7600
 PORTS_TRIED = 50
 STOP_GRACE_S = 10.0
 FOREGROUND_LOOK_S = 0.1
+JOINED_WITHIN_S = 30.0
+"""How long `up` waits for its agents, all of which start at once."""
+FIRST_LOOK_S = 0.02
+LONGEST_LOOK_S = 1.0
 
 _ACCOUNT_OPTIONS = {
     "mapped": "--map-user",
@@ -74,7 +78,8 @@ class UpOptions:
 @dataclass(frozen=True, slots=True)
 class UpReport:
     """A cluster that was started, and where it runs. Agents elsewhere join at ``agent_address``
-    with the token in ``join_token_file``."""
+    with the token in ``join_token_file``. ``missing`` are the agents of its own that have not
+    joined."""
 
     url: str
     pid: int
@@ -83,6 +88,7 @@ class UpReport:
     join_token_file: Path
     home: Path
     took_s: float
+    missing: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
@@ -95,7 +101,8 @@ class DownReport:
 def up(options: UpOptions, ready: Callable[[UpReport], None] = lambda report: None) -> UpReport:
     """Start a cluster on this machine: a controller, and agents of its own.
 
-    ``ready`` is called once the controller accepts requests. With ``foreground`` the call returns
+    ``ready`` is called once the controller accepts requests and its agents have joined, or after
+    ``JOINED_WITHIN_S``. With ``foreground`` the call returns
     when the cluster was stopped by a signal, together with its kernels.
 
     Raises:
@@ -137,6 +144,7 @@ def up(options: UpOptions, ready: Callable[[UpReport], None] = lambda report: No
             kept = database if options.database is not None else last.database
             port = options.port or last.port
             home.write_settings(Settings(port, running.agent_port, asked, kept))
+            missing = _missing(home, [agent.name for agent in configs], told_to_stop)
         except BaseException:
             controller.end()
             if told_to_stop.is_set() and not home.is_running():
@@ -150,12 +158,32 @@ def up(options: UpOptions, ready: Callable[[UpReport], None] = lambda report: No
             join_token_file=home.join_token_file,
             home=home.path,
             took_s=time.monotonic() - began_s,
+            missing=missing,
             warnings=(*warnings(configs, running.users), *warnings_of(options.database)),
         )
         ready(report)
         if options.foreground:
             _stay(controller, home, told_to_stop)
     return report
+
+
+def _missing(home: Home, names: Collection[str], told_to_stop: threading.Event) -> tuple[str, ...]:
+    """The agents of these names that have not joined in time; the first look is at once."""
+    if not names:
+        return ()
+    from muster.client import Client  # while it is imported the agents start
+
+    known = home.client()
+    deadline_s, pause_s = time.monotonic() + JOINED_WITHIN_S, FIRST_LOOK_S
+    missing = tuple(names)
+    with Client(known["url"], known["token"], ca=known.get("ca")) as cluster:
+        while True:
+            with suppress(MusterError):  # the controller's log says more
+                joined = {each.name for each in cluster.agents() if each.connected}
+                missing = tuple(name for name in names if name not in joined)
+            if not missing or time.monotonic() > deadline_s or told_to_stop.wait(pause_s):
+                return missing
+            pause_s = min(pause_s * 1.5, LONGEST_LOOK_S)
 
 
 def _being_started(home: Home, keeper: int) -> str:

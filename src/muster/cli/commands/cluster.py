@@ -79,6 +79,10 @@ def _say_ready(report: "UpReport", foreground: bool) -> None:
         f"Muster runs at {report.url} with {count(len(names), 'agent')}"
         f"{f' ({shown})' if names else ''}; it took {duration(report.took_s)}."
     )
+    if report.missing:
+        late = ", ".join(report.missing[:5]) + (", …" if len(report.missing) > 5 else "")
+        log = report.home / "agents" / report.missing[0] / "agent.log"
+        click.echo(f"warning: not joined yet: {late}; see {log}", err=True)
     if not names:
         click.echo(
             f"It has no agent of its own: add one with `muster agent --controller "
