@@ -1,11 +1,14 @@
 """A job's whole life on the real control plane, without a process or a second passing."""
 
+import re
+
 from sqlalchemy import select
 from tests.control.conftest import MakeWorld
 from tests.control.hollow_agent import Run, attempt, kernel_index, task_index
 from tests.control.world import ADA, World
 from tests.databases import ON_BOTH
 
+from muster.control.job.explanation import explain_job
 from muster.control.job.requests import JobRequests
 from muster.control.modules import cluster_entities
 from muster.core.reasons import ReasonCode
@@ -369,3 +372,17 @@ def test_gang_that_loses_a_machine_charges_that_and_not_who_failed_of_it(
     }
     assert job.status in (JobState.PENDING, JobState.RUNNING)
     assert counts == {0: (0, 1), 1: (0, 0)}
+
+
+def test_why_counts_from_the_present_attempts_of_a_job_that_has_begun_anew(
+    worlds: MakeWorld,
+) -> None:
+    world = worlds({"a": CPU}, behaviour=lambda start: Run(1e9))
+    job = world.submit(JobSpec(command=["x"], name="long", tasks=2))
+    world.run(500.0)
+    world.agent("a").reboot()
+    world.connect(world.agent("a"))
+    world.run_until(lambda: job.counts.get(TaskState.RUNNING) == 2)
+    world.run(7.0)
+    why = explain_job(world.plane.live, world.cluster, job.id, world.clock.now())
+    assert re.fullmatch(r"long has run for (7|7\.5|8)s on a", why.details[0])

@@ -3,11 +3,13 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from muster.core import verdicts
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.states import KernelStatus, TaskState
 from muster.core.views.base import ReasonView
+from muster.core.views.placement import WhyView
 from muster.core.views.work import KernelView, TaskDetail
 
 
@@ -78,3 +80,29 @@ def test_failed_task_tells_agent_attempt_signal_and_reason_as_far_as_they_are_kn
         verdicts.failed(task(attempt(1, agent="a"), attempt(2, agent="b", signal=9), why=killed))
         == f"task 1 failed on b in attempt 2 (SIGKILL): {killed.sentence()}"
     )
+
+
+def test_task_that_runs_is_told_by_its_present_attempt() -> None:
+    work = WhyView(subject="ses-1", status="RUNNING", verdict="running for 2h")
+    first, second = attempt(1, started_at=0.0), attempt(2, started_at=100.0, agent="a")
+    running = replace(task(first, second), state=TaskState.RUNNING, started_at=0.0)
+    answer = verdicts.of_task(work, "long/1", running, 105.0)
+    assert (answer.verdict, answer.output) == (
+        "long/1 has run for 5s on a in attempt 2",
+        "long/1",
+    )
+
+
+def test_task_that_has_ended_is_told_by_itself_though_its_job_runs() -> None:
+    work = WhyView(subject="job-1", status="RUNNING", verdict="2 tasks: 1 running")
+    failed = replace(task(attempt(2, started_at=90.0, exit_code=3)), finished_at=100.0)
+    answer = verdicts.of_task(work, "long/1", failed, 105.0)
+    assert answer.ended
+    assert answer.verdict == "long/1 ended 5s ago after 10s"
+    assert answer.details == ("task 1 failed in attempt 2: exited with code 3",)
+
+
+def test_task_that_waits_is_told_as_its_work_is() -> None:
+    work = WhyView(subject="job-1", status="PENDING", verdict="1 task: 1 waiting")
+    waiting = replace(task(), state=TaskState.PENDING)
+    assert verdicts.of_task(work, "long/1", waiting, 105.0) is work

@@ -8,10 +8,12 @@ waits from ``core.waiting``.
 
 from collections.abc import Iterable, Mapping
 
+from msgspec.structs import replace
+
 from muster.core.reasons import ReasonCode, reason
 from muster.core.states import TaskState
 from muster.core.text import duration, signal_name
-from muster.core.views.placement import PlanOutcome
+from muster.core.views.placement import PlanOutcome, WhyView
 from muster.core.views.work import TaskDetail
 
 NAMED = 3
@@ -81,6 +83,30 @@ def tasks(counts: Mapping[TaskState, int]) -> str:
         if count
     ]
     return f"{'1 task' if total == 1 else f'{total} tasks'}: {', '.join(parts)}"
+
+
+def of_task(work: WhyView, ref: str, task: TaskDetail, now: float) -> WhyView:
+    """The answer about one task. It runs and ends by itself, with its present attempt; while it
+    waits, the answer is that about ``work``: its session, or its job where it has none."""
+    attempt = task.attempts[-1] if task.attempts else None
+    began_at = None if attempt is None else attempt.started_at
+    if task.ended:
+        ended_at = task.finished_at or task.state_changed_at
+        return WhyView(
+            subject=task.job_id,
+            status=task.state,
+            verdict=ended(ref, now - ended_at, None if began_at is None else ended_at - began_at),
+            details=(failed(task),) if task.state is TaskState.FAILED else (),
+            reasons=() if task.reason is None else (task.reason,),
+            name=ref,
+            output=None if began_at is None else ref,
+            ended=True,
+        )
+    if task.state is not TaskState.RUNNING or attempt is None or began_at is None:
+        return work
+    said = runs(ref, now - began_at, [attempt.agent] if attempt.agent else [])
+    said += f" in attempt {attempt.attempt}" if attempt.attempt > 1 else ""
+    return replace(work, status=task.state, verdict=said, details=(), name=ref, output=ref)
 
 
 def failed(task: TaskDetail) -> str:

@@ -1,5 +1,6 @@
 """``muster why``."""
 
+import time
 from collections.abc import Collection, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -26,16 +27,19 @@ def why(target: Target, ref: AnyRef, as_json: AsJson = False) -> None:
 
     Of another record, such as an agent or a notice, it tells what it lacks or waits for.
     """
+    from muster.core.verdicts import of_task
     from muster.core.views.work import JobView
 
     with target.client() as client:
         with suggesting(client, ref):
             subject = parse_ref(ref)
-            if subject.index is not None:
-                found = client.work(subject.ref)
-                if isinstance(found, JobView):
-                    client.task(found.id, subject.index)  # raises if there is no such task
-            answer = client.why(subject.ref)  # a task waits for what its job waits for
+            found = None if subject.index is None else client.work(subject.ref)
+            if subject.index is not None and isinstance(found, JobView):
+                task = client.task(found.id, subject.index)
+                answer = client.why(task.session_id or found.id)
+                answer = of_task(answer, f"{found.name}/{task.index}", task, time.time())
+            else:
+                answer = client.why(subject.ref)
         if as_json:
             print_json(answer)
             return

@@ -1,7 +1,6 @@
 """The answer of `muster why` about a job: why it has not ended, or why it has."""
 
 from collections.abc import Sequence
-from itertools import islice
 
 from sqlalchemy import Connection
 
@@ -18,7 +17,7 @@ from muster.core.errors import NotFound
 from muster.core.ids import AgentId, JobId
 from muster.core.owner import Principal, Role
 from muster.core.reasons import Reason, ReasonCode, reason
-from muster.core.states import JobState, KernelStatus, SessionStatus, TaskState
+from muster.core.states import TASK_TABLE, JobState, KernelStatus, SessionStatus, TaskState
 from muster.core.views.placement import WhyView
 from muster.core.views.work import JobView, TaskDetail
 from muster.store.live import Live
@@ -86,15 +85,18 @@ def explain_ended_job(
 
 
 def _where(live: Live, job: Job, now: float) -> tuple[str, ...]:
-    """Sentences on how long and where a job has run; none if it does not run."""
-    running = job.counts.get(TaskState.RUNNING, 0)
-    if not running:
-        return ()
+    """Sentences on how long and where a job has run; none if it does not run. The time of attempts
+    that were displaced does not count, where no task has kept anything of it."""
     of_tasks = (live.kernels.get(t.kernel_id) for t in job.tasks.values() if t.kernel_id)
-    kernels = (each for each in of_tasks if each and each.status is KernelStatus.RUNNING)
-    agents = agents_of(live, islice(kernels, LOOKED_AT))
-    for_s = None if job.started_at is None else now - job.started_at
-    return (verdicts.runs(job.name, for_s, agents, only_first=running > LOOKED_AT),)
+    kernels = [each for each in of_tasks if each and each.status is KernelStatus.RUNNING]
+    if not kernels:
+        return ()
+    agents = agents_of(live, kernels[:LOOKED_AT])
+    since = job.started_at
+    if not any(job.counts.get(state) for state in TASK_TABLE.terminal):  # it may have begun anew
+        since = min((each.started_at for each in kernels if each.started_at), default=since)
+    for_s = None if since is None else now - since
+    return (verdicts.runs(job.name, for_s, agents, only_first=len(kernels) > LOOKED_AT),)
 
 
 def _of_machines(live: Live, job: Job, now: float) -> list[Reason]:
