@@ -33,7 +33,7 @@ KILLED_WHILE_STARTING = 0.3  # of the moments; at the others the controller has 
 AGENTS = {"one": 2, "two": 1, "three": 1}  # processors, each of which one task takes
 JOBS, TASKS, GANG = 8, 37, 4  # 8 x 37 + 4 = 300
 FLAKY, NEVER = 5, 1000  # each fifth task of every other job fails at first
-WORKLOAD_TIMEOUT_S = 60.0
+WORKLOAD_TIMEOUT_S = 120.0  # a server may be away for a minute of it
 
 # 0 to 200 ms; "flaky" tasks fail at first, all with codes that tell them apart.
 _WORK = """
