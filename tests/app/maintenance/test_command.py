@@ -101,4 +101,6 @@ def test_wrong_password_is_told_without_the_password(
     assert "password authentication failed" in result.stderr
     assert "look at the user and the password (PGPASSWORD, ~/.pgpass)" in result.stderr
     assert "se-cret" not in result.output
-    assert len(result.stderr.splitlines()) == 1
+    warning, sentence = result.stderr.splitlines()
+    assert warning.startswith("warning: others on this machine can see the password")
+    assert sentence.startswith("muster: the database postgresql://muster:***@127.0.0.1")

@@ -158,6 +158,8 @@ def copy(
     """
     from muster.app.maintenance.copying import copy as copied
 
+    for each in (source, target):
+        _warn_of_password(each)
     copy_ = copied(_home(ctx, home), source, target)
     click.echo(f"copied {count(copy_.made.rows, 'row')}, each as it was")
     if copy_.is_used:
@@ -177,7 +179,15 @@ def _home(ctx: click.Context, home: Path | None) -> "Directory":
 def _url(ctx: click.Context, database: str | None, home: Path | None) -> str:
     from muster.app.maintenance.place import database_of
 
+    _warn_of_password(database)
     return database_of(_home(ctx, home), database)
+
+
+def _warn_of_password(database: str | None) -> None:
+    from muster.app.database_option import warnings_of
+
+    for warning in warnings_of(database):
+        click.echo(f"warning: {warning}", err=True)
 
 
 def _told(audited: "Audited") -> Iterator[Text]:

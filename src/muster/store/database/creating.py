@@ -57,7 +57,7 @@ def new_on_server(url: str, aside: str | None = None) -> Iterator[tuple[Connecti
                 if aside is None:
                     raise DatabaseUnusable(
                         f"the database {shown} is not empty, it holds a cluster already: name an "
-                        f"empty one"
+                        f"empty one, or work on that cluster with --database"
                     )
                 _move_aside(connection, aside)
             yield connection, was_empty
