@@ -73,7 +73,7 @@ def test_plan_of_what_is_too_large_says_what_every_agent_lacks(ada: httpx.Client
     assert [reason["code"] for reason in found["reasons"]] == ["NEVER_FITS"]
     assert found["reasons"][0]["remedy"]
     (group,) = found["placement"]["requests"][0]["groups"]
-    assert (group["agents"], group["lacks"][0]["sentence"]) == (
+    assert (group["agents"], group["shortfalls"][0]["sentence"]) == (
         2,
         "gpu: 3 asked, the agent has 2",
     )

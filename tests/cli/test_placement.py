@@ -25,12 +25,12 @@ from muster.core.views.work import ShareView
 
 NO_ROOM = because(ReasonCode.NO_ROOM, agents=2, group="default", request="2 gpu")
 EARLY = because(ReasonCode.BEFORE_START_TIME, moment="2027-01-31T07:00:00+00:00")
-FREE = {"agents": 2, "examples": ["a1", "a2"], "nearest": "a1", "lacks": []}
+FREE = {"agents": 2, "examples": ["a1", "a2"], "nearest": "a1", "shortfalls": []}
 ZONE = {
     "agents": 1,
     "examples": ["a3"],
     "nearest": "a3",
-    "lacks": [lacks("zone=a asked, zone is b"), lacks("gpu: 2 asked, 1 of 4 free")],
+    "shortfalls": [lacks("zone=a asked, zone is b"), lacks("gpu: 2 asked, 1 of 4 free")],
 }
 
 

@@ -38,7 +38,7 @@ TOO_BIG = WhyView(
                             "agents": 1000,
                             "examples": ["agent-1", "agent-2"],
                             "nearest": "agent-1",
-                            "lacks": [
+                            "shortfalls": [
                                 lacks("gpu: 9 asked, the agent has 4"),
                                 lacks("cpu: 1 asked, 0 of 8 free"),
                             ],

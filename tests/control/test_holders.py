@@ -39,11 +39,13 @@ def test_room_is_held_by_those_whom_the_asker_may_see_and_by_a_number_of_others(
     waits = world.submit(job("waits", 2), ADA)
     (room,) = why(world, waits, ADA).held
     assert (room.held, room.limit, room.resource, room.agents) == ("8", "8", "cpu", ("a",))
+    assert (room.held_amount, room.limit_amount) == (8000, 8000)
     train, mine, others = room.holders
     assert (train.name, train.amount, train.sessions, train.yours) == ("train", "4", 2, True)
     assert train.since is not None
     assert train.since >= began
     assert (mine.name, mine.amount) == ("eval", "1")
+    assert [each.held_amount for each in room.holders] == [4000, 1000, 3000]
     assert (others.name, others.owner, others.amount, others.sessions) == (None, None, "3", 3)
     (seen,) = why(world, waits, ROOT).held
     assert [(each.name, each.yours) for each in seen.holders] == [
@@ -67,9 +69,11 @@ def test_session_ahead_of_it_is_named_to_those_who_may_see_it(group_world: MakeW
     world.submit(job("first", 3, timeout=1000), ADA)
     world.submit(job("head", 4, priority=90), ADA)
     for who, name in ((ADA, "head"), (BOB, None)):
-        behind = why(world, world.submit(job(f"of-{who.owner.user}"), who), who).behind
-        assert behind is not None
-        assert behind.name == name
+        answer = why(world, world.submit(job(f"of-{who.owner.user}"), who), who)
+        assert answer.behind is not None
+        assert answer.behind.name == name
+        ids = [each.id for each in world.plane.live.sessions.values() if each.owner != who.owner]
+        assert not any(value in ids for why in answer.reasons for value in why.numbers.values())
 
 
 def test_quota_is_held_by_the_work_that_counts_in_it(group_world: MakeWorld) -> None:
@@ -80,6 +84,7 @@ def test_quota_is_held_by_the_work_that_counts_in_it(group_world: MakeWorld) -> 
     world.submit(job("holds", 2), ADA)
     (quota,) = why(world, world.submit(job("waits"), ADA), ADA).held
     assert (quota.quota, quota.held, quota.limit) == (f"user {name}", "2", "2")
+    assert (quota.held_amount, quota.limit_amount) == (2000, 2000)
     assert [each.name for each in quota.holders] == ["holds"]
 
 

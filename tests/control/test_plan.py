@@ -137,7 +137,7 @@ def test_work_without_room_is_told_when_it_would_start_at_the_latest(world: Worl
     (request,) = found.placement.requests
     (lacking,) = request.groups
     assert lacking.agents == 2
-    assert lacking.lacks[0].sentence == "cpu: 2 asked, 0 of 4 free"
+    assert lacking.shortfalls[0].sentence == "cpu: 2 asked, 0 of 4 free"
 
 
 def test_all_reasons_are_told_at_once(world: World) -> None:

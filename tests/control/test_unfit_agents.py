@@ -61,7 +61,7 @@ def test_work_waits_for_the_agent_that_has_not_said_that_it_cannot(
     found = explain_session(world.plane.live, world.cluster, waiting.id, world.clock.now())
     assert found.placement is not None
     groups = found.placement.requests[0].groups
-    lacks = {group.nearest: [why.code for why in group.lacks] for group in groups}
+    lacks = {group.nearest: [why.code for why in group.shortfalls] for group in groups}
     assert lacks == {"a": ["AGENT_UNFIT"], "b": ["LACKS_FREE"]}
     world.run(45)
     assert (job.status, tried) == (JobState.RUNNING, {"a": 1, "b": 2})

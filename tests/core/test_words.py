@@ -2,7 +2,6 @@
 
 import json
 import random
-from string import Formatter
 from typing import Any
 
 import msgspec
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 from muster.core.clock import VirtualClock
 from muster.core.ids import IdFactory, prefix_range
 from muster.core.reasons import CATALOGUE, Reason, ReasonCode, reason
+from muster.core.reasons.sentences import numbers_of
 from muster.core.resources import (
     Resources,
     format_bytes,
@@ -32,6 +32,7 @@ from muster.core.states import (
     StateTable,
     TaskState,
 )
+from muster.core.views.base import ReasonView
 from muster.core.views.work import TaskView
 
 TABLES: list[StateTable[Any]] = [AGENT_TABLE, JOB_TABLE, KERNEL_TABLE, SESSION_TABLE, TASK_TABLE]
@@ -108,19 +109,18 @@ def test_equal_requests_share_a_shape() -> None:
 
 def test_every_code_has_a_reason_and_every_sentence_is_formed() -> None:
     assert set(CATALOGUE) == set(ReasonCode)
-    for code, definition in CATALOGUE.items():
-        names = names_in(definition.template)
+    for code in CATALOGUE:
+        names = numbers_of(code)
         for filled in (reason(code, **dict.fromkeys(names, 1)), reason(code)):
-            assert ("?" in filled.sentence()) == (bool(names) and not filled.numbers)
+            assert ("?" in filled.sentence()) == (bool(names) and not filled.numbers), code
             assert not {"{", "}", "!"} & {*filled.sentence(), *filled.remedy()}
 
 
-def names_in(template: str) -> list[str]:
-    """Of the numbers that a template shows, those in its optional parts included."""
-    found = []
-    for _, name, form, _ in Formatter().parse(template):
-        found += [name, *names_in(form or "")] if name else []
-    return found
+def test_reason_as_people_see_it_has_the_numbers_that_its_texts_tell_and_no_others() -> None:
+    why = reason(ReasonCode.BEHIND_RESERVATION, group="pool", session="ses-1", in_s=5)
+    assert ReasonView.of(why).numbers == {"group": "pool", "in_s": 5}
+    some = reason(ReasonCode.NO_ROOM, agents=3, group="pool", request="1 cpu", barred=1)
+    assert ReasonView.of(some).numbers == dict(some.numbers)
 
 
 def test_part_of_a_sentence_is_there_with_its_number_only() -> None:

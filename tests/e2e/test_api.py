@@ -79,7 +79,7 @@ def test_why_of_nine_gpus_where_agents_have_four_each_says_all_of_it(world: Worl
     (group,) = request.groups
     assert group.agents == 2
     assert sorted(group.examples) == ["one", "two"]
-    (lacking,) = group.lacks
+    (lacking,) = group.shortfalls
     assert (lacking.code, lacking.sentence) == (
         "LACKS_CAPACITY",
         "gpu: 9 asked, the agent has 4",

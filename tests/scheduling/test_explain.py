@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -31,6 +32,7 @@ from muster.core.reasons import ReasonCode
 from muster.core.resources import DeviceShare
 from muster.core.specs import QuotaSpec
 from muster.core.specs.group import QueuePolicy
+from muster.core.views.base import ReasonView
 from muster.scheduling.accounting.usage import Quotas, scopes
 from muster.scheduling.cluster.snapshot import Snapshot
 from muster.scheduling.explaining.explain import MAX_REQUESTS, Explanation, explain
@@ -342,6 +344,8 @@ def test_explanation_agrees_with_the_decision_and_changes_nothing(
     assert explanation.placement == started.get(asked.id, ())
     members = world.state.queue.class_of(asked.id)
     refused = [each for each in members if each.id not in started]
+    views = [ReasonView.of(reason) for reason in explanation.reasons]
+    assert msgspec.json.decode(msgspec.json.encode(views), type=list[ReasonView]) == views
     if sequencer == "fifo" and refused[:1] == [asked]:  # its reasons are those of its class
         told_codes = {reason.code for reason in explanation.reasons}
         assert {reason.code for reason in result.refused[members]} <= told_codes

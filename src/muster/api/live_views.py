@@ -87,7 +87,7 @@ def agent_view(agent: Agent, live: Live, cluster: ClusterState) -> AgentView:
             replace(device, free=device_free[device.index] / GPU_WHOLE) for device in shown.devices
         ),
         kernels=charged,
-        ahead=len(rows) - charged,
+        prefilled=len(rows) - charged,
         reason=ReasonView.of(full_disk_of(agent)) if agent.disk_full else shown.reason,
     )
 

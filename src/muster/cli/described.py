@@ -31,7 +31,7 @@ def agent_parts(agent: "AgentView", now: float) -> list[RenderableType]:
                 ("has", agent.capacity.resources().describe()),
                 ("free", agent.free.resources().describe() if agent.connected else None),
                 ("gpus", plain(", ".join(devices))),
-                ("runs", f"{kernels}, {agent.ahead:,} more in its backlog"),
+                ("runs", f"{kernels}, {agent.prefilled:,} more in its backlog"),
                 (
                     "attributes",
                     plain(", ".join(f"{key}={said}" for key, said in agent.attributes.items())),

@@ -97,10 +97,10 @@ def _scored(scores: Sequence["ScoreView"]) -> str:
 
 
 def _agents(group: "ShortfallView") -> Sequence[Text | str]:
-    lacks = "; ".join(plain(reason.sentence) for reason in group.lacks)
+    shortfalls = "; ".join(plain(reason.sentence) for reason in group.shortfalls)
     return [
         f"{group.agents:,}",
-        lacks or Text("nothing: there is room", style="green"),
-        group.nearest if group.lacks else "",
+        shortfalls or Text("nothing: there is room", style="green"),
+        group.nearest if group.shortfalls else "",
         ", ".join(group.examples),
     ]

@@ -105,7 +105,7 @@ def _emptied(client: "Client", ref: str) -> None:
     """
     agent = client.bar_agent(ref, AgentBar.DRAINING, note="to be removed", deadline=0)
     until_s = time.monotonic() + REMOVED_WITHIN_S
-    while agent.kernels + agent.ahead:
+    while agent.kernels + agent.prefilled:
         if time.monotonic() > until_s:
             raise MusterError(
                 f"agent {agent.name} may still run {count(agent.kernels, 'kernel')}: it takes "

@@ -2,6 +2,8 @@
 
 import json
 from dataclasses import dataclass
+from functools import cache
+from string import Formatter
 from typing import Any
 
 from muster.core.reasons.catalogue import CATALOGUE
@@ -26,6 +28,12 @@ class Reason:
     def remedy(self) -> str:
         return CATALOGUE[self.code].remedy.format_map(_Shown(self.numbers))
 
+    def told(self) -> dict[str, Any]:
+        """The numbers, by name, that the sentence and the remedy tell. The other numbers may be
+        about work of which the reader must not know."""
+        names = numbers_of(self.code)
+        return {name: value for name, value in self.numbers if name in names}
+
     def to_json(self) -> str:
         """The numbers as JSON; the code has a column of its own."""
         return json.dumps(dict(self.numbers)) if self.numbers else "{}"
@@ -38,6 +46,20 @@ class Reason:
 def reason(code: ReasonCode, **numbers: Any) -> Reason:
     """A reason with its numbers by name, in the order that the template reads best."""
     return Reason(code, tuple(numbers.items()))
+
+
+@cache
+def numbers_of(code: ReasonCode) -> frozenset[str]:
+    """The names of the numbers that the texts of a reason tell, also in their optional parts."""
+    definition = CATALOGUE[code]
+    return frozenset([*_names_in(definition.template), *_names_in(definition.remedy)])
+
+
+def _names_in(template: str) -> list[str]:
+    found = []
+    for _, name, form, _ in Formatter().parse(template):
+        found += [name, *_names_in(form or "")] if name else []
+    return found
 
 
 def shortfall(code: ReasonCode, resource: str, **amounts: int) -> Reason:

@@ -115,17 +115,23 @@ class OwnerView(View):
 
 
 class ReasonView(View):
-    """A reason as a person reads it; ``kind`` is one of ``core.reasons.ReasonKind``."""
+    """A reason: its code, its kind (``core.reasons.ReasonKind``), its texts, and the numbers that
+    these tell, by name. Amounts among the numbers are texts with their units."""
 
     code: str
     kind: str
     sentence: str
     remedy: str = ""
+    numbers: dict[str, str | int | float | bool | None] = {}
 
     @staticmethod
     def of(reason: Reason) -> "ReasonView":
         return ReasonView(
-            code=reason.code, kind=reason.kind, sentence=reason.sentence(), remedy=reason.remedy()
+            code=reason.code,
+            kind=reason.kind,
+            sentence=reason.sentence(),
+            remedy=reason.remedy(),
+            numbers=reason.told(),
         )
 
 

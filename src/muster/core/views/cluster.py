@@ -21,11 +21,11 @@ class DeviceView(View):
 class AgentView(RecordView):
     """A machine; of one that was removed nothing is ``free`` or ``held``.
 
-    ``kernels`` are those that hold resources of it, ``ahead`` those in its backlog; ``seen_at`` is
-    when it last spoke, ``connected`` whether the controller can reach it now, ``barred`` why it
-    takes no new work, if it takes none, with ``bar_note`` in an operator's words. The kernels of a
-    draining agent are stopped at ``leave_by``; an agent that is ``disk_full`` takes no new work
-    until it has room."""
+    ``kernels`` counts those that hold resources of it, ``prefilled`` those in its backlog;
+    ``seen_at`` is when it last spoke, ``connected`` whether the controller can reach it now,
+    ``barred`` why it takes no new work, if it takes none, with ``bar_note`` in an operator's words.
+    The kernels of a draining agent are stopped at ``leave_by``; an agent that is ``disk_full``
+    takes no new work until it has room."""
 
     name: str
     group: str
@@ -39,7 +39,7 @@ class AgentView(RecordView):
     devices: tuple[DeviceView, ...] = ()
     attributes: dict[str, str] = field(default_factory=dict)
     kernels: int = 0
-    ahead: int = 0
+    prefilled: int = 0
     joined_at: float
     seen_at: float
     barred: AgentBar | None = None

@@ -14,6 +14,7 @@ class HolderView(View):
 
     Args:
         amount: of the resource that they hold, in the unit that a person expects.
+        held_amount: the same as a canonical amount: thousandths, bytes, or a count.
         sessions: how many sessions it stands for.
         owner: of the sessions, where they have a name.
         yours: whether the sessions are the caller's.
@@ -22,6 +23,7 @@ class HolderView(View):
 
     sessions: int
     amount: str = ""
+    held_amount: int = 0
     name: str | None = None
     owner: OwnerView | None = None
     yours: bool = False
@@ -33,7 +35,8 @@ class HoldingView(View):
 
     Args:
         resource: its name, such as "gpu".
-        held, limit: how much of how much is held.
+        held, limit: how much of how much is held, in the unit that a person expects.
+        held_amount, limit_amount: the same as canonical amounts: thousandths, bytes, or counts.
         agents: where the resource is room on machines, those nearest to taking the work.
         quota: where the resource is a quota, its name, such as "user default/research/ann".
     """
@@ -41,6 +44,8 @@ class HoldingView(View):
     resource: str
     held: str
     limit: str
+    held_amount: int = 0
+    limit_amount: int = 0
     agents: tuple[str, ...] = ()
     quota: str | None = None
     holders: tuple[HolderView, ...] = ()
@@ -60,13 +65,13 @@ class ShortfallView(View):
         agents: how many.
         examples: names of some.
         nearest: the name of the agent with the smallest shortfall.
-        lacks: the shortfalls of that agent; empty where these agents have room.
+        shortfalls: those of that agent; empty where these agents have room.
     """
 
     agents: int
     examples: tuple[str, ...]
     nearest: str
-    lacks: tuple[ReasonView, ...] = ()
+    shortfalls: tuple[ReasonView, ...] = ()
 
 
 class ScoreView(View):

@@ -57,7 +57,7 @@ def holdings(
                 told.append(room)
                 break
     quotas = (why for why in found.reasons if why.code is ReasonCode.QUOTA_IN_USE)
-    told += [_quota(why, cluster, asker) for why in quotas]
+    told += filter(None, (_quota(why, cluster, asker) for why in quotas))
     return tuple(told)
 
 
@@ -105,6 +105,8 @@ def _room(
         resource=resource,
         held=format_amount(resource, limit - left),
         limit=format_amount(resource, limit),
+        held_amount=limit - left,
+        limit_amount=limit,
         agents=tuple(agent.name for agent in agents),
         holders=_holders(holds, lambda amount: format_amount(resource, amount), asker),
     )
@@ -129,20 +131,30 @@ def _amounts(columns: Columns, resource: str, slots: Ints) -> tuple[Ints, Ints]:
     return columns.free[slots, dimension], columns.capacity[slots, dimension]
 
 
-def _quota(why: Reason, cluster: ClusterState, asker: Principal) -> HoldingView:
+def _quota(why: Reason, cluster: ClusterState, asker: Principal) -> HoldingView | None:
     numbers = dict(why.numbers)
     level, name, resource = Level(numbers["level"]), numbers["owner"], numbers["resource"]
+    quota = cluster.accounting.quotas.of((level, name))
+    if quota is None:
+        return None
+    usage = cluster.accounting.usage.of((level, name))
     counts = resource == "sessions"
+    held = usage.sessions if counts else usage.amounts.get(resource, 0)
+    limit = (quota.sessions or 0) if counts else quota.limits.amounts[resource]
     placed = islice(cluster.placed_of(level, name), _MOST_SESSIONS)
     holds = ((each, 1 if counts else workload.total.get(resource, 0)) for each, workload in placed)
+
+    def shown(amount: int) -> str:
+        return str(amount) if counts else format_amount(resource, amount)
+
     return HoldingView(
         resource=resource,
-        held=str(numbers["used"]),
-        limit=str(numbers["limit"]),
+        held=shown(held),
+        limit=shown(limit),
+        held_amount=held,
+        limit_amount=limit,
         quota=f"{level} {name}",
-        holders=_holders(
-            holds, lambda amount: str(amount) if counts else format_amount(resource, amount), asker
-        ),
+        holders=_holders(holds, shown, asker),
     )
 
 
@@ -174,18 +186,20 @@ def _holders(
     amount_of_others += sum(each.amount for each in ordered[MOST_HOLDERS:])
     told = [_holder(each, shown(each.amount), asker) for each in ordered[:MOST_HOLDERS]]
     if others:
-        told.append(HolderView(sessions=others, amount=shown(amount_of_others)))
+        text = shown(amount_of_others)
+        told.append(HolderView(sessions=others, amount=text, held_amount=amount_of_others))
     return tuple(told)
 
 
 def _holder(total: _Sum, amount: str, asker: Principal) -> HolderView:
     session = total.first
     if not asker.may_see(session.owner):
-        return HolderView(sessions=total.sessions, amount=amount)
+        return HolderView(sessions=total.sessions, amount=amount, held_amount=total.amount)
     name = session.job.name if session.job is not None else session.name or session.id
     return HolderView(
         sessions=total.sessions,
         amount=amount,
+        held_amount=total.amount,
         name=name,
         owner=OwnerView.of(session.owner),
         yours=session.owner == asker.owner,

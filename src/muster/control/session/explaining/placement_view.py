@@ -99,7 +99,7 @@ def _request(found: RequestExplanation) -> RequestView:
                 agents=group.agents,
                 examples=group.examples,
                 nearest=group.nearest,
-                lacks=tuple(map(ReasonView.of, group.shortfalls)),
+                shortfalls=tuple(map(ReasonView.of, group.shortfalls)),
             )
             for group in found.groups
         ),
