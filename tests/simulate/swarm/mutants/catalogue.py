@@ -35,6 +35,8 @@ LEDGER = (
                 record.finished_at = work.now
 """,
         "a row of the ledger stays until the agent confirms that the processes are gone",
+        beyond="a stop expires only where a kernel outlives SIGKILL on an agent that can be heard, "
+        "and no hollow kernel does",
     ),
     Mutant(
         "the end of an old generation frees nothing",
@@ -216,6 +218,28 @@ COMMITS = (
         "        if before not in expected:\n            return False\n",
         "",
         "a record that somebody else has moved is left alone",
+    ),
+    Mutant(
+        "the fence is not checked",
+        "store/fence.py",
+        "        return bool(connection.scalar(select(schema.fence.c.epoch)) == self._epoch)\n",
+        "        return True\n",
+        "one controller writes, however many believe that they may",
+    ),
+    Mutant(
+        "the fence is not taken",
+        "store/fence.py",
+        "        self._epoch = max(row.epoch + 1, int(self._holder.since * 1000))\n",
+        "        self._epoch = row.epoch\n",
+        "one controller writes, however many believe that they may",
+    ),
+    Mutant(
+        "the compare-and-set in SQL is dropped",
+        "store/unit.py",
+        "            if written != len(old):\n                raise StaleWrite",
+        "            if False:\n                raise StaleWrite",
+        "a record that somebody else has moved is left alone",
+        beyond="it is the second wall: behind the fence nobody else writes",
     ),
     Mutant(
         "a moved status is not written",
