@@ -117,7 +117,7 @@ def test_sweep_that_fails_leaves_nothing_half_made_and_the_rest_of_its_wake_goes
 
 
 @pytest.mark.parametrize("kind", DEFECTS)
-def test_sweep_that_fails_each_time_costs_a_wake_a_period_and_is_done_once_it_is_mended(
+def test_sweep_that_fails_each_time_costs_two_wakes_a_period_at_most_and_is_done_once_mended(
     make_world: MakeWorld, readings: list[None], kind: type[Sweeping]
 ) -> None:
     bad, good = kind(), Sound()
@@ -127,7 +127,8 @@ def test_sweep_that_fails_each_time_costs_a_wake_a_period_and_is_done_once_it_is
     bad.since.clear()
     readings.clear()
     world.run(10 * SWEEP_S)
-    assert 9 <= len(readings) <= 11
+    wakes = 2 if kind is Unstorable else 1  # the second is tried out before it is committed
+    assert 9 * wakes <= len(readings) <= 11 * wakes
     assert len(good.since) >= times + 9
     assert rows_of(world, bad) == stored
 

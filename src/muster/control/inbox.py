@@ -96,6 +96,11 @@ class Inbox:
     def __bool__(self) -> bool:
         return bool(self._fresh or self._slow or self._again)
 
+    @property
+    def is_taking_again(self) -> bool:
+        """Whether inputs of undone wakes wait."""
+        return bool(self._again)
+
     def put(self, item: Input) -> None:
         """
         Raises:

@@ -15,7 +15,7 @@ from sqlalchemy import update
 from sqlalchemy.exc import SQLAlchemyError
 
 from muster.control.engine.coordinator import MAX_CHANGES, Coordinator
-from muster.control.engine.defects import Defects, Undone
+from muster.control.engine.defects import LOOK_AGAIN_S, Defects, Undone
 from muster.control.engine.effects import Performer
 from muster.control.engine.inputs import Input
 from muster.control.engine.module import Context, Declared, Module, Parts, with_own
@@ -48,8 +48,6 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 RETRY_COMMIT_S = 1.0
-LOOK_AGAIN_S = 1.0
-"""How long new records wait on which a handler was not run, because it failed on one of them."""
 MOST_PUT_OFF = 2
 """How many wakes in a row may take in so many changes that handlers wait for the next wake. After
 the first such wake, inputs that came meanwhile are taken before the handlers have their turn."""
@@ -111,6 +109,7 @@ class ControlPlane:
         self.trouble: str | None = None
         """Why nothing can be stored; None as long as everything can."""
         self._broken = False  # mirror and SQL differ: it is read again before anything else
+        self._is_wary = False  # the last wake could not be stored: find out whose changes cannot
         self._in_doubt: _Doubt | None = None
         self._former: Live | None = None  # the mirror that was thrown away, until that is done
         catching_up = with_own(modules, Module.catch_up)
@@ -242,7 +241,7 @@ class ControlPlane:
         self._note_news()
         handlers_only = handlers_only or self._put_off == MOST_PUT_OFF
         inputs = [] if handlers_only else self._inbox.take(now)
-        work = Work(self._store.unit(now, self._watch), self._ids, self._races)
+        work = Work(self._store.unit(now, self._watch), self._ids, self._races, self._defects)
         try:
             calm = self._decide(inputs, work)
             self._store.commit(work.unit)
@@ -251,7 +250,7 @@ class ControlPlane:
             self._in_doubt = _Doubt(inputs, work, calm, str(error))
             return self._settle()
         except Exception as error:
-            return self._give_up(inputs, error)
+            return self._give_up(inputs, work, error)
         return self._conclude(work, calm)
 
     def _conclude(self, work: Work, calm: bool) -> float:
@@ -291,16 +290,38 @@ class ControlPlane:
         """Take the inputs, and run handlers; whether these have nothing left to do.
 
         Raises:
-            Undone: a part of the control plane failed; ``inputs`` are those to be taken again.
+            Undone: a part of the control plane failed, or made a change that cannot be stored;
+                ``inputs`` are those to be taken again.
         """
         if self.trouble is not None:
             work.unit.also(update(cluster).values(value=cluster.c.value))  # is there room again?
         work.tell_losers()
         self._sweeps.run(work)
+        if self._is_wary:
+            self._try_out_sweep(work)
         self._take_all(inputs, work)
+        if self._is_wary:
+            self._try_out_inputs(inputs, work)
         full = work.unit.size > MAX_CHANGES and not work.unit.ends_something
         self._put_off = self._put_off + 1 if full and not work.must_be_whole else 0
         return not self._put_off and self._coordinator.run(work)
+
+    def _try_out_sweep(self, work: Work) -> None:
+        try:
+            self._store.try_out(work.unit)
+        except Unstorable as error:
+            if not self._sweeps.blame(error, work.now):
+                raise
+            self._acquit()
+            raise Undone from error
+
+    def _try_out_inputs(self, inputs: list[Input], work: Work) -> None:
+        try:
+            self._store.try_out(work.unit)
+        except Unstorable as error:
+            self._find_culprit(inputs, error)
+            inputs.clear()
+            raise Undone from error
 
     def _take_all(self, inputs: list[Input], work: Work) -> None:
         """Apply the inputs. Inputs that are left after MAX_CHANGES changes wait for the next wake.
@@ -341,6 +362,7 @@ class ControlPlane:
 
     def _note_commit(self, work: Work, calm: bool) -> None:
         self._races.committed()
+        self._is_wary = self._is_wary and self._inbox.is_taking_again
         self.trouble = None
         self.changes = work.unit.size
         self._sweeps.committed(work.now)
@@ -371,7 +393,7 @@ class ControlPlane:
 
     # -- when nothing was committed ------------------------------------------------------------
 
-    def _give_up(self, inputs: list[Input], error: Exception) -> float:
+    def _give_up(self, inputs: list[Input], work: Work, error: Exception) -> float:
         """Nothing of the wake was written: decide which inputs the next wake takes, so that it does
         not fail in the same way. The answer is the moment at which the next wake is due."""
         now = self._clock.now()
@@ -390,6 +412,14 @@ class ControlPlane:
                 log.warning("the wake is taken again: %s (%s)", error, ", ".join(sorted(losers)))
                 self._inbox.give_back(inputs)
             case CommitFailed() if not isinstance(error, Unstorable):
+                self._fail(inputs, why)
+            case Unstorable() if not self._is_wary:
+                self._is_wary = True
+                self._sweeps.take_again()
+                self._inbox.give_back(inputs)
+            case Unstorable() if self._leave_out_spoilt(work, error):
+                self._inbox.give_back(inputs)
+            case Unstorable() if not inputs:
                 self._fail(inputs, why)
             case _ if inputs:
                 self._find_culprit(inputs, error)
@@ -415,6 +445,16 @@ class ControlPlane:
             return self._conclude(doubt.work, doubt.calm)
         self._fail(doubt.inputs, f"the change could not be stored: {doubt.why}")
         return self._retry_at
+
+    def _leave_out_spoilt(self, work: Work, error: Unstorable) -> bool:
+        """Sweep and inputs of a wake could be stored, and its handlers' changes cannot: have the
+        records left out to which these gave such values. The answer says whether any were found."""
+        try:
+            spoilt = self._store.unstorable(work.unit)
+        except CommitFailed as failure:
+            log.error("it cannot be told which records cannot be stored: %s", failure)
+            return False
+        return self._defects.spoilt(map(work.chain, spoilt), error, work.now)
 
     def _find_culprit(self, inputs: list[Input], error: Exception) -> None:
         """The same wake would fail again, because of an input or of the state itself. An input is

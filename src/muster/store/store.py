@@ -20,13 +20,14 @@ from muster.store import schema
 from muster.store.database.committing import CommitConnection
 from muster.store.database.outage import cause_of
 from muster.store.entities import ENTITIES
-from muster.store.entity import Entities
-from muster.store.fence import NOBODY, Fence, Holder
+from muster.store.entity import Entities, Record
+from muster.store.fence import NOBODY, Fence, Fenced, Holder
 from muster.store.live import Live
 from muster.store.load import load_live
 from muster.store.queries.jobs import free_number
 from muster.store.queries.workload_history import read_ended_requests, read_ended_usage
 from muster.store.unit import LedgerWatch, StaleWrite, Unit
+from muster.store.unstorable import unstorable_records
 
 OUTBOX_KEPT = 10_000  # commits; a reader that missed more reads the state itself
 _PRUNE_EVERY = 1_000
@@ -146,17 +147,50 @@ class Store:
                 is_complete = True  # the commit itself is left
         except StaleWrite as stale:
             raise LostRace(str(stale), self._losers(unit, stale)) from stale
-        except (UnicodeError, OverflowError) as error:
-            raise Unstorable(str(error)) from error
-        except SQLAlchemyError as error:
-            cause = cause_of(error)
-            self._commits.note(error)
+        except Fenced:
+            raise
+        except Exception as error:
+            failure = self._failure(error)
             if is_complete:
-                raise CommitUnknown(cause) from error
-            if isinstance(error, _OF_THE_VALUE) and not error.connection_invalidated:
-                raise Unstorable(cause) from error
-            raise CommitFailed(cause) from error
+                raise CommitUnknown(str(failure)) from error
+            raise failure from error
         self._note_commit(unit)
+
+    def _failure(self, error: Exception) -> CommitFailed:
+        """The failure of a commit in which this was raised before its end."""
+        if not isinstance(error, SQLAlchemyError):
+            return Unstorable(repr(error))  # no value for the driver can be made of the record's
+        cause = cause_of(error)
+        self._commits.note(error)
+        if isinstance(error, _OF_THE_VALUE) and not error.connection_invalidated:
+            return Unstorable(cause)
+        return CommitFailed(cause)
+
+    def try_out(self, unit: Unit) -> None:
+        """Write what the unit holds so far, and take it back.
+
+        Raises:
+            CommitFailed: as ``commit`` would; Unstorable if the same unit would fail again.
+        """
+        try:
+            with self._commits.trial() as connection:
+                unit.write(connection)
+        except StaleWrite:
+            pass  # the commit will find the losers
+        except Exception as error:
+            raise self._failure(error) from error
+
+    def unstorable(self, unit: Unit) -> list[Record]:
+        """The records because of which a unit is Unstorable; none if another part of it is.
+
+        Raises:
+            CommitFailed: the database cannot be asked.
+        """
+        try:
+            with self._commits.trial() as connection:
+                return unstorable_records(unit, connection)
+        except SQLAlchemyError as error:
+            raise self._failure(error) from error
 
     def settle(self, unit: Unit) -> bool:
         """Whether the unit was written at whose commit CommitUnknown was raised; it is as if

@@ -223,7 +223,7 @@ def test_record_that_lost_a_race_sits_out_for_a_while_and_its_history_says_so(
     assert world.races.lost(["slow"], now)
     work = world.work()
     work.tell_losers()
-    assert [work.sits_out_until(each) for each in (slow, quick)] == [now + SIT_OUT_S, None]
+    assert [work.sits_out_until(each, "any") for each in (slow, quick)] == [now + SIT_OUT_S, None]
     world.wake(work)
     world.races.committed()
     assert history(world, slow) == [("SHUT", "SHUT", "SKIPPED", 1)]
@@ -232,7 +232,7 @@ def test_record_that_lost_a_race_sits_out_for_a_while_and_its_history_says_so(
     world.clock.advance(SIT_OUT_S)
     work = world.work()
     work.tell_losers()
-    assert work.sits_out_until(slow) is None
+    assert work.sits_out_until(slow, "any") is None
     world.wake(work)
     assert history(world, slow) == [("SHUT", "SHUT", "SKIPPED", 1)], "of each race once"
 
@@ -245,7 +245,7 @@ def test_new_record_sits_out_once_its_wake_lost_a_second_race(make_world: MakeWo
         work = world.work()
         door = Door(id="new", status=DoorStatus.SHUT, status_changed_at=work.now)
         work.unit.add(door)
-        until.append(work.sits_out_until(door))
+        until.append(work.sits_out_until(door, "any"))
         world.store.reload()
     assert until == [None, world.clock.now() + SIT_OUT_S]
 

@@ -279,7 +279,9 @@ class ToyWorld:
         raise AssertionError("the wake is undone again and again")
 
     def work(self) -> Work:
-        return Work(self.store.unit(self.clock.now(), _Watch()), self._ids, self.races)
+        return Work(
+            self.store.unit(self.clock.now(), _Watch()), self._ids, self.races, self.defects
+        )
 
     def wake(self, work: Work | None = None) -> bool:
         work = work or self.work()

@@ -5,20 +5,28 @@ A handler that raises may have made half of its changes. So nothing of its wake 
 mirror is read again, and the same inputs are taken once more while the record on which the handler
 failed is left out of it for a while, with HANDLER_ERROR in its history. All other records, and the
 record's other handlers, go on. If the record had just ended, it would leave the mirror before the
-handler has seen it: so it is left out of all handlers, and its end waits. The sweep of a module
-that raises is left out too, and rests as a whole.
+handler has seen it: so it is left out of all handlers, and its end waits. A record to which some
+handler gave a value that cannot be stored is left out of all handlers too. The sweep of a module
+that raises is left out, and rests as a whole.
 """
 
 import logging
+from collections.abc import Iterable, Sequence
 
 from muster.core.reasons import Reason, ReasonCode, reason
 
 log = logging.getLogger(__name__)
 
+LOOK_AGAIN_S = 1.0
+"""How long new records wait on which a handler was not run, because it failed on one of them."""
 LEFT_OUT_S = 50.0
 """How long a handler is not run on a record on which it failed: the next sweep tries again."""
 MAX_IN_A_ROW = 16
 """How many wakes in a row may be undone for handlers that fail; then the handler rests."""
+
+
+SOME_HANDLER = "some handler"
+"""The name in history of the handler that gave a record a value that cannot be stored."""
 
 
 class Undone(Exception):
@@ -35,7 +43,8 @@ class Defects:
         self._left_out: dict[tuple[str | None, str], tuple[float, Reason]] = {}
         self._alone: dict[str, float] = {}  # handlers that are run on each record by itself
         self._resting: dict[str, float] = {}
-        self._not_on_new: set[str] = set()  # handlers, until the next commit
+        # Handlers, None for all of them, until the next commit.
+        self._not_on_new: set[str | None] = set()
 
     def undo(
         self,
@@ -56,8 +65,7 @@ class Defects:
                 handler: all handlers leave it as it was before.
         """
         log.error("handler %s failed on %s", handler, record or "several", exc_info=error)
-        self._left_out = {who: what for who, what in self._left_out.items() if what[0] > now}
-        until = self._until = now + LEFT_OUT_S
+        until = self._begin_to_leave_out(now)
         self._in_a_row += 1
         if self._in_a_row > MAX_IN_A_ROW:
             log.critical(
@@ -72,6 +80,41 @@ class Defects:
             why = reason(ReasonCode.HANDLER_ERROR, handler=handler, error=repr(error)[:200])
             self._left_out[None if has_ended else handler, record] = until, why
         return Undone(handler)
+
+    def spoilt(
+        self, chains: Iterable[Sequence[tuple[str, bool]]], error: Exception, now: float
+    ) -> bool:
+        """Remember that handlers gave records values that cannot be stored. The answer says whether
+        the next wake leaves out more than this one did.
+
+        Args:
+            chains: for each of these records its name, and whether the wake made it; then the same
+                of the record that it is part of, and so on. The first that is not left out of all
+                handlers yet will be: it may be a job's handler that gave the value to a task.
+        """
+        spares_new = None in self._not_on_new
+        until, found = self._begin_to_leave_out(now), False
+        before = {record for handler, record in self._left_out if handler is None}
+        why = reason(ReasonCode.HANDLER_ERROR, handler=SOME_HANDLER, error=str(error)[:200])
+        for chain in chains:
+            for record, is_new in chain:
+                if spares_new if is_new else record in before:
+                    continue
+                log.error("%s cannot be stored as handlers left it: %s", record, error)
+                if is_new:
+                    self._not_on_new.add(None)
+                else:
+                    self._left_out[None, record] = until, why
+                found = True
+                break
+        return found
+
+    def _begin_to_leave_out(self, now: float) -> float:
+        """Forget the records whose time is over; the answer is until when others are left out from
+        now on."""
+        self._left_out = {who: what for who, what in self._left_out.items() if what[0] > now}
+        self._until = now + LEFT_OUT_S
+        return self._until
 
     def rest(self, part: str, error: Exception, now: float) -> Undone:
         """Have a part of a module rest for a while, because it failed as a whole; the caller raises
@@ -90,7 +133,7 @@ class Defects:
 
     def leaves_out_new(self, handler: str) -> bool:
         """Whether the handler is not to be run on records that this wake made."""
-        return handler in self._not_on_new
+        return handler in self._not_on_new or None in self._not_on_new
 
     def any(self, now: float) -> bool:
         """Whether some handler failed of late."""
@@ -111,8 +154,27 @@ class Defects:
 
     def why_left_out(self, handler: str, record: str, now: float) -> Reason | None:
         """The reason for which the handler is not run on the record, if it is not."""
-        for key in ((handler, record), (None, record)):
-            until, why = self._left_out.get(key, (0.0, None))
-            if until > now:
-                return why
-        return None
+        found = self._entry(handler, record, now)
+        return None if found is None else found[1]
+
+    def leaves_some_out(self, handler: str, now: float) -> bool:
+        """Whether the handler is not run on some records."""
+        return self.leaves_out_new(handler) or any(
+            until > now and its in (handler, None)
+            for (its, _), (until, _) in self._left_out.items()
+        )
+
+    def until(self, handler: str, record: str, now: float, *, is_new: bool) -> float | None:
+        """The moment until which the handler is not run on the record, if it is not.
+
+        Args:
+            is_new: this wake made the record.
+        """
+        if is_new and self.leaves_out_new(handler):
+            return now + LOOK_AGAIN_S
+        found = self._entry(handler, record, now)
+        return None if found is None else found[0]
+
+    def _entry(self, handler: str, record: str, now: float) -> tuple[float, Reason] | None:
+        entries = (self._left_out.get((its, record)) for its in (handler, None))
+        return next((entry for entry in entries if entry is not None and entry[0] > now), None)

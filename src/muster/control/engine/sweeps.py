@@ -25,6 +25,7 @@ class Sweeps:
         self._swept_at = dict.fromkeys(self._modules, now - SWEEP_S)
         self._waiting: deque[str] = deque()
         self._in_this_wake: str | None = None
+        self._first: str | None = None  # whose turn comes before the others'
         self.due_at = now
 
     @property
@@ -44,7 +45,8 @@ class Sweeps:
         """
         if work.now >= self.due_at:
             self.due_at = work.now + SWEEP_S
-            self._waiting = deque(self._modules)
+            self._waiting = deque(sorted(self._modules, key=lambda name: name != self._first))
+            self._first = None
             for record in work.live.swept():
                 work.mark(record)
         self._in_this_wake = None
@@ -62,6 +64,10 @@ class Sweeps:
     def committed(self, now: float) -> None:
         if self._in_this_wake is not None:
             self._swept_at[self._in_this_wake] = now
+
+    def take_again(self) -> None:
+        """Have the next sweep begin with the module whose turn this wake was."""
+        self._first = self._in_this_wake
 
     def blame(self, error: Exception, now: float) -> bool:
         """Have the sweep rest that made the wake fail at its commit; whether there was one."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeVar, cast
 
+from muster.control.engine.defects import Defects
 from muster.control.engine.races import Races
 from muster.core.ids import IdFactory
 from muster.core.reasons import Reason, ReasonCode, reason
@@ -34,13 +35,21 @@ class Work:
     ``dirty`` are the records that the next pass looks at, in the order in which they were marked;
     ``effects`` are performed once the unit is committed, never before (design: Commit before
     effect), and ``must_be_whole`` says that handlers have to run before the commit, however much
-    came in. ``races`` are the races that records lost of late.
+    came in. ``races`` are the races that records lost of late, and ``defects`` the handlers that
+    failed.
     """
 
-    def __init__(self, unit: Unit, ids: IdFactory, races: Races | None = None) -> None:
+    def __init__(
+        self,
+        unit: Unit,
+        ids: IdFactory,
+        races: Races | None = None,
+        defects: Defects | None = None,
+    ) -> None:
         self.unit = unit
         self.ids = ids
         self.races = races or Races()
+        self.defects = defects or Defects()
         self.now = unit.now
         self.effects: dict[type, list[Any]] = {}
         self.must_be_whole = False
@@ -68,11 +77,28 @@ class Work:
         if whole is not None and not self.unit.has_left(whole):
             self.dirty[type(whole)][whole] = None
 
-    def sits_out_until(self, record: Record) -> float | None:
-        """The moment until which the record sits out, because it lost a race at a commit; None if
-        it does not."""
-        name = self.live.entities.name_of(record)
-        return self.races.until(name, self.now, is_new=self.unit.is_new(record))
+    def some_sit_out(self, handler: str) -> bool:
+        """Whether ``sits_out_until`` may name a moment for some record."""
+        return self.races.any(self.now) or self.defects.leaves_some_out(handler, self.now)
+
+    def sits_out_until(self, record: Record, handler: str) -> float | None:
+        """The moment until which the handler leaves the record alone, because the record lost a
+        race at a commit, or the handler failed on it; None if it does not."""
+        name, is_new = self.live.entities.name_of(record), self.unit.is_new(record)
+        raced = self.races.until(name, self.now, is_new=is_new)
+        failed = self.defects.until(handler, name, self.now, is_new=is_new)
+        return max((until for until in (raced, failed) if until is not None), default=None)
+
+    def chain(self, record: Record) -> list[tuple[str, bool]]:
+        """The name of the record and whether this wake made it; then the same of the record that it
+        is part of, and so on."""
+        found: list[tuple[str, bool]] = []
+        next_: Record | None = record
+        while next_ is not None:
+            found.append((self.live.entities.name_of(next_), self.unit.is_new(next_)))
+            whole_of = self._wholes.get(type(next_))
+            next_ = None if whole_of is None else whole_of(next_)
+        return found
 
     def tell_losers(self) -> None:
         """If the last wake lost a race, note that in the history of the records that sit out."""

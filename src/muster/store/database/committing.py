@@ -34,6 +34,13 @@ class CommitConnection:
         with waiting, self._connection.begin():
             yield self._connection
 
+    @contextmanager
+    def trial(self) -> Iterator[Connection]:
+        """A transaction, which is rolled back at the end of the block."""
+        with self.transaction() as connection, connection.begin_nested() as everything:
+            yield connection
+            everything.rollback()
+
     def note(self, error: SQLAlchemyError) -> None:
         """Take note of an error of a transaction: it may have lost the server."""
         if self._is_remote and self._connection.invalidated:

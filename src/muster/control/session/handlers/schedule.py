@@ -117,15 +117,16 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
         return reason(ReasonCode.NO_AGENT_ABLE, how=said.sentence())
 
     def _set_aside(self, group: GroupState, work: Work) -> Mapping[Session, float]:
-        """Put sessions aside that sit out, because their room was found taken at a commit: whatever
-        is wrong with their place must not hold up other sessions. The answer says until when."""
-        if not work.races.any(work.now):
+        """Put sessions aside that sit out, because their room was found taken at a commit, or their
+        start failed: whatever is wrong with them must not hold up other sessions. The answer says
+        until when."""
+        if not work.some_sit_out(self.name):
             return {}
         waiting = [work.live.sessions[each.id] for each in group.queue]
         aside = {
             session: until
             for session in waiting
-            if (until := work.sits_out_until(session)) is not None
+            if (until := work.sits_out_until(session, self.name)) is not None
         }
         for session in aside:
             group.set_aside(session.id)
