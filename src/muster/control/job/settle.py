@@ -175,8 +175,8 @@ def _followed(session: Session, job: Job) -> bool:
 
 
 _NEEDS_ASSIGNED = frozenset({TaskState.SUCCEEDED})
-"""States that the table of changes allows only after ASSIGNED. A task that starts and ends within
-one wake is still PENDING, and passes ASSIGNED on its way to them."""
+"""States that the table of changes allows only after ASSIGNED. A task is still PENDING if this
+handler had no turn between its attempt's start and end; it then passes ASSIGNED on its way."""
 
 
 def _task_of(kernel: Kernel, session: Session, job: Job) -> Task | None:
