@@ -10,12 +10,13 @@ import pytest
 from muster.api import submissions
 from muster.control.agent import hello
 from muster.control.agent.leases import LeaseBook
+from muster.control.engine.work import Work
 from muster.control.job import derive, settle
 from muster.control.job.judge import TaskVerdict, derive_job, judge, judge_gang
 from muster.control.session import kernel_reports
 from muster.control.session.cluster import state as cluster_state
 from muster.control.session.cluster.workloads import agent_facts
-from muster.control.session.handlers import start, terminate
+from muster.control.session.handlers import barrier, start, terminate
 from muster.control.session.handlers.promote import DetectTermination
 from muster.control.session.handlers.schedule import ScheduleNewSessions
 from muster.control.session.kernel_reports import KernelReports
@@ -25,11 +26,13 @@ from muster.core.specs.group import QueuePolicy
 from muster.core.states import JobState
 from muster.scheduling.passes.group_state import GroupState
 from muster.scheduling.policy.group_policy import Policy
-from muster.scheduling.policy.validators import Concurrency
+from muster.scheduling.policy.validators import Concurrency, Dependencies
 from muster.simulate.swarm.chance import Chance
 from muster.simulate.swarm.invariants import (
     attempts,
+    barriers,
     commands,
+    dependencies,
     history,
     ledger,
     notices,
@@ -44,6 +47,7 @@ from muster.simulate.swarm.oracle import judgement, sessions
 from muster.simulate.swarm.runner import INVARIANTS, run
 from muster.store.entity import Repeat
 from muster.store.history import History
+from muster.store.records import Kernel
 from muster.store.unit import Unit
 
 SEEDS = 60
@@ -79,6 +83,20 @@ def lost_kernels_that_may_have_run_are_placed_anew(patch: pytest.MonkeyPatch) ->
 @finds(attempts.Barrier)
 def gangs_have_no_barrier(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(start, "is_closed", lambda session: False)
+
+
+@finds(barriers.OpenBarrierLetsRun, first=10)
+def kernels_that_miss_their_go_are_not_told_again(patch: pytest.MonkeyPatch) -> None:
+    def note(kernel: Kernel, work: Work) -> None:
+        if barrier.is_closed(kernel.session):
+            barrier.note_ready(kernel, work)
+
+    patch.setattr(hello, "note_ready", note)
+
+
+@finds(dependencies.DependenciesAreMet)
+def work_waits_for_no_other_work(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Dependencies, "validate", lambda *of: ())
 
 
 @finds(attempts.Capacity)

@@ -10,6 +10,7 @@ from muster.simulate.swarm.invariants.attempts import (
     OneLiveAttempt,
     Pauses,
 )
+from muster.simulate.swarm.invariants.dependencies import DependenciesAreMet
 from muster.simulate.swarm.invariants.history import HistoryTellsAll, RepeatsMerge
 from muster.simulate.swarm.invariants.placing import (
     NobodyIsForgotten,
@@ -165,6 +166,7 @@ WORK = Part(
         RoomIsKept,
         NobodyIsForgotten,
         QuotasHold,
+        DependenciesAreMet,
         HistoryTellsAll,
         RepeatsMerge,
         TasksAreJudged,

@@ -1,0 +1,48 @@
+"""Work that waits for other work (``after`` in a spec)."""
+
+from muster.core.specs import DependencyCondition
+from muster.core.states import JOB_TABLE, SESSION_TABLE, JobState, SessionStatus
+from muster.simulate.hollow.agent import HollowAgent
+from muster.simulate.hollow.supervisor import Kernel
+from muster.simulate.swarm.judge import Invariant, Judge
+from muster.store.unit import Unit
+
+_WAITING = {JobState.PENDING.value, SessionStatus.PENDING.value}
+_ENDED = {*JOB_TABLE.terminal, *SESSION_TABLE.terminal}
+
+
+class DependenciesAreMet(Invariant):
+    says = "nothing begins before its dependencies are met"
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__(judge)
+        self._statuses: dict[str, str] = {}  # of jobs and sessions, as last committed
+
+    def committed(self, unit: Unit) -> None:
+        self._statuses |= {
+            id_: status for kind, id_, status in unit.events() if kind in ("job", "session")
+        }
+
+    def begun(self, agent: HollowAgent, kernel: Kernel) -> None:
+        if self.world.controller is None:
+            return
+        record = self.world.store.live.kernels.get(kernel.start.kernel)
+        if record is None:
+            return
+        job = record.session.job
+        spec = record.session.spec if job is None else job.spec
+        for each in spec.after if spec is not None else ():
+            status = self._statuses.get(each.on, "")
+            told = f"{kernel.key} begins after {each.on} is {each.condition}, which is {status}"
+            self.expect(_may_be_met(each.condition, status), told)
+
+
+def _may_be_met(condition: DependencyCondition, status: str) -> bool:
+    """Whether a condition on work of this status can hold."""
+    match condition:
+        case DependencyCondition.ENDED:
+            return status in _ENDED
+        case DependencyCondition.SUCCEEDED:
+            return status in (JobState.SUCCEEDED, SessionStatus.TERMINATED)
+        case DependencyCondition.RUNNING:
+            return status not in _WAITING
