@@ -11,6 +11,7 @@ from tests.control.hollow_agent import HollowAgent, Run, attempt
 from tests.control.world import World
 from tests.databases import ON_BOTH
 
+from muster.api.live_views import agent_view
 from muster.control.agent.joining import join
 from muster.control.agent.lifecycle import AgentLifecycle
 from muster.control.agent.requests import AgentRequests
@@ -302,3 +303,20 @@ def test_credential_of_another_agent_is_not_taken_for_a_new_one(world: World) ->
     world.join("c", credential=credential)
     with pytest.raises(MusterError, match="is that of another"):
         world.join("d", credential=credential)
+
+
+def test_restarted_controller_knows_not_when_an_agent_spoke_until_it_speaks(world: World) -> None:
+    agent = world.agent("a")
+    world.run(500.0)
+    assert seen_at(world, agent) == world.clock.now()
+    agent.online = False
+    world.restart_controller()
+    assert seen_at(world, agent) is None
+    world.connect(agent)
+    assert seen_at(world, agent) == world.clock.now()
+
+
+def seen_at(world: World, agent: HollowAgent) -> float | None:
+    """What people are told of when the agent last spoke."""
+    live = world.plane.live
+    return agent_view(live.agents[agent.id], live, world.cluster).seen_at

@@ -60,12 +60,12 @@ def lease(cluster: Cluster, client: Client, lease_s: float | None) -> None:
 def heard(client: Client, beats: int) -> None:
     """Wait until all agents were heard anew, so many times."""
     for _ in range(beats):
-        last = max(found.seen_at for found in client.agents())
+        last = max(found.seen_at or 0.0 for found in client.agents())
         until(partial(_all_heard_since, client, last))
 
 
 def _all_heard_since(client: Client, last: float) -> bool:
-    return all(found.seen_at > last for found in client.agents())
+    return all((found.seen_at or 0.0) > last for found in client.agents())
 
 
 def work_on_one(client: Client, tmp_path: Path) -> Work:

@@ -36,10 +36,16 @@ def agent_parts(agent: "AgentView", now: float) -> list[RenderableType]:
                     "attributes",
                     plain(", ".join(f"{key}={said}" for key, said in agent.attributes.items())),
                 ),
-                ("times", f"joined {moment(agent.joined_at)}, seen {_ago(agent.seen_at, now)}"),
+                ("times", f"joined {moment(agent.joined_at)}, {_seen(agent, now)}"),
             ]
         ),
     ]
+
+
+def _seen(agent: "AgentView", now: float) -> str:
+    if agent.seen_at is None:
+        return "not heard since the controller started"
+    return f"seen {_ago(agent.seen_at, now)}"
 
 
 def notice_parts(notice: "NoticeView", now: float) -> list[RenderableType]:

@@ -47,9 +47,10 @@ class Agent(Record):
     Not stored are ``term_s``; ``connected``, whether it has a stream to this process, and
     ``connected_at``, since when; ``left_at``, since when it has no stream; its latest ``absences``,
     each from leaving to return; ``lost_at``, when its kernels count as gone unless it is heard
-    before, which is exact while it is silent; ``disk_full``, as it reports; ``clock_offset_s``, by
-    which the controller's clock is ahead of the agent's at most; and ``reported_foreign``, whether
-    it reported a kernel that is not its own.
+    before, which is exact while it is silent; ``seen_known``, whether ``seen_at`` is when it last
+    spoke, and not only a moment after which a former controller heard it; ``disk_full``, as it
+    reports; ``clock_offset_s``, by which the controller's clock is ahead of the agent's at most;
+    and ``reported_foreign``, whether it reported a kernel that is not its own.
     """
 
     id: AgentId
@@ -80,6 +81,7 @@ class Agent(Record):
     supervisor: str = ""
     term_s: float = 0.0
     lost_at: float = -math.inf
+    seen_known: bool = True
     disk_full: bool = False
     clock_offset_s: float = 0.0
     reported_foreign: bool = False
@@ -88,6 +90,7 @@ class Agent(Record):
         """Keep the facts that are not stored, from the record ``before`` the state was read
         again."""
         self.seen_at = max(self.seen_at, before.seen_at)
+        self.seen_known = before.seen_known
         self.connected_at, self.absences = before.connected_at, before.absences
         self.disk_full = before.disk_full
         self.clock_offset_s, self.reported_foreign = before.clock_offset_s, before.reported_foreign

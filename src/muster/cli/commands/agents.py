@@ -143,7 +143,7 @@ def _row(agent: "AgentView", now: float) -> list[Text | str]:
         _of("memory", free.memory_bytes, capacity.memory_bytes),
         _gpus(agent),
         f"{agent.kernels:,}",
-        f"{duration(now - agent.seen_at)} ago",
+        "-" if agent.seen_at is None else f"{duration(now - agent.seen_at)} ago",
         agent.host,
     ]
 

@@ -185,6 +185,7 @@ class AgentDesk:
             if agent.status is AgentStatus.ALIVE:  # it was heard after its row was last written
                 known = self._store.last_commit_at - agent.silence_s
                 agent.seen_at = max(agent.seen_at, known)
+                agent.seen_known = False
             self._leases.publish(agent, live.groups[agent.group])
             agent.connected = agent.id in self.connected
             left_at = self._store.last_commit_at
@@ -225,6 +226,7 @@ class AgentDesk:
         for id_, (heard_at, offset_s) in self._leases.take_news().items():
             if (agent := agents.get(id_)) is not None:
                 agent.seen_at, agent.clock_offset_s = heard_at, offset_s
+                agent.seen_known = True
 
     def deliver(self, agent: AgentId, letters: "_Letters") -> None:
         if (hello := letters.hello) is not None:

@@ -22,10 +22,11 @@ class AgentView(RecordView):
     """A machine; of one that was removed nothing is ``free`` or ``held``.
 
     ``kernels`` counts those that hold resources of it, ``prefilled`` those in its backlog;
-    ``seen_at`` is when it last spoke, ``connected`` whether the controller can reach it now,
-    ``barred`` why it takes no new work, if it takes none, with ``bar_note`` in an operator's words.
-    The kernels of a draining agent are stopped at ``leave_by``; an agent that is ``disk_full``
-    takes no new work until it has room."""
+    ``seen_at`` is when it last spoke, None if that is not known because this controller has not
+    heard it yet; ``connected`` is whether the controller can reach it now, ``barred`` why it takes
+    no new work, if it takes none, with ``bar_note`` in an operator's words. The kernels of a
+    draining agent are stopped at ``leave_by``; an agent that is ``disk_full`` takes no new work
+    until it has room."""
 
     name: str
     group: str
@@ -41,7 +42,7 @@ class AgentView(RecordView):
     kernels: int = 0
     prefilled: int = 0
     joined_at: float
-    seen_at: float
+    seen_at: float | None
     barred: AgentBar | None = None
     bar_note: str = ""
     leave_by: float | None = None

@@ -51,7 +51,7 @@ def view_of(agent: Agent) -> AgentView:
         ),
         attributes=agent.attributes,
         joined_at=agent.joined_at,
-        seen_at=agent.seen_at,
+        seen_at=agent.seen_at if agent.seen_known else None,
         barred=agent.barred,
         bar_note=agent.bar_note,
         leave_by=agent.leave_by,
