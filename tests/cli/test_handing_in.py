@@ -72,6 +72,18 @@ def test_no_wait_ends_with_2_and_the_reasons_while_nothing_is_placed(
     )
 
 
+def test_work_that_no_agent_could_hold_is_warned_of_at_once() -> None:
+    never = because(ReasonCode.NO_AGENTS, group="default")
+    why = WhyView(subject=IDS[0], status="PENDING", verdict="", reasons=(NO_ROOM, never))
+    cluster = FakeCluster(jobs_=[job(state=JobState.PENDING)], why_={IDS[0]: why})
+    result = cluster.run("run", "-d", "true")
+    assert (result.exit_code, result.stdout) == (0, f"train ({IDS[0]})\n")
+    assert result.stderr.startswith(
+        "warning: no agent could hold it now: group default has no agents. Start one"
+    )
+    assert cluster.run("run", "-dq", "true").stderr == ""
+
+
 def test_no_wait_ends_with_0_once_placed() -> None:
     cluster = FakeCluster(jobs_=[job(state=JobState.RUNNING)])
     result = cluster.run("run", "--no-wait", "true")

@@ -1,5 +1,6 @@
 """Admission: work that can never start is refused when it is handed in (design: Skipped or failed).
-All problems are told at once, and nothing is written."""
+All problems are told at once, and nothing is written. Work that no agent of today could hold waits
+unless the group is ``fixed``: an agent that can may join."""
 
 import difflib
 from collections.abc import Mapping, Sequence
@@ -38,7 +39,8 @@ def admit(live: Live, cluster: ClusterState, workload: WorkloadClass, sessions: 
         sessions: how many of the class are handed in.
 
     Raises:
-        InvalidSpec: an attribute that no agent of the group has; more than the group could hold.
+        InvalidSpec: an attribute that no agent of the group has; more than a group that is
+            ``fixed`` could hold.
         Conflict: a quota forbids it, or the group is not for the owner's project.
     """
     spec = live.group(workload.group)
