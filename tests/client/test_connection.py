@@ -82,10 +82,10 @@ def test_token_may_travel_unencrypted_within_the_machine() -> None:
     ("content", "told"),
     [
         (None, "start one with `muster up`"),
-        ("", "is damaged"),
-        ("{", "is damaged"),
-        ("[]", "is damaged"),
-        ('{"url": "http://127.0.0.1:1"}', "is damaged"),
+        ("", "is damaged: `muster down --keep` and then `muster up`"),
+        ("{", "is damaged: `muster down --keep` and then `muster up`"),
+        ("[]", "is damaged: `muster down --keep` and then `muster up`"),
+        ('{"url": "http://127.0.0.1:1"}', "is damaged: `muster down --keep` and then `muster up`"),
     ],
 )
 def test_file_that_does_not_say_it_is_told_with_what_to_do(

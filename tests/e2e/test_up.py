@@ -4,6 +4,7 @@ import asyncio
 import fcntl
 import json
 import os
+import re
 import signal
 import socket
 import stat
@@ -83,6 +84,18 @@ def test_up_returns_once_its_agents_take_work(home: Home) -> None:
         agents = cluster.agents()
     assert [agent.name for agent in agents if agent.connected] == ["agent-1", "agent-2"]
     assert report.missing == ()
+
+
+def test_advice_about_a_damaged_client_file_mends_it(home: Home) -> None:
+    up(UpOptions(home.path, agents=0))
+    home.client_file.write_text("{")
+    refused = muster(home, "ps")
+    assert refused.returncode == 3
+    words = re.findall("`muster ([^`]+)`", refused.stderr)
+    assert words == ["down --keep", "up"]
+    for each in words:
+        assert muster(home, *each.split()).returncode == 0
+    assert muster(home, "ps").returncode == 0
 
 
 def test_up_says_which_agents_have_not_joined(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -156,4 +156,7 @@ def _read(path: Path) -> Context | None:
     except OSError as error:
         raise NoConnection(f"cannot read {path}: {error.strerror}") from None
     except (ValueError, KeyError, TypeError):
-        raise NoConnection(f"{path} is damaged: start the cluster again with `muster up`") from None
+        raise NoConnection(
+            f"{path} is damaged: `muster down --keep` and then `muster up` write it anew, and what "
+            f"runs goes on"
+        ) from None
