@@ -14,7 +14,7 @@ from muster.core.reasons import ReasonCode
 from muster.core.specs import JobSpec, SessionSpec
 from muster.core.states import AgentBar, JobState, SessionStatus, TaskState
 from muster.store.records import Job
-from muster.wire.messages import Start
+from muster.wire.messages import Commands, ControllerMessage, Start, Stop
 
 WORK = JobSpec(command=["work"])
 
@@ -72,6 +72,25 @@ def test_work_past_the_deadline_runs_elsewhere_and_charges_no_failure(
     world.run(5.0)
     assert where(world, first) == {other}
     assert task.attempt == 2
+
+
+def test_agent_is_told_in_words_why_it_is_to_stop_a_kernel(group_world: MakeWorld) -> None:
+    world = group_world({"a": 1, "b": 1}, behaviour=lambda start: Run(1e9))
+    job = world.submit(JobSpec(command=["x"]))
+    world.run(2.0)
+    (name,) = where(world, job)
+    told: list[str] = []
+    obey = world.agent(name).receive
+
+    def receive(message: ControllerMessage) -> None:
+        if isinstance(message, Commands):
+            told.extend(each.reason for each in message.commands if isinstance(each, Stop))
+        obey(message)
+
+    world.agent(name).receive = receive  # type: ignore[method-assign]
+    drain(world, name, 0.0)
+    world.run(2.0)
+    assert told[0].startswith(f"agent {name} was drained (new disk)")
 
 
 def test_drain_at_once_empties_the_agent_and_it_can_be_removed(group_world: MakeWorld) -> None:

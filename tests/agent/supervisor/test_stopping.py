@@ -236,7 +236,7 @@ def test_shutdown_stops_all_reports_and_exits_when_it_is_acknowledged(supervisor
 
     supervisor.say(op="shutdown", grace_s=0.2)
 
-    assert supervisor.ended("polite")["detail"] == "shutdown"
+    assert supervisor.ended("polite")["detail"] == "all work on its agent was stopped"
     assert supervisor.ended("stubborn")["signal"] == signal.SIGKILL
     assert supervisor.ended("queued")["reason"] == "never_started"
     supervisor.start("late")
@@ -251,6 +251,6 @@ def test_sigterm_to_the_supervisor_is_a_shutdown(supervisor: Driver) -> None:
 
     os.kill(supervisor.pid, signal.SIGTERM)
 
-    assert supervisor.ended("k")["detail"] == "shutdown"
+    assert supervisor.ended("k")["detail"] == "all work on its agent was stopped"
     supervisor.acknowledge()
     supervisor.until_hung_up()

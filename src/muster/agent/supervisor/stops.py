@@ -11,6 +11,7 @@ from muster.agent.supervisor.reaper import Reaper
 from muster.agent.supervisor.starter import Starter
 
 RECALLED = "recalled"
+SHUT_DOWN = "all work on its agent was stopped"
 """The detail of the end of a kernel that was taken back while it was queued."""
 
 _DEATH_TIMEOUT_S = 2.0  # from SIGKILL until the spawning process has told of the death

@@ -27,7 +27,7 @@ from muster.agent.supervisor.protocol import (
 from muster.agent.supervisor.reaper import Reaper
 from muster.agent.supervisor.spawner import Spawned
 from muster.agent.supervisor.starter import Starter, note_spawned
-from muster.agent.supervisor.stops import RECALLED, Stops
+from muster.agent.supervisor.stops import RECALLED, SHUT_DOWN, Stops
 
 MAX_KERNELS = 32_768  # more than a controller lets it hold, kernels that have just ended included
 MAX_UNACKNOWLEDGED = 131_072
@@ -141,7 +141,7 @@ class Supervisor:
         """Stop all kernels; `finished` becomes true when they are gone and reported."""
         self._shutting_down = True
         for kernel in self._known.live_in_stop_order():
-            self._stops.stop(kernel, grace_s, EndReason.STOPPED, "shutdown")
+            self._stops.stop(kernel, grace_s, EndReason.STOPPED, SHUT_DOWN)
 
     def exceed_disk(self, kernel: Kernel, detail: str) -> None:
         """End a kernel whose scratch directory exceeds its limit."""

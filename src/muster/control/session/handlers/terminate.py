@@ -11,7 +11,6 @@ from muster.control.engine.handler import (
 from muster.control.engine.work import Work
 from muster.control.session.lifecycle import HeardPhase, stop_again_at
 from muster.control.tell_agent import TellAgent
-from muster.core.reasons import ReasonCode
 from muster.core.states import KERNEL_TABLE, KernelStatus, SessionStatus
 from muster.store.records import Kernel, Session
 from muster.wire.messages import Stop
@@ -53,7 +52,7 @@ class TerminateSessions(HeardPhase):
             return stop_again_at(kernel, sent_at)
         kernel.stop_sent_at = work.now
         why = kernel.session.reason
-        told = why.code.value if why else ReasonCode.STOPPED.value
+        told = why.sentence() if why else "it is no longer wanted"
         grace_s = kernel.process.grace if sent_at is None else 0.0
         work.emit(TellAgent(kernel.agent_id, Stop(kernel.id, kernel.generation, grace_s, told)))
         return stop_again_at(kernel, work.now)
