@@ -289,3 +289,16 @@ def test_json_is_the_only_thing_on_stdout() -> None:
 def test_full_disk_under_the_output_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     assert failures.report(OSError(28, "No space left on device")) == 1
     assert "No space left on device" in capsys.readouterr().err
+
+
+def test_command_from_a_directory_that_is_gone_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(FileNotFoundError) as raised:
+        Path.cwd()
+    assert failures.report(raised.value) == 1
+    assert "the current directory does not exist any more" in capsys.readouterr().err

@@ -5,6 +5,7 @@ MUSTER_DEBUG=1 adds the traceback.
 
 import os
 import traceback
+from pathlib import Path
 
 import click
 from rich.text import Text
@@ -36,6 +37,11 @@ def report(error: Exception) -> int:
             return _say(str(error), ExitCode.UNREACHABLE)
         case MusterError():
             return _say(str(error), ExitCode.FAILED)
+        case FileNotFoundError(filename=None) if _directory_is_gone():
+            return _say(
+                "the current directory does not exist any more: change to another one",
+                ExitCode.FAILED,
+            )
         case OSError():
             where = f" {error.filename}:" if error.filename else ""
             return _say(f"cannot do that:{where} {error.strerror or error}", ExitCode.FAILED)
@@ -48,6 +54,14 @@ def report(error: Exception) -> int:
                 f"MUSTER_DEBUG=1 adds",
                 ExitCode.FAILED,
             )
+
+
+def _directory_is_gone() -> bool:
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _usage(error: click.ClickException) -> int:
