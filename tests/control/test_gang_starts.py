@@ -164,3 +164,17 @@ def holds_what_it_runs(world: World) -> bool:
         for kernel in session.kernels
         if kernel.status is KernelStatus.RUNNING
     )
+
+
+def test_gang_of_one_task_finds_the_variables_of_a_gang(make_world: MakeWorld) -> None:
+    found: list[dict[str, str]] = []
+
+    def behaviour(start: Start) -> Run:
+        found.append({**start.template.env, **start.env})
+        return Run(1.0)
+
+    make_world(behaviour).submit(GANG.model_copy(update={"tasks": 1}))
+    (env,) = found
+    assert (env["RANK"], env["WORLD_SIZE"], env["LOCAL_RANK"]) == ("0", "1", "0")
+    assert env["MASTER_ADDR"]
+    assert env["MASTER_PORT"].isdigit()

@@ -276,6 +276,7 @@ class ClusterState:
         if (
             session.job is None
             or len(session.kernels) != 1
+            or session.job.spec.coscheduled  # it needs a port to meet at
             or session.type is not SessionType.BATCH
             or session.kernels[0].process.ports
             or not self._may_go_anywhere(session)

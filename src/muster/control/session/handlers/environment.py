@@ -13,10 +13,16 @@ variable longer than 128 KiB."""
 HOSTS_FILE = "muster-hosts"
 
 
+def is_gang(session: Session) -> bool:
+    """Whether the kernels find a gang's variables: also a gang of one does, so that its program
+    runs unchanged with any number of tasks."""
+    return len(session.kernels) > 1 or (session.job is not None and session.job.spec.coscheduled)
+
+
 def ports_needed(kernel: Kernel) -> int:
     """The number of ports that the agent reserves: the spec's, and one more for the first kernel of
     a gang, where the others meet it."""
-    meeting = 1 if len(kernel.session.kernels) > 1 and kernel.index == 0 else 0
+    meeting = 1 if is_gang(kernel.session) and kernel.index == 0 else 0
     return kernel.process.ports + meeting
 
 

@@ -7,7 +7,13 @@ from muster.control.engine.handler import HandlerResult, TransitionStatus
 from muster.control.engine.work import Work
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.handlers.barrier import is_closed
-from muster.control.session.handlers.environment import Gang, gang_of, own_variables, template
+from muster.control.session.handlers.environment import (
+    Gang,
+    gang_of,
+    is_gang,
+    own_variables,
+    template,
+)
 from muster.control.session.lifecycle import (
     RECALL_AFTER_S,
     HeardPhase,
@@ -106,8 +112,8 @@ class Templates:
         self._bare: dict[int, KernelTemplate] = {}
 
     def gang(self, session: Session, work: Work) -> Gang | None:
-        """The facts that the session's kernels know of each other; None for a lone kernel."""
-        if len(session.kernels) == 1:
+        """The facts that the session's kernels know of each other; None if it is no gang."""
+        if not is_gang(session):
             return None
         key = session.id, session.kernels[0].generation
         made = self._gangs.get(key)
