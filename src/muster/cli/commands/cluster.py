@@ -102,7 +102,10 @@ def down(
         float, Option("--timeout", min=1, metavar="SECONDS", help="Longest wait.")
     ] = 30.0,
 ) -> None:
-    """Stop the cluster on this machine, and what runs on it."""
+    """Stop the cluster on this machine, and what runs on it.
+
+    The work is not lost: jobs that were stopped start again at the next `muster up`.
+    """
     from muster.app import local
 
     report = local.down(home or ctx.obj.home, keep_kernels=keep, timeout_s=timeout)
