@@ -10,6 +10,7 @@ from tests.cli.fake_cluster import IDS, NOW, FakeCluster, because, lacks
 from tests.cli.rendered import narrow, shown, wide
 
 from muster.cli.commands.why import explanation
+from muster.core import waiting
 from muster.core.reasons import ReasonCode
 from muster.core.views.base import OwnerView
 from muster.core.views.placement import HolderView, HoldingView, PlacementView, WhyView
@@ -72,6 +73,14 @@ def test_why_says_verdict_then_kind_then_remedy_then_what_agents_lack() -> None:
     alone = msgspec.structs.replace(TOO_BIG.placement, requests=(request,))
     one = msgspec.structs.replace(TOO_BIG, placement=alone)
     assert shown(explanation(wide(), one))[-1] == "and 1 agent that lacks otherwise"
+
+
+def test_first_of_the_queue_waits_for_nobody_ahead() -> None:
+    assert TOO_BIG.placement is not None
+    first = msgspec.structs.replace(TOO_BIG.placement, position=1, queue=1)
+    assert waiting.place(first) == (
+        "Place 1 of 1 in the queue of group default; 1 of 4 kernels would find room."
+    )
 
 
 def test_why_shows_every_reason_that_the_verdict_does_not() -> None:

@@ -42,7 +42,8 @@ def place(placement: "PlacementView") -> str:
     )
     if placement.kernels_fit < placement.kernels > 1:
         fit = f"{placement.kernels_fit:,} of {placement.kernels:,} kernels"
-        said += f"; once those ahead have started, {fit} would find room"
+        ahead_started = "once those ahead have started, " if placement.position > 1 else ""
+        said += f"; {ahead_started}{fit} would find room"
     return f"{said}."
 
 
