@@ -9,6 +9,9 @@ import pytest
 from tests.api.served import LARGE, ServedCluster
 from tests.control.hollow_agent import Run, task_index
 
+from muster.core.errors import NotFound
+from muster.core.owner import Role
+from muster.core.states import AgentBar
 from muster.wire.messages import Start
 
 TRUE = {"command": ["true"], "resources": {"cpu": "10m"}}
@@ -298,3 +301,18 @@ def test_defect_inside_is_told_without_its_details(
     assert answer.status_code == 500
     assert answer.json()["code"] == "internal"
     assert secret not in answer.text
+
+
+def test_agent_that_was_removed_is_named_as_it_was_typed(tmp_path: Path) -> None:
+    cluster = ServedCluster(tmp_path, {"a1": LARGE})
+    cluster.start()
+    try:
+        with cluster.client(role=Role.ADMIN) as client:
+            client.bar_agent("a1", AgentBar.DRAINING)
+            client.remove_agent("a1")
+            with pytest.raises(NotFound, match="agent 'a1' was removed already"):
+                client.remove_agent("a1")
+            with pytest.raises(NotFound, match="agent 'a1' was removed already"):
+                client.bar_agent("a1", AgentBar.CORDONED)
+    finally:
+        cluster.stop()

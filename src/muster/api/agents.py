@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from muster.api.answers import answer, json_answer
 from muster.api.bodies import read_spec
-from muster.api.context import Call
+from muster.api.context import Call, Caller
 from muster.api.live_views import agent_view
 from muster.api.openapi import json_body
 from muster.api.resource import Resource
@@ -76,12 +76,22 @@ async def delete_agent(call: Call, ref: str, lost: bool = False) -> Response:
     """Forget an agent that is gone for good; for admins. With ``lost`` they vouch that its machine
     is gone or was rebooted: what it may still run counts as lost."""
     call.must_be_admin("remove agents")
-    id_ = AgentId(await call.read(resolve, AGENT, call.principal, ref))
-    principal = call.principal
+    id_, principal = await _agent_of(call, ref), call.principal
     await call.change(
         lambda work, parts: parts[AgentRequests].remove(work, principal, id_, lost=lost)
     )
     return Response(status_code=204)
+
+
+async def _agent_of(call: Caller, ref: str) -> AgentId:
+    """
+    Raises:
+        NotFound: there is no such agent, or none any more.
+    """
+    id_ = AgentId(await call.read(resolve, AGENT, call.principal, ref))
+    if id_ not in call.api.plane.live.agents:
+        raise NotFound(f"agent {ref!r} was removed already")
+    return id_
 
 
 def _line(text: str) -> str:
@@ -115,7 +125,7 @@ async def bar_agent(request: Request, call: Call, ref: str) -> Response:
     call.must_be_admin("cordon or drain agents")
     spec = await read_spec(request, BarSpec)
     principal, plane = call.principal, call.api.plane
-    id_ = AgentId(await call.read(resolve, AGENT, principal, ref))
+    id_ = await _agent_of(call, ref)
     bar = AgentBar(spec.bar) if spec.bar is not None else None
     await call.change(
         lambda work, parts: parts[AgentRequests].bar(
