@@ -39,11 +39,13 @@ class End:
 
 @dataclass(slots=True)
 class Known:
-    """The controller's knowledge of one generation of a kernel: ``ends`` are the news of its end,
-    in the order in which they came."""
+    """Known facts of one generation of a kernel: ``ends`` are the news of its end, in the order in
+    which the controller heard them. ``is_unsure`` says that a controller was killed with news of
+    it, and nobody can tell whether it had taken them."""
 
     has_begun: bool = False
     ends: list[End] = field(default_factory=list)
+    is_unsure: bool = False
 
 
 class Facts(Observer):
@@ -64,6 +66,10 @@ class Facts(Observer):
 
     def controller_died(self) -> None:
         self._pending.clear()
+        for key in self._rows:
+            known = self.known[key]
+            known.is_unsure = known.is_unsure or known.has_begun or bool(known.ends)
+            known.ends.clear()
 
     def heard(self, agent: AgentId, message: AgentMessage) -> None:
         before = self._heard_at.get(agent, self.now)

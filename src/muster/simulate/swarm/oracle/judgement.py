@@ -105,7 +105,7 @@ class TasksAreJudged(Invariant):
         if not members or any(_with_its_job(task) for _, task in members):
             return  # the job was cancelled in this commit, or was ended by another of its tasks
         known = [self._facts.known[kernel.id, kernel.generation] for kernel, _ in members]
-        one = all(len(each.ends) < 2 for each in known)
+        one = all(len(each.ends) < 2 and not each.is_unsure for each in known)
         if one and last == [kernel.attempt for kernel, _ in members]:
             self._judge_tasks(session, [task for _, task in members], known)
         else:  # nobody can tell which of the news it acted upon, or what the first attempt made

@@ -37,8 +37,10 @@ class SessionsEndForCause(Invariant):
 
     def _ends(self, session: Session) -> list[End | None]:
         """The end of each kernel; None where it is not known, or two pieces of news cross."""
-        known = [self._facts.known[k.id, k.generation].ends for k in session.kernels]
-        return [each[0] if len(each) == 1 else None for each in known]
+        known = [self._facts.known[k.id, k.generation] for k in session.kernels]
+        return [
+            each.ends[0] if len(each.ends) == 1 and not each.is_unsure else None for each in known
+        ]
 
     def _judge_codes(self, session: Session, ends: list[End | None]) -> None:
         for kernel, end in zip(session.kernels, ends, strict=True):
@@ -117,7 +119,8 @@ class TasksEndWithTheirCode(Invariant):
         with self.world.store.engine.connect() as connection:
             rows = connection.execute(by_itself.limit(MOST_ASKED)).all()
             for row in rows:
-                ends = self._facts.known[row.id, row.generation].ends
+                known = self._facts.known[row.id, row.generation]
+                ends = [] if known.is_unsure else known.ends
                 detail = read_task(connection, _READER, row.job_id, row.idx)
                 told = exit_codes.of_task(detail)
                 self.expect(
