@@ -5,19 +5,26 @@ from collections.abc import Sequence
 import pytest
 from sqlalchemy import select
 from tests.control.conftest import MakeWorld
+from tests.control.hollow_agent import Run
 from tests.control.world import World
 
 from muster.control.engine.handler import HandlerResult
 from muster.control.engine.work import Work
+from muster.control.group.requests import GroupRequests
 from muster.control.job.settle import SettleTasks
+from muster.control.session.cluster.state import ClusterState
+from muster.control.session.handlers import schedule
 from muster.control.session.handlers.start import StartSessions
 from muster.core.reasons import ReasonCode
 from muster.core.resources import Resources
-from muster.core.specs import JobSpec
+from muster.core.specs import JobSpec, ScalingGroup
 from muster.core.states import JOB_TABLE, JobState, SessionStatus
 from muster.scheduling.passes.group_state import GroupState
+from muster.scheduling.passes.pass_result import Placed
 from muster.store import schema
 from muster.store.records import Session
+
+LARGE = Resources(cpu_milli=8000, memory_bytes=2**33)
 
 
 @pytest.fixture
@@ -114,3 +121,79 @@ def test_handler_that_fails_after_it_took_room_leaves_none_taken(
         assert connection.scalar(state) == JobState.SUCCEEDED
     assert not world.plane.live.ledger
     assert not failures, "it did fail"
+
+
+@pytest.fixture
+def placing(worlds: MakeWorld) -> World:
+    """A world with two groups, in which there is room for much."""
+    world = worlds({"a": LARGE}, behaviour=lambda start: Run(1.0))
+    world.ask(lambda work, parts: parts[GroupRequests].put_group(work, ScalingGroup(name="second")))
+    world.add_agent("b", LARGE, group="second")
+    return world
+
+
+def job_named(world: World, name: str, group: str = "default", cpu: int = 1) -> None:
+    spec = {"command": ["x"], "name": name, "group": group, "resources": {"cpu": cpu}}
+    world.submit(JobSpec.model_validate(spec))
+
+
+def stored_states(world: World) -> dict[str, str]:
+    jobs = schema.jobs.c
+    with world.store.engine.connect() as connection:
+        return {row.name: row.status for row in connection.execute(select(jobs.name, jobs.status))}
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before room is taken", "with room taken"])
+@pytest.mark.parametrize("together", [False, True], ids=["one by one", "in one wake"])
+def test_session_whose_start_fails_waits_and_all_others_are_placed(
+    placing: World, monkeypatch: pytest.MonkeyPatch, after: bool, together: bool
+) -> None:
+    def start(self: ClusterState, placed: Placed, now: float) -> Session:
+        session = self._live.sessions[placed.session.id]
+        assert session.job is not None
+        fails = session.job.name == "bad"
+        if fails and not after:
+            raise ZeroDivisionError
+        right(self, placed, now)
+        if fails:
+            raise ZeroDivisionError
+        return session
+
+    right = ClusterState.start
+    with monkeypatch.context() as patch:
+        patch.setattr(ClusterState, "start", start)
+        for name, group in [("bad", "default"), ("first", "default"), ("other", "second")]:
+            job_named(placing, name, group)
+            if not together:
+                placing.run(1.0)
+        placing.run(3.0)
+        placing.connect_again()
+        job_named(placing, "later", cpu=8)  # all room there is
+        placing.run(5.0)
+        states = stored_states(placing)
+        assert states.pop("bad") == JobState.PENDING
+        assert {*states.values()} == {JobState.SUCCEEDED}
+        assert not placing.plane.live.ledger
+    placing.run(120.0)
+    assert stored_states(placing)["bad"] == JobState.SUCCEEDED
+
+
+def test_group_whose_placement_fails_rests_and_the_others_go_on(
+    placing: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def granted(group: GroupState, work: Work, cluster: ClusterState) -> None:
+        calls.append(group.snapshot.group)
+        if group.snapshot.group == "default":
+            raise ZeroDivisionError
+
+    calls: list[str] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(schedule, "grant_prefilled", granted)
+        job_named(placing, "waits")
+        job_named(placing, "other", "second")
+        placing.run(30.0)
+        assert stored_states(placing) == {"waits": JobState.PENDING, "other": JobState.SUCCEEDED}
+        assert calls.count("default") == 1
+    placing.connect_again()
+    placing.run(120.0)
+    assert {*stored_states(placing).values()} == {JobState.SUCCEEDED}

@@ -135,8 +135,9 @@ class World:
         capacity: Resources,
         gpus: int = 0,
         attributes: Mapping[str, str] | None = None,
+        group: str = "default",
     ) -> HollowAgent:
-        record = self.join(name)
+        record = self.join(name, group=group)
         devices = tuple(Device(index, "H100") for index in range(gpus))
         agent = HollowAgent(
             record.id,
@@ -151,7 +152,13 @@ class World:
         self.connect(agent)
         return agent
 
-    def join(self, name: str, token: str | None = None, credential: str | None = None) -> Agent:
+    def join(
+        self,
+        name: str,
+        token: str | None = None,
+        credential: str | None = None,
+        group: str = "default",
+    ) -> Agent:
         """Join as ``ControlPlane.join`` does in its wake; with a token for all if none is given.
 
         Raises:
@@ -160,7 +167,7 @@ class World:
         if token is None:
             token = self.ask(lambda work, _: create_open_join_token(work, "root"))
         credential = credential or f"credential-{next(self._credentials)}".ljust(40, "-")
-        request = JoinRequest(token, name, "default", credential)
+        request = JoinRequest(token, name, group, credential)
         record: Agent = self.ask(lambda work, parts: join(work, parts[AgentLifecycle], request))
         assert self.desk.authenticate(credential) == record.id
         return record

@@ -359,6 +359,7 @@ class _Broken(OpenDoors):
         self._where = where
 
     def _fail(self, where: str, door: Door | None) -> None:
+        """Raise, if it is to be done here, on the door ``bad`` or on none."""
         if where == self._where and (door is None or door.id == "bad"):
             raise ZeroDivisionError(where)
 
@@ -366,15 +367,23 @@ class _Broken(OpenDoors):
         self._fail("timeout_s", record)
         return 100.0
 
-    def is_due(self, targets: object) -> bool:
-        self._fail("is_due", None)
+    def gather(self, candidates: Sequence[Door], work: Work) -> Sequence[Door]:
+        for door in candidates:
+            self._fail("gather", door)
+        return super().gather(candidates, work)
+
+    def is_due(self, targets: Sequence[Door]) -> bool:
+        if not targets:
+            self._fail("is_due on none", None)
+        for door in targets:
+            self._fail("is_due", door)
         return bool(targets)
 
     def succeeded(self, record: Door, work: Work) -> None:
         self._fail("succeeded", record)
 
 
-@pytest.mark.parametrize("where", ["timeout_s", "is_due", "succeeded"])
+@pytest.mark.parametrize("where", ["gather", "is_due", "is_due on none", "timeout_s", "succeeded"])
 def test_defect_anywhere_in_a_handler_holds_up_no_other(make_world: MakeWorld, where: str) -> None:
     seen: list[str] = []
 
@@ -387,12 +396,15 @@ def test_defect_anywhere_in_a_handler_holds_up_no_other(make_world: MakeWorld, w
             seen.append(record.id)
 
     world = make_world(_Broken(where), Following())
-    world.doors("bad", "good")
+    bad, _ = world.doors("bad", "good")
     assert {"bad", "good"} <= set(seen)
     stored = statuses(world)
     assert stored["bad"][0] is DoorStatus.SHUT
-    if where == "succeeded":
+    if where in {"gather", "is_due", "succeeded"}:
         assert stored["good"][0] is DoorStatus.OPEN
+        assert ("SHUT", "SHUT", "SKIPPED", 1) in history(world, bad)
+    if where == "is_due on none":
+        assert world.undone <= 4, "it rests soon"
 
 
 def test_handler_that_fails_on_everything_rests_as_a_whole(make_world: MakeWorld) -> None:

@@ -14,6 +14,7 @@ import logging
 from collections.abc import Iterable, Sequence
 
 from muster.core.reasons import Reason, ReasonCode, reason
+from muster.store.entity import Record
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +32,14 @@ SOME_HANDLER = "some handler"
 
 class Undone(Exception):
     """A part of the wake failed: the wake is to be undone, and taken again without that part."""
+
+
+class FailedOn(Exception):
+    """Raised by a handler of many records, from its own error, to say on which it failed."""
+
+    def __init__(self, record: Record) -> None:
+        super().__init__(record)
+        self.record = record
 
 
 class Defects:
@@ -57,7 +66,7 @@ class Defects:
         has_ended: bool = False,
     ) -> Undone:
         """Remember that the handler failed, on this record or on one of several; the caller raises
-        the answer.
+        the answer. A handler that fails on no record though it is run on each by itself rests.
 
         Args:
             is_new: the record was made in this very wake, and gets another id in the next one.
@@ -67,7 +76,8 @@ class Defects:
         log.error("handler %s failed on %s", handler, record or "several", exc_info=error)
         until = self._begin_to_leave_out(now)
         self._in_a_row += 1
-        if self._in_a_row > MAX_IN_A_ROW:
+        on_none = record is None and self.is_alone(handler, now)
+        if on_none or self._in_a_row > MAX_IN_A_ROW:
             log.critical(
                 "handler %s fails again and again, and rests for %g s", handler, LEFT_OUT_S
             )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, Protocol, Self, cast
 
-from muster.control.engine.defects import Defects, Undone
+from muster.control.engine.defects import Defects, FailedOn, Undone
 from muster.control.engine.handler import (
     STAY,
     DerivationHandler,
@@ -89,24 +89,46 @@ class _Step(ABC, Generic[R]):
             return False
         try:
             return self._handler.is_due(())
-        except Exception as error:
-            raise self._undo(None, error, work) from error
+        except Exception as error:  # on no record
+            raise self._defects.rest(self._handler.name, error, work.now) from error
 
     def run(self, batch: Batch, work: Work) -> bool:
-        candidates = batch.get(self.entity)
+        candidates = cast(Sequence[R], batch.get(self.entity) or ())
         defects = self._defects.any(work.now)
         if defects and self._defects.rests(self._handler.name, work.now):
             return False
-        try:
-            targets = self._handler.gather(cast(Sequence[R], candidates or ()), work)
-            if defects:
-                targets = [each for each in targets if not self._leave_out(each, work)]
-            if not self._handler.is_due(targets):
-                return False
-        except Exception as error:
-            raise self._undo(None, error, work) from error
+        if defects:
+            targets = self._gather_warily(candidates, work)
+        else:
+            targets = self._gather(candidates, work)
+        if targets is None:
+            return False
         self._run(targets, work)
         return True
+
+    def _gather(self, candidates: Sequence[R], work: Work) -> Sequence[R] | None:
+        """The handler's targets; None if it is not due."""
+        try:
+            targets = self._handler.gather(candidates, work)
+            return targets if self._handler.is_due(targets) else None
+        except Exception as error:
+            raise self._undo(None, error, work) from error
+
+    def _gather_warily(self, candidates: Sequence[R], work: Work) -> Sequence[R] | None:
+        """``_gather``, less the records on which the handler failed of late; it is asked about each
+        record by itself if it failed on one of several."""
+        mine = [each for each in candidates if not self._leave_out(each, work)]
+        if self._defects.is_alone(self._handler.name, work.now):
+            for record in mine:
+                try:
+                    self._handler.is_due(self._handler.gather([record], work))
+                except Exception as error:
+                    raise self._undo(record, error, work) from error
+        targets = self._gather(mine, work)
+        if targets is None:
+            return None
+        known = {*mine}
+        return [each for each in targets if each in known or not self._leave_out(each, work)]
 
     def _leave_out(self, record: R, work: Work) -> bool:
         """Whether the handler is not to be run on the record, because it failed on it of late."""
@@ -114,9 +136,13 @@ class _Step(ABC, Generic[R]):
             return True
         name = work.live.entities.name_of(record)
         why = self._defects.why_left_out(self._handler.name, name, work.now)
-        if why is not None and isinstance(record, Tried):
-            work.unit.skip(record, self._handler.name, (why,))
+        if why is not None and record.status in self._handler.targets:
+            self._tell_why(record, why, work)
         return why is not None
+
+    def _tell_why(self, record: R, why: Reason, work: Work) -> None:
+        if isinstance(record, Tried):
+            work.unit.skip(record, self._handler.name, (why,))
 
     def _undo(self, record: Record | None, error: Exception, work: Work) -> Undone:
         if record is None:
@@ -236,6 +262,8 @@ class _Judged(_Step[T]):
         if self._defects.is_alone(self._handler.name, work.now):
             for record in targets:
                 self._run_some([record], work)
+            if not targets:  # it is due for another reason
+                self._run_some(targets, work)
         else:
             self._run_some(targets, work)
 
@@ -245,6 +273,12 @@ class _Judged(_Step[T]):
             tried = [record for record in targets if record.retry_at <= work.now]
         try:
             result = self._judged.execute(tried, work)
+        except Undone:
+            raise
+        except FailedOn as failed:
+            cause = failed.__cause__
+            error = cause if isinstance(cause, Exception) else failed
+            raise self._undo(failed.record, error, work) from failed
         except Exception as error:
             alone = tried[0] if len(tried) == 1 else None
             raise self._undo(alone, error, work) from error

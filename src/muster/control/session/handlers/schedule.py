@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping, Sequence
 
+from muster.control.engine.defects import FailedOn
 from muster.control.engine.handler import (
     HandlerResult,
     LifecycleHandler,
@@ -26,6 +27,7 @@ from muster.core.specs.group import PreemptionMode
 from muster.core.states import KernelStatus, SessionStatus
 from muster.scheduling.making_room.preemption import Preemption
 from muster.scheduling.passes.group_state import GroupState
+from muster.scheduling.passes.pass_result import Placed
 from muster.scheduling.passes.placement import never_fits
 from muster.scheduling.policy.guard import PluginFault
 from muster.scheduling.policy.validators import NEVER
@@ -89,20 +91,44 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
     def execute(self, targets: Sequence[Session], work: Work) -> HandlerResult[Session]:
         result: HandlerResult[Session] = HandlerResult()
         for session in targets:
-            given_up = self._unfit_everywhere(session) or why_given_up(
-                session, work.live.groups[session.group].max_reschedules
-            )
-            if given_up is not None:
-                result.failures[session] = given_up
-                self._cluster.withdraw(session)
+            try:
+                self._give_up(session, result, work)
+            except Exception as error:
+                raise FailedOn(session) from error
         for group in self._cluster.groups.values():
             if group.due:
-                aside = self._set_aside(group, work)
-                self._serve(group, result, work)
-                self._take_back(aside, group)
+                self._serve_by_itself(group, result, work)
         for session in targets:
-            self._say_why(session, result, work)
+            try:
+                self._say_why(session, result, work)
+            except Exception as error:
+                raise FailedOn(session) from error
         return result
+
+    def _give_up(self, session: Session, result: HandlerResult[Session], work: Work) -> None:
+        given_up = self._unfit_everywhere(session) or why_given_up(
+            session, work.live.groups[session.group].max_reschedules
+        )
+        if given_up is not None:
+            result.failures[session] = given_up
+            self._cluster.withdraw(session)
+
+    def _serve_by_itself(
+        self, group: GroupState, result: HandlerResult[Session], work: Work
+    ) -> None:
+        """Serve a group. If that fails on no one session, the group rests, and the others go on."""
+        part = f"{self.name} in group {group.snapshot.group}"
+        if work.defects.rests(part, work.now):
+            group.due = False  # its sessions make a pass due again in the next sweep
+            return
+        try:
+            aside = self._set_aside(group, work)
+            self._serve(group, result, work)
+            self._take_back(aside, group)
+        except FailedOn:
+            raise
+        except Exception as error:
+            raise work.defects.rest(part, error, work.now) from error
 
     def _unfit_everywhere(self, session: Session) -> Reason | None:
         """The reason to give a session up, once every agent that could ever hold it has reported
@@ -173,13 +199,10 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
                 members.reasons = (why,)
             return
         for placed in decided.placed:
-            session = self._cluster.start(placed, work.now)
-            for kernel, placement in zip(session.kernels, placed.kernels, strict=True):
-                agent = work.live.agents[placement.agent_id]
-                kernel.agent_id = agent.id
-                kernel.shares = placement.shares
-                work.unit.allocate(kernel, agent, placement.shares, charged=True)
-            result.successes.append(session)
+            try:
+                result.successes.append(self._start(placed, work))
+            except Exception as error:  # the wake is undone, and all room with it
+                raise FailedOn(work.live.sessions[placed.session.id]) from error
         for preemption in decided.displaced:
             self._displace(preemption, group, work)
         lacking = [each.workload for each, why in decided.refused.items() if lacks_room(why)]
@@ -202,6 +225,16 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
                     result.skipped[session] = reasons
                 else:
                     break
+
+    def _start(self, placed: Placed, work: Work) -> Session:
+        """Have a session take the room that the pass has found, and write the ledger."""
+        session = self._cluster.start(placed, work.now)
+        for kernel, placement in zip(session.kernels, placed.kernels, strict=True):
+            agent = work.live.agents[placement.agent_id]
+            kernel.agent_id = agent.id
+            kernel.shares = placement.shares
+            work.unit.allocate(kernel, agent, placement.shares, charged=True)
+        return session
 
     def _displace(self, preemption: Preemption, group: GroupState, work: Work) -> None:
         """Have the victims leave; the displacing session is placed once they are gone."""
