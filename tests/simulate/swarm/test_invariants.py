@@ -17,7 +17,7 @@ from muster.control.session import kernel_reports
 from muster.control.session.cluster import state as cluster_state
 from muster.control.session.cluster.workloads import agent_facts
 from muster.control.session.handlers import barrier, start, terminate
-from muster.control.session.handlers.promote import DetectTermination
+from muster.control.session.handlers.promote import DetectTermination, EnforceTimeout
 from muster.control.session.handlers.schedule import ScheduleNewSessions
 from muster.control.session.kernel_reports import KernelReports
 from muster.core import exit_codes
@@ -35,6 +35,7 @@ from muster.simulate.swarm.invariants import (
     dependencies,
     history,
     ledger,
+    limits,
     notices,
     placing,
     requests,
@@ -97,6 +98,11 @@ def kernels_that_miss_their_go_are_not_told_again(patch: pytest.MonkeyPatch) -> 
 @finds(dependencies.DependenciesAreMet)
 def work_waits_for_no_other_work(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Dependencies, "validate", lambda *of: ())
+
+
+@finds(limits.TimeLimitsHold)
+def nobody_enforces_time_limits(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(EnforceTimeout, "derive", lambda *of: None)
 
 
 @finds(attempts.Capacity)

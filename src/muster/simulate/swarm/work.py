@@ -12,6 +12,7 @@ from muster.simulate.swarm.invariants.attempts import (
 )
 from muster.simulate.swarm.invariants.dependencies import DependenciesAreMet
 from muster.simulate.swarm.invariants.history import HistoryTellsAll, RepeatsMerge
+from muster.simulate.swarm.invariants.limits import TimeLimitsHold
 from muster.simulate.swarm.invariants.placing import (
     NobodyIsForgotten,
     QuotasHold,
@@ -167,6 +168,7 @@ WORK = Part(
         NobodyIsForgotten,
         QuotasHold,
         DependenciesAreMet,
+        TimeLimitsHold,
         HistoryTellsAll,
         RepeatsMerge,
         TasksAreJudged,
