@@ -82,6 +82,7 @@ class World:
         self.told: Counter[str] = Counter()
         self._channels = NO_FAULTS
         self._machines = 0
+        self._superseded: list[Controller] = []
         self._behaviour = behaviour
 
     def begin(self, offers: Mapping[str, Offer], group: ScalingGroup | None = None) -> None:
@@ -160,6 +161,7 @@ class World:
         if self.controller is not None:
             self.wakes += self.controller.wakes
             former, self.controller = self.controller, None
+            self._superseded.append(former)
             former.be_superseded()
             self.witness.controller_died()
             self.start_controller()
@@ -286,3 +288,6 @@ class World:
 
     def close(self) -> None:
         self.kill_controller()
+        for controller in self._superseded:
+            if controller.is_up:
+                controller.die()
