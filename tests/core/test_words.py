@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from muster.control.modules import cluster_entities
 from muster.core.clock import VirtualClock
 from muster.core.ids import IdFactory, prefix_range
 from muster.core.reasons import CATALOGUE, Reason, ReasonCode, reason
@@ -22,11 +23,7 @@ from muster.core.resources import (
     parse_milli,
 )
 from muster.core.states import (
-    AGENT_TABLE,
-    JOB_TABLE,
-    KERNEL_TABLE,
     SESSION_TABLE,
-    TASK_TABLE,
     IllegalTransition,
     SessionStatus,
     StateTable,
@@ -35,7 +32,7 @@ from muster.core.states import (
 from muster.core.views.base import ReasonView
 from muster.core.views.work import TaskView
 
-TABLES: list[StateTable[Any]] = [AGENT_TABLE, JOB_TABLE, KERNEL_TABLE, SESSION_TABLE, TASK_TABLE]
+TABLES: list[StateTable[Any]] = [entity.states for entity in cluster_entities().values()]
 
 
 @given(st.lists(st.floats(0, 2), max_size=50), st.integers(0, 1000))

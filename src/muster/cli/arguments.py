@@ -7,6 +7,7 @@ import click
 
 from muster.cli.completion import complete_any_ref, complete_ref
 from muster.cli.parameters import Argument, Option
+from muster.core.ids import IdKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ def parse_ref(text: str) -> Subject:
         raise click.BadParameter(
             f"{text!r} is not a REF: expected a name or an id, and after a slash a task's number"
         )
-    return Subject(ref, int(index) if slash else None, ref.lower().startswith("ses-"))
+    return Subject(ref, int(index) if slash else None, IdKind.SESSION.begins(ref))
 
 
 Ref = Annotated[

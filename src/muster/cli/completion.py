@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from muster.cli.target import Target
+from muster.core.ids import IdKind
 
 if TYPE_CHECKING:
     from muster.client import Client
@@ -23,7 +24,8 @@ def complete_ref(ctx: click.Context, incomplete: str) -> list[tuple[str, str]]:
     def look(client: "Client") -> Offers:
         for state in ("live", "ended"):
             # Ended work may be plenty: the controller looks for names that begin with the text.
-            by_name = incomplete and not incomplete.startswith(("job-", "ses-"))
+            is_id = IdKind.JOB.begins(incomplete) or IdKind.SESSION.begins(incomplete)
+            by_name = incomplete and not is_id
             name = f"{incomplete}*" if by_name and state == "ended" else None
             for job in client.jobs(state, name=name, limit=OFFERED):
                 yield job.name, job.state.lower()

@@ -17,6 +17,7 @@ from muster.cli.nearest import suggesting_dependencies
 from muster.cli.screen import plain, print_json, stderr
 from muster.cli.target import Target
 from muster.core.errors import MusterError
+from muster.core.ids import IdKind
 from muster.core.reasons import ReasonCode
 from muster.core.states import JobState, SessionStatus
 
@@ -160,6 +161,6 @@ def _placed_or_why(client: "Client", accepted: "JobView | SessionView") -> int:
 
 
 def _placed(client: "Client", id_: str) -> bool:
-    if id_.startswith("ses-"):
+    if IdKind.SESSION.begins(id_):
         return client.session(id_).status is not SessionStatus.PENDING
     return client.job(id_).state is not JobState.PENDING

@@ -10,6 +10,7 @@ from muster.cli.ends import ran
 from muster.cli.follow.progress import done
 from muster.cli.screen import Column, status, table
 from muster.cli.words import duration, shorten
+from muster.core.ids import IdKind
 from muster.core.views.base import OwnerView
 from muster.core.views.work import JobView, SessionView
 
@@ -43,7 +44,7 @@ def _row(
 ) -> list[Text | str]:
     is_job = isinstance(work, JobView)
     return [
-        short[work.id] if is_job else f"ses-{short[work.id]}",
+        short[work.id] if is_job else f"{IdKind.SESSION}-{short[work.id]}",
         work.name or "",
         status(work.state if isinstance(work, JobView) else work.status),
         f"{done(work)}/{work.tasks_total}" if isinstance(work, JobView) else work.type,

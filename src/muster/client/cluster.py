@@ -10,6 +10,7 @@ from muster.client.encoding import json_of, quoted, quoted_path
 from muster.client.events import read_events
 from muster.client.exchange import Exchange, Stream, exchange, streaming
 from muster.client.resource import Resource, ResourceCalls
+from muster.core.ids import IdKind
 from muster.core.views.cluster import (
     AgentPage,
     AgentView,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from muster.core.states import AgentBar
 
 
-AGENTS = Resource("agent", "agt-", "/v1/agents", AgentView, AgentPage, is_cancelled=False)
+AGENTS = Resource("agent", IdKind.AGENT, "/v1/agents", AgentView, AgentPage, is_cancelled=False)
 
 
 class Cluster(ResourceCalls):

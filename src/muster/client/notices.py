@@ -8,13 +8,16 @@ from typing import Any, ClassVar
 from muster.client.encoding import json_of
 from muster.client.exchange import Exchange, exchange
 from muster.client.resource import Resource, ResourceCalls
+from muster.core.ids import IdKind
 from muster.core.views.notices import NoticePage, NoticeView
 
 TRIAL_S = 70.0
 """How much longer than other answers the answer to a trial may take, in seconds."""
 
 
-NOTICES = Resource("notice", "ntc-", "/v1/notices", NoticeView, NoticePage, is_cancelled=False)
+NOTICES = Resource(
+    "notice", IdKind.NOTICE, "/v1/notices", NoticeView, NoticePage, is_cancelled=False
+)
 
 
 class Notices(ResourceCalls):

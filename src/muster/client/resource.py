@@ -39,7 +39,7 @@ class Resource(Generic[Detail, Page]):
 
     Args:
         name: as sentences call it: ``job``.
-        prefix: of its ids: ``job-``.
+        prefix: of its ids, three letters: ``job``.
         path: of its collection.
         detail, page: the views of one, and of a page.
         submitted: the view that answers a submission; None where nothing is handed in.
@@ -97,7 +97,7 @@ class ResourceCalls(Calls):
             NotFound: none is.
         """
         ids, kinds = ref.lower(), [*among]
-        for each in sorted(kinds, key=lambda kind: not ids.startswith(kind.prefix)):
+        for each in sorted(kinds, key=lambda kind: not ids.startswith(f"{kind.prefix}-")):
             with suppress(NotFound):
                 return (yield from ask(each))
         raise nothing_named(ref, *(each.name for each in kinds))

@@ -15,6 +15,7 @@ from muster.client.exit_code import with_exit_code
 from muster.client.output import read_output
 from muster.client.patience import PATIENCE_S, WAITING_S
 from muster.client.resource import Resource, ResourceCalls
+from muster.core.ids import IdKind
 from muster.core.views.work import (
     FailurePage,
     JobDetail,
@@ -33,8 +34,10 @@ if TYPE_CHECKING:
     from muster.core.views.notices import NoticeView
     from muster.core.views.placement import PlanView
 
-JOBS = Resource("job", "job-", "/v1/jobs", JobDetail, JobPage, JobView)
-SESSIONS = Resource("session", "ses-", "/v1/sessions", SessionDetail, SessionPage, SessionView)
+JOBS = Resource("job", IdKind.JOB, "/v1/jobs", JobDetail, JobPage, JobView)
+SESSIONS = Resource(
+    "session", IdKind.SESSION, "/v1/sessions", SessionDetail, SessionPage, SessionView
+)
 
 LONG_POLL_S = 25.0
 """How long one request waits for a change; proxies tend to cut connections that are silent for 30

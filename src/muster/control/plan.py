@@ -24,7 +24,7 @@ from muster.control.session.cluster.workloads import job_class, session_class
 from muster.control.session.explaining.explanation import with_policy
 from muster.control.session.explaining.placement_view import placement_view, victims_of
 from muster.core import verdicts
-from muster.core.ids import SessionId
+from muster.core.ids import IdKind, SessionId
 from muster.core.owner import Owner, Principal
 from muster.core.reasons import Reason
 from muster.core.resources import GPU_WHOLE
@@ -129,7 +129,9 @@ class _Planner:
             hooked = policy.hooks[workload.type].on_schedule(workload)
             # No session has such an id, and all ids sort before it where ages are equal.
             planned = [
-                SessionWorkload(SessionId(f"ses-planned-{index:05}"), self._now, hooked)
+                SessionWorkload(
+                    SessionId(f"{IdKind.SESSION}-planned-{index:05}"), self._now, hooked
+                )
                 for index in range(tried)
             ]
             return self._under(policy, group, planned)

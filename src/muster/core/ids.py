@@ -8,6 +8,7 @@ unique, with or without the kind.
 
 import random
 import re
+from enum import StrEnum
 from typing import NewType
 
 from muster.core.clock import Clock
@@ -18,13 +19,29 @@ JobId = NewType("JobId", str)
 AgentId = NewType("AgentId", str)
 TokenId = NewType("TokenId", str)
 
+
+class IdKind(StrEnum):
+    """The kinds of ids of Muster's own records, by the three letters with which they begin."""
+
+    AGENT = "agt"
+    JOB = "job"
+    KERNEL = "krn"
+    NOTICE = "ntc"
+    SESSION = "ses"
+    TOKEN = "tok"
+
+    def begins(self, ref: str) -> bool:
+        """Whether a reference is an id of this kind, or the beginning of one with its dash."""
+        return ref.lower().startswith(f"{self}-")
+
+
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _RANDOM_BITS = 35
 _RANDOM_LIMIT = 1 << _RANDOM_BITS
 _PAIRS = [a + b for a in _ALPHABET for b in _ALPHABET]
 
 _BODY = rf"[{_ALPHABET}]{{16}}"
-_LIKE_AN_ID = re.compile(rf"ses(-.*)?|([a-z]{{3}}-)?{_BODY}")
+_LIKE_AN_ID = re.compile(rf"{IdKind.SESSION}(-.*)?|([a-z]{{3}}-)?{_BODY}")
 
 
 def looks_like_id(name: str) -> bool:
@@ -32,6 +49,10 @@ def looks_like_id(name: str) -> bool:
     or anything that begins as a session's id does. A name ``ses`` counts too, because ``ses-1`` is
     made of it."""
     return _LIKE_AN_ID.fullmatch(name.lower()) is not None
+
+
+# Formed once, because each task has ids made for it.
+_JOB, _SESSION, _KERNEL = f"{IdKind.JOB}-", f"{IdKind.SESSION}-", f"{IdKind.KERNEL}-"
 
 
 class IdFactory:
@@ -63,19 +84,19 @@ class IdFactory:
         return f"{prefix}-{self._next()}"
 
     def job(self) -> JobId:
-        return JobId("job-" + self._next())
+        return JobId(_JOB + self._next())
 
     def session(self) -> SessionId:
-        return SessionId("ses-" + self._next())
+        return SessionId(_SESSION + self._next())
 
     def kernel(self) -> KernelId:
-        return KernelId("krn-" + self._next())
+        return KernelId(_KERNEL + self._next())
 
     def agent(self) -> AgentId:
-        return AgentId("agt-" + self._next())
+        return AgentId(self.new(IdKind.AGENT))
 
     def token(self) -> TokenId:
-        return TokenId("tok-" + self._next())
+        return TokenId(self.new(IdKind.TOKEN))
 
 
 def prefix_range(prefix: str, typed: str) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 
 from muster.core.errors import MusterError
-from muster.core.ids import AgentId, SessionId
+from muster.core.ids import AgentId, IdKind, SessionId
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.resources import Resources
 from muster.core.specs import SessionType
@@ -183,7 +183,7 @@ class _World:
 
     def _submit(self, arrival: _Arrival, number: int) -> None:
         """Take a session in, as ``control.session.admission`` does."""
-        id_ = SessionId(f"ses-{number:09}")
+        id_ = SessionId(f"{IdKind.SESSION}-{number:09}")
         fate = self._fates[id_] = Fate(arrival.name, arrival.at)
         workload = self._state.policy.hooks[arrival.workload.type].on_schedule(arrival.workload)
         self._gauge.arrived(workload)
@@ -339,7 +339,7 @@ def _first_blocked(result: PassResult) -> _Rank | None:
 
 def _facts(number: int, agent: ClusterAgent) -> AgentFacts:
     return AgentFacts(
-        AgentId(f"agt-{number:06}"),
+        AgentId(f"{IdKind.AGENT}-{number:06}"),
         agent.name,
         agent.capacity,
         agent.devices,

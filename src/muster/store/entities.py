@@ -7,6 +7,7 @@ from typing import cast
 
 from sqlalchemy import String
 
+from muster.core.ids import IdKind
 from muster.core.states import (
     AGENT_TABLE,
     JOB_TABLE,
@@ -77,7 +78,7 @@ AGENT = Entity(
     rows.AGENTS,
     load_agents,
     described="the machine as the controller sees it",
-    prefix="agt",
+    prefix=IdKind.AGENT,
     visible=Visible.TO_ALL,
 )
 JOB = Entity(
@@ -87,7 +88,7 @@ JOB = Entity(
     rows.JOBS,
     load_jobs,
     described="work of many tasks; its status is derived from theirs",
-    prefix="job",
+    prefix=IdKind.JOB,
     visible=Visible.TO_OWNER,
     unsuccessful=schema.UNSUCCESSFUL_JOBS,
     joins=_job_joins,
@@ -117,7 +118,7 @@ SESSION = Entity(
     rows.SESSIONS,
     load_sessions,
     described="what is placed: kernels that start together or not at all",
-    prefix="ses",
+    prefix=IdKind.SESSION,
     visible=Visible.TO_OWNER,
     part_of=lambda session: session.job,
     joins=_session_joins,
@@ -129,7 +130,7 @@ KERNEL = Entity(
     KERNEL_TABLE,
     rows.KERNELS,
     described="one process tree on one agent",
-    prefix="krn",
+    prefix=IdKind.KERNEL,
     part_of=lambda kernel: kernel.session,
     goes_with=True,
     told=Told.NEVER,  # its session's history tells of it

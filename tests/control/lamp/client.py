@@ -8,7 +8,7 @@ from tests.control.lamp.api import LampPage, LampView
 from muster.client import Client
 from muster.client.resource import Resource, ResourceCalls
 
-LAMPS = Resource("lamp", "lmp-", "/v1/lamps", LampView, LampPage, LampView)
+LAMPS = Resource("lamp", "lmp", "/v1/lamps", LampView, LampPage, LampView)
 
 
 class Lamps(ResourceCalls):

@@ -36,6 +36,7 @@ from muster.cli.screen import discard_stdout, plain, stderr
 from muster.cli.target import Target, on_cluster
 from muster.cli.words import count
 from muster.core.errors import MusterError
+from muster.core.ids import IdKind
 from muster.core.resources import format_amount
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def logs(
         with target.client() as client:
             with suggesting(client, ref):
                 found = client.work(subject.ref)
-            reading = Reading(found.id, found.id.startswith("job-"), attempt, tail)
+            reading = Reading(found.id, IdKind.JOB.begins(found.id), attempt, tail)
             if not reading.is_job:
                 _refuse_for_sessions(attempt, failed)
             several = len(named) > 1 or (not named and _size(found) > 1)

@@ -11,7 +11,7 @@ from sqlalchemy import bindparam, delete, insert, update
 
 from muster.control.engine.work import Work
 from muster.core.errors import Ambiguous, Conflict, InvalidSpec, NotFound, Problem
-from muster.core.ids import TokenId, prefix_range
+from muster.core.ids import IdKind, TokenId, prefix_range
 from muster.core.owner import Owner, Principal, Role
 from muster.core.specs.account import JoinTokenSpec, TokenSpec
 from muster.store import schema
@@ -319,7 +319,7 @@ def _found(tokens: Iterable[K], ref: str, name_of: Callable[[K], Any]) -> K:
     Raises:
         NotFound, Ambiguous: none, or several, have this id, name, or beginning of an id.
     """
-    low, high = prefix_range("tok", ref)
+    low, high = prefix_range(IdKind.TOKEN, ref)
     known = list(tokens)
     for means in (
         [each for each in known if each.id == ref],

@@ -10,11 +10,12 @@ from typing import TypeVar
 
 from muster.control.engine.handler import FollowingHandler, Stage
 from muster.control.engine.work import Work
-from muster.control.notice.entity import PREFIX, Message, Notice, NoticeId, Tone
+from muster.control.notice.entity import Message, Notice, NoticeId, Tone
 from muster.control.notice.lifecycle import NoticeLifecycle
 from muster.control.notice.message import job_message, session_message
 from muster.control.notice.states import NoticeStatus
 from muster.control.notice.turns import Turns
+from muster.core.ids import IdKind
 from muster.core.owner import Owner
 from muster.core.reasons import ReasonCode, reason
 from muster.core.specs import JobSpec, SessionSpec
@@ -40,7 +41,7 @@ class Writer:
     ) -> Notice:
         """Add a notice, PENDING; or FAILED, where too many of its owner wait already."""
         notice = Notice(
-            id=NoticeId(work.ids.new(PREFIX)),
+            id=NoticeId(work.ids.new(IdKind.NOTICE)),
             subject=subject,
             owner=owner,
             shown=channel.shown,

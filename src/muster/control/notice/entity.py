@@ -19,6 +19,7 @@ from sqlalchemy import (
 )
 
 from muster.control.notice.states import NOTICE_TABLE, NoticeStatus
+from muster.core.ids import IdKind
 from muster.core.owner import Owner
 from muster.core.reasons import Reason
 from muster.store import schema
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from muster.control.notice.effects import NoticeOutcome
 
 NoticeId = NewType("NoticeId", str)
-PREFIX = "ntc"
 
 notices = Table(
     "notices",
@@ -173,7 +173,7 @@ NOTICE = Entity(
     ),
     _load,
     described="a message for one channel; it tells the end of work",
-    prefix=PREFIX,
+    prefix=IdKind.NOTICE,
     visible=Visible.TO_OWNER,
     id_of=lambda notice: notice.name,
     id_column=func.coalesce(notices.c.subject + "/", "") + notices.c.id,

@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, Select, func, select
 
 from muster.core.errors import NotFound, nothing_named
+from muster.core.ids import IdKind
 from muster.core.owner import Principal
 from muster.core.views.base import ReasonView
 from muster.core.views.work import HistoryPage, HistoryView
@@ -36,7 +37,7 @@ def read_history(
         newest = select(history).where(told).order_by(history.c.seq.desc()).limit(limit + 1)
         found |= {(row.seq, row.entity): row for row in connection.execute(newest)}
     kept = sorted(found)[-limit:]
-    attempts = _attempts(connection, {entity for _, entity in kept if entity.startswith("ses-")})
+    attempts = _attempts(connection, {name for _, name in kept if IdKind.SESSION.begins(name)})
     items = (
         _view(found[key], entities.told_as(key[1]) or TASK, attempts.get(key[1])) for key in kept
     )
