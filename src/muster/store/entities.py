@@ -3,6 +3,7 @@ about them, and they are read together. Any other entity is declared in its fold
 """
 
 from enum import StrEnum
+from itertools import chain
 from typing import cast
 
 from sqlalchemy import String
@@ -78,6 +79,7 @@ AGENT = Entity(
     rows.AGENTS,
     load_agents,
     described="the machine as the controller sees it",
+    lasts=True,
     prefix=IdKind.AGENT,
     visible=Visible.TO_ALL,
 )
@@ -106,7 +108,7 @@ TASK = Entity(
     id_of=lambda task: f"{task.job.id}/{task.index}",
     id_column=schema.tasks.c.job_id + "/" + schema.tasks.c.idx.cast(String),
     part_of=lambda task: task.job,
-    goes_with=True,
+    listed=lambda live: chain.from_iterable(job.tasks.values() for job in live.jobs.values()),
     told=Told.WITH_REASON,
     joins=_task_joins,
     moved=_task_moved,
@@ -132,7 +134,7 @@ KERNEL = Entity(
     described="one process tree on one agent",
     prefix=IdKind.KERNEL,
     part_of=lambda kernel: kernel.session,
-    goes_with=True,
+    listed=lambda live: live.kernels.values(),
     told=Told.NEVER,  # its session's history tells of it
     moved=_kernel_moved,
 )

@@ -102,8 +102,11 @@ class Entity(Generic[R]):
         id_of: the name of a record in history and events; its ``id`` unless given.
         id_column: the same in SQL; the table's ``id`` unless given.
         part_of: the record that has to be looked at whenever a record of this entity has changed.
-        goes_with: true if a record stays in the mirror until the record of which it is a part
-            leaves (kernels: until their session does); the mirror has no index of such records.
+        listed: lists the records in the mirror, if a record stays there until the record of which
+            it is a part leaves (kernels: until their session does); the mirror has no index of such
+            records, and the entity ``goes_with`` another.
+        lasts: whether a record stays while there is nothing to do for it, until a person removes
+            it, as an agent does.
         told: which changes of status history tells.
         joins: called for each record that enters the mirror.
         leaves: called for each record that leaves the mirror.
@@ -126,7 +129,8 @@ class Entity(Generic[R]):
         id_of: Callable[[R], str] = attrgetter("id"),
         id_column: ColumnElement[str] | None = None,
         part_of: Callable[[R], Record | None] | None = None,
-        goes_with: bool = False,
+        listed: "Callable[[Live], Iterable[R]] | None" = None,
+        lasts: bool = False,
         told: Told = Told.ALWAYS,
         joins: "Callable[[Live, R], None] | None" = None,
         leaves: "Callable[[Live, R], None] | None" = None,
@@ -145,7 +149,9 @@ class Entity(Generic[R]):
         self.id_of = id_of
         self.id_column = id_column
         self.part_of = part_of
-        self.goes_with = goes_with
+        self.listed = listed
+        self.goes_with = listed is not None
+        self.lasts = lasts
         self.told = told
         self.joins = joins
         self.leaves = leaves

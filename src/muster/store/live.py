@@ -4,7 +4,7 @@ The leader alone writes, so the mirror is exact: a unit of work changes it and S
 commit fails the mirror is thrown away and read again; nothing else may repair it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 from weakref import WeakValueDictionary
 
@@ -14,7 +14,7 @@ from muster.core.owner import Owner
 from muster.core.specs import Level, QuotaSpec, ScalingGroup, SessionSpec
 from muster.scheduling.workload import Progress
 from muster.store.accounts import Accounts
-from muster.store.entity import Entities, R, Record
+from muster.store.entity import Entities, Entity, R, Record
 from muster.store.records import Agent, Allocation, Job, Kernel, LedgerKey, Session
 
 
@@ -63,6 +63,10 @@ class Live:
     def of(self, kind: type[R]) -> Mapping[str, R]:
         """The records of an entity, by id."""
         return cast(Mapping[str, R], self._records[kind])
+
+    def all_of(self, entity: Entity[R]) -> Iterable[R]:
+        """The records of an entity, also of one that goes with another."""
+        return self.of(entity.record).values() if entity.listed is None else entity.listed(self)
 
     def find(self, id_: str) -> Record | None:
         """The record of any entity with this id, by which history and events call it."""

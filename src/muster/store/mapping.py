@@ -1,6 +1,6 @@
 """The mapping between an entity's records and its rows."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -33,6 +33,8 @@ class RowMapping(Generic[R]):
         sources: the sources of columns whose values are not the attributes of the same name.
         differ: columns in which the rows of a gang differ when they are inserted.
         number: the part of the primary key by which the rows of a gang follow each other.
+        lagging: columns whose stored values may be older than the record's, because a change of
+            them alone costs no commit.
 
     ``update`` is a compare-and-set: it finds a row by its primary key and its former status.
     """
@@ -44,8 +46,10 @@ class RowMapping(Generic[R]):
         sources: Mapping[str, Source] = MappingProxyType({}),
         differ: Sequence[str] = (),
         number: str | None = None,
+        lagging: Collection[str] = (),
     ) -> None:
         self.table = table
+        self.lagging = frozenset(lagging)
         columns = [column.name for column in table.columns]
         changing = [name for name in columns if name in changing]
         keys = [column.name for column in table.primary_key]

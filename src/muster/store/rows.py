@@ -142,6 +142,7 @@ AGENTS = RowMapping[Agent](
         "attributes": ("attributes", json.dumps),
         **REASON,
     },
+    lagging=("seen_at",),  # heartbeats cost no commit
 )
 JOBS = RowMapping[Job](
     schema.jobs,
@@ -203,6 +204,7 @@ SESSIONS = RowMapping[Session](
         **OWNER,
         **REASON,
     },
+    lagging=("retry_at",),  # the failure for which a session waits is reported again
 )
 KERNELS = RowMapping[Kernel](
     schema.kernels,

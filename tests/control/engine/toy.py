@@ -146,7 +146,7 @@ HINGE = Entity(
     Hinge,
     HINGE_TABLE,
     RowMapping[Hinge](hinges, changing=("status", "status_changed_at")),
-    goes_with=True,
+    listed=lambda live: (hinge for door in live.of(Door).values() for hinge in door.hinges),
     told=Told.NEVER,
 )
 

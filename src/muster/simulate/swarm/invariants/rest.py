@@ -6,13 +6,13 @@ from muster.simulate.hollow.supervisor import Stage
 from muster.simulate.swarm.judge import Invariant
 from muster.store import schema
 from muster.store.entity import Record
-from muster.store.records import Agent
 from muster.store.store import Store
 
 
 def unended(store: Store) -> list[Record]:
-    """The live records of all entities that end once there is nothing to do: agents stay."""
-    return [record for record in store.live.swept() if not isinstance(record, Agent)]
+    """The live records of all entities whose records end once there is nothing to do."""
+    entities = store.entities
+    return [record for record in store.live.swept() if not entities[type(record)].lasts]
 
 
 class WorkEnds(Invariant):
@@ -27,7 +27,7 @@ class WorkEnds(Invariant):
         self.expect(not told, f"work never ends: {told}")
         with store.engine.connect() as connection:
             for entity in store.entities.values():
-                if entity.record is not Agent:
+                if not entity.lasts:
                     status = entity.rows.table.c.status
                     found = {*connection.execute(select(status).distinct()).scalars()}
                     wrong = found - entity.states.terminal

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
-from typing import Any
 
 from muster.control.session.cluster.state import ClusterState
 from muster.core.ids import AgentId
@@ -12,17 +11,14 @@ from muster.scheduling.cluster.snapshot import Snapshot
 from muster.simulate.swarm.invariants.placing import Placed
 from muster.simulate.swarm.judge import Invariant, Judge
 from muster.simulate.swarm.scene import USERS, User
-from muster.store.entity import Entity, Record
+from muster.store.entity import Record
 from muster.store.live import Live
 from muster.store.load import load_live
-from muster.store.records import Allocation, Kernel, Task
+from muster.store.records import Allocation
 from muster.store.unit import Unit
 
 MIRROR_EVERY = 8
 """Steps from one comparison with SQL to the next: each reads the whole state."""
-_UNSTORED = {"agent": {"seen_at"}, "session": {"retry_at"}}
-"""Columns that SQL need not have as the mirror does: heartbeats cost no commit, and the failure for
-which a session waits is reported again."""
 
 
 class EndsStay(Invariant):
@@ -90,27 +86,18 @@ def _rows(live: Live) -> dict[str, dict[str, Mapping[str, object]]]:
     found: dict[str, dict[str, Mapping[str, object]]] = {}
     for entity in live.entities.values():
         columns = [column.name for column in entity.rows.table.columns]
-        skipped = _UNSTORED.get(entity.name, set())
         found[entity.name] = {
             entity.id_of(record): {
                 column: getattr(value, "id", value) if isinstance(value, Record) else value
                 for column, value in zip(columns, entity.rows.whole(record), strict=True)
-                if column not in skipped
+                if column not in entity.rows.lagging
             }
-            for record in _records(live, entity)
+            for record in live.all_of(entity)
         }
     found["ledger"] = {str(key): _values_of(row) for key, row in live.ledger.items()}
     found["group"] = {name: {"spec": spec} for name, spec in live.groups.items()}
     found["quota"] = {str(key): {"spec": spec} for key, spec in live.quotas.items()}
     return found
-
-
-def _records(live: Live, entity: Entity[Any]) -> Iterable[Any]:
-    if entity.record is Kernel:
-        return live.kernels.values()
-    if entity.record is Task:
-        return [task for job in live.jobs.values() for task in job.tasks.values()]
-    return live.of(entity.record).values()
 
 
 def _values_of(row: object) -> dict[str, object]:
