@@ -19,7 +19,7 @@ from muster.store.unit import Unit
 
 
 class SessionsEndForCause(Invariant):
-    """Whatever a session's reason says was so: somebody asked, a time was over, a higher priority
+    """The reason of a session's end is true: somebody asked, a time was over, a higher priority
     waited, all exited with 0."""
 
     says = "a session ends for the reason that it tells, and its kernels with their own codes"
