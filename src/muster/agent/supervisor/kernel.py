@@ -123,3 +123,9 @@ class Kernel:
     def in_grace(self) -> bool:
         """Whether the rest of its tree was asked to end and still has time."""
         return self.stop_reason is not None and not self.killed
+
+    def lose(self, detail: str) -> None:
+        """Note that nobody will tell of its end; that it was to be stopped remains its reason."""
+        if self.stop_reason is None:
+            self.stop_reason, self.stop_detail = EndReason.SUPERVISOR_LOST, detail
+        self.status, self.killed = Status.STOPPING, True

@@ -3,7 +3,7 @@
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
 
-from muster.agent.supervisor.kernel import Kernel
+from muster.agent.supervisor.kernel import Event, Kernel
 from muster.agent.supervisor.protocol import Key, ProtocolError
 
 _MAX_BURIED = 10_000
@@ -53,6 +53,12 @@ class KnownKernels:
         """Note the event after whose acknowledgement a kernel may be forgotten."""
         kernel.last_final_seq = seq
         self._finals.append((seq, kernel))
+
+    def note_finals(self, events: Iterable[Event]) -> None:
+        """Note which of these events are the last of their kernels so far."""
+        for event in events:
+            if event["kind"] not in ("created", "started"):
+                self.note_final(event["seq"], self._known[event["kernel"], event["generation"]])
 
     def forget_up_to(self, seq: int) -> None:
         """Forget the kernels whose last event is among those up to `seq`."""

@@ -260,10 +260,7 @@ class Supervisor:
             if kernel.wait_status is not None:  # this process has seen the end itself
                 continue
             self._backlog.remove(kernel)
-            if kernel.stop_reason is None:
-                kernel.stop_reason = EndReason.SUPERVISOR_LOST
-                kernel.stop_detail = "the process that starts its user's kernels was killed"
-            kernel.status, kernel.killed = Status.STOPPING, True
+            kernel.lose("the process that starts its user's kernels was killed")
             self._reaper.lose(kernel)
         self._leftovers_due_s = 0.0
 
@@ -410,8 +407,7 @@ class Supervisor:
             kernel = heir
 
     def _appoint_heir(self, kernel: Kernel, event: Event) -> Kernel | None:
-        """The heir of a kernel that has ended, if there is any. Once the lease is over only one
-        that was spawned before can be."""
+        """The heir of a kernel that has ended, if any; after the lease one that was spawned."""
         if kernel.heir is None and clock.now_s() >= self.lease_end_s:
             return None
         return self._backlog.appoint_heir(kernel, event)
@@ -443,10 +439,7 @@ class Supervisor:
         if not events:  # another process is to spawn the kernel
             return
         self._journal.record(events, running)
-        for event in events:
-            if event["kind"] not in ("created", "started"):
-                kernel = self._known[event["kernel"], event["generation"]]
-                self._known.note_final(event["seq"], kernel)
+        self._known.note_finals(events)
 
     def _withdraw(self, kernel: Kernel, detail: str) -> None:
         """End a kernel of which no process has run or will."""

@@ -40,7 +40,7 @@ def history(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Tell what happened to a record of any kind, such as a job, one task of it, or an agent."""
+    """Tell what happened to a record, such as a job or an agent."""
     with target.client() as client, suggesting(client, ref):
         page = client.history(ref, limit=limit)
     if as_json:
