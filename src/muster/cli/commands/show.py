@@ -66,7 +66,7 @@ def show(
     ] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Show a record of any kind, such as a job, one task of it, an agent or a notice."""
+    """Show a record, such as a job, one task of it, or an agent."""
     from muster.core.views.work import JobDetail
 
     subject = parse_ref(ref)
