@@ -1,6 +1,7 @@
 """A handler that raises is our defect: it holds work up, and ends none."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from sqlalchemy import select
@@ -29,7 +30,9 @@ LARGE = Resources(cpu_milli=8000, memory_bytes=2**33)
 
 @pytest.fixture
 def world(worlds: MakeWorld) -> World:
-    return worlds({"a": Resources(cpu_milli=1000, memory_bytes=2**30)})
+    world = worlds({"a": Resources(cpu_milli=1000, memory_bytes=2**30)})
+    world.expect_defects()
+    return world
 
 
 def test_handler_that_raises_costs_its_targets_no_try_and_they_go_on_when_it_no_longer_does(
@@ -127,6 +130,7 @@ def test_handler_that_fails_after_it_took_room_leaves_none_taken(
 def placing(worlds: MakeWorld) -> World:
     """A world with two groups, in which there is room for much."""
     world = worlds({"a": LARGE}, behaviour=lambda start: Run(1.0))
+    world.expect_defects()
     world.ask(lambda work, parts: parts[GroupRequests].put_group(work, ScalingGroup(name="second")))
     world.add_agent("b", LARGE, group="second")
     return world
@@ -197,3 +201,17 @@ def test_group_whose_placement_fails_rests_and_the_others_go_on(
     placing.connect_again()
     placing.run(120.0)
     assert {*stored_states(placing).values()} == {JobState.SUCCEEDED}
+
+
+def test_world_in_which_a_handler_failed_unexpectedly_fails_its_test(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(SettleTasks, "_settle", broken)
+    world = World(tmp_path, {"a": LARGE})
+    world.submit(JobSpec(command=["x"]))
+    world.run(5.0)
+    with pytest.raises(AssertionError, match="SettleTasks failed on ses-"):
+        world.close()

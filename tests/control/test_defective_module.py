@@ -31,7 +31,12 @@ LARGE = Resources(cpu_milli=8000, memory_bytes=2**33)
 
 @pytest.fixture
 def make_world(worlds: MakeWorld) -> MakeWorld:
-    return lambda *modules: worlds({"a": LARGE, "b": LARGE}, more=modules)
+    def make(*modules: Module) -> World:
+        world = worlds({"a": LARGE, "b": LARGE}, more=modules)
+        world.expect_defects()
+        return world
+
+    return make
 
 
 @pytest.fixture

@@ -255,6 +255,7 @@ def test_reports_taken_apart_are_acknowledged_up_to_each_of_them(world: World) -
 def test_no_input_is_dropped_while_the_state_itself_fails_every_wake(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    world.expect_defects()
     job_id = world.submit(JobSpec(command=["x"], tasks=4)).id
     agent = world.agent("a")
     world.clock.advance(60.0)

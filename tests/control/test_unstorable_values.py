@@ -34,7 +34,9 @@ BAD: dict[str, Any] = {
 
 @pytest.fixture
 def world(worlds: MakeWorld) -> World:
-    return worlds({"a": cpus(8), "b": cpus(8)}, behaviour=lambda start: Run(20.0))
+    world = worlds({"a": cpus(8), "b": cpus(8)}, behaviour=lambda start: Run(20.0))
+    world.expect_defects()
+    return world
 
 
 @pytest.fixture(params=[*BAD])

@@ -79,6 +79,7 @@ class World:
         self.greeted: dict[AgentId, Hello] = {}  # the first message of each current stream
         self.welcome: set[AgentId] = set()  # those whose current stream's Hello control has heard
         self.drips = False
+        self._expects_defects = False
         self._credentials = itertools.count(1)
         self.boot_id = self.machine = ""  # of the controller's machine
         self.channels = HollowSender(
@@ -89,6 +90,18 @@ class World:
         self.ask(lambda work, parts: parts[GroupRequests].put_group(work, spec))
         for name, capacity in agents.items():
             self.add_agent(name, capacity, (gpus or {}).get(name, 0))
+
+    def expect_defects(self) -> None:
+        """Say that handlers, or other parts of modules, are to fail here."""
+        self._expects_defects = True
+
+    def check_defects(self) -> None:
+        """
+        Raises:
+            AssertionError: a part of a module failed, and no test said that it would.
+        """
+        defects = self.plane.defects
+        assert self._expects_defects or not defects.count, defects.last
 
     def _open(self) -> None:
         engine = open_engine(url_at(self.path))
@@ -113,6 +126,7 @@ class World:
     def restart_controller(self, away_s: float = 0.01) -> None:
         """kill -9, and after a while a new one on the same database; what was on its way is lost.
         Numbers of history count microseconds, so it takes one at least."""
+        self.check_defects()
         self.store.close()
         self.clock.advance(away_s)
         self.outgoing.clear()
@@ -125,7 +139,12 @@ class World:
                 self.connect(agent)
 
     def close(self) -> None:
+        """
+        Raises:
+            AssertionError: see ``check_defects``.
+        """
         self.store.close()
+        self.check_defects()
 
     # -- moving ----------------------------------------------------------------------------------
 

@@ -102,7 +102,8 @@ class ControlPlane:
         performers[Answer] = Answers()  # last: whoever is answered may ask for what was done before
         self._performers = [*performers.values()]
         self._suspect: tuple[Input, MusterError] | None = None  # failed alone; is it to blame?
-        self._defects = Defects()
+        self.defects = Defects()
+        """The failures of handlers and other parts of modules."""
         self._watchers: dict[int, Callable[[Events], None]] = {}
         self._put_off = 0  # wakes in a row whose inputs left no room for handlers
         self._retry_at = 0.0
@@ -115,7 +116,7 @@ class ControlPlane:
         catching_up = with_own(modules, Module.catch_up)
         self._catching_up = {f"catching up of {type(each).__name__}": each for each in catching_up}
         self._told = with_own(modules, Module.committed)
-        self._sweeps = Sweeps(modules, self._defects, clock.now())
+        self._sweeps = Sweeps(modules, self.defects, clock.now())
         self._races = Races()
         self.changes = 0
         """How many rows the last wake changed, but for history."""
@@ -138,7 +139,7 @@ class ControlPlane:
                 parts.add(part)
         handlers = [handler for each in declared for handler in each.handlers]
         lifecycles = [lifecycle for each in declared for lifecycle in each.lifecycles]
-        order = Order.of(lifecycles, handlers, self._defects)
+        order = Order.of(lifecycles, handlers, self.defects)
         self.parts = parts
         self._coordinator = Coordinator(order)
         self._watch = Watches([each.watch for each in declared if each.watch is not None])
@@ -178,11 +179,11 @@ class ControlPlane:
 
     def _note_news(self) -> None:
         for name, module in self._catching_up.items():
-            if not self._defects.rests(name, self._clock.now()):
+            if not self.defects.rests(name, self._clock.now()):
                 try:
                     module.catch_up()
                 except Exception as error:
-                    self._defects.rest(name, error, self._clock.now())
+                    self.defects.rest(name, error, self._clock.now())
 
     def ask(
         self,
@@ -241,7 +242,7 @@ class ControlPlane:
         self._note_news()
         handlers_only = handlers_only or self._put_off == MOST_PUT_OFF
         inputs = [] if handlers_only else self._inbox.take(now)
-        work = Work(self._store.unit(now, self._watch), self._ids, self._races, self._defects)
+        work = Work(self._store.unit(now, self._watch), self._ids, self._races, self.defects)
         try:
             calm = self._decide(inputs, work)
             self._store.commit(work.unit)
@@ -366,7 +367,7 @@ class ControlPlane:
         self.trouble = None
         self.changes = work.unit.size
         self._sweeps.committed(work.now)
-        if self._defects.committed():
+        if self.defects.committed():
             self._sweeps.bring_forward(work.now + LOOK_AGAIN_S)
         if self._suspect is not None and calm:  # a wake without the suspect can be stored
             suspect, why = self._suspect
@@ -454,7 +455,7 @@ class ControlPlane:
         except CommitFailed as failure:
             log.error("it cannot be told which records cannot be stored: %s", failure)
             return False
-        return self._defects.spoilt(map(work.chain, spoilt), error, work.now)
+        return self.defects.spoilt(map(work.chain, spoilt), error, work.now)
 
     def _find_culprit(self, inputs: list[Input], error: Exception) -> None:
         """The same wake would fail again, because of an input or of the state itself. An input is

@@ -32,6 +32,7 @@ from muster.simulate.swarm.invariants import (
     attempts,
     barriers,
     commands,
+    defects,
     dependencies,
     history,
     ledger,
@@ -48,7 +49,7 @@ from muster.simulate.swarm.oracle import judgement, sessions
 from muster.simulate.swarm.runner import INVARIANTS, run
 from muster.store.entity import Repeat
 from muster.store.history import History
-from muster.store.records import Kernel
+from muster.store.records import Kernel, Session
 from muster.store.unit import Unit
 
 SEEDS = 60
@@ -93,6 +94,18 @@ def kernels_that_miss_their_go_are_not_told_again(patch: pytest.MonkeyPatch) -> 
             barrier.note_ready(kernel, work)
 
     patch.setattr(hello, "note_ready", note)
+
+
+@finds(defects.NoHandlerFailed)
+def detection_of_ends_fails_at_times(patch: pytest.MonkeyPatch) -> None:
+    promotes, numbers = DetectTermination.promotes, itertools.count()
+
+    def badly(self: DetectTermination, record: Session) -> bool:
+        if next(numbers) % 10 == 9:
+            raise ZeroDivisionError
+        return promotes(self, record)
+
+    patch.setattr(DetectTermination, "promotes", badly)
 
 
 @finds(dependencies.DependenciesAreMet)

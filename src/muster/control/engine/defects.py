@@ -43,9 +43,14 @@ class FailedOn(Exception):
 
 
 class Defects:
-    """The handlers and other parts of modules that failed of late. It outlives the mirror."""
+    """The handlers and other parts of modules that failed of late. It outlives the mirror.
+
+    ``count`` is the number of failures so far, and ``last`` tells of the last one.
+    """
 
     def __init__(self) -> None:
+        self.count = 0
+        self.last = ""
         self._in_a_row = 0
         self._until = 0.0  # then all of these are over
         # By handler, None for all of them, and record.
@@ -74,6 +79,7 @@ class Defects:
                 handler: all handlers leave it as it was before.
         """
         log.error("handler %s failed on %s", handler, record or "several", exc_info=error)
+        self.note(f"handler {handler} failed on {record or 'several'}: {error!r}")
         until = self._begin_to_leave_out(now)
         self._in_a_row += 1
         on_none = record is None and self.is_alone(handler, now)
@@ -111,6 +117,7 @@ class Defects:
                 if spares_new if is_new else record in before:
                     continue
                 log.error("%s cannot be stored as handlers left it: %s", record, error)
+                self.note(f"{record} cannot be stored as handlers left it: {error}")
                 if is_new:
                     self._not_on_new.add(None)
                 else:
@@ -130,8 +137,14 @@ class Defects:
         """Have a part of a module rest for a while, because it failed as a whole; the caller raises
         the answer if the part may have made half of its changes."""
         log.error("%s failed, and rests for %g s", part, LEFT_OUT_S, exc_info=error)
+        self.note(f"{part} failed: {error!r}")
         self._until = self._resting[part] = now + LEFT_OUT_S
         return Undone(part)
+
+    def note(self, failure: str) -> None:
+        """Count a failure."""
+        self.count += 1
+        self.last = failure
 
     def committed(self) -> bool:
         """Take note of a commit; whether handlers were not run on records that it made, which are

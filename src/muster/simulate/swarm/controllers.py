@@ -3,6 +3,7 @@
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.simulate.hollow.controller import Misfortune, Outage
+from muster.simulate.swarm.invariants.defects import NoHandlerFailed
 from muster.simulate.swarm.invariants.stored import StoredRowsAgree
 from muster.simulate.swarm.part import Part
 from muster.simulate.swarm.scene import Scene
@@ -73,4 +74,4 @@ def _calm(scene: Scene) -> None:
     scene.world.start_controller()
 
 
-CONTROLLER = Part(FAULTS, (StoredRowsAgree,), _calm)
+CONTROLLER = Part(FAULTS, (StoredRowsAgree, NoHandlerFailed), _calm)

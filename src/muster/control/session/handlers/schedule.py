@@ -194,6 +194,7 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
         except Exception as error:
             # Nothing is held yet: the sessions wait, and the other groups go on.
             log.exception("placement in group %s failed", group.snapshot.group)
+            work.defects.note(f"placement in group {group.snapshot.group} failed: {error!r}")
             why = reason(ReasonCode.HANDLER_ERROR, handler=self.name, error=repr(error)[:200])
             for members in group.queue.classes:
                 members.reasons = (why,)
