@@ -12,6 +12,7 @@ from tests.control.world import World
 from muster.control.engine.handler import HandlerResult
 from muster.control.engine.work import Work
 from muster.control.group.requests import GroupRequests
+from muster.control.job.expand import ExpandJobs
 from muster.control.job.settle import SettleTasks
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.handlers import schedule
@@ -201,6 +202,23 @@ def test_group_whose_placement_fails_rests_and_the_others_go_on(
     placing.connect_again()
     placing.run(120.0)
     assert {*stored_states(placing).values()} == {JobState.SUCCEEDED}
+
+
+def test_job_on_which_a_handler_failed_has_one_row_about_it_for_as_long_as_it_is_left_out(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(ExpandJobs, "follow", broken)
+    job = world.submit(JobSpec(command=["x"]))
+    world.run(40.0)
+    history = schema.history.c
+    with world.store.engine.connect() as connection:
+        told = select(history.result).where(
+            history.entity == job.id, history.reasons.contains(ReasonCode.HANDLER_ERROR)
+        )
+        assert connection.scalars(told).all() == ["SKIPPED"]
 
 
 def test_world_in_which_a_handler_failed_unexpectedly_fails_its_test(

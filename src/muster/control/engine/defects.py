@@ -59,6 +59,7 @@ class Defects:
         self._resting: dict[str, float] = {}
         # Handlers, None for all of them, until the next commit.
         self._not_on_new: set[str | None] = set()
+        self._told: dict[tuple[str, str], float] = {}  # in history, by handler and record: until
 
     def undo(
         self,
@@ -165,6 +166,7 @@ class Defects:
             self._left_out.clear()
             self._alone.clear()
             self._resting.clear()
+            self._told.clear()
         return self._until > 0.0
 
     def rests(self, part: str, now: float) -> bool:
@@ -180,8 +182,19 @@ class Defects:
         found = self._entry(handler, record, now)
         return None if found is None else found[1]
 
+    def is_to_be_told(self, handler: str, record: str, now: float) -> bool:
+        """Whether the history of a record that the handler leaves out does not say so yet; it will
+        from now on."""
+        found = self._entry(handler, record, now)
+        if found is None or self._told.get((handler, record)) == found[0]:
+            return False
+        self._told[handler, record] = found[0]
+        return True
+
     def leaves_some_out(self, handler: str, now: float) -> bool:
         """Whether the handler is not run on some records."""
+        if not self.any(now):
+            return False
         return self.leaves_out_new(handler) or any(
             until > now and its in (handler, None)
             for (its, _), (until, _) in self._left_out.items()

@@ -28,7 +28,7 @@ from muster.control.engine.lifecycle import Lifecycle
 from muster.control.engine.work import Move, Work
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.results import SchedulingResult
-from muster.store.entity import R, Record, Tried
+from muster.store.entity import R, Record, Told, Tried
 
 Batch = Mapping[type, Sequence[Record]]
 """Changed records, by their class."""
@@ -141,8 +141,13 @@ class _Step(ABC, Generic[R]):
         return why is not None
 
     def _tell_why(self, record: R, why: Reason, work: Work) -> None:
+        name, entity = self._handler.name, work.live.entities[type(record)]
         if isinstance(record, Tried):
-            work.unit.skip(record, self._handler.name, (why,))
+            work.unit.skip(record, name, (why,))  # equal rows merge
+        elif entity.told is not Told.NEVER and self._defects.is_to_be_told(
+            name, entity.id_of(record), work.now
+        ):
+            work.unit.note(record, name, SchedulingResult.SKIPPED, why)
 
     def _undo(self, record: Record | None, error: Exception, work: Work) -> Undone:
         if record is None:

@@ -118,7 +118,7 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
     ) -> None:
         """Serve a group. If that fails on no one session, the group rests, and the others go on."""
         part = f"{self.name} in group {group.snapshot.group}"
-        if work.defects.rests(part, work.now):
+        if work.defects.any(work.now) and work.defects.rests(part, work.now):
             group.due = False  # its sessions make a pass due again in the next sweep
             return
         try:
