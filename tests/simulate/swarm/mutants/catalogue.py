@@ -1,6 +1,7 @@
 """The deliberate bugs. Each text is in its file once, which a test checks, so that the list cannot
 rot; whoever changes such a line changes the bug with it, or drops it with a reason."""
 
+from tests.simulate.swarm.mutants.ledger import LEDGER
 from tests.simulate.swarm.mutants.mutant import Mutant
 
 AGENT = "control/agent"
@@ -9,119 +10,6 @@ JOB = "control/job"
 SESSION = "control/session"
 HANDLERS = f"{SESSION}/handlers"
 SCHEDULING = "scheduling"
-
-LEDGER = (
-    Mutant(
-        "the ledger is freed before the agent confirms",
-        f"{SESSION}/lifecycle.py",
-        """            if never_sent:
-                work.unit.release(key)
-            else:
-""",
-        """            work.unit.release(key)
-            if not never_sent:
-""",
-        "a row of the ledger stays until the agent confirms that the processes are gone",
-    ),
-    Mutant(
-        "an expired stop frees the room",
-        f"{SESSION}/lifecycle.py",
-        """            case SessionStatus.TERMINATED:
-                record.finished_at = work.now
-""",
-        """            case SessionStatus.TERMINATED:
-                for kernel in record.kernels:
-                    work.unit.release((kernel.id, kernel.generation))
-                record.finished_at = work.now
-""",
-        "a row of the ledger stays until the agent confirms that the processes are gone",
-        beyond="a stop expires only where a kernel outlives SIGKILL on an agent that can be heard, "
-        "and no hollow kernel does",
-    ),
-    Mutant(
-        "the end of an old generation frees nothing",
-        f"{SESSION}/kernel_reports.py",
-        """            self._hand_over(work, key, report.heir)
-            work.unit.release(key)
-            if kernel is not None:
-                work.mark(kernel.session)
-        elif""",
-        """            self._hand_over(work, key, report.heir)
-            if kernel is not None:
-                work.mark(kernel.session)
-        elif""",
-        "room that is proven free is given back",
-    ),
-    Mutant(
-        "an heir's room is not charged",
-        f"{SESSION}/kernel_reports.py",
-        """        work.unit.release(key)
-        work.unit.charge(heir_row, shares)
-""",
-        """        work.unit.release(key)
-""",
-        "a kernel's room passes to its heir in one commit",
-    ),
-    Mutant(
-        "an ended kernel keeps its row beside its heir's",
-        f"{SESSION}/kernel_reports.py",
-        """        shares = allocation.shares
-        work.unit.release(key)
-        work.unit.charge""",
-        """        shares = allocation.shares
-        work.unit.charge""",
-        "a kernel's room passes to its heir in one commit",
-        beyond="it is no bug: both callers release the row again, right after",
-    ),
-    Mutant(
-        "silence frees an agent's room",
-        f"{AGENT}/leases.py",
-        "            if self._clock.now() < _until(lease) + LEASE_MARGIN_S:\n"
-        "                return False\n",
-        "",
-        "kernels of a silent agent are unknown until its leases have ended",
-    ),
-    Mutant(
-        "an agent that is lost may be renewed",
-        f"{AGENT}/leases.py",
-        "            lease.term_s = 0.0\n            return True\n",
-        "            return True\n",
-        "no renewal comes between the decision that an agent is lost and its commit",
-        beyond="it does no harm: the agent's kernels have ended with the lease before, and Starts "
-        "go to no agent that is lost",
-    ),
-    Mutant(
-        "a lease is renewed that was never granted",
-        f"{AGENT}/leases.py",
-        "        grants.append(_Grant(sent_s, now + lease.term_s, lease.heartbeat_s))\n",
-        "        if not grants:\n"
-        "            grants.append(_Grant(sent_s, now + lease.term_s, lease.heartbeat_s))\n",
-        "kernels of a silent agent are unknown until its leases have ended",
-    ),
-    Mutant(
-        "a boot that control has not heard of gets a lease",
-        f"{AGENT}/leases.py",
-        "        if not lease.term_s or lease.admitted != lease.place:\n",
-        "        if not lease.term_s:\n",
-        "kernels of a silent agent are unknown until its leases have ended",
-        beyond="it does no harm: nothing runs there yet, and the answer to its Hello grants the "
-        "same",
-    ),
-    Mutant(
-        "a new controller forgets the leases of the last one",
-        f"{AGENT}/leases.py",
-        "                    lease.grants.append(_Grant(-math.inf, now + agent.lease_s, 0.0))\n",
-        "                    pass\n",
-        "a new controller counts with the longest lease that an agent may know",
-    ),
-    Mutant(
-        "a shorter lease counts at once",
-        f"{AGENT}/lifecycle.py",
-        "lease_s = term_s if over else max(term_s, record.lease_s)",
-        "lease_s = term_s",
-        "a new controller counts with the longest lease that an agent may know",
-    ),
-)
 
 GENERATIONS = (
     Mutant(
