@@ -70,6 +70,10 @@ class KernelReports:
                     kernel.failed_at = report.at
                     work.unit.touch(kernel)
                 elif kernel.status in KERNEL_TABLE.live:
+                    if kernel.stop_sent_at is None:
+                        # A Stop was lost. The agent keeps what it prepared until the next one.
+                        stop = Stop(kernel.id, kernel.generation, 0.0, "not wanted")
+                        work.emit(TellAgent(agent_id, stop))
                     self._end(work, kernel, report)
             case ReportKind.ENDED:
                 self._end(work, kernel, report)
