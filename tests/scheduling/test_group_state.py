@@ -173,6 +173,22 @@ def test_victims_that_are_leaving_are_looked_for_no_second_time() -> None:
     assert where(state.run_pass(2)) == {"b": ["a"]}
 
 
+def test_sessions_of_which_kernels_have_left_are_seen_with_the_requests_of_those_that_stay() -> (
+    None
+):
+    """Also those that may not be displaced: their classes are made for one look."""
+    state = GroupState(cluster(a=box(cpu=100)), policy(preemption={"minimum_lease": 0}))
+    for number in range(2, 10):
+        state.submit(session(str(number), *[ask(1)] * number))
+    started(state)
+    for number in range(2, 10):
+        state.leave(SessionId(f"ses-{number}"), 0, 1)
+        state.progressed(SessionId(f"ses-{number}"), 1, 1, leaves_by=5)
+
+    for each in state.context(2).running.values():
+        assert len(each.workload.kernels) == len(each.kernels)
+
+
 def test_start_times_are_those_seen_first() -> None:
     state = gang()
     state.progressed(A, 3, running_since=3, leaves_by=None)

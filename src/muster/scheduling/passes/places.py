@@ -82,7 +82,9 @@ class Running(Mapping[SessionId, RunningSession]):
         self._start_s = start_s
         self._preempts = preemption is not None
         self._again = preemption is not None and preemption.mode is PreemptionMode.RESCHEDULE
-        self._spared: dict[int, WorkloadClass] = {}  # by the identity of a class
+        # By the identity of a class, which is kept beside it: another one may be what has left of a
+        # session, made for this look alone, and leave its identity to the next.
+        self._spared: dict[int, tuple[WorkloadClass, WorkloadClass]] = {}
 
     def __getitem__(self, id_: SessionId) -> RunningSession:
         place = self._places[id_]
@@ -112,10 +114,10 @@ class Running(Mapping[SessionId, RunningSession]):
         """The class of sessions of ``workload`` that may not be displaced."""
         if not self._preempts or not workload.preemptible:
             return workload
-        spared = self._spared.get(id(workload))
-        if spared is None:
-            spared = self._spared[id(workload)] = replace(workload, preemptible=False)
-        return spared
+        known = self._spared.get(id(workload))
+        if known is None:
+            known = self._spared[id(workload)] = workload, replace(workload, preemptible=False)
+        return known[1]
 
     def __iter__(self) -> Iterator[SessionId]:
         return iter(self._places)
