@@ -16,8 +16,8 @@ from muster.control.engine.defects import LEFT_OUT_S
 from muster.control.engine.module import Context, Declared, Module, Parts
 from muster.control.engine.sweeps import SWEEP_S
 from muster.control.engine.work import Work
+from muster.control.inbox import Unavailable
 from muster.control.job.requests import JobRequests
-from muster.control.plane import Unavailable
 from muster.core.errors import MusterError
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec

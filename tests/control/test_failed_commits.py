@@ -10,8 +10,8 @@ from tests.control.world import ADA, World
 
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
+from muster.control.inbox import Unavailable
 from muster.control.job.requests import JobRequests
-from muster.control.plane import Unavailable
 from muster.core.reasons import ReasonCode
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec

@@ -7,8 +7,8 @@ from tests.control.world import ADA, BOB, World
 from muster.control.engine.coordinator import MAX_CHANGES
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
-from muster.control.inbox import LARGE, LARGE_AGAIN_S
-from muster.control.plane import RETRY_COMMIT_S, Unavailable
+from muster.control.inbox import LARGE, LARGE_AGAIN_S, Unavailable
+from muster.control.plane import RETRY_COMMIT_S
 from muster.control.session.requests import SessionRequests
 from muster.core.owner import Principal
 from muster.core.resources import Resources

@@ -11,8 +11,8 @@ from tests.databases import ON_BOTH
 
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
+from muster.control.inbox import Unavailable
 from muster.control.job.requests import JobRequests, Retried
-from muster.control.plane import Unavailable
 from muster.core.specs import JobSpec
 from muster.core.states import JOB_TABLE
 from muster.store.records import Job

@@ -17,8 +17,8 @@ from tests.databases import SETTINGS, Server, on_server, running_server
 
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
+from muster.control.inbox import Unavailable
 from muster.control.job.requests import JobRequests
-from muster.control.plane import Unavailable
 from muster.core.specs import JobSpec
 from muster.core.states import JobState
 from muster.store.database import committing, patience

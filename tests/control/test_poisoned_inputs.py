@@ -15,9 +15,8 @@ from muster.control.engine.coordinator import Coordinator
 from muster.control.engine.inputs import Input
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
-from muster.control.inbox import Asked, Inbox
+from muster.control.inbox import Asked, Inbox, Unavailable
 from muster.control.job.requests import JobRequests
-from muster.control.plane import Unavailable
 from muster.control.session.kernel_reports import KernelReports
 from muster.core.errors import Conflict, MusterError
 from muster.core.ids import AgentId, KernelId

@@ -9,7 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from muster.control.plane import Unavailable
+from muster.control.inbox import Unavailable
 from muster.core.errors import (
     Ambiguous,
     Busy,

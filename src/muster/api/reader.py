@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from muster.api.allowance import Allowance, ConcurrencyLimit
-from muster.control.plane import Unavailable
+from muster.control.inbox import Unavailable
 from muster.core.owner import Owner
 from muster.core.views.base import View
 

@@ -10,7 +10,8 @@ from sqlalchemy import Engine
 from muster.api.reader import Reader
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
-from muster.control.plane import ControlPlane, Unavailable
+from muster.control.inbox import Unavailable
+from muster.control.plane import ControlPlane
 from muster.core.clock import Clock
 from muster.core.errors import InvalidSpec, MusterError, Problem
 from muster.core.owner import Owner

@@ -8,12 +8,17 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, TypeVar
 
+from sqlalchemy.exc import SQLAlchemyError
+
+from muster.control.engine.coordinator import MAX_CHANGES
+from muster.control.engine.defects import Undone
 from muster.control.engine.effects import Performer
 from muster.control.engine.inputs import Input
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.core.errors import Busy, MusterError
 from muster.core.owner import Owner
+from muster.store.database.outage import cause_of
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +34,10 @@ LARGE = 1_000
 more."""
 LARGE_AGAIN_S = 10.0
 """The sender of a large input is expected to send more of them for so long."""
+
+
+class Unavailable(MusterError):
+    """A change could not be stored (the disk is full, say); no part of it happened."""
 
 
 @dataclass(slots=True, eq=False)
@@ -176,7 +185,44 @@ class Inbox:
         self._slow_is_next = bool(self._slow)
         return [self._fresh.popleft() for _ in range(min(len(self._fresh), INPUTS_A_WAKE))]
 
-    def note_size(self, item: Input, changes: int, now: float) -> None:
+    def apply(self, inputs: list[Input], work: Work, parts: Parts) -> None:
+        """Apply the inputs of a wake; those left after MAX_CHANGES changes wait for the next wake.
+
+        Raises:
+            Undone: an input failed; see ``_take_apart``.
+        """
+        for position, item in enumerate(inputs):
+            if work.unit.size > MAX_CHANGES:
+                self.put_back(inputs[position:])
+                del inputs[position:]
+                break  # handlers have their turn in the next wake
+            before = work.unit.size
+            try:
+                item.take(work, parts)
+            except Exception as error:
+                if not item.is_kept and work.unit.size == before:
+                    log.error("a request failed, and is refused", exc_info=error)
+                    refuse(item, error)  # it has changed nothing
+                    continue
+                self._take_apart(inputs, position, error)
+                raise Undone from error
+            self._note_size(item, work.unit.size - before, work.now)
+
+    def _take_apart(self, inputs: list[Input], position: int, error: Exception) -> None:
+        """One of the inputs failed. It is refused once it fails as the first of a wake, because a
+        refusal may tell its sender that all earlier inputs are stored. So the inputs before it are
+        taken in a wake of their own first, and then its parts."""
+        item, parts = inputs[position], inputs[position].apart()
+        self.give_back(inputs[position + 1 :])
+        if position == 0 and len(parts) == 1:
+            log.error("an input failed, and is refused", exc_info=error)
+            refuse(item, error)
+        else:
+            self.give_back([*parts])
+            self.give_back(inputs[:position])
+        inputs.clear()
+
+    def _note_size(self, item: Input, changes: int, now: float) -> None:
         """Say how many rows an input changed by itself."""
         if changes > LARGE and item.owner is not None:
             self._senders[item.owner.domain, item.owner.user] = now + LARGE_AGAIN_S
@@ -223,3 +269,13 @@ class Inbox:
         self.give_back(inputs[middle:])
         self.give_back(inputs[:middle])
         return None
+
+
+def refuse(item: Input, error: Exception) -> None:
+    """Tell the sender of an input that nothing of it happened, and why."""
+    if isinstance(error, SQLAlchemyError):
+        error = Unavailable(f"the database cannot be read: {cause_of(error)}")
+    try:
+        item.refuse(error)
+    except Exception:  # other senders wait too
+        log.exception("a sender could not be told that its input is refused")

@@ -24,7 +24,7 @@ from muster.control.engine.steps import Order
 from muster.control.engine.sweeps import Sweeps
 from muster.control.engine.watches import Watches
 from muster.control.engine.work import Work
-from muster.control.inbox import Answer, Answers, Inbox
+from muster.control.inbox import Answer, Answers, Inbox, Unavailable, refuse
 from muster.core.clock import Clock
 from muster.core.errors import MusterError
 from muster.core.ids import IdFactory
@@ -51,10 +51,6 @@ RETRY_COMMIT_S = 1.0
 MOST_PUT_OFF = 2
 """How many wakes in a row may take in so many changes that handlers wait for the next wake. After
 the first such wake, inputs that came meanwhile are taken before the handlers have their turn."""
-
-
-class Unavailable(MusterError):
-    """A change could not be stored (the disk is full, say); no part of it happened."""
 
 
 Events = list[tuple[str, str, str]]
@@ -300,7 +296,7 @@ class ControlPlane:
         self._sweeps.run(work)
         if self._is_wary:
             self._try_out_sweep(work)
-        self._take_all(inputs, work)
+        self._inbox.apply(inputs, work, self.parts)
         if self._is_wary:
             self._try_out_inputs(inputs, work)
         full = work.unit.size > MAX_CHANGES and not work.unit.ends_something
@@ -324,43 +320,6 @@ class ControlPlane:
             inputs.clear()
             raise Undone from error
 
-    def _take_all(self, inputs: list[Input], work: Work) -> None:
-        """Apply the inputs. Inputs that are left after MAX_CHANGES changes wait for the next wake.
-
-        Raises:
-            Undone: an input failed; see ``_take_apart``.
-        """
-        for position, item in enumerate(inputs):
-            if work.unit.size > MAX_CHANGES:
-                self._inbox.put_back(inputs[position:])
-                del inputs[position:]
-                break  # handlers have their turn in the next wake
-            before = work.unit.size
-            try:
-                item.take(work, self.parts)
-            except Exception as error:
-                if not item.is_kept and work.unit.size == before:
-                    log.error("a request failed, and is refused", exc_info=error)
-                    _refuse(item, error)  # it has changed nothing
-                    continue
-                self._take_apart(inputs, position, error)
-                raise Undone from error
-            self._inbox.note_size(item, work.unit.size - before, work.now)
-
-    def _take_apart(self, inputs: list[Input], position: int, error: Exception) -> None:
-        """One of the inputs failed. It is refused once it fails as the first of a wake, because a
-        refusal may tell its sender that all earlier inputs are stored. So the inputs before it are
-        taken in a wake of their own first, and then its parts."""
-        item, parts = inputs[position], inputs[position].apart()
-        self._inbox.give_back(inputs[position + 1 :])
-        if position == 0 and len(parts) == 1:
-            log.error("an input failed, and is refused", exc_info=error)
-            _refuse(item, error)
-        else:
-            self._inbox.give_back([*parts])
-            self._inbox.give_back(inputs[:position])
-        inputs.clear()
-
     def _note_commit(self, work: Work, calm: bool) -> None:
         self._races.committed()
         self._is_wary = self._is_wary and self._inbox.is_taking_again
@@ -372,7 +331,7 @@ class ControlPlane:
         if self._suspect is not None and calm:  # a wake without the suspect can be stored
             suspect, why = self._suspect
             self._suspect = None
-            _refuse(suspect, why)
+            refuse(suspect, why)
 
     def _perform(self, work: Work) -> None:
         """Tell modules, performers and watchers about the commit, in this order."""
@@ -484,13 +443,4 @@ class ControlPlane:
         refusal = Unavailable(why)
         for item in inputs:
             if not item.is_kept:
-                _refuse(item, refusal)
-
-
-def _refuse(item: Input, error: Exception) -> None:
-    if isinstance(error, SQLAlchemyError):
-        error = Unavailable(f"the database cannot be read: {cause_of(error)}")
-    try:
-        item.refuse(error)
-    except Exception:  # other senders wait too
-        log.exception("a sender could not be told that its input is refused")
+                refuse(item, refusal)

@@ -1,11 +1,11 @@
 """The engine by itself, on a toy entity: what it makes of what handlers return."""
 
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import ClassVar
 
 import pytest
 from sqlalchemy import select
+from tests.control.engine.conftest import MakeWorld
 from tests.control.engine.toy import (
     Door,
     DoorLifecycle,
@@ -22,7 +22,6 @@ from muster.control.engine.defects import LEFT_OUT_S, MAX_IN_A_ROW
 from muster.control.engine.handler import (
     DerivationHandler,
     FollowingHandler,
-    Handler,
     HandlerResult,
     PromotionHandler,
     Stage,
@@ -39,21 +38,7 @@ from muster.store import schema
 
 pytestmark = ON_BOTH
 
-MakeWorld = Callable[..., ToyWorld]
 FAILURE = reason(ReasonCode.DISK_FULL, agent="a", detail="")
-
-
-@pytest.fixture
-def make_world(tmp_path: Path) -> Iterator[MakeWorld]:
-    worlds: list[ToyWorld] = []
-
-    def make(*handlers: Handler[Door]) -> ToyWorld:
-        worlds.append(ToyWorld(tmp_path, *handlers))
-        return worlds[-1]
-
-    yield make
-    for world in worlds:
-        world.store.close()
 
 
 def history(world: ToyWorld, door: Door) -> list[tuple[str, str, str, int]]:
