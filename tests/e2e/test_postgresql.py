@@ -88,17 +88,20 @@ def test_request_is_refused_with_503_while_the_server_is_away_and_kernels_run_on
     with cluster.client() as client:
         job = client.submit(command=["sleep", "2"]).id
         until(lambda: client.job(job).state == JobState.RUNNING)
-        server.stop()
         headers = {"Authorization": f"Bearer {cluster.home.client()['token']}"}
-        url = f"http://127.0.0.1:{cluster.port}/v1/jobs"
-        for request in ("POST", "GET"):
-            answer = httpx.request(request, url, headers=headers, json={"command": ["true"]})
-            assert answer.status_code == 503
-            assert int(answer.headers["Retry-After"]) > 0
-        health = httpx.get(f"http://127.0.0.1:{cluster.port}/health").json()
-        assert health["status"] == "degraded"
-        time.sleep(2.0)  # its kernel ends meanwhile
-        server.start()
+        url = f"http://127.0.0.1:{cluster.port}"
+        server.stop()
+        try:
+            for request in ("POST", "GET"):
+                answer = httpx.request(
+                    request, f"{url}/v1/jobs", headers=headers, json={"command": ["true"]}
+                )
+                assert answer.status_code == 503
+                assert int(answer.headers["Retry-After"]) > 0
+            until(lambda: httpx.get(f"{url}/health").json()["status"] == "degraded")
+            time.sleep(2.0)  # its kernel ends meanwhile
+        finally:
+            server.start()  # others need it
         done = client.wait(job, LIMIT_S)
         assert (done.state, done.counts) == (JobState.SUCCEEDED, {TaskState.SUCCEEDED: 1})
 
