@@ -177,9 +177,8 @@ def test_agent_is_not_told_of_a_kernel_whose_end_it_tells_beside_its_hello(
     assert [(each.kernel, each.generation) for each in commands[0].commands] == [(key[0], 1)]
 
 
-def test_failed_start_is_tried_again_after_its_pause_though_the_agent_says_hello(
-    make_world: MakeWorld,
-) -> None:
+def where_the_first_start_fails(make_world: MakeWorld) -> tuple[World, list[float]]:
+    """A world of one agent, and the times of the starts there, to which each start is added."""
     starts: list[float] = []
 
     def behaviour(start: Start) -> Run:
@@ -187,6 +186,13 @@ def test_failed_start_is_tried_again_after_its_pause_though_the_agent_says_hello
         return Run(create_failure=ReasonCode.DISK_FULL) if len(starts) == 1 else Run(1.0)
 
     world = make_world(["a"], 0.0, behaviour)
+    return world, starts
+
+
+def test_failed_start_is_tried_again_after_its_pause_though_the_agent_says_hello(
+    make_world: MakeWorld,
+) -> None:
+    world, starts = where_the_first_start_fails(make_world)
     job = world.submit(JobSpec(command=["x"]))
     world.connect(world.agent("a"))
     assert ended_well(world, job.id)
@@ -197,13 +203,7 @@ def test_failed_start_is_tried_again_after_its_pause_though_the_agent_says_hello
 def test_next_try_that_was_lost_follows_the_repeated_report_of_the_failure(
     make_world: MakeWorld,
 ) -> None:
-    starts: list[float] = []
-
-    def behaviour(start: Start) -> Run:
-        starts.append(world.clock.now())
-        return Run(create_failure=ReasonCode.DISK_FULL) if len(starts) == 1 else Run(1.0)
-
-    world = make_world(["a"], 0.0, behaviour)
+    world, starts = where_the_first_start_fails(make_world)
     agent = world.agent("a")
     job = world.submit(JobSpec(command=["x"]))
     (key,) = world.plane.live.ledger
